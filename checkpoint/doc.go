@@ -1,0 +1,2 @@
+// Package checkpoint is described when it is built.
+package checkpoint

@@ -1,0 +1,2 @@
+// Package auth is described when it is built.
+package auth

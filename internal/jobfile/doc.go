@@ -1,0 +1,2 @@
+// Package jobfile is described when it is built.
+package jobfile

@@ -1,0 +1,2 @@
+// Package vfs is described when it is built.
+package vfs

@@ -1,0 +1,4 @@
+package vfs
+
+// FS is the part of a file system that checkpoints need.
+type FS interface{}

@@ -1,0 +1,2 @@
+// Package mpi is described when it is built.
+package mpi

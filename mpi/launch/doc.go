@@ -1,0 +1,2 @@
+// Package launch is described when it is built.
+package launch

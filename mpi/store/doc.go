@@ -1,0 +1,2 @@
+// Package store is described when it is built.
+package store

@@ -1,0 +1,54 @@
+package trainer
+
+// Config is the [train] table of a job. What this version does not build is
+// refused by Validate by name.
+type Config struct {
+	Epochs    int              `json:"epochs"`
+	BatchSize int              `json:"batch_size"` // rows per rank and step
+	Seed      uint64           `json:"seed"`
+	Loss      string           `json:"loss"` // "cross_entropy" or "mse"
+	Model     ModelConfig      `json:"model"`
+	Data      DataConfig       `json:"data"`
+	Optimizer OptimizerConfig  `json:"optimizer"`
+	Evaluate  EvaluateConfig   `json:"evaluate"`
+}
+
+type ModelConfig struct {
+	Kind       string `json:"kind"`       // "mlp" or "dense"
+	Hidden     []int  `json:"hidden"`     // widths of the hidden layers of an mlp
+	Activation string `json:"activation"` // "relu" or "tanh"
+}
+
+type DataConfig struct {
+	Kind    string `json:"kind"`   // "mnist" or "generated"
+	Images  string `json:"images"` // mnist: IDX files, plain or gzip; relative to the job's workdir
+	Labels  string `json:"labels"`
+	Train   string `json:"train"` // "first:past-the-last" rows; empty: all
+	Eval    string `json:"eval"`  // likewise; empty: none
+	Shuffle bool   `json:"shuffle"`
+	Rows    int    `json:"rows"`    // generated: rows, 4096
+	Inputs  int    `json:"inputs"`  // generated: columns of x, 20
+	Outputs int    `json:"outputs"` // generated: columns of y, 1
+	Noise   float64 `json:"noise"`  // generated: standard deviation added to y
+}
+
+type OptimizerConfig struct {
+	Kind     string  `json:"kind"` // "sgd"
+	LR       float64 `json:"lr"`
+	Momentum float64 `json:"momentum"`
+}
+
+type EvaluateConfig struct {
+	EveryEpochs int `json:"every_epochs"` // 0: never
+}
+
+// DefaultConfig is what a key left out means.
+func DefaultConfig() Config {
+	return Config{
+		Epochs: 10, BatchSize: 64, Seed: 1, Loss: "cross_entropy",
+		Model:     ModelConfig{Kind: "mlp", Hidden: []int{128}, Activation: "relu"},
+		Data:      DataConfig{Shuffle: true, Rows: 4096, Inputs: 20, Outputs: 1},
+		Optimizer: OptimizerConfig{Kind: "sgd", LR: 0.1},
+		Evaluate:  EvaluateConfig{EveryEpochs: 1},
+	}
+}

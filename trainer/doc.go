@@ -1,0 +1,2 @@
+// Package trainer is described when it is built.
+package trainer
