@@ -1,0 +1,116 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Process is a started child. Its methods are safe for concurrent use.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // of cmd.Wait; read after done
+
+	mu     sync.Mutex
+	reaped bool // the process id may belong to another process
+}
+
+// Start starts cmd as the leader of a new process group. When the leader ends the rest of its group
+// is killed; when this process dies the leader is. The error is exec's own where the
+// command cannot be started.
+//
+// The parent-death signal fires when the thread that forked ends, not the process
+// (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes (golang/go#27505): so a goroutine that
+// is locked to its thread starts the child and stays until the child has gone.
+func Start(cmd *exec.Cmd) (*Process, error) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.await()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// await waits for the child's end, ends its group, and reaps it. The order matters: as long
+// as the child is not reaped no other process can get its id, so that the KILL reaches
+// nobody else.
+func (p *Process) await() {
+	for errors.Is(unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+	}
+	p.mu.Lock()
+	p.kill(syscall.SIGKILL)
+	p.err = p.cmd.Wait()
+	p.reaped = true
+	p.mu.Unlock()
+	close(p.done)
+}
+
+// Pid is the child's process id, and that of its group.
+func (p *Process) Pid() int { return p.cmd.Process.Pid }
+
+// Done is closed when the child has ended and its output has been read.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Signal sends sig to every process of the child's group, unless the child has ended. A group that
+// is gone is no error.
+func (p *Process) Signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return nil
+	}
+	return p.kill(sig)
+}
+
+func (p *Process) kill(sig syscall.Signal) error {
+	// EPERM: what is left of the group has changed its user.
+	err := unix.Kill(-p.Pid(), sig)
+	if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("send %v to process group %d: %w", sig, p.Pid(), err)
+	}
+	return nil
+}
+
+// End tells how the child ended, once Done is closed: its exit code, or the signal that killed it.
+func (p *Process) End() (exit int, sig syscall.Signal) {
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		return 0, status.Signal()
+	}
+	return p.cmd.ProcessState.ExitCode(), 0
+}
+
+// Code is the child's exit code as a shell gives it: 128+N for signal N.
+func (p *Process) Code() int {
+	exit, sig := p.End()
+	if sig != 0 {
+		return 128 + int(sig)
+	}
+	return exit
+}
+
+// Err is a failure to read the child's output, once Done is closed; how the child
+// itself ended is no error here.
+func (p *Process) Err() error {
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		return nil
+	}
+	return p.err
+}
