@@ -1,0 +1,147 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ErrSuperseded: a newer attempt of this run has begun. The older one commits
+// nothing, deletes nothing, and exits 93.
+var ErrSuperseded = errors.New("superseded by a newer attempt")
+
+const maxAttempt = 999_999_999
+
+var attemptName = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+
+// ClaimAttempt makes attempts/<n> with its logs folder for the next n, from 1
+// on, and returns n. Of several processes that claim at once, each gets another
+// number: mkdir(2) tells exactly one of them that it made the directory.
+func (d *Dir) ClaimAttempt() (int, error) {
+	n, err := d.claim()
+	if err != nil {
+		return 0, fmt.Errorf("claim an attempt of %s: %w", d.path, err)
+	}
+	return n, nil
+}
+
+func (d *Dir) claim() (int, error) {
+	const tries = 1000
+	for range tries {
+		newest, err := d.NewestAttempt()
+		if err != nil {
+			return 0, err
+		}
+		if newest == maxAttempt {
+			return 0, fmt.Errorf("attempt %d is the last that there can be", newest)
+		}
+		n := newest + 1
+		err = os.Mkdir(d.attemptPath(n), 0o700)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err := os.Mkdir(filepath.Join(d.attemptPath(n), logsName), 0o700); err != nil {
+			return 0, err
+		}
+		return n, syncDir(filepath.Join(d.path, attemptsName))
+	}
+	return 0, fmt.Errorf("others took %d numbers in a row", tries)
+}
+
+// NewestAttempt is the highest attempt that was claimed, 0 where none was.
+// Names that are no attempt's are ignored.
+func (d *Dir) NewestAttempt() (int, error) {
+	entries, err := os.ReadDir(filepath.Join(d.path, attemptsName))
+	if err != nil {
+		return 0, fmt.Errorf("look for attempts: %w", err)
+	}
+	newest := 0
+	for _, e := range entries {
+		// A file of such a name would make mkdir fail for ever: it counts too.
+		if !attemptName.MatchString(e.Name()) {
+			continue
+		}
+		if n, err := strconv.Atoi(e.Name()); err == nil {
+			newest = max(newest, n)
+		}
+	}
+	return newest, nil
+}
+
+// Fence returns ErrSuperseded where an attempt above n exists.
+func (d *Dir) Fence(n int) error {
+	newest, err := d.NewestAttempt()
+	if err != nil {
+		return err
+	}
+	if newest > n {
+		return fmt.Errorf("attempt %d: %w (%d)", n, ErrSuperseded, newest)
+	}
+	return nil
+}
+
+func (d *Dir) attemptPath(n int) string {
+	return filepath.Join(d.path, attemptsName, strconv.Itoa(n))
+}
+
+// LogsPath is the folder of an attempt's logs.
+func (d *Dir) LogsPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), logsName) }
+
+// RankLogs lists the files that one rank wrote in an attempt, whatever its host: out before err. There are
+// none where the rank was never started.
+func (d *Dir) RankLogs(attempt, rank int) ([]string, error) {
+	entries, err := os.ReadDir(d.LogsPath(attempt))
+	if err != nil {
+		return nil, fmt.Errorf("look for the logs of rank %d: %w", rank, err)
+	}
+	var paths []string
+	for _, stream := range []string{"out", "err"} {
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), fmt.Sprintf(".%d.%s", rank, stream)) {
+				paths = append(paths, filepath.Join(d.LogsPath(attempt), e.Name()))
+			}
+		}
+	}
+	return paths, nil
+}
+
+// LogPath is the file that holds what one rank wrote in an attempt; stream is
+// "out" or "err". Host names come from Slurm's configuration and from users, so
+// whatever could leave the folder or hide the file is replaced by _.
+func (d *Dir) LogPath(attempt int, host string, rank int, stream string) string {
+	name := fmt.Sprintf("%s.%d.%s", fileName(host), rank, fileName(stream))
+	return filepath.Join(d.LogsPath(attempt), name)
+}
+
+// StopPath is the file whose being there asks the workers of an attempt to
+// stop. It belongs to the attempt, so that the next one does not find it.
+func (d *Dir) StopPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), "stop") }
+
+func fileName(s string) string {
+	const longest = 128 // of the 255 bytes that a name may have (NAME_MAX)
+	if len(s) > longest {
+		s = s[:longest]
+	}
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}, s)
+	safe = strings.ReplaceAll(safe, "..", "__")
+	if rest, dot := strings.CutSuffix(safe, "."); dot { // the dot after it would make two
+		safe = rest + "_"
+	}
+	if safe == "" || safe[0] == '.' {
+		safe = "_" + safe
+	}
+	return safe
+}

@@ -1,0 +1,140 @@
+package rundir
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// CreateConfig says what a new run directory holds.
+type CreateConfig struct {
+	Parent  string    // runs/, made where absent
+	Spec    Spec      // Schema, Run, Created and SHA256 are filled in
+	JobFile []byte    // copied to job.toml
+	Binary  string    // copied to bin/ddpbatch
+	Now     time.Time // the time in the directory's name
+}
+
+// Create makes a run directory below c.Parent. It is put together under another
+// name and renamed into place; on an error nothing of it is left (a parent that
+// had to be made stays).
+func Create(c CreateConfig) (*Dir, error) {
+	d, err := create(c)
+	if err != nil {
+		return nil, fmt.Errorf("make a run directory in %s: %w", c.Parent, err)
+	}
+	return d, nil
+}
+
+func create(c CreateConfig) (_ *Dir, err error) {
+	c.Spec.Schema, c.Spec.Created = specSchema, c.Now
+	if err := c.Spec.check(); err != nil {
+		return nil, err
+	}
+	parent, err := filepath.Abs(c.Parent)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(parent, 0o777); err != nil {
+		return nil, err
+	}
+	temp, err := os.MkdirTemp(parent, ".new-*") // mode 0700
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(temp))
+		}
+	}()
+	if c.Spec.SHA256, err = furnish(temp, c); err != nil {
+		return nil, err
+	}
+	return settle(temp, parent, c.Spec)
+}
+
+// furnish fills a new run directory with all but the spec, which names the
+// directory's last name.
+func furnish(dir string, c CreateConfig) (sum string, err error) {
+	for _, name := range []string{"bin", attemptsName, checkpointsName} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return "", err
+		}
+	}
+	if err := writeBytes(filepath.Join(dir, jobFileName), 0o600, c.JobFile); err != nil {
+		return "", err
+	}
+	return copyBinary(c.Binary, filepath.Join(dir, binaryName))
+}
+
+func copyBinary(from, to string) (sum string, err error) {
+	src, err := openRegular(from)
+	if err != nil {
+		return "", fmt.Errorf("copy the program: %w", err)
+	}
+	defer src.Close()
+	hash := sha256.New()
+	err = writeFile(to, 0o700, func(w io.Writer) error {
+		_, err := io.Copy(io.MultiWriter(w, hash), src)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("copy the program: %w", err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// settle gives the directory temp its name. A name that is taken shows as
+// ENOTEMPTY (EEXIST on some file systems), since a run directory is never empty;
+// another suffix is tried then.
+func settle(temp, parent string, s Spec) (*Dir, error) {
+	const tries = 64
+	for range tries {
+		var suffix [2]byte
+		rand.Read(suffix[:]) // never returns an error (crypto/rand)
+		s.Run = fmt.Sprintf("%s-%s-%x", s.Name, s.Created.Format("20060102-150405"), suffix)
+		if err := writeSpec(filepath.Join(temp, specName), s); err != nil {
+			return nil, err
+		}
+		path := filepath.Join(parent, s.Run)
+		err := os.Rename(temp, path)
+		if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := syncDir(parent); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(path))
+		}
+		return &Dir{path: path, spec: s}, nil
+	}
+	return nil, fmt.Errorf("%d names of this second are taken", tries)
+}
+
+// Discard removes a run that never began: one that Create has just made and that no job or attempt
+// has touched. Others are refused.
+func (d *Dir) Discard() error {
+	id, err := d.JobID()
+	if err != nil {
+		return err
+	}
+	newest, err := d.NewestAttempt()
+	if err != nil {
+		return err
+	}
+	if d.root != nil || id != "" || newest > 0 {
+		return fmt.Errorf("remove the run directory %s: it has been used", d.path)
+	}
+	if err := os.RemoveAll(d.path); err != nil {
+		return fmt.Errorf("remove the run directory: %w", err)
+	}
+	return nil
+}

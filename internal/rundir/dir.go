@@ -1,0 +1,198 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+)
+
+// Names inside a run directory.
+const (
+	specName        = "spec.json"
+	jobFileName     = "job.toml"
+	scriptName      = "script.sh"
+	jobIDName       = "jobid"
+	binaryName      = "bin/ddpbatch"
+	attemptsName    = "attempts"
+	logsName        = "logs"
+	verdictName     = "verdict.json"
+	ledgerName      = "ledger.jsonl"
+	metricsName     = "metrics.jsonl"
+	checkpointsName = "checkpoints"
+	tasksName       = "tasks"
+)
+
+// runName is the name of a run directory.
+var runName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$`)
+
+// Dir is a run directory, or that of one array element in it (see [Dir.Task]).
+// Its methods are safe for concurrent use, and several processes may have it
+// open.
+type Dir struct {
+	path string // absolute
+	root *Dir   // the run that an array element belongs to; nil for the run itself
+
+	mu   sync.Mutex
+	spec Spec // of the root only
+}
+
+// Open opens the run directory at path: the directory itself, a symbolic link
+// to it, or tasks/<index> inside one. An error that is fs.ErrNotExist means that
+// there is none.
+func Open(path string) (*Dir, error) {
+	path, err := resolve(path)
+	if err != nil {
+		return nil, fmt.Errorf("open run directory: %w", err)
+	}
+	if root, index, ok := taskPath(path); ok {
+		d, err := Open(root)
+		if err != nil {
+			return nil, err
+		}
+		return d.openTask(index)
+	}
+	spec, err := readSpec(filepath.Join(path, specName))
+	if err != nil {
+		return nil, fmt.Errorf("open run directory %s: %w", path, err)
+	}
+	return &Dir{path: path, spec: spec}, nil
+}
+
+// resolve makes path absolute and follows it where it is a symbolic link itself.
+// Links further up stay: on a cluster they hide the names of file servers, which
+// may differ between nodes.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	const hops = 8
+	for range hops {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return "", err
+		}
+		if info.Mode()&os.ModeSymlink == 0 {
+			return path, nil
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return "", fmt.Errorf("%s: more than %d symbolic links", path, hops)
+}
+
+// taskPath tells whether path is <root>/tasks/<index>.
+func taskPath(path string) (root string, index int, ok bool) {
+	tasks := filepath.Dir(path)
+	index, err := strconv.Atoi(filepath.Base(path))
+	ok = err == nil && index >= 0 && filepath.Base(tasks) == tasksName
+	return filepath.Dir(tasks), index, ok
+}
+
+// Task opens the directory of the array element with the given index
+// (SLURM_ARRAY_TASK_ID), and makes it where it is not there yet. It has its own
+// job id, attempts, ledger, metrics and checkpoints; spec, job file, script and
+// program are the run's.
+func (d *Dir) Task(index int) (*Dir, error) {
+	t, err := d.task(index)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{attemptsName, checkpointsName} {
+		if err := os.MkdirAll(filepath.Join(t.path, name), 0o700); err != nil {
+			return nil, fmt.Errorf("open array element %d: %w", index, err)
+		}
+	}
+	return t, nil
+}
+
+// openTask is Task for an element that is there already: looking at a run makes
+// nothing in it.
+func (d *Dir) openTask(index int) (*Dir, error) {
+	t, err := d.task(index)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(t.path); err != nil {
+		return nil, fmt.Errorf("open array element %d: %w", index, err)
+	}
+	return t, nil
+}
+
+func (d *Dir) task(index int) (*Dir, error) {
+	if d.root != nil {
+		return nil, errors.New("open array element: an array element has no elements of its own")
+	}
+	if index < 0 {
+		return nil, fmt.Errorf("open array element: index %d is negative", index)
+	}
+	return &Dir{path: filepath.Join(d.path, tasksName, strconv.Itoa(index)), root: d}, nil
+}
+
+// run is the run that d is, or belongs to.
+func (d *Dir) run() *Dir {
+	if d.root != nil {
+		return d.root
+	}
+	return d
+}
+
+// Path is the directory's absolute path.
+func (d *Dir) Path() string { return d.path }
+
+// Spec is what submit decided, as it was when the directory was opened or
+// WriteSpec was last called on it.
+func (d *Dir) Spec() Spec {
+	r := d.run()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.spec
+}
+
+// WriteSpec replaces spec.json durably.
+func (d *Dir) WriteSpec(s Spec) error {
+	r := d.run()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := writeSpec(r.SpecPath(), s); err != nil {
+		return fmt.Errorf("write the run's spec: %w", err)
+	}
+	r.spec = s
+	return nil
+}
+
+// WriteScript replaces the batch script.
+func (d *Dir) WriteScript(text string) error {
+	if err := writeBytes(d.ScriptPath(), 0o700, []byte(text)); err != nil {
+		return fmt.Errorf("write the batch script: %w", err)
+	}
+	return nil
+}
+
+// Binary is the path of the run's own copy of ddpbatch.
+func (d *Dir) Binary() string { return filepath.Join(d.run().path, binaryName) }
+
+// ScriptPath is where the batch script is.
+func (d *Dir) ScriptPath() string { return filepath.Join(d.run().path, scriptName) }
+
+// SpecPath is where spec.json is.
+func (d *Dir) SpecPath() string { return filepath.Join(d.run().path, specName) }
+
+// JobFilePath is where the copy of job.toml is.
+func (d *Dir) JobFilePath() string { return filepath.Join(d.run().path, jobFileName) }
+
+// MetricsPath is where rank 0 appends its metrics, a JSON object a line.
+func (d *Dir) MetricsPath() string { return filepath.Join(d.path, metricsName) }
+
+// CheckpointsPath is the folder of the checkpoints.
+func (d *Dir) CheckpointsPath() string { return filepath.Join(d.path, checkpointsName) }

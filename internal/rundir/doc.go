@@ -1,0 +1,42 @@
+// Package rundir is the directory of one run: everything that submit decided,
+// every attempt's verdict and logs, the ledger, the metrics and the
+// checkpoints, so that any later command can tell what happened from files
+// alone, running or long finished.
+//
+//	runs/<name>-<YYYYmmdd-HHMMSS>-<4 hex>/
+//	  job.toml  spec.json (0600)  script.sh  jobid  bin/ddpbatch  slurm-<jobid>.log
+//	  attempts/<n>/verdict.json
+//	  attempts/<n>/logs/<host>.<rank>.out  .err
+//	  ledger.jsonl
+//	  metrics.jsonl
+//	  checkpoints/
+//	  tasks/<index>/            the same again for each element of an array
+//	runs/<name>-<jobid>         a symbolic link to the run
+//
+// # Guarantees
+//
+// A run directory is made under another name and renamed into place: it is
+// there whole or not at all. Files that decide something (spec.json, jobid,
+// verdict.json) are replaced durably: written under another name, flushed,
+// renamed, and the directory flushed, so that a crash leaves the old text or
+// the new one. The directory has mode 0700, because the spec holds the job's
+// environment.
+//
+// An attempt is claimed by making attempts/<n> exclusively, which is atomic on
+// local file systems and on NFS (mkdir). Whoever finds a higher number than its
+// own has been superseded ([ErrSuperseded]) and must neither commit nor delete.
+//
+// # Limits
+//
+// Everything read back is bounded in size and checked, since other programs,
+// full disks and people write here too. The ledger relies on O_APPEND, which NFS
+// does not make atomic between machines: one process at a time writes it.
+//
+// # Example
+//
+//	d, err := rundir.Create(rundir.CreateConfig{Parent: "runs", Spec: spec, JobFile: text, Binary: exe, Now: time.Now()})
+//	...
+//	n, err := d.ClaimAttempt()
+//	...
+//	err = d.WriteVerdict(rundir.Verdict{Attempt: n, Cause: "done", FirstRank: -1})
+package rundir

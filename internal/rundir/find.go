@@ -1,0 +1,148 @@
+package rundir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ErrNotFound: no run directory is what the user named.
+var ErrNotFound = errors.New("no such run")
+
+// Find opens what a user names: a run directory by its path or by its name below
+// parent, a link <name>-<jobid> there, or a job id alone ("123", or "123_4" for
+// an element of an array). A job id of several runs (a rebuilt cluster counts
+// from 1 again) means the newest. The error lists what has a similar name.
+func Find(parent, jobOrPath string) (*Dir, error) {
+	if jobID.MatchString(jobOrPath) {
+		if d, err := findJob(parent, jobOrPath); d != nil || err != nil {
+			return d, err
+		}
+	}
+	for _, path := range candidates(parent, jobOrPath) {
+		d, err := Open(path)
+		if !errors.Is(err, os.ErrNotExist) {
+			return d, err
+		}
+	}
+	return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, near(parent, jobOrPath))
+}
+
+// candidates are the paths that name may stand for. A bare name below parent
+// comes first, so that a file of the same name in the working directory is not
+// taken for it.
+func candidates(parent, name string) []string {
+	switch {
+	case name == "":
+		return nil
+	case strings.ContainsRune(name, filepath.Separator), name == ".", name == "..":
+		return []string{name}
+	}
+	return []string{filepath.Join(parent, name), name}
+}
+
+// findJob opens the run of a job id, or returns nil where no link has it.
+func findJob(parent, id string) (*Dir, error) {
+	job, task, isTask := strings.Cut(id, "_")
+	var newest *Dir
+	_, links, _ := names(parent) // a parent that cannot be read has no job
+	for _, name := range links {
+		if !strings.HasSuffix(name, "-"+job) {
+			continue
+		}
+		d, err := Open(filepath.Join(parent, name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the run was removed, and its link was not
+		}
+		if err != nil {
+			return nil, err
+		}
+		if newest == nil || d.spec.Created.After(newest.spec.Created) {
+			newest = d
+		}
+	}
+	if newest == nil || !isTask {
+		return newest, nil
+	}
+	index, err := strconv.Atoi(task)
+	if err != nil {
+		return nil, fmt.Errorf("job id %q: %w", id, err)
+	}
+	return newest.openTask(index)
+}
+
+// near says which names below parent come closest to name, or which runs are
+// newest.
+func near(parent, name string) string {
+	const most = 5
+	dirs, err := List(parent)
+	if err != nil || len(dirs) == 0 {
+		return fmt.Sprintf(": there is no run in %s", parent)
+	}
+	runs, links, _ := names(parent)
+	similar := slices.DeleteFunc(append(links, runs...), func(n string) bool {
+		return !strings.Contains(n, name) && commonPrefix(n, name) < 3
+	})
+	if name != "" && len(similar) > 0 {
+		slices.SortStableFunc(similar, func(a, b string) int {
+			return cmp.Compare(commonPrefix(b, name), commonPrefix(a, name))
+		})
+		return fmt.Sprintf(" in %s; similar: %s", parent, strings.Join(similar[:min(most, len(similar))], ", "))
+	}
+	var newest []string
+	for _, d := range dirs[:min(most, len(dirs))] {
+		newest = append(newest, filepath.Base(d.path))
+	}
+	return fmt.Sprintf(" in %s; the newest there: %s", parent, strings.Join(newest, ", "))
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// names lists the directories below parent that are called like runs, and the
+// symbolic links.
+func names(parent string) (runs, links []string, err error) {
+	entries, err := os.ReadDir(parent)
+	for _, e := range entries {
+		switch {
+		case strings.HasPrefix(e.Name(), "."):
+		case e.Type()&os.ModeSymlink != 0:
+			links = append(links, e.Name())
+		case e.IsDir() && runName.MatchString(e.Name()):
+			runs = append(runs, e.Name())
+		}
+	}
+	return runs, links, err
+}
+
+// List opens every run directory below parent, newest first. What cannot be
+// opened as one is left out; a parent that is not there holds none.
+func List(parent string) ([]*Dir, error) {
+	runs, _, err := names(parent)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var dirs []*Dir
+	for _, name := range runs {
+		if d, err := Open(filepath.Join(parent, name)); err == nil {
+			dirs = append(dirs, d)
+		}
+	}
+	slices.SortStableFunc(dirs, func(a, b *Dir) int {
+		return cmp.Or(b.spec.Created.Compare(a.spec.Created), cmp.Compare(b.path, a.path))
+	})
+	return dirs, nil
+}

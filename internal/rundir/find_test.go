@@ -1,0 +1,107 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFind(t *testing.T) {
+	parent := t.TempDir()
+	older, newer := create1(t, parent, "mnist"), createAt(t, parent, "mnist", noon.Add(time.Hour))
+	other := createAt(t, parent, "gpt", noon.Add(time.Minute))
+	must(t, older.SetJobID("123"))
+	must(t, newer.SetJobID("124"))
+	must(t, other.SetJobID("23"))
+	must(t, os.Symlink("mnist-20200101-000000-0000", filepath.Join(parent, "mnist-999"))) // its run was removed
+	task, err := other.Task(5)
+	must(t, err)
+	for what, want := range map[string]*Dir{
+		"123": older, "124": newer, "23": other, "23_5": task, "mnist-123": older,
+		filepath.Base(newer.Path()): newer, older.Path(): older, task.Path(): task,
+	} {
+		got, err := Find(parent, what)
+		if err != nil || got.Path() != want.Path() {
+			t.Errorf("Find(%q) = %v, %v; want %s", what, got, err, want.Path())
+		}
+	}
+	if d, err := Find(parent, "23_6"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("an element that is not there is %v, %v", d, err)
+	}
+	if left := listing(t, filepath.Join(other.Path(), "tasks")); len(left) != 1 {
+		t.Errorf("looking made something: %v", left)
+	}
+	for what, say := range map[string]string{
+		"12":        "similar: ",
+		"mnist-1":   "similar: mnist-123, mnist-124",
+		"mnist-999": "similar: mnist-999, mnist-123",
+		"999":       "similar: mnist-999",
+		"zzz":       "the newest there: " + filepath.Base(newer.Path()) + ", " + filepath.Base(other.Path()),
+		"":          "the newest there",
+		"/nowhere":  "the newest there",
+	} {
+		d, err := Find(parent, what)
+		if !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), say) {
+			t.Errorf("Find(%q) = %v, %v; want an error with %q", what, d, err, say)
+		}
+	}
+	if _, err := Find(t.TempDir(), "1"); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "there is no run in") {
+		t.Errorf("in an empty folder: %v", err)
+	}
+}
+
+func TestFindTakesTheNewestOfAJobID(t *testing.T) {
+	parent := t.TempDir()
+	newer, older := createAt(t, parent, "a", noon.Add(time.Hour)), create1(t, parent, "b")
+	must(t, newer.SetJobID("1"))
+	must(t, older.SetJobID("1"))
+	if d, err := Find(parent, "1"); err != nil || d.Path() != newer.Path() {
+		t.Errorf("found %v, %v", d, err)
+	}
+}
+
+func TestFindSaysWhatIsWrongWithARun(t *testing.T) {
+	parent := t.TempDir()
+	d := create1(t, parent, "x")
+	must(t, d.SetJobID("1"))
+	must(t, os.WriteFile(d.SpecPath(), []byte("{"), 0o600))
+	for _, what := range []string{"1", d.Path(), filepath.Base(d.Path())} {
+		if _, err := Find(parent, what); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "spec.json") {
+			t.Errorf("Find(%q): %v", what, err)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	parent := t.TempDir()
+	if list, err := List(filepath.Join(parent, "nothing")); len(list) != 0 || err != nil {
+		t.Errorf("a parent that is not there: %v, %v", list, err)
+	}
+	first, last := create1(t, parent, "z"), createAt(t, parent, "a", noon.Add(time.Second))
+	must(t, first.SetJobID("1"))                                                       // a link is not a second run
+	must(t, os.Mkdir(filepath.Join(parent, "a-20200101-000000-0000"), 0o700))          // no spec
+	must(t, os.Mkdir(filepath.Join(parent, ".new-123"), 0o700))                        // a crash left it
+	must(t, os.WriteFile(filepath.Join(parent, "a-20200101-000000-0001"), nil, 0o600)) // a file
+	list, err := List(parent)
+	must(t, err)
+	if len(list) != 2 || list[0].Path() != last.Path() || list[1].Path() != first.Path() {
+		t.Errorf("list is %v", list)
+	}
+	file := filepath.Join(parent, "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	if _, err := List(file); err == nil {
+		t.Error("a file was listed")
+	}
+}
+
+func createAt(t *testing.T, parent, name string, now time.Time) *Dir {
+	t.Helper()
+	c := config(t, parent, name)
+	c.Now = now
+	d, err := Create(c)
+	must(t, err)
+	return d
+}

@@ -1,0 +1,72 @@
+package rundir
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// metricsTail is how much of the end of metrics.jsonl is read: a line has some
+// 200 bytes.
+const metricsTail = 64 << 10
+
+// Metrics is a line of metrics.jsonl, which rank 0 of the built-in trainer
+// appends.
+type Metrics struct {
+	Time          time.Time `json:"time"`
+	Attempt       int       `json:"attempt"`
+	Step          int64     `json:"step"`  // finished steps, over all attempts
+	Steps         int64     `json:"steps"` // how many there will be; 0: not known
+	Epoch         int       `json:"epoch"`
+	Loss          float64   `json:"loss"`
+	LR            float64   `json:"lr"`
+	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together
+	CommShare     float64   `json:"comm_share"`    // of the time, 0 to 1
+}
+
+// LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
+// end for it. It tells whether there was one.
+func (d *Dir) LastMetrics() (Metrics, bool, error) {
+	f, err := openRegular(d.MetricsPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return Metrics{}, false, nil
+	}
+	if err != nil {
+		return Metrics{}, false, fmt.Errorf("read the run's metrics: %w", err)
+	}
+	defer f.Close()
+	tail, err := readTail(f, metricsTail)
+	if err != nil {
+		return Metrics{}, false, fmt.Errorf("read the run's metrics: %w", err)
+	}
+	m, ok := lastMetrics(tail)
+	return m, ok, nil
+}
+
+// readTail reads the last n bytes of f, all of it where it has fewer.
+func readTail(f *os.File, n int64) ([]byte, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.NewSectionReader(f, max(0, size-n), n))
+}
+
+// lastMetrics finds the last line of data that is whole. A line that was cut at
+// either end is no JSON object.
+func lastMetrics(data []byte) (Metrics, bool) {
+	for len(data) > 0 {
+		data = bytes.TrimSuffix(data, []byte{'\n'})
+		start := bytes.LastIndexByte(data, '\n') + 1
+		var m Metrics
+		if line := data[start:]; len(line) > 0 && line[0] == '{' && json.Unmarshal(line, &m) == nil {
+			return m, true
+		}
+		data = data[:start]
+	}
+	return Metrics{}, false
+}

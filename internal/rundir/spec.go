@@ -1,0 +1,76 @@
+package rundir
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+const (
+	specSchema = 1
+	maxSpec    = 16 << 20 // bytes; a job with every option is a few KiB
+)
+
+// Spec is spec.json: what submit decided, for every later command.
+type Spec struct {
+	Schema  int             `json:"schema"` // 1
+	Run     string          `json:"run"`    // the run directory's own name
+	Name    string          `json:"name"`   // the job's name
+	Kind    string          `json:"kind"`   // "slurm", "simulate" or "train"
+	Created time.Time       `json:"created"`
+	Version string          `json:"version"`
+	SHA256  string          `json:"sha256"`         // of bin/ddpbatch, in hexadecimal
+	Source  string          `json:"source"`         // the job file that was submitted; absolute
+	Sets    []string        `json:"sets,omitempty"` // what --set laid over it, in order
+	WorkDir string          `json:"workdir"`        // where ranks run; absolute
+	Nodes   int             `json:"nodes"`
+	Job     json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
+}
+
+// jobName is what job.toml allows as a name (DESIGN §4). Nothing in it can
+// leave the parent directory.
+var jobName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
+func parseSpec(data []byte) (Spec, error) {
+	var s Spec
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Spec{}, err
+	}
+	return s, s.check()
+}
+
+func (s Spec) check() error {
+	switch {
+	case s.Schema != specSchema:
+		return fmt.Errorf("schema is %d where this ddpbatch knows %d: use the run's own bin/ddpbatch", s.Schema, specSchema)
+	case !jobName.MatchString(s.Name):
+		return fmt.Errorf("name %q is not 1 to 64 of A-Z a-z 0-9 . _ - that begin with neither . nor -", s.Name)
+	case s.Nodes < 0:
+		return fmt.Errorf("nodes is %d", s.Nodes)
+	}
+	return nil
+}
+
+func readSpec(path string) (Spec, error) {
+	data, err := readFile(path, maxSpec)
+	if err != nil {
+		return Spec{}, err
+	}
+	s, err := parseSpec(data)
+	if err != nil {
+		return Spec{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+func writeSpec(path string, s Spec) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeBytes(path, 0o600, append(data, '\n'))
+}
