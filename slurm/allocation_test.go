@@ -1,0 +1,139 @@
+package slurm_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/slurm"
+)
+
+// uneven is task 2 of a step of three tasks on two of the job's four nodes.
+func uneven() envFile {
+	return envFile{
+		"SLURM_CLUSTER_NAME": "lab", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "3",
+		"SLURM_JOB_NODELIST": "n[1-4]", "SLURM_NTASKS": "3", "SLURM_TASKS_PER_NODE": "2,1",
+		"SLURM_STEP_NODELIST": "n[3-4]", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "2,1",
+		"SLURM_NODEID": "1", "SLURM_PROCID": "2", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "n4",
+		"SLURM_NTASKS_PER_NODE": "2", // stale, as always
+	}
+}
+
+func (e envFile) with(changes envFile) envFile {
+	all := maps.Clone(e)
+	maps.Copy(all, changes)
+	return all
+}
+
+func TestFromEnviron(t *testing.T) {
+	for name, env := range map[string]envFile{
+		"as Slurm sets it": uneven(),
+		"job's counts":     uneven().with(envFile{"SLURM_STEP_TASKS_PER_NODE": "", "SLURM_STEP_NUM_TASKS": "(null)"}),
+		"no total":         uneven().with(envFile{"SLURM_STEP_NUM_TASKS": "", "SLURM_NTASKS": ""}),
+		"job's nodes":      uneven().with(envFile{"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": "n3,n4"}),
+		"old alias":        uneven().with(envFile{"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": "", "SLURM_NODELIST": "n3,n4"}),
+		"stale job":        uneven().with(envFile{"SLURM_NTASKS": "99", "SLURM_TASKS_PER_NODE": "9(x9)"}), // srun --preserve-env
+		"no node name":     uneven().with(envFile{"SLURMD_NODENAME": ""}),
+	} {
+		a, err := slurm.FromEnviron(env.lookup)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want := slurm.Rank{Rank: 2, WorldSize: 3, LocalRank: 0, LocalWorldSize: 1, NodeRank: 1, Nodes: 2}
+		if a.Rank() != want || a.NodeName() != "n4" || a.Address(0) != "n3" || !a.TaskMode() || a.Key() != "lab/7.3.0" {
+			t.Errorf("%s: %+v, node %s, key %s; want %+v", name, a.Rank(), a.NodeName(), a.Key(), want)
+		}
+	}
+}
+
+func TestFromEnvironOutsideJob(t *testing.T) {
+	for _, env := range []envFile{{}, {"SLURM_JOB_ID": ""}, {"SLURM_JOB_ID": "(null)"}, {"SLURM_CONF": "/etc/slurm.conf", "SLURM_STEP_ID": "0"}} {
+		a, err := slurm.FromEnviron(env.lookup)
+		if !errors.Is(err, slurm.ErrNotInSlurm) || !strings.Contains(err.Error(), "SLURM_JOB_ID") {
+			t.Errorf("%v: %+v, %v; want ErrNotInSlurm", env, a, err)
+		}
+	}
+}
+
+// TestFromEnvironRefuses: what contradicts itself is told with the variables' names and values.
+func TestFromEnvironRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change envFile
+		want   string
+	}{
+		"job id":               {envFile{"SLURM_JOB_ID": "7;rm"}, `SLURM_JOB_ID="7;rm"`},
+		"negative step":        {envFile{"SLURM_STEP_ID": "-1"}, `SLURM_STEP_ID="-1"`},
+		"array task":           {envFile{"SLURM_ARRAY_TASK_ID": "x"}, `SLURM_ARRAY_TASK_ID="x"`},
+		"array job":            {envFile{"SLURM_ARRAY_JOB_ID": "1.0"}, `SLURM_ARRAY_JOB_ID="1.0"`},
+		"restarts":             {envFile{"SLURM_RESTART_COUNT": "-1"}, "SLURM_RESTART_COUNT"},
+		"no nodelist":          {envFile{"SLURM_STEP_NODELIST": "", "SLURM_JOB_NODELIST": ""}, "SLURM_STEP_NODELIST or SLURM_JOB_NODELIST or SLURM_NODELIST is not set"},
+		"empty nodelist":       {envFile{"SLURM_STEP_NODELIST": " ,"}, "names no node"},
+		"bad nodelist":         {envFile{"SLURM_STEP_NODELIST": "n[3-"}, "SLURM_STEP_NODELIST: hostlist"},
+		"hostile nodelist":     {envFile{"SLURM_STEP_NODELIST": "n[0-999999999]"}, "SLURM_STEP_NODELIST: hostlist"},
+		"job's longer list":    {envFile{"SLURM_STEP_NODELIST": ""}, `SLURM_JOB_NODELIST="n[1-4]" names 4 nodes, but SLURM_STEP_TASKS_PER_NODE="2,1" counts the tasks of 2`},
+		"longer counts":        {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x3)"}, `SLURM_STEP_NODELIST="n[3-4]" names 2 nodes, but SLURM_STEP_TASKS_PER_NODE="1(x3)" counts the tasks of 3`},
+		"no counts":            {envFile{"SLURM_STEP_TASKS_PER_NODE": "", "SLURM_TASKS_PER_NODE": ""}, "SLURM_STEP_TASKS_PER_NODE or SLURM_TASKS_PER_NODE is not set"},
+		"bad counts":           {envFile{"SLURM_STEP_TASKS_PER_NODE": "2;1"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
+		"hostile counts":       {envFile{"SLURM_STEP_TASKS_PER_NODE": "1(x999999999)"}, "SLURM_STEP_TASKS_PER_NODE: counts"},
+		"total":                {envFile{"SLURM_STEP_NUM_TASKS": "4"}, `SLURM_STEP_NUM_TASKS="4", but the counts in SLURM_STEP_TASKS_PER_NODE="2,1" make 3`},
+		"total is no number":   {envFile{"SLURM_STEP_NUM_TASKS": "three"}, "SLURM_STEP_NUM_TASKS"},
+		"node without a task":  {envFile{"SLURM_STEP_TASKS_PER_NODE": "3,0"}, "n4"},
+		"node named twice":     {envFile{"SLURM_STEP_NODELIST": "n4,n4"}, "n4 twice"},
+		"node out of range":    {envFile{"SLURM_NODEID": "2"}, `SLURM_NODEID is 2, but SLURM_STEP_NODELIST="n[3-4]" names only 2 nodes`},
+		"no node":              {envFile{"SLURM_NODEID": ""}, "SLURM_NODEID is not set"},
+		"rank out of range":    {envFile{"SLURM_PROCID": "3"}, "SLURM_PROCID is 3"},
+		"no rank":              {envFile{"SLURM_PROCID": "(null)"}, "SLURM_PROCID is not set"},
+		"hostile rank":         {envFile{"SLURM_PROCID": "4294967295"}, "SLURM_PROCID"},
+		"local out of range":   {envFile{"SLURM_LOCALID": "1"}, `SLURM_LOCALID is 1, but SLURM_STEP_TASKS_PER_NODE="2,1" makes only 1 for node n4`},
+		"no local rank":        {envFile{"SLURM_LOCALID": ""}, "SLURM_LOCALID is not set"},
+		"another node's name":  {envFile{"SLURMD_NODENAME": "n1"}, `SLURMD_NODENAME="n1", but SLURM_NODEID is 1 and that node of SLURM_STEP_NODELIST="n[3-4]" is n4`},
+		"CPUs":                 {envFile{"SLURM_CPUS_ON_NODE": "2(x4)"}, "SLURM_CPUS_ON_NODE"},
+		"too few addresses":    {envFile{slurm.SimAddresses: "127.0.0.1"}, "1 addresses for 2 nodes"},
+		"address with a name":  {envFile{slurm.SimAddresses: "127.0.0.1,evil.example"}, `"evil.example" is not an IP address`},
+		"batch: node":          {envFile{"SLURM_STEP_ID": "", "SLURM_NODEID": "4"}, `SLURM_NODEID is 4, but SLURM_JOB_NODELIST="n[1-4]" names only 4 nodes`},
+		"batch: no nodelist":   {envFile{"SLURM_STEP_ID": "", "SLURM_JOB_NODELIST": ""}, "SLURM_JOB_NODELIST or SLURM_NODELIST is not set"},
+		"batch: hostile":       {envFile{"SLURM_STEP_ID": "", "SLURM_TASKS_PER_NODE": "1(x999999999)"}, "SLURM_TASKS_PER_NODE: counts"},
+		"batch: total":         {envFile{"SLURM_STEP_ID": "", "SLURM_NTASKS": "many"}, "SLURM_NTASKS"},
+		"batch: node is words": {envFile{"SLURM_STEP_ID": "", "SLURM_NODEID": "none"}, "SLURM_NODEID"},
+	} {
+		a, err := slurm.FromEnviron(uneven().with(tt.change).lookup)
+		switch {
+		case err == nil:
+			t.Errorf("%s: %+v, want an error", name, a)
+		case !strings.Contains(err.Error(), tt.want):
+			t.Errorf("%s: %v; want %q in it", name, err, tt.want)
+		case errors.Is(err, slurm.ErrNotInSlurm):
+			t.Errorf("%s: %v is taken for no job at all", name, err)
+		}
+	}
+}
+
+// TestInteractiveStep: salloc's shell on a compute node sees a step of one task, with a reserved
+// id. The values are those of a real one.
+func TestInteractiveStep(t *testing.T) {
+	a, err := slurm.FromEnviron(envFile{
+		"SLURM_CLUSTER_NAME": "arc", "SLURM_JOB_ID": "1731344", "SLURM_STEP_ID": "4294967290",
+		"SLURM_JOB_NODELIST": "g[1-2]", "SLURM_TASKS_PER_NODE": "8(x2)",
+		"SLURM_STEP_NODELIST": "g1", "SLURM_STEP_NUM_TASKS": "1", "SLURM_STEP_TASKS_PER_NODE": "1",
+		"SLURM_NODEID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURMD_NODENAME": "g1",
+	}.lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.InStep() || !slices.Equal(a.Nodes, []string{"g1", "g2"}) || a.Tasks != 0 || a.TasksPerNode != nil {
+		t.Errorf("step %q, nodes %q, %d tasks %v; want the job: no step, two nodes, tasks unknown", a.StepID, a.Nodes, a.Tasks, a.TasksPerNode)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	a, err := slurm.FromEnviron(uneven().with(envFile{slurm.SimAddresses: "127.0.0.1,::1"}).lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Address(0) != "127.0.0.1" || a.Address(1) != "::1" || a.NodeName() != "n4" {
+		t.Errorf("addresses %q %q, node %q", a.Address(0), a.Address(1), a.NodeName())
+	}
+}

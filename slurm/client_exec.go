@@ -1,0 +1,71 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// maxOutput is how much of each of a command's streams is kept; the rest is read and dropped.
+	maxOutput = 4 << 20
+	// pipeDelay is how long a command that has ended may keep its streams open, through a child.
+	pipeDelay = 2 * time.Second
+)
+
+// Exec runs a command on this machine, looked up in the PATH of its own environment. It kills the
+// command when ctx ends, and then returns the context's error. Where the command is not on the PATH the
+// error matches [ErrNoSlurm].
+func Exec(ctx context.Context, c Command) (Output, error) {
+	path, err := lookPath(c.Name, c.Environ)
+	if err != nil {
+		return Output{}, err
+	}
+	var stdout, stderr cappedBuffer
+	cmd := exec.CommandContext(ctx, path, c.Args...)
+	cmd.Env = c.Environ
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = pipeDelay
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.Is(err, exec.ErrWaitDelay), errors.As(err, &exit) && exit.Exited():
+		return Output{Stdout: stdout.kept, Stderr: stderr.kept, Code: cmd.ProcessState.ExitCode()}, nil
+	case ctx.Err() != nil:
+		return Output{}, ctx.Err()
+	}
+	return Output{}, err
+}
+
+// lookPath finds an executable file in environ's PATH. Relative folders in it are passed
+// over: what lies in the current folder must not become "sbatch".
+func lookPath(name string, environ []string) (string, error) {
+	path := ""
+	for _, variable := range environ {
+		if value, found := strings.CutPrefix(variable, "PATH="); found {
+			path = value // as in os/exec, the last one counts
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&fs.FileMode(0o111) != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%w: no %s there; log in to a node of the cluster that submits jobs, or load the module that brings Slurm (without a cluster: \"ddpbatch simulate\")", ErrNoSlurm, name)
+}
+
+// cappedBuffer keeps the first maxOutput bytes of what is written to it.
+type cappedBuffer struct{ kept []byte }
+
+func (b *cappedBuffer) Write(p []byte) (int, error) {
+	b.kept = append(b.kept, p[:min(len(p), maxOutput-len(b.kept))]...)
+	return len(p), nil
+}

@@ -1,0 +1,138 @@
+package slurm
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// optionKind says what values an option of sbatch takes.
+type optionKind int
+
+const (
+	textValue     optionKind = iota // a string
+	numberOrText                    // a string or a whole number: "a100:4", 4
+	countValue                      // a whole number from 1
+	zeroCount                       // a whole number from 0
+	sizeValue                       // what ParseSize reads, or a whole number of MiB
+	timeValue                       // what ParseTime reads, or a whole number of minutes
+	flagValue                       // true or false
+	optionalValue                   // true, false, or a value: exclusive = true, exclusive = "user"
+	yesNoValue                      // "yes" or "no", or a boolean
+	zeroOneValue                    // 0 or 1, or a boolean
+)
+
+// optionTable holds every long option of sbatch that a job may set, from Slurm 22.05 to 26.05;
+// what a later release brought is marked with it. Sources: sbatch(1) of 22.05.8 (Debian 12), and
+// https://slurm.schedmd.com/sbatch.html as of 26.05.
+var optionTable = map[string]optionKind{
+	"account":              textValue,
+	"acctg-freq":           numberOrText,
+	"array":                numberOrText,
+	"batch":                textValue,
+	"bb":                   textValue,
+	"bbf":                  textValue,
+	"begin":                textValue,
+	"cluster-constraint":   textValue,
+	"clusters":             textValue,
+	"comment":              textValue,
+	"consolidate-segments": flagValue, // 25.11
+	"constraint":           textValue,
+	"container":            textValue,
+	"container-id":         textValue, // 23.02
+	"container-type":       textValue, // 26.05
+	"contiguous":           flagValue,
+	"core-spec":            zeroCount,
+	"cores-per-socket":     countValue,
+	"cpu-freq":             numberOrText,
+	"cpus-per-gpu":         countValue,
+	"cpus-per-task":        countValue,
+	"deadline":             textValue,
+	"delay-boot":           timeValue,
+	"dependency":           textValue,
+	"distribution":         textValue,
+	"exclude":              textValue,
+	"exclusive":            optionalValue,
+	"extra-node-info":      numberOrText,
+	"get-user-env":         optionalValue,
+	"gid":                  numberOrText,
+	"gpu-bind":             textValue,
+	"gpu-freq":             numberOrText,
+	"gpus":                 numberOrText,
+	"gpus-per-node":        numberOrText,
+	"gpus-per-socket":      numberOrText,
+	"gpus-per-task":        numberOrText,
+	"gres":                 textValue,
+	"gres-flags":           textValue,
+	"hint":                 textValue,
+	"hold":                 flagValue,
+	"ignore-pbs":           flagValue,
+	"input":                textValue,
+	"kill-on-invalid-dep":  yesNoValue,
+	"licenses":             textValue,
+	"mail-type":            textValue,
+	"mail-user":            textValue,
+	"mcs-label":            textValue,
+	"mem":                  sizeValue,
+	"mem-bind":             textValue,
+	"mem-per-cpu":          sizeValue,
+	"mem-per-gpu":          sizeValue,
+	"mem-update":           textValue, // 26.05
+	"mincpus":              countValue,
+	"network":              textValue,
+	"nice":                 optionalValue,
+	"no-kill":              optionalValue,
+	"no-requeue":           flagValue,
+	"nodefile":             textValue,
+	"nodelist":             textValue,
+	"nodes":                countValue, // sbatch takes a range too; a world of ranks has one size
+	"ntasks-per-core":      countValue,
+	"ntasks-per-socket":    countValue,
+	"oom-kill-step":        optionalValue, // 24.05
+	"overcommit":           flagValue,
+	"oversubscribe":        flagValue,
+	"partition":            textValue,
+	"power":                textValue, // until 24.05
+	"prefer":               textValue,
+	"priority":             numberOrText,
+	"profile":              textValue,
+	"propagate":            optionalValue,
+	"qos":                  textValue,
+	"reboot":               flagValue,
+	"requeue":              optionalValue, // with a value since 25.11
+	"reservation":          textValue,
+	"resources":            textValue,     // 25.05
+	"resv-ports":           optionalValue, // 23.11
+	"segment":              countValue,    // 24.05
+	"signal":               numberOrText,
+	"sockets-per-node":     countValue,
+	"spread-job":           flagValue,
+	"spread-segments":      flagValue, // 25.11
+	"stepmgr":              flagValue, // 24.05
+	"switches":             numberOrText,
+	"thread-spec":          zeroCount,
+	"threads-per-core":     countValue,
+	"time":                 timeValue,
+	"time-min":             timeValue,
+	"tmp":                  sizeValue,
+	"tres-bind":            textValue, // 23.02
+	"tres-per-task":        textValue, // 23.11
+	"uid":                  numberOrText,
+	"use-min-nodes":        flagValue,
+	"verbose":              flagValue,
+	"wait-all-nodes":       zeroOneValue,
+	"wckey":                textValue,
+}
+
+// OptionKeys lists all keys that ParseOption takes, in job.toml's spelling, sorted.
+func OptionKeys() []string {
+	keys := make([]string, 0, len(optionTable))
+	for name := range maps.Keys(optionTable) {
+		keys = append(keys, optionKey(name))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// optionKey is how job.toml spells an option's name.
+func optionKey(name string) string { return strings.ReplaceAll(name, "-", "_") }

@@ -1,0 +1,151 @@
+package slurm
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseOption(t *testing.T) {
+	for _, c := range []struct {
+		key   string
+		value any
+		want  string // the word that sbatch gets; "" where nothing is asked for
+	}{
+		{"partition", "gpu", "--partition=gpu"},
+		{"nodes", int64(2), "--nodes=2"},
+		{"gpus_per_node", int64(4), "--gpus-per-node=4"},
+		{"gpus_per_node", "a100:4", "--gpus-per-node=a100:4"},
+		{"mem", "32G", "--mem=32G"},
+		{"mem", int64(4000), "--mem=4000"},
+		{"mem", int64(0), "--mem=0"},
+		{"time", "01:00:00", "--time=01:00:00"},
+		{"time", "1-12:00:00", "--time=1-12:00:00"},
+		{"time", int64(90), "--time=90"},
+		{"time", "90", "--time=90"},
+		{"array", "1-10%2", "--array=1-10%2"},
+		{"array", int64(7), "--array=7"},
+		{"dependency", "afterok:123", "--dependency=afterok:123"},
+		{"exclusive", true, "--exclusive"},
+		{"exclusive", "user", "--exclusive=user"},
+		{"exclusive", false, ""},
+		{"hold", true, "--hold"},
+		{"hold", false, ""},
+		{"nice", int64(-5), "--nice=-5"},
+		{"nice", true, "--nice"},
+		{"requeue", "expedite", "--requeue=expedite"},
+		{"kill_on_invalid_dep", true, "--kill-on-invalid-dep=yes"},
+		{"kill_on_invalid_dep", "no", "--kill-on-invalid-dep=no"},
+		{"wait_all_nodes", true, "--wait-all-nodes=1"},
+		{"wait_all_nodes", int64(0), "--wait-all-nodes=0"},
+		{"core_spec", int64(0), "--core-spec=0"},
+		{"comment", `it's "mine" #1 $HOME`, `--comment=it's "mine" #1 $HOME`},
+		{"switches", "1@10:00", "--switches=1@10:00"},
+	} {
+		option, err := ParseOption(c.key, c.value)
+		if err != nil {
+			t.Errorf("%s = %v: %v", c.key, c.value, err)
+			continue
+		}
+		word := ""
+		if option.Name != "" {
+			word = option.word()
+		}
+		if word != c.want {
+			t.Errorf("%s = %v: got %q, want %q", c.key, c.value, word, c.want)
+		}
+	}
+}
+
+func TestParseOptionRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		key   string
+		value any
+		says  string // part of the message that tells what to write
+	}{
+		"unknown key":         {"nodez", int64(2), "not an option of sbatch"},
+		"empty key":           {"", "x", "not an option of sbatch"},
+		"dashes":              {"gpus-per-node", int64(1), "write gpus_per_node"},
+		"leading dashes":      {"--mem", "1G", "write mem"},
+		"job name":            {"job_name", "x", "set name"},
+		"chdir":               {"chdir", "/", "set workdir"},
+		"output":              {"output", "x", "run directory"},
+		"ntasks per node":     {"ntasks_per_node", int64(4), "launch.nproc_per_node"},
+		"export":              {"export", "ALL", "[setup]"},
+		"wrap":                {"wrap", "true", "launch.command"},
+		"test only":           {"test_only", true, "submit --test-only"},
+		"quiet":               {"quiet", true, "job's id"},
+		"a range of nodes":    {"nodes", "2-4", "a whole number from 1"},
+		"no nodes":            {"nodes", int64(0), "from 1 to"},
+		"negative":            {"mincpus", int64(-1), "from 1 to"},
+		"number too large":    {"nodes", int64(1) << 40, "from 1 to"},
+		"number as name":      {"partition", int64(5), "text in quotes"},
+		"float":               {"time", 1.5, "whole number of minutes"},
+		"time without quotes": {"time", time.Date(0, 1, 1, 1, 30, 0, 0, time.Local), `"01:30:00"`},
+		"list":                {"mail_type", []any{"END"}, "text in quotes"},
+		"bad time":            {"time", "tomorrow", "time"},
+		"bad size":            {"mem", "12Q", "size"},
+		"negative size":       {"mem", int64(-1), "from 0 to"},
+		"flag as text":        {"hold", "true", "true or false"},
+		"true as text":        {"partition", true, "text in quotes"},
+		"empty text":          {"account", "", "leave the key out"},
+		"blank text":          {"account", "  ", "leave the key out"},
+		"newline":             {"comment", "x\n#SBATCH --uid=0", "control character"},
+		"nul":                 {"comment", "x\x00y", "control character"},
+		"not UTF-8":           {"comment", "x\xff", "UTF-8"},
+		"two for a switch":    {"wait_all_nodes", int64(2), "0 or 1"},
+		"maybe":               {"kill_on_invalid_dep", "maybe", `"yes" or "no"`},
+	} {
+		option, err := ParseOption(c.key, c.value)
+		if err == nil {
+			t.Errorf("%s: taken as %+v", name, option)
+			continue
+		}
+		if !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), c.key) {
+			t.Errorf("%s: %v; want the key and %q in it", name, err, c.says)
+		}
+		if got, want := errors.Is(err, ErrUnknownOption), strings.Contains(c.says, "not an option"); got != want {
+			t.Errorf("%s: %v: matches ErrUnknownOption: %t, want %t", name, err, got, want)
+		}
+	}
+}
+
+func TestOptionsGet(t *testing.T) {
+	o := Options{List: []Option{{Name: "mem", Value: "1G"}, {Name: "hold", Flag: true}, {}, {Name: "mem", Value: "2G"}, {Name: "gpus-per-node", Value: "4"}}, Skip: []string{"mem"}}
+	for name, want := range map[string]string{"mem": "2G", "--mem": "2G", "gpus_per_node": "4", "gpus-per-node": "4", "hold": ""} {
+		if got, ok := o.Get(name); !ok || got != want {
+			t.Errorf("%s: %q, %t; want %q", name, got, ok, want)
+		}
+	}
+	for _, name := range []string{"nodes", ""} {
+		if got, ok := o.Get(name); ok {
+			t.Errorf("%q is there: %q", name, got)
+		}
+	}
+}
+
+func FuzzParseOption(f *testing.F) {
+	keys := OptionKeys()
+	for i, s := range hostileWords {
+		f.Add(keys[i%len(keys)], s, int64(i))
+	}
+	f.Fuzz(func(t *testing.T, key, text string, number int64) {
+		for _, value := range []any{text, number, number%2 == 0, float64(number), nil} {
+			option, err := ParseOption(key, value)
+			if err != nil {
+				if strings.ContainsAny(err.Error(), "\n\r\x00") {
+					t.Fatalf("key %q, value %v: the error has several lines: %q", key, value, err)
+				}
+				continue
+			}
+			if option.Name == "" {
+				continue
+			}
+			words, err := readDirective(quoteDirective(option.word()))
+			if err != nil || len(words) != 1 || words[0] != option.word() {
+				t.Fatalf("key %q, value %v: Slurm would read %q (%v)", key, value, words, err)
+			}
+		}
+	})
+}

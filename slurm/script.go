@@ -1,0 +1,110 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+// maxScript is the longest script that Slurm takes where a site does not say otherwise
+// (max_script_size in slurm.conf(5)).
+const maxScript = 4 << 20
+
+// Setup is the [setup] table less env, which travels in the spec file.
+type Setup struct {
+	Modules []string `json:"modules,omitempty"`
+	Venv    string   `json:"venv,omitempty"`
+	Conda   string   `json:"conda,omitempty"`
+	Script  []string `json:"script,omitempty"` // the user's own shell lines, verbatim by intention
+}
+
+// Script is what a batch script is rendered from. Of Options, nodes and cpus-per-task are left
+// aside: Nodes and CPUsPerRank say the same, and are what counts.
+type Script struct {
+	Name        string // job name
+	RunDir      string // absolute
+	WorkDir     string // absolute
+	Options     Options
+	Nodes       int
+	Mode        string // "agent": one task a node | "task": one task a rank
+	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows
+	CPUsPerRank int    // 0: not asked
+	Setup       Setup
+}
+
+// Render fills the template (templates.Batch or a user's own), a text/template whose fields are
+//
+//	.Directives  options of sbatch, each to stand after "#SBATCH " on a line of its own
+//	.Name        the job's name
+//	.RunDir      the run directory
+//	.Program     the ddpbatch binary in it
+//	.Modules     names to "module load"
+//	.Venv        the activation script of a Python venv; empty where none is asked for
+//	.Conda       the name or path of a conda environment; empty where none is asked for
+//	.Lines       the user's own shell lines
+//	.Srun        srun's options, as one text
+//
+// All but .Lines are quoted already: .Directives for Slurm's reader, the rest as words
+// of a shell. No template can therefore turn a name, a path or a value into shell text;
+// only .Lines is shell text, because it is meant to be. Values that cannot be
+// written safely (control characters, a backslash in the run directory) are errors.
+func (s Script) Render(text string) (string, error) {
+	fields, err := s.fields()
+	if err != nil {
+		return "", err
+	}
+	parsed, err := template.New("batch").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return "", fmt.Errorf("read the script template: %w", err)
+	}
+	var out strings.Builder
+	if err := parsed.Execute(&out, fields); err != nil {
+		return "", fmt.Errorf("fill the script template: %w", err)
+	}
+	if err := checkScript(out.String()); err != nil {
+		return "", fmt.Errorf("check the rendered script: %w", err)
+	}
+	return out.String(), nil
+}
+
+// validate checks what no part of the rendering can: that the numbers make a world and the paths
+// can be used as such.
+func (s Script) validate() error {
+	switch {
+	case s.Nodes < 1:
+		return fmt.Errorf("%d nodes make no job", s.Nodes)
+	case s.Mode != "agent" && s.Mode != "task":
+		return fmt.Errorf("launch.mode %q is neither agent nor task", s.Mode)
+	case s.Nproc < 0 || s.CPUsPerRank < 0:
+		return errors.New("ranks a node and cores a rank cannot be negative")
+	case s.Mode == "task" && s.Nproc == 0:
+		return errors.New(`launch.mode = "task" needs launch.nproc_per_node as a number: srun must know how many tasks to start`)
+	case s.CPUsPerRank > 0 && s.Nproc == 0:
+		return errors.New("slurm.cpus_per_task is per rank, so launch.nproc_per_node must be a number; or ask for whole nodes with slurm.exclusive = true")
+	case !filepath.IsAbs(s.RunDir) || !filepath.IsAbs(s.WorkDir):
+		return fmt.Errorf("run directory %s and workdir %s must be absolute", clip(s.RunDir), clip(s.WorkDir))
+	case strings.Contains(s.RunDir, `\`):
+		// sbatch(1), "filename pattern": a backslash turns the expansion of %j off, so that all
+		// jobs would write to one file of that very name.
+		return fmt.Errorf(`run directory %s: Slurm cannot name output files where a path holds a backslash; set run_dir to another place`, clip(s.RunDir))
+	}
+	return nil
+}
+
+// checkScript refuses what sbatch would refuse, or cut short, in the words of the one who can
+// mend it: the author of the template or of [setup] script.
+func checkScript(text string) error {
+	switch {
+	case !strings.HasPrefix(text, "#!"):
+		return errors.New(`its first line must begin with "#!"`)
+	case strings.ContainsRune(text, 0):
+		return errors.New("it holds a NUL byte")
+	case strings.Contains(text, "\r\n"):
+		return errors.New(`it has DOS line ends (\r\n), which sbatch refuses`)
+	case len(text) > maxScript:
+		return fmt.Errorf("it is longer than %d bytes", maxScript)
+	}
+	return nil
+}

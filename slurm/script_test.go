@@ -1,0 +1,205 @@
+package slurm
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// goldenScripts are the scripts of testdata: each has been read by hand.
+var goldenScripts = map[string]Script{
+	"agent": {
+		Name: "mnist", RunDir: "/home/ann/runs/mnist-20260101-120000-ab12", WorkDir: "/home/ann/train",
+		Nodes: 2, Mode: "agent", Nproc: 4,
+		Options: Options{List: []Option{{Name: "partition", Value: "gpu"}, {Name: "nodes", Value: "2"}, {Name: "gpus-per-node", Value: "4"}, {Name: "time", Value: "01:00:00"}}},
+	},
+	"agent-setup": {
+		Name: "it's #1", RunDir: `/scratch/ann b/100%/"runs"/x`, WorkDir: "/home/ann/$HOME",
+		Nodes: 3, Mode: "agent", Nproc: 4, CPUsPerRank: 6,
+		Options: Options{
+			List: []Option{{Name: "array", Value: "1-10%2"}, {Name: "cpus-per-task", Value: "6"}, {Name: "mem", Value: "32G"}, {Name: "exclusive", Flag: true},
+				{Name: "comment", Value: `say "hi" #2 \ $(reboot)`}, {}},
+			Extra: []string{"--switches=1", "--site-note=a b", "-x n1"},
+			Skip:  []string{"--mem", "switches=1"},
+		},
+		Setup: Setup{Modules: []string{"python/3.8", "cuda 11"}, Venv: "~/my venv/", Script: []string{"source env.sh", "if true; then", "  export A='{{.Name}}'", "fi"}},
+	},
+	"task": {
+		Name: "mpi", RunDir: "/r/mpi", WorkDir: "/r", Nodes: 2, Mode: "task", Nproc: 8, CPUsPerRank: 2,
+		Options: Options{Skip: []string{"cpu_bind"}}, Setup: Setup{Conda: "/opt/envs/my env"},
+	},
+}
+
+func batchTemplate(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "templates", "batch.sh.tmpl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func render(t testing.TB, s Script) string {
+	t.Helper()
+	text, err := s.Render(batchTemplate(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestRenderGolden(t *testing.T) {
+	for name, script := range goldenScripts {
+		got := render(t, script)
+		path := filepath.Join("testdata", "script-"+name+".sh")
+		if *update {
+			write(t, path, got)
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s: differs from %s (go test -run Golden -update writes it anew):\n%s", name, path, got)
+		}
+		if out, err := exec.Command("bash", "-n", path).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("bash -n %s: %v %s", path, err, out)
+		}
+	}
+}
+
+// directives are the options that Slurm would read from a script, and whether it holds all
+// that the script has.
+func directives(t testing.TB, text string) []string {
+	t.Helper()
+	var words []string
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
+			break // Slurm stops at the first command
+		}
+		if rest, found := strings.CutPrefix(line, "#SBATCH"); found {
+			more, err := readDirective(rest)
+			if err != nil {
+				t.Fatalf("line %q: %v", line, err)
+			}
+			words = append(words, more...)
+		}
+	}
+	return words
+}
+
+func TestRenderDirectives(t *testing.T) {
+	want := map[string][]string{
+		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
+			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
+		"agent-setup": {"--job-name=it's #1", `--output=/scratch/ann b/100%%/"runs"/x/slurm-%A_%a.log`, "--open-mode=append",
+			"--chdir=/home/ann/$HOME", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=24", "--array=1-10%2", "--exclusive",
+			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},
+		"task": {"--job-name=mpi", "--output=/r/mpi/slurm-%j.log", "--open-mode=append", "--chdir=/r",
+			"--nodes=2", "--ntasks-per-node=8", "--cpus-per-task=2"},
+	}
+	for name, script := range goldenScripts {
+		if got := directives(t, render(t, script)); !slices.Equal(got, want[name]) {
+			t.Errorf("%s:\n got %q\nwant %q", name, got, want[name])
+		}
+	}
+}
+
+func TestRenderRefuses(t *testing.T) {
+	good := goldenScripts["agent"]
+	for name, c := range map[string]struct {
+		change func(*Script)
+		says   string
+	}{
+		"no nodes":               {func(s *Script) { s.Nodes = 0 }, "nodes"},
+		"unknown mode":           {func(s *Script) { s.Mode = "fork" }, "neither agent nor task"},
+		"task mode, no number":   {func(s *Script) { s.Mode, s.Nproc = "task", 0 }, "nproc_per_node"},
+		"cores, no number":       {func(s *Script) { s.CPUsPerRank, s.Nproc = 2, 0 }, "nproc_per_node"},
+		"negative":               {func(s *Script) { s.Nproc = -1 }, "negative"},
+		"relative run directory": {func(s *Script) { s.RunDir = "runs/x" }, "absolute"},
+		"relative workdir":       {func(s *Script) { s.WorkDir = "" }, "absolute"},
+		"backslash":              {func(s *Script) { s.RunDir = `/r\x` }, "set run_dir"},
+		"newline in run dir":     {func(s *Script) { s.RunDir = "/r\nx" }, "control character"},
+		"newline in name":        {func(s *Script) { s.Name = "x\n#SBATCH --uid=0" }, "control character"},
+		"newline in workdir":     {func(s *Script) { s.WorkDir = "/\nrm -rf /" }, "control character"},
+		"newline in an option":   {func(s *Script) { s.Options.List = []Option{{Name: "comment", Value: "a\nb"}} }, "control character"},
+		"newline in extra":       {func(s *Script) { s.Options.Extra = []string{"--x=a\nb"} }, "control character"},
+		"reserved in extra":      {func(s *Script) { s.Options.Extra = []string{"--output=x"} }, "run directory"},
+		"newline in a module":    {func(s *Script) { s.Setup.Modules = []string{"a\nb"} }, "setup.modules"},
+		"module as option":       {func(s *Script) { s.Setup.Modules = []string{"--force"} }, "setup.modules"},
+		"newline in venv":        {func(s *Script) { s.Setup.Venv = "a\nb" }, "setup.venv"},
+		"another's home":         {func(s *Script) { s.Setup.Venv = "~ann/venv" }, "home folder"},
+		"conda as option":        {func(s *Script) { s.Setup.Conda = "--stack" }, "setup.conda"},
+		"NUL in script":          {func(s *Script) { s.Setup.Script = []string{"a\x00b"} }, "NUL"},
+		"DOS line in script":     {func(s *Script) { s.Setup.Script = []string{"a\r"} }, "DOS"},
+		"too long":               {func(s *Script) { s.Setup.Script = []string{strings.Repeat("x", 5<<20)} }, "longer"},
+		"not UTF-8":              {func(s *Script) { s.WorkDir = "/\xff" }, "UTF-8"},
+	} {
+		script := good
+		c.change(&script)
+		text, err := script.Render(batchTemplate(t))
+		if err == nil || !strings.Contains(err.Error(), c.says) || text != "" {
+			t.Errorf("%s: %d bytes, %v; want an error with %q", name, len(text), err, c.says)
+		}
+	}
+}
+
+func TestRenderOwnTemplate(t *testing.T) {
+	script := goldenScripts["agent-setup"]
+	text, err := script.Render("#!/bin/sh\n{{range .Directives}}#SBATCH {{.}}\n{{end}}printf '%s\\0' {{.Name}} {{.RunDir}} {{.Program}}{{range .Modules}} {{.}}{{end}} {{.Venv}}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("bash")
+	cmd.Stdin, cmd.Env = strings.NewReader(text), []string{"HOME=/home/ann", "PATH=/usr/bin:/bin"}
+	out, err := cmd.Output()
+	want := []string{"it's #1", script.RunDir, script.RunDir + "/bin/ddpbatch", "python/3.8", "cuda 11", "/home/ann/my venv/bin/activate"}
+	if got := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q (%v), want %q", got, err, want)
+	}
+	for text, says := range map[string]string{
+		"#!/bin/sh\n{{.Nothing}}": "Nothing", "{{": "read the script template", "true\n": `begin with "#!"`, "": "#!",
+	} {
+		if _, err := script.Render(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("template %q: %v; want %q in the error", text, err, says)
+		}
+	}
+}
+
+// Whatever stands in names, paths and values, the script is right shell, and Slurm and the shell
+// read the very words.
+func FuzzRender(f *testing.F) {
+	for i, w := range hostileWords {
+		f.Add(w, hostileWords[(i*7+3)%len(hostileWords)])
+	}
+	template := batchTemplate(f)
+	f.Fuzz(func(t *testing.T, a, b string) {
+		script := Script{
+			Name: a, RunDir: "/" + b, WorkDir: "/" + a, Nodes: 1, Mode: "agent",
+			Options: Options{List: []Option{{Name: "comment", Value: a}, {Name: "account", Value: b}}, Extra: []string{"--x=" + b}},
+			Setup:   Setup{Modules: []string{"m" + a}, Venv: "/v" + b, Conda: "c" + a},
+		}
+		text, err := script.Render(template)
+		if err != nil {
+			return
+		}
+		want := []string{"--job-name=" + a, "--output=" + strings.ReplaceAll("/"+b, "%", "%%") + "/slurm-%j.log", "--open-mode=append", "--chdir=/" + a,
+			"--nodes=1", "--ntasks-per-node=1", "--comment=" + a, "--account=" + b, "--x=" + b}
+		if got := directives(t, text); !slices.Equal(got, want) {
+			t.Fatalf("Slurm reads %q, want %q", got, want)
+		}
+		var stderr bytes.Buffer
+		cmd := exec.Command("bash", "-n")
+		cmd.Stdin, cmd.Stderr = strings.NewReader(text), &stderr
+		if err := cmd.Run(); err != nil || stderr.Len() > 0 {
+			t.Fatalf("bash -n: %v %s in\n%s", err, stderr.String(), text)
+		}
+	})
+}

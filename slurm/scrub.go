@@ -1,0 +1,57 @@
+package slurm
+
+import (
+	"slices"
+	"strings"
+)
+
+// keptNames are Slurm's variables that belong to the user's site and not to a job: where its
+// configuration is, and which cluster to talk to.
+var keptNames = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
+
+// droppedPrefixes begin what a job, a step, a launcher (PMI, Open MPI, HPE's PALS, torchrun) or
+// ddpbatch itself sets for its own processes, and what srun and sbatch take for options.
+var droppedPrefixes = []string{
+	"SLURM_", "SLURMD_", "SRUN_", "SBATCH_",
+	"PMI", "PALS_", "OMPI_",
+	"TORCHELASTIC_", "DDPBATCH_",
+}
+
+// droppedNames say which rank of which world a process is, as torchrun does.
+var droppedNames = map[string]bool{
+	"RANK": true, "WORLD_SIZE": true,
+	"LOCAL_RANK": true, "LOCAL_WORLD_SIZE": true,
+	"NODE_RANK": true, "GROUP_RANK": true, "GROUP_WORLD_SIZE": true,
+	"ROLE_NAME": true, "ROLE_RANK": true, "ROLE_WORLD_SIZE": true,
+	"MASTER_ADDR": true, "MASTER_PORT": true,
+}
+
+// Scrub parts an environment ("NAME=value" each) into what a new job may inherit and what it must
+// not. sbatch hands its own environment on, so that a job submitted from inside another one would
+// take over the other's variables: some clash loudly (a CPU count set twice stops srun), others
+// silently (an inherited SLURM_CPU_BIND has pinned eight ranks to four cores; SBATCH_* overrides
+// what the script asks for; an old RANK makes two worlds of one).
+//
+// kept has the order of environ; dropped holds names only, since values may be secret, sorted and
+// each once. environ itself is not changed.
+func Scrub(environ []string) (kept, dropped []string) {
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if leaks(name) {
+			dropped = append(dropped, name)
+		} else {
+			kept = append(kept, entry)
+		}
+	}
+	slices.Sort(dropped)
+	return kept, slices.Compact(dropped)
+}
+
+func leaks(name string) bool {
+	if keptNames[name] {
+		return false
+	}
+	return droppedNames[name] || slices.ContainsFunc(droppedPrefixes, func(prefix string) bool {
+		return strings.HasPrefix(name, prefix)
+	})
+}
