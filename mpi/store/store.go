@@ -1,69 +1,42 @@
 package store
 
-import (
-	"context"
-	"log/slog"
-	"net"
-
-	"ddpbatch/internal/auth"
-)
+import "context"
 
 // Store is the key-value store that ranks meet at. Methods are safe for
-// concurrent use.
+// concurrent use. A key is any text, a value any bytes; both are copied, in
+// and out. When ctx ends first, the error matches ctx's; after Close it
+// matches ErrClosed.
 type Store interface {
+	// Set makes value the value of key.
 	Set(ctx context.Context, key string, value []byte) error
-	// Get waits until key is there.
+
+	// Get waits until key is there and returns its value. When ctx ends first,
+	// the error is a *WaitError.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Add adds delta to the decimal number at key (absent: 0) and returns the sum.
+
+	// Add adds delta to the decimal number at key (absent: 0) and returns the
+	// sum, which is then the key's value.
 	Add(ctx context.Context, key string, delta int64) (int64, error)
+
 	// CompareSet sets key to desired if its value is expected (absent and
-	// expected empty: it is created), and returns the value that is there afterwards.
+	// expected empty: it is created), and returns the value that is there
+	// afterwards: nil where there is none.
 	CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error)
-	// Wait returns when every key is there.
+
+	// Wait returns when every key is there, at one moment. When ctx ends first,
+	// the error is a *WaitError, which tells the missing ones.
 	Wait(ctx context.Context, keys ...string) error
+
 	// Delete removes key and tells whether it was there.
 	Delete(ctx context.Context, key string) (bool, error)
+
+	// Close ends the store, or this connection to it. Whoever waits gets ErrClosed.
 	Close() error
 }
 
-// ServerConfig: Secret and Binding are what clients must prove; Joined and
-// Left, where set, are called with a client's name when its connection is
-// authenticated and when it ends (one at a time, never under a lock). local is the address
-// of this machine that the client reached.
-type ServerConfig struct {
-	Secret  auth.Secret
-	Binding auth.Binding
-	Joined  func(name string, local net.Addr)
-	Left    func(name string)
-	Log     *slog.Logger
-}
-
-// Server serves a store on a listener, until Close. It is itself a Store: the
-// process that runs it uses it without a connection.
-type Server struct{ Store }
-
-func Serve(l net.Listener, cfg ServerConfig) *Server { panic("stub") }
-func (s *Server) Addr() net.Addr                     { panic("stub") }
-
-type DialConfig struct {
-	// Addrs are tried in turn, again and again, until one proves that it
-	// knows the secret or ctx ends.
-	Addrs   []string
-	Secret  auth.Secret
-	Binding auth.Binding
-	Name    string // who this client is, for the server's Joined and Left
-	Log     *slog.Logger
-}
-
-// Client is a Store at the other end of one TCP connection.
-type Client struct{ Store }
-
-func Dial(ctx context.Context, cfg DialConfig) (*Client, error) { panic("stub") }
-
-// Done is closed when the connection is gone; Err then says why.
-func (c *Client) Done() <-chan struct{} { panic("stub") }
-func (c *Client) Err() error            { panic("stub") }
-func (c *Client) LocalAddr() net.Addr   { panic("stub") }
-
-func NewMemory() Store                     { panic("stub") }
-func Prefix(s Store, prefix string) Store { panic("stub") }
+var (
+	_ Store = (*memory)(nil)
+	_ Store = (*prefixed)(nil)
+	_ Store = (*Server)(nil)
+	_ Store = (*Client)(nil)
+)

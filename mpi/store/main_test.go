@@ -1,0 +1,105 @@
+package store
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"ddpbatch/internal/auth"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	secret  = auth.Secret{1, 2, 3}
+	binding = auth.Binding{Run: "test", Attempt: 1, Role: "store"}
+)
+
+// patience is how long a test waits for what should come at once.
+const patience = 20 * time.Second
+
+// listen returns a listener on a free loopback port.
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// serve runs a server on loopback for the length of the test.
+func serve(t testing.TB, cfg ServerConfig) *Server {
+	t.Helper()
+	cfg.Secret, cfg.Binding = secret, binding
+	s := Serve(listen(t), cfg)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func dialConfig(addrs ...net.Addr) DialConfig {
+	cfg := DialConfig{Secret: secret, Binding: binding, Name: "client"}
+	for _, addr := range addrs {
+		cfg.Addrs = append(cfg.Addrs, addr.String())
+	}
+	return cfg
+}
+
+// connect dials a server for the length of the test.
+func connect(t testing.TB, s *Server) *Client {
+	t.Helper()
+	return connectAs(t, s, "client")
+}
+
+func connectAs(t testing.TB, s *Server, name string) *Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cfg := dialConfig(s.Addr())
+	cfg.Name = name
+	c, err := Dial(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// bounded returns a context for calls that should return at once.
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually waits until cond holds.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !cond(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain: %s", patience, what)
+		}
+	}
+}
+
+// waiters tells how many calls wait for key in the store itself.
+func (m *memory) waiters(key string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a, ok := m.arrivals[key]; ok {
+		return a.waiting
+	}
+	return 0
+}
+
+// awaited tells how many keys are waited for.
+func (m *memory) awaited() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.arrivals)
+}

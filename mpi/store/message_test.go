@@ -1,0 +1,200 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// requests has one request of each kind with its frame, put together by hand from the description
+// in request.go: length, id, op, fields.
+var requests = []struct {
+	name  string
+	req   request
+	frame string
+}{
+	{"set", request{id: 1, op: opSet, key: "k", value: []byte("v1")},
+		"00000014 0000000000000001 01 00000001 6b 00000002 7631"},
+	{"get", request{id: 2, op: opGet, key: "k"},
+		"0000000e 0000000000000002 02 00000001 6b"},
+	{"add", request{id: 258, op: opAdd, key: "k", delta: -2},
+		"00000016 0000000000000102 03 00000001 6b fffffffffffffffe"},
+	{"compareset", request{id: 4, op: opCompareSet, key: "k", expected: []byte("old"), value: []byte("n")},
+		"0000001a 0000000000000004 04 00000001 6b 00000003 6f6c64 00000001 6e"},
+	{"wait", request{id: 5, op: opWait, keys: []string{"a", "", "bc"}},
+		"0000001c 0000000000000005 05 00000003 00000001 61 00000000 00000002 6263"},
+	{"delete", request{id: 6, op: opDelete, key: "k"},
+		"0000000e 0000000000000006 06 00000001 6b"},
+	{"cancel", request{id: 7, op: opCancel},
+		"00000009 0000000000000007 07"},
+}
+
+func unhex(t testing.TB, text string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(text, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestRequestFrames(t *testing.T) {
+	for _, c := range requests {
+		t.Run(c.name, func(t *testing.T) {
+			want := unhex(t, c.frame)
+			if got := c.req.frame(); !bytes.Equal(got, want) {
+				t.Errorf("frame %x, want %x", got, want)
+			}
+			body, err := readFrame(bufio.NewReader(bytes.NewReader(want)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := parseRequest(body)
+			if err != nil || !reflect.DeepEqual(got, c.req) {
+				t.Errorf("parsed %+v, %v; want %+v", got, err, c.req)
+			}
+			for n := range len(body) {
+				if _, err := parseRequest(body[:n]); !errors.Is(err, errMalformed) {
+					t.Errorf("cut to %d bytes: %v", n, err)
+				}
+			}
+			if _, err := parseRequest(append(body, 0)); !errors.Is(err, errMalformed) {
+				t.Errorf("with a byte more: %v", err)
+			}
+		})
+	}
+}
+
+func TestMalformedRequests(t *testing.T) {
+	for name, body := range map[string]string{
+		"no such op":           "0000000000000001 00",
+		"nor this one":         "0000000000000001 08",
+		"huge key":             "0000000000000001 02 ffffffff 6b",
+		"huge value":           "0000000000000001 01 00000001 6b 7fffffff",
+		"huge list":            "0000000000000001 05 ffffffff",
+		"list without keys":    "0000000000000001 05 00010000 00000001 61",
+		"list is one too long": "0000000000000001 05 00010001" + strings.Repeat("00000000", 0x10001),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if r, err := parseRequest(unhex(t, body)); !errors.Is(err, errMalformed) {
+				t.Errorf("parsed %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func TestReadFrame(t *testing.T) {
+	for name, c := range map[string]struct {
+		stream string
+		want   error
+	}{
+		"end":           {"", io.EOF},
+		"half a length": {"0000", io.ErrUnexpectedEOF},
+		"only a length": {"00000009", io.ErrUnexpectedEOF},
+		"half a frame":  {"0000000900000000", io.ErrUnexpectedEOF},
+		"too short":     {"00000008 0000000000000001", errMalformed},
+		"too long":      {"ffffffff", errMalformed},
+		"http":          {hex.EncodeToString([]byte("GET / HTTP/1.1\r\n")), errMalformed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := readFrame(bufio.NewReader(bytes.NewReader(unhex(t, c.stream))), nil); !errors.Is(err, c.want) {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// TestErrorsCrossTheWire sends each error of a store, and looks at what the client makes of it.
+func TestErrorsCrossTheWire(t *testing.T) {
+	for _, s := range statuses {
+		sent := errorReply(9, &remoteError{"set k: " + s.err.Error(), s.err})
+		var wire bytes.Buffer
+		w := bufio.NewWriter(&wire)
+		if err := errors.Join(sent.writeTo(w), w.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		frame, err := readFrame(bufio.NewReader(&wire), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := parseReply(frame)
+		if err != nil || got.id != 9 {
+			t.Fatalf("parsed %+v, %v", got, err)
+		}
+		if _, err := got.outcome(t.Context(), &request{op: opSet}); !errors.Is(err, s.err) || err.Error() != "set k: "+s.err.Error() {
+			t.Errorf("the client got %v, want %v", err, s.err)
+		}
+	}
+}
+
+func TestMalformedReplies(t *testing.T) {
+	for name, frame := range map[string]string{"status 0": "0000000000000001 00", "status 9": "0000000000000001 09"} {
+		if _, err := parseReply(unhex(t, frame)); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, parse := range map[string]func() error{
+		"short number":      func() error { _, err := result("1234567").number(); return err },
+		"long number":       func() error { _, err := result("123456789").number(); return err },
+		"no truth":          func() error { _, err := result("").bool(); return err },
+		"truth 2":           func() error { _, err := result("\x02").bool(); return err },
+		"two truths":        func() error { _, err := result("\x01\x01").bool(); return err },
+		"no option":         func() error { _, err := result("").optional(); return err },
+		"option 2":          func() error { _, err := result("\x02").optional(); return err },
+		"none, and a value": func() error { _, err := result("\x00v").optional(); return err },
+	} {
+		if err := parse(); !errors.Is(err, errMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// FuzzParseRequest holds every request that parses against the frame that it would be sent as.
+func FuzzParseRequest(f *testing.F) {
+	for _, c := range requests {
+		f.Add(unhex(f, c.frame)[frameHead:])
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, err := parseRequest(body)
+		if err != nil {
+			return
+		}
+		if again := req.frame()[frameHead:]; !bytes.Equal(again, body) {
+			t.Errorf("%x became %x", body, again)
+		}
+		if len(body) > minFrame+req.size() {
+			t.Errorf("size says %d for %d bytes", req.size(), len(body))
+		}
+	})
+}
+
+// FuzzReply plays arbitrary frames to a client.
+func FuzzReply(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x01\x01value"))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x02\x00\x00\x00\x01a\xff\xff\xff\xff"))
+	f.Add([]byte("\x00\x00\x00\x00\x00\x00\x00\x01\x03text"))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		rep, err := parseReply(frame)
+		if err != nil {
+			return
+		}
+		for _, req := range []request{{op: opGet, key: "k"}, {op: opWait, keys: []string{"a", "b"}}, {op: opAdd}} {
+			res, err := rep.outcome(t.Context(), &req)
+			if (err == nil) != (rep.status == statusDone) {
+				t.Errorf("status %d gave error %v", rep.status, err)
+			}
+			if err != nil {
+				_ = err.Error()
+				continue
+			}
+			res.number()
+			res.bool()
+			res.optional()
+		}
+	})
+}

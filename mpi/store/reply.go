@@ -1,0 +1,169 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+type status byte
+
+const (
+	statusDone      status = iota + 1 // the result, in the op's own form
+	statusCancelled                   // number of absent keys (4 bytes), the first few of them
+	statusClosed                      // this and the following: the error's text
+	statusTooLarge
+	statusFull
+	statusNotNumber
+	statusBusy
+	statusOther
+)
+
+// statuses pairs errors with their numbers on the wire.
+var statuses = []struct {
+	status status
+	err    error
+}{
+	{statusClosed, ErrClosed},
+	{statusTooLarge, ErrTooLarge},
+	{statusFull, ErrFull},
+	{statusNotNumber, ErrNotNumber},
+	{statusBusy, ErrBusy},
+}
+
+// reply is what a server sends: id of the request (8 bytes), status (1 byte), and the rest.
+type reply struct {
+	id     uint64
+	status status
+	rest   []byte
+}
+
+// result is the rest of a statusDone:
+//
+//	Set, Wait     nothing
+//	Get           the value
+//	Add           the sum (8 bytes)
+//	CompareSet    1 and the value, or 0 where there is none
+//	Delete        1 or 0
+type result []byte
+
+func numberResult(n int64) result { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
+
+func boolResult(b bool) result {
+	if b {
+		return result{1}
+	}
+	return result{0}
+}
+
+func optionalResult(value []byte) result {
+	if value == nil {
+		return result{0}
+	}
+	return append(result{1}, value...)
+}
+
+func (r result) optional() ([]byte, error) {
+	f := fields{rest: r}
+	switch present := f.byte(); {
+	case present > 1:
+		return nil, fmt.Errorf("%w: byte %d for a truth value", errMalformed, present)
+	case present == 1:
+		return f.rest, nil
+	}
+	return nil, f.end()
+}
+
+func (r result) number() (int64, error) {
+	f := fields{rest: r}
+	n := int64(f.uint64())
+	return n, f.end()
+}
+
+func (r result) bool() (bool, error) {
+	f := fields{rest: r}
+	b := f.byte()
+	if b > 1 {
+		return false, fmt.Errorf("%w: byte %d for a truth value", errMalformed, b)
+	}
+	return b == 1, f.end()
+}
+
+// writeTo sends the reply. rest is not copied where it is large.
+func (r *reply) writeTo(w *bufio.Writer) error {
+	head := binary.BigEndian.AppendUint32(w.AvailableBuffer(), uint32(minFrame+len(r.rest)))
+	head = append(binary.BigEndian.AppendUint64(head, r.id), byte(r.status))
+	w.Write(head) // bufio keeps the first error for the next call
+	_, err := w.Write(r.rest)
+	return err
+}
+
+// errorReply puts an error of the store into a reply.
+func errorReply(id uint64, err error) reply {
+	var wait *WaitError
+	if errors.As(err, &wait) {
+		rest := binary.BigEndian.AppendUint32(nil, uint32(wait.Absent))
+		for _, key := range wait.Missing {
+			rest = appendBytes(rest, key)
+		}
+		return reply{id, statusCancelled, rest}
+	}
+	r := reply{id, statusOther, []byte(err.Error())}
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			r.status = s.status
+		}
+	}
+	return r
+}
+
+// parseReply takes a frame apart. rest stays part of it.
+func parseReply(frame []byte) (reply, error) {
+	f := fields{rest: frame}
+	r := reply{id: f.uint64(), status: status(f.byte()), rest: f.rest}
+	if r.status < statusDone || r.status > statusOther {
+		return r, fmt.Errorf("%w: no status has number %d", errMalformed, r.status)
+	}
+	return r, nil
+}
+
+// outcome is what the caller of req gets. Its context has ended where the
+// server says that it was cancelled.
+func (r *reply) outcome(ctx context.Context, req *request) (result, error) {
+	if r.status == statusDone {
+		return result(r.rest), nil
+	}
+	if r.status == statusCancelled {
+		err := ctx.Err()
+		if err == nil { // the server ended the wait: it is about to close the connection
+			err = ErrClosed
+		}
+		return nil, r.waitError(req.awaited(), err)
+	}
+	for _, s := range statuses {
+		if s.status == r.status {
+			return nil, &remoteError{string(r.rest), s.err}
+		}
+	}
+	return nil, errors.New(string(r.rest))
+}
+
+func (r *reply) waitError(keys []string, err error) error {
+	f := fields{rest: r.rest}
+	e := &WaitError{Keys: keys, Absent: int(f.uint32()), Err: err}
+	for len(f.rest) > 0 && !f.short && len(e.Missing) < namedKeys {
+		e.Missing = append(e.Missing, string(f.bytes()))
+	}
+	return e
+}
+
+// remoteError is an error of the store at the other end: its text, and the sentinel that it matches.
+type remoteError struct {
+	text string
+	kind error
+}
+
+func (e *remoteError) Error() string { return e.text }
+func (e *remoteError) Unwrap() error { return e.kind }

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// errMalformed is a peer's fault: the connection ends.
+var errMalformed = errors.New("malformed message")
+
+type op byte
+
+const (
+	opSet        op = iota + 1 // key, value
+	opGet                      // key
+	opAdd                      // key, delta (8 bytes)
+	opCompareSet               // key, expected, value
+	opWait                     // number of keys, keys
+	opDelete                   // key
+	opCancel                   // nothing: the id is that of the request to cancel
+)
+
+// request is what a client sends: id (8 bytes), op (1 byte), and the op's
+// fields; key and values with their length (4 bytes) before them, all integers big-endian.
+type request struct {
+	id       uint64
+	op       op
+	key      string
+	keys     []string // of opWait
+	value    []byte   // of opSet and opCompareSet
+	expected []byte
+	delta    int64
+}
+
+// size is about how many bytes the fields take.
+func (r *request) size() int {
+	size := 16 + len(r.key) + len(r.value) + len(r.expected)
+	for _, key := range r.keys {
+		size += 4 + len(key)
+	}
+	return size
+}
+
+// awaited returns the keys that the request waits for, nil where it waits for none.
+func (r *request) awaited() []string {
+	switch r.op {
+	case opGet:
+		return []string{r.key}
+	case opWait:
+		return r.keys
+	}
+	return nil
+}
+
+// check refuses, before it is sent, what no store takes.
+func (r *request) check() error {
+	if err := cmp.Or(checkKey(r.key), checkValue(r.value), checkValue(r.expected), checkWait(r.keys)); err != nil {
+		return err
+	}
+	if size := r.size(); size > maxFrame-minFrame {
+		return fmt.Errorf("the keys have %d bytes together, more than %d: %w", size, maxFrame-minFrame, ErrTooLarge)
+	}
+	return nil
+}
+
+// String says what the request is, for errors.
+func (r *request) String() string {
+	switch r.op {
+	case opSet:
+		return "set " + quote(r.key)
+	case opGet:
+		return "get " + quote(r.key)
+	case opAdd:
+		return "add to " + quote(r.key)
+	case opCompareSet:
+		return "compare and set " + quote(r.key)
+	case opDelete:
+		return "delete " + quote(r.key)
+	}
+	return "wait"
+}
+
+// frame returns the whole frame to send.
+func (r *request) frame() []byte {
+	buf := beginFrame(r.size())
+	buf = binary.BigEndian.AppendUint64(buf, r.id)
+	buf = append(buf, byte(r.op))
+	switch r.op {
+	case opSet:
+		buf = appendBytes(appendBytes(buf, r.key), r.value)
+	case opGet, opDelete:
+		buf = appendBytes(buf, r.key)
+	case opAdd:
+		buf = binary.BigEndian.AppendUint64(appendBytes(buf, r.key), uint64(r.delta))
+	case opCompareSet:
+		buf = appendBytes(appendBytes(appendBytes(buf, r.key), r.expected), r.value)
+	case opWait:
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(r.keys)))
+		for _, key := range r.keys {
+			buf = appendBytes(buf, key)
+		}
+	}
+	return endFrame(buf)
+}
+
+// parseRequest takes a frame apart. value and expected stay parts of it. Limits on
+// keys and values are the store's to check.
+func parseRequest(frame []byte) (request, error) {
+	f := fields{rest: frame}
+	r := request{id: f.uint64(), op: op(f.byte())}
+	switch r.op {
+	case opSet:
+		r.key, r.value = string(f.bytes()), f.bytes()
+	case opGet, opDelete:
+		r.key = string(f.bytes())
+	case opAdd:
+		r.key, r.delta = string(f.bytes()), int64(f.uint64())
+	case opCompareSet:
+		r.key, r.expected, r.value = string(f.bytes()), f.bytes(), f.bytes()
+	case opWait:
+		n := f.uint32()
+		if n > MaxWaitKeys || uint64(n)*4 > uint64(len(f.rest)) {
+			return r, fmt.Errorf("%w: it has no room for %d keys", errMalformed, n)
+		}
+		r.keys = make([]string, n)
+		for i := range r.keys {
+			r.keys[i] = string(f.bytes())
+		}
+	case opCancel:
+	default:
+		return r, fmt.Errorf("%w: no operation has number %d", errMalformed, r.op)
+	}
+	return r, f.end()
+}

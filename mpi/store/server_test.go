@@ -1,0 +1,294 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/auth"
+)
+
+// events is what Joined and Left tell.
+type events struct {
+	mu   sync.Mutex
+	list []string
+	busy bool
+}
+
+func (e *events) config() ServerConfig {
+	return ServerConfig{
+		Joined: func(name string, local net.Addr) { e.add("joined " + name) },
+		Left:   func(name string) { e.add("left " + name) },
+	}
+}
+
+func (e *events) add(event string) {
+	e.mu.Lock()
+	if e.busy {
+		event += " (while another was told)"
+	}
+	e.busy = true
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.list, e.busy = append(e.list, event), false
+	}()
+}
+
+func (e *events) all() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.list)
+}
+
+func TestJoinedAndLeft(t *testing.T) {
+	var told events
+	var local net.Addr
+	cfg := told.config()
+	tell := cfg.Joined
+	cfg.Joined = func(name string, addr net.Addr) { local = addr; tell(name, addr) }
+	s := serve(t, cfg)
+	var want []string
+	expect := func(event string) {
+		want = append(want, event)
+		eventually(t, fmt.Sprint(want), func() bool { return slices.Equal(told.all(), want) })
+	}
+
+	a := connectAs(t, s, "rank 0")
+	expect("joined rank 0")
+	if local.String() != s.Addr().String() {
+		t.Errorf("the client reached %v, and not %v", s.Addr(), local)
+	}
+	connectAs(t, s, "rank 1")
+	expect("joined rank 1")
+	a.Close()
+	expect("left rank 0")
+	connectAs(t, s, "rank 0")
+	expect("joined rank 0")
+	s.Close()
+	last := told.all()[len(want):]
+	slices.Sort(last)
+	if !slices.Equal(last, []string{"left rank 0", "left rank 1"}) {
+		t.Errorf("Close told %q", last)
+	}
+}
+
+// TestSlowCallbackHoldsUpNobody has Joined not return until the clients have done their work.
+func TestSlowCallbackHoldsUpNobody(t *testing.T) {
+	release := make(chan struct{})
+	var told events
+	cfg := told.config()
+	tell := cfg.Joined
+	cfg.Joined = func(name string, addr net.Addr) { <-release; tell(name, addr) }
+	s := serve(t, cfg)
+	for i := range 3 {
+		c := connectAs(t, s, fmt.Sprint(i))
+		if err := c.Set(bounded(t), "k", nil); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		eventually(t, "the client has left", func() bool {
+			s.calls.mu.Lock()
+			defer s.calls.mu.Unlock()
+			return len(s.calls.waiting) == 2*i+1 // the first of all is being called
+		})
+	}
+	close(release)
+	s.Close()
+	if got := told.all(); !slices.Equal(got, []string{"joined 0", "left 0", "joined 1", "left 1", "joined 2", "left 2"}) {
+		t.Errorf("told %q", got)
+	}
+}
+
+func TestServerRefuses(t *testing.T) {
+	var told events
+	var log logBuffer
+	cfg := told.config()
+	cfg.Log = log.logger()
+	s := serve(t, cfg)
+	for name, c := range map[string]struct {
+		change func(*DialConfig)
+	}{
+		"secret":  {func(c *DialConfig) { c.Secret[5]++ }},
+		"run":     {func(c *DialConfig) { c.Binding.Run += "x" }},
+		"attempt": {func(c *DialConfig) { c.Binding.Attempt++ }},
+		"role":    {func(c *DialConfig) { c.Binding.Role = "transport" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := dialConfig(s.Addr())
+			c.change(&cfg)
+			before := strings.Count(log.String(), "\n")
+			conn, err := net.Dial("tcp", s.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			if err := prove(bounded(t), conn, &cfg); !errors.Is(err, auth.ErrRefused) {
+				t.Errorf("error %v, want ErrRefused", err)
+			}
+			eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
+			line := strings.Split(log.String(), "\n")[before]
+			for _, part := range []string{"level=WARN", "remote=" + conn.LocalAddr().String(), "did not prove"} {
+				if !strings.Contains(line, part) {
+					t.Errorf("%q is missing in %s", part, line)
+				}
+			}
+		})
+	}
+	for _, leak := range []string{secret.Hex()[:6], string(secret[:3])} {
+		if strings.Contains(log.String(), leak) {
+			t.Errorf("the log shows the secret: %s", log.String())
+		}
+	}
+	if got := told.all(); len(got) > 0 {
+		t.Errorf("the refused were told of: %q", got)
+	}
+}
+
+// TestRubbishDisturbsNobody has a thousand strangers say rubbish, or nothing,
+// and stay, while a client works and others come.
+func TestRubbishDisturbsNobody(t *testing.T) {
+	s := serve(t, ServerConfig{})
+	c := connect(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	var strangers sync.WaitGroup
+	defer strangers.Wait()
+	for i := range 1000 {
+		conn, err := net.Dial("tcp", s.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		words := []string{"", "d", "ddpbatch\x00", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01"}[i%5]
+		strangers.Go(func() { io.WriteString(conn, words) })
+		if i%100 != 99 {
+			continue
+		}
+		if err := c.Set(ctx, "k", []byte{byte(i)}); err != nil {
+			t.Fatalf("after %d strangers: %v", i, err)
+		}
+		newcomer, err := Dial(ctx, dialConfig(s.Addr()))
+		if err != nil {
+			t.Fatalf("after %d strangers: %v", i, err)
+		}
+		if got, err := newcomer.Get(ctx, "k"); err != nil || !bytes.Equal(got, []byte{byte(i)}) {
+			t.Errorf("a newcomer got %q, %v", got, err)
+		}
+		newcomer.Close()
+	}
+}
+
+// TestHandshakeTimesOut keeps silent, and is cut off after auth.Timeout.
+func TestHandshakeTimesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		var log logBuffer
+		s := Serve(l, ServerConfig{Secret: secret, Binding: binding, Log: log.logger()})
+		defer s.Close()
+		begin := time.Now()
+		if _, err := l.dial().Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("error %v, want EOF", err)
+		}
+		if took := time.Since(begin); took != auth.Timeout {
+			t.Errorf("took %v, want %v", took, auth.Timeout)
+		}
+		synctest.Wait()
+		if !strings.Contains(log.String(), "connection refused") {
+			t.Errorf("log: %s", log.String())
+		}
+	})
+}
+
+// TestOldestHandshakeMakesRoom has one silent connection more than there is room for.
+func TestOldestHandshakeMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		var log logBuffer
+		s := Serve(l, ServerConfig{Secret: secret, Binding: binding, Log: log.logger()})
+		defer s.Close()
+		conns := make([]net.Conn, MaxHandshakes+1)
+		for i := range conns {
+			conns[i] = l.dial()
+			synctest.Wait()
+		}
+		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, errCrowded.Error()) {
+			t.Errorf("log: %s", text)
+		}
+		begin := time.Now()
+		for i, conn := range conns[:2] {
+			_, err := conn.Read(make([]byte, 1))
+			if after := []time.Duration{0, auth.Timeout}[i]; err != io.EOF || time.Since(begin) != after {
+				t.Errorf("connection %d: %v after %v, want EOF after %v", i, err, time.Since(begin), after)
+			}
+		}
+	})
+}
+
+// TestAcceptGoesOn has the listener run out of file descriptors for a while.
+func TestAcceptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &failingListener{pipeListener: newPipeListener(), failures: 12}
+		s := Serve(l, ServerConfig{Secret: secret, Binding: binding})
+		defer s.Close()
+		begin := time.Now()
+		conn := l.dial()
+		defer conn.Close()
+		cfg := dialConfig()
+		if err := prove(t.Context(), conn, &cfg); err != nil {
+			t.Error(err)
+		}
+		// 5 ms, doubled seven times, 8 pauses, then 1 s four times.
+		if took, want := time.Since(begin), 255*5*time.Millisecond+4*time.Second; took != want {
+			t.Errorf("took %v, want %v", took, want)
+		}
+	})
+}
+
+type failingListener struct {
+	*pipeListener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return l.pipeListener.Accept()
+}
+
+// TestServerClose closes a server with strangers, idle clients and waiting ones.
+func TestServerClose(t *testing.T) {
+	s := serve(t, ServerConfig{})
+	stranger, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	c := connect(t, s)
+	waiting := make(chan error)
+	go func() { _, err := c.Get(bounded(t), "never"); waiting <- err }()
+	eventually(t, "the client waits", func() bool { return s.waiters("never") == 1 })
+	s.Close()
+	var lost *LostError
+	if err := <-waiting; !errors.As(err, &lost) && !errors.Is(err, ErrClosed) {
+		t.Errorf("the waiting call got %v", err)
+	}
+	<-c.Done()
+	if err := c.Err(); !errors.As(err, &lost) || lost.Addr != s.Addr().String() {
+		t.Errorf("the client says %v", err)
+	}
+	if _, err := net.DialTimeout("tcp", s.Addr().String(), patience); err == nil {
+		t.Error("the server still listens")
+	}
+}

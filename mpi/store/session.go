@@ -1,0 +1,167 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+)
+
+// session serves one client that has proved that it knows the secret.
+//
+// Requests are answered in the order in which they come, but for those that
+// must wait for a key: each of these has a goroutine of its own.
+type session struct {
+	store  *memory
+	conn   net.Conn
+	ctx    context.Context // ends with the session
+	cancel context.CancelFunc
+
+	writing sync.Mutex // guards w
+	w       *bufio.Writer
+
+	mu           sync.Mutex
+	waiting      map[uint64]context.CancelFunc // by request id
+	waitingBytes int                           // in those requests
+	waiters      sync.WaitGroup
+}
+
+func newSession(ctx context.Context, store *memory, conn net.Conn) *session {
+	s := &session{store: store, conn: conn, w: bufio.NewWriterSize(conn, 16<<10), waiting: make(map[uint64]context.CancelFunc)}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	return s
+}
+
+// serve answers requests until the connection ends, and closes it. The error is nil
+// where the client closed it between two requests.
+func (s *session) serve() error {
+	stop := context.AfterFunc(s.ctx, func() { s.conn.Close() }) // interrupts reads and writes
+	defer s.waiters.Wait()
+	defer s.conn.Close()
+	defer stop()
+	defer s.cancel()
+
+	r := bufio.NewReaderSize(s.conn, 16<<10)
+	var buf []byte
+	for {
+		frame, err := readFrame(r, buf)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		req, err := parseRequest(frame)
+		if err != nil {
+			return err
+		}
+		if err := s.handle(&req); err != nil {
+			return err
+		}
+		if cap(frame) <= keptFrame {
+			buf = frame
+		}
+	}
+}
+
+// handle answers a request, or has it wait. An error ends the session.
+func (s *session) handle(req *request) error {
+	switch req.op {
+	case opSet:
+		return s.answer(req.id, nil, s.store.set(req.key, req.value))
+	case opAdd:
+		sum, err := s.store.add(req.key, req.delta)
+		return s.answer(req.id, numberResult(sum), err)
+	case opCompareSet:
+		value, err := s.store.compareSet(req.key, req.expected, req.value)
+		return s.answer(req.id, optionalResult(value), err)
+	case opDelete:
+		was, err := s.store.remove(req.key)
+		return s.answer(req.id, boolResult(was), err)
+	case opGet:
+		value, err := s.store.peek(req.key)
+		if value != nil || err != nil {
+			return s.answer(req.id, value, err)
+		}
+		key := req.key
+		return s.wait(req, func(ctx context.Context) ([]byte, error) { return s.store.get(ctx, key) })
+	case opWait:
+		present, err := s.store.present(req.keys)
+		if present || err != nil {
+			return s.answer(req.id, nil, err)
+		}
+		keys := req.keys
+		return s.wait(req, func(ctx context.Context) ([]byte, error) { return nil, s.store.Wait(ctx, keys...) })
+	case opCancel:
+		s.interrupt(req.id)
+	}
+	return nil
+}
+
+// wait answers a request when until returns, which it does at the latest when the client cancels it.
+func (s *session) wait(req *request, until func(context.Context) ([]byte, error)) error {
+	id, size := req.id, req.size()
+	ctx, err := s.startWaiting(id, size)
+	if errors.Is(err, ErrBusy) {
+		return s.answer(id, nil, err)
+	}
+	if err != nil {
+		return err
+	}
+	s.waiters.Go(func() {
+		value, err := until(ctx)
+		s.endWaiting(id, size)
+		if s.answer(id, value, err) != nil {
+			s.cancel()
+		}
+	})
+	return nil
+}
+
+func (s *session) startWaiting(id uint64, size int) (context.Context, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.waiting[id]; ok {
+		return nil, fmt.Errorf("%w: request %d is there twice", errMalformed, id)
+	}
+	if len(s.waiting) >= MaxWaiting || s.waitingBytes+size > MaxWaitingBytes {
+		return nil, fmt.Errorf("%w: %d, with %d bytes", ErrBusy, len(s.waiting), s.waitingBytes)
+	}
+	ctx, cancel := context.WithCancel(s.ctx)
+	s.waiting[id], s.waitingBytes = cancel, s.waitingBytes+size
+	return ctx, nil
+}
+
+// interrupt makes a waiting request end. One that has ended already has its answer on the way.
+func (s *session) interrupt(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel, ok := s.waiting[id]; ok {
+		cancel()
+	}
+}
+
+func (s *session) endWaiting(id uint64, size int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting[id]()
+	delete(s.waiting, id)
+	s.waitingBytes -= size
+}
+
+// answer sends a result or, where err is set, that.
+func (s *session) answer(id uint64, res result, err error) error {
+	r := reply{id, statusDone, res}
+	if err != nil {
+		r = errorReply(id, err)
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := r.writeTo(s.w); err != nil {
+		return err
+	}
+	return s.w.Flush()
+}

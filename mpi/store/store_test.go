@@ -1,0 +1,273 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// stores are all kinds of Store, each with the memory at its bottom and the prefix of its keys there.
+var stores = map[string]func(t testing.TB) (Store, *memory, string){
+	"memory": func(testing.TB) (Store, *memory, string) {
+		m := newMemory()
+		return m, m, ""
+	},
+	"prefix": func(testing.TB) (Store, *memory, string) {
+		m := newMemory()
+		return Prefix(Prefix(m, "outer"), "inner"), m, "outer/inner/"
+	},
+	"server": func(t testing.TB) (Store, *memory, string) {
+		s := serve(t, ServerConfig{})
+		return s, s.memory, ""
+	},
+	"client": func(t testing.TB) (Store, *memory, string) {
+		s := serve(t, ServerConfig{})
+		return connect(t, s), s.memory, ""
+	},
+	"prefixed client": func(t testing.TB) (Store, *memory, string) {
+		s := serve(t, ServerConfig{})
+		return Prefix(connect(t, s), "p"), s.memory, "p/"
+	},
+}
+
+// conform runs a test over every kind of store.
+func conform(t *testing.T, test func(t *testing.T, s Store, m *memory, prefix string)) {
+	for name, open := range stores {
+		t.Run(name, func(t *testing.T) {
+			s, m, prefix := open(t)
+			test(t, s, m, prefix)
+		})
+	}
+}
+
+func TestSetGetDelete(t *testing.T) {
+	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+		ctx := bounded(t)
+		for _, key := range []string{"k", "", "-k", "a/b", "\x00\xff\n", strings.Repeat("k", 4000)} {
+			for _, value := range []string{"v", "", "another", "\x00\xff", strings.Repeat("v", 100_000)} {
+				if err := s.Set(ctx, key, []byte(value)); err != nil {
+					t.Fatal(err)
+				}
+				if got, err := s.Get(ctx, key); err != nil || string(got) != value {
+					t.Errorf("get %.10q: %.10q, %v; want %.10q", key, got, err, value)
+				}
+			}
+			for i, want := range []bool{true, false} {
+				if was, err := s.Delete(ctx, key); was != want || err != nil {
+					t.Errorf("delete number %d of %.10q: %v, %v", i, key, was, err)
+				}
+			}
+		}
+	})
+}
+
+func TestValuesAreCopied(t *testing.T) {
+	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+		ctx := bounded(t)
+		mine := []byte("abc")
+		if err := s.Set(ctx, "k", mine); err != nil {
+			t.Fatal(err)
+		}
+		mine[0] = 'x'
+		for range 2 {
+			got, err := s.Get(ctx, "k")
+			if err != nil || string(got) != "abc" {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			got[0] = 'y'
+			if got, err = s.CompareSet(ctx, "k", []byte("no"), nil); err != nil || string(got) != "abc" {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			got[0] = 'z'
+		}
+	})
+}
+
+func TestAdd(t *testing.T) {
+	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+		ctx := bounded(t)
+		for _, step := range []struct{ delta, want int64 }{
+			{1, 1}, {2, 3}, {3, 6}, {0, 6}, {-10, -4}, {math.MaxInt64, math.MaxInt64 - 4}, {4, math.MaxInt64},
+			{math.MinInt64, -1}, {math.MinInt64 + 1, math.MinInt64},
+		} {
+			if got, err := s.Add(ctx, "n", step.delta); got != step.want || err != nil {
+				t.Fatalf("add %d: %d, %v; want %d", step.delta, got, err, step.want)
+			}
+			if text, err := s.Get(ctx, "n"); string(text) != fmt.Sprint(step.want) || err != nil {
+				t.Fatalf("the value is %q, %v; want %d", text, err, step.want)
+			}
+		}
+	})
+}
+
+func TestAddRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		value string
+		delta int64
+	}{
+		"text":            {"seven", 1},
+		"empty":           {"", 1},
+		"hexadecimal":     {"0x10", 1},
+		"fraction":        {"1.5", 1},
+		"blank":           {" 1", 1},
+		"too large":       {"9223372036854775808", 0},
+		"sum too large":   {"9223372036854775807", 1},
+		"sum too small":   {"-9223372036854775808", -1},
+		"sum far too low": {"-2", math.MinInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+				ctx := bounded(t)
+				if err := s.Set(ctx, "n", []byte(c.value)); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := s.Add(ctx, "n", c.delta); !errors.Is(err, ErrNotNumber) || !strings.Contains(err.Error(), `n"`) {
+					t.Errorf("error %v, want ErrNotNumber and the key", err)
+				}
+				if got, err := s.Get(ctx, "n"); string(got) != c.value || err != nil {
+					t.Errorf("the value became %q, %v", got, err)
+				}
+			})
+		})
+	}
+}
+
+func TestCompareSet(t *testing.T) {
+	const absent = "<absent>"
+	for _, c := range []struct{ before, expected, desired, after string }{
+		{absent, "", "new", "new"},
+		{absent, "", "", ""},
+		{absent, "old", "new", absent},
+		{"", "", "new", "new"},
+		{"", "old", "new", ""},
+		{"old", "old", "new", "new"},
+		{"old", "old", "", ""},
+		{"old", "", "new", "old"},
+		{"old", "ol", "new", "old"},
+	} {
+		t.Run(fmt.Sprintf("%q, %q to %q", c.before, c.expected, c.desired), func(t *testing.T) {
+			conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+				ctx := bounded(t)
+				if c.before != absent {
+					if err := s.Set(ctx, "k", []byte(c.before)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				got, err := s.CompareSet(ctx, "k", []byte(c.expected), []byte(c.desired))
+				if err != nil || (got == nil) != (c.after == absent) || got != nil && string(got) != c.after {
+					t.Errorf("got %q (nil: %v), %v; want %q", got, got == nil, err, c.after)
+				}
+				there, err := m.peek(prefix + "k")
+				if err != nil || (there == nil) != (c.after == absent) || there != nil && string(there) != c.after {
+					t.Errorf("the store holds %q, %v; want %q", there, err, c.after)
+				}
+			})
+		})
+	}
+}
+
+func TestEndedContext(t *testing.T) {
+	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, err := range calls(ctx, s) {
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %v, want context.Canceled", name, err)
+			}
+		}
+		if _, err := m.peek(prefix + "k"); err != nil {
+			t.Fatal(err)
+		}
+		if len(m.values) != 0 {
+			t.Errorf("the store holds %d keys", len(m.values))
+		}
+	})
+}
+
+// calls makes one call of each kind and returns their errors.
+func calls(ctx context.Context, s Store) map[string]error {
+	return callsOn(ctx, s, "k", []byte("v"))
+}
+
+func callsOn(ctx context.Context, s Store, key string, value []byte) map[string]error {
+	errs := map[string]error{"set": s.Set(ctx, key, value), "wait": s.Wait(ctx, key)}
+	_, errs["get"] = s.Get(ctx, key)
+	_, errs["add"] = s.Add(ctx, key, 1)
+	_, errs["compareset"] = s.CompareSet(ctx, key, nil, value)
+	_, errs["delete"] = s.Delete(ctx, key)
+	return errs
+}
+
+func TestClose(t *testing.T) {
+	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+		if prefix != "" {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Set(bounded(t), "k", nil); err != nil {
+				t.Errorf("closing a view closed the store: %v", err)
+			}
+			return
+		}
+		waits := make(chan error, 2)
+		go func() { _, err := s.Get(bounded(t), "k"); waits <- err }()
+		go func() { waits <- s.Wait(bounded(t), "k") }()
+		eventually(t, "two calls wait", func() bool { return m.waiters("k") == 2 })
+		for range 2 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			if err := <-waits; !errors.Is(err, ErrClosed) {
+				t.Errorf("a waiting call got %v", err)
+			}
+		}
+		for name, err := range calls(bounded(t), s) {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("%s after Close: %v", name, err)
+			}
+		}
+	})
+}
+
+// TestManyGoroutines has goroutines share one store: numbers are drawn, and
+// every one is announced and waited for by its neighbour.
+func TestManyGoroutines(t *testing.T) {
+	conform(t, func(t *testing.T, s Store, m *memory, _ string) {
+		const goroutines, rounds = 32, 20
+		ctx := bounded(t)
+		var all sync.WaitGroup
+		for g := range goroutines {
+			all.Go(func() {
+				for r := range rounds {
+					if _, err := s.Add(ctx, "count", 1); err != nil {
+						t.Error(err)
+						return
+					}
+					mine := fmt.Sprintf("round/%d/%d", r, g)
+					if err := s.Set(ctx, mine, []byte(mine)); err != nil {
+						t.Error(err)
+						return
+					}
+					theirs := fmt.Sprintf("round/%d/%d", r, (g+1)%goroutines)
+					if got, err := s.Get(ctx, theirs); err != nil || string(got) != theirs {
+						t.Errorf("%s: %q, %v", theirs, got, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n, err := s.Add(ctx, "count", 0); n != goroutines*rounds || err != nil {
+			t.Errorf("count is %d, %v", n, err)
+		}
+		if n := m.awaited(); n != 0 {
+			t.Errorf("%d keys are still waited for", n)
+		}
+	})
+}

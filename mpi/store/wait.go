@@ -1,0 +1,171 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+)
+
+// arrival is a key that is absent and waited for.
+type arrival struct {
+	waiting int           // how many wait; guarded by memory.mu
+	ready   chan struct{} // closed when the key is there
+	value   []byte        // the key's value then; set before ready is closed
+}
+
+func (m *memory) Get(ctx context.Context, key string) ([]byte, error) {
+	value, err := m.get(ctx, key)
+	return bytes.Clone(value), err
+}
+
+// get is Get without the copy. A key that comes and goes again while get waits is still seen.
+func (m *memory) get(ctx context.Context, key string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, m.waitError(err, key)
+	}
+	value, a, err := m.valueOrArrival(key)
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", quote(key), err)
+	}
+	if a == nil {
+		return value, nil
+	}
+	if err := m.await(ctx, key, a, key); err != nil {
+		return nil, err
+	}
+	return a.value, nil
+}
+
+func (m *memory) valueOrArrival(key string) ([]byte, *arrival, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.usable(key); err != nil {
+		return nil, nil, err
+	}
+	if value, ok := m.values[key]; ok {
+		return value, nil, nil
+	}
+	return nil, m.expect(key), nil
+}
+
+// peek returns the value of key, nil where it is absent.
+func (m *memory) peek(key string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.usable(key); err != nil {
+		return nil, fmt.Errorf("get %s: %w", quote(key), err)
+	}
+	return m.values[key], nil
+}
+
+// Wait waits for one absent key at a time; where it left off, the next search
+// begins, so that keys that come in order cost no more than one look each.
+func (m *memory) Wait(ctx context.Context, keys ...string) error {
+	if err := checkWait(keys); err != nil {
+		return fmt.Errorf("wait: %w", err)
+	}
+	if err := ctx.Err(); err != nil {
+		return m.waitError(err, keys...)
+	}
+	for from := 0; ; {
+		i, a, err := m.absentAndArrival(keys, from)
+		if err != nil {
+			return fmt.Errorf("wait: %w", err)
+		}
+		if a == nil {
+			return nil
+		}
+		if err := m.await(ctx, keys[i], a, keys...); err != nil {
+			return err
+		}
+		from = i
+	}
+}
+
+func (m *memory) absentAndArrival(keys []string, from int) (int, *arrival, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.closed(); err != nil {
+		return 0, nil, err
+	}
+	i := m.absent(keys, from)
+	if i < 0 {
+		return 0, nil, nil
+	}
+	return i, m.expect(keys[i]), nil
+}
+
+// present tells whether every key is there.
+func (m *memory) present(keys []string) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.closed(); err != nil {
+		return false, fmt.Errorf("wait: %w", err)
+	}
+	return m.absent(keys, 0) < 0, nil
+}
+
+// absent returns the index of an absent key, looking from index from on, round
+// to it again, or -1. mu is held.
+func (m *memory) absent(keys []string, from int) int {
+	for n := range keys {
+		i := (from + n) % len(keys)
+		if _, ok := m.values[keys[i]]; !ok {
+			return i
+		}
+	}
+	return -1
+}
+
+// expect returns the arrival of an absent key, with the caller counted among those who wait. mu is held.
+func (m *memory) expect(key string) *arrival {
+	a, ok := m.arrivals[key]
+	if !ok {
+		a = &arrival{ready: make(chan struct{})}
+		m.arrivals[key] = a
+	}
+	a.waiting++
+	return a
+}
+
+// arrived wakes who waits for key. mu is held.
+func (m *memory) arrived(key string, value []byte) {
+	if a, ok := m.arrivals[key]; ok {
+		a.value = value
+		close(a.ready)
+		delete(m.arrivals, key)
+	}
+}
+
+// await waits for key's arrival a; all are the keys that the caller wants in the end.
+func (m *memory) await(ctx context.Context, key string, a *arrival, all ...string) error {
+	select {
+	case <-a.ready:
+		return nil
+	case <-m.closing:
+		return fmt.Errorf("waiting for %s: %w", quote(key), ErrClosed)
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	a.waiting--
+	if a.waiting == 0 && m.arrivals[key] == a {
+		delete(m.arrivals, key)
+	}
+	m.mu.Unlock()
+	return m.waitError(ctx.Err(), all...)
+}
+
+func (m *memory) waitError(err error, keys ...string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := &WaitError{Keys: keys, Err: err}
+	for _, key := range keys {
+		if _, ok := m.values[key]; ok {
+			continue
+		}
+		if e.Absent++; len(e.Missing) < namedKeys {
+			e.Missing = append(e.Missing, key)
+		}
+	}
+	return e
+}
