@@ -1,0 +1,108 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"ddpbatch/internal/auth"
+)
+
+// InitEnv meets by env://: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and,
+// where ddpbatch launched this rank, DDPBATCH_STORE, DDPBATCH_SECRET,
+// DDPBATCH_LISTEN, DDPBATCH_RUN_ID and DDPBATCH_ATTEMPT.
+//
+// DDPBATCH_STORE is the address of a store that serves all ranks. Without it
+// rank 0 serves one at MASTER_PORT, on all interfaces, or on MASTER_ADDR alone
+// where that is a loopback address. DDPBATCH_LISTEN is the address at which
+// the other ranks reach this one; without it that is the address from which this
+// rank reached the store. The run's id and attempt default to
+// torchrun's TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT+1, then to "none" and
+// 1. A world of one rank needs nothing but RANK and WORLD_SIZE.
+//
+// It gives up when ctx ends, or after cfg.Timeout. Close also closes what
+// InitEnv opened.
+func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config, log *slog.Logger) (*Comm, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	e, err := readEnvironment(lookup)
+	if err != nil {
+		return nil, fmt.Errorf("init from the environment: %w", err)
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("init from the environment: %w", err)
+	}
+	if e.size == 1 {
+		return Self(), nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
+	defer cancel()
+	r, err := e.rendezvous(ctx, log)
+	if err != nil {
+		return nil, fmt.Errorf("init rank %d of %d from the environment: %w", e.rank, e.size, err)
+	}
+	c, err := Init(ctx, InitConfig{
+		Rank: e.rank, Size: e.size, Store: r.store, Listen: r.listen,
+		Run: e.run, Attempt: e.attempt, Secret: e.secret, Config: cfg, Log: log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, r.abandon())
+	}
+	c.met = r
+	return c, nil
+}
+
+// environment is what the variables say.
+type environment struct {
+	rank, size   int
+	store        string // host:port, or empty: rank 0 serves it at master
+	master, port string
+	listen       string // or empty
+	run          string
+	attempt      int
+	restart      string // torchrun's count of restarts within the attempt, or empty
+	secret       auth.Secret
+}
+
+// readEnvironment reports everything that is wrong, not only the first.
+func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
+	v := variables{lookup: lookup}
+	e := environment{
+		size: v.number("WORLD_SIZE", 1, maxWorld, ""),
+		rank: v.number("RANK", 0, maxWorld-1, ""),
+	}
+	if len(v.faults) == 0 && e.rank >= e.size {
+		v.fault("RANK", "is %d, and WORLD_SIZE %d: ranks go from 0 to %d", e.rank, e.size, e.size-1)
+	}
+	if e.size == 1 || len(v.faults) > 0 {
+		return e, v.err()
+	}
+	if e.store = v.get("DDPBATCH_STORE"); e.store != "" {
+		if _, _, err := net.SplitHostPort(e.store); err != nil {
+			v.fault("DDPBATCH_STORE", "is %q, which is no host:port", e.store)
+		}
+	} else {
+		if e.master = v.get("MASTER_ADDR"); e.master == "" {
+			v.fault("MASTER_ADDR", "is not set: it names the machine of rank 0")
+		}
+		e.port = strconv.Itoa(v.number("MASTER_PORT", 1, 65535, ""))
+	}
+	if e.listen = v.get("DDPBATCH_LISTEN"); e.listen != "" {
+		if _, err := netip.ParseAddr(e.listen); err != nil {
+			v.fault("DDPBATCH_LISTEN", "is %q, which is no IP address", e.listen)
+		}
+	}
+	if e.run = v.get("DDPBATCH_RUN_ID", "TORCHELASTIC_RUN_ID"); e.run == "" {
+		e.run = "none"
+	}
+	e.restart = v.get("TORCHELASTIC_RESTART_COUNT")
+	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxWorld, "0")
+	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxWorld, strconv.Itoa(restarts+1))
+	e.secret = v.secret("DDPBATCH_SECRET")
+	return e, v.err()
+}

@@ -1,0 +1,378 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport"
+)
+
+const secretHex = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+// lookup is an environment of its own.
+func lookup(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		text, ok := vars[name]
+		return text, ok
+	}
+}
+
+// environ is a complete environment, with changes; an empty change removes.
+func environ(changes ...string) map[string]string {
+	vars := map[string]string{
+		"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "DDPBATCH_SECRET": secretHex,
+	}
+	for i := 0; i < len(changes); i += 2 {
+		vars[changes[i]] = changes[i+1]
+	}
+	return vars
+}
+
+func TestReadEnvironment(t *testing.T) {
+	secret, err := auth.ParseSecret(secretHex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		vars map[string]string
+		want environment
+	}{
+		{
+			"least", environ(),
+			environment{rank: 1, size: 2, master: "127.0.0.1", port: "29500", run: "none", attempt: 1, secret: secret},
+		},
+		{
+			"torchrun", environ("TORCHELASTIC_RUN_ID", "job", "TORCHELASTIC_RESTART_COUNT", "2"),
+			environment{rank: 1, size: 2, master: "127.0.0.1", port: "29500", run: "job", attempt: 3, restart: "2", secret: secret},
+		},
+		{
+			"ddpbatch", environ("MASTER_ADDR", "", "DDPBATCH_STORE", "node0:4000", "DDPBATCH_LISTEN", "10.0.0.2",
+				"DDPBATCH_RUN_ID", "mnist-1", "TORCHELASTIC_RUN_ID", "other", "DDPBATCH_ATTEMPT", "5", "TORCHELASTIC_RESTART_COUNT", "1"),
+			environment{rank: 1, size: 2, store: "node0:4000", listen: "10.0.0.2", run: "mnist-1", attempt: 5, restart: "1", secret: secret},
+		},
+		{"alone", map[string]string{"RANK": "0", "WORLD_SIZE": "1"}, environment{size: 1}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := readEnvironment(lookup(tt.vars))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestEnvironmentFaults(t *testing.T) {
+	tests := []struct {
+		name string
+		vars map[string]string
+		want []string
+	}{
+		{"nothing", nil, []string{"WORLD_SIZE is not set: start the ranks with `ddpbatch run`", "RANK is not set"}},
+		{"rank_text", environ("RANK", "one"), []string{`RANK is "one": it must be a number from 0`}},
+		{"rank_negative", environ("RANK", "-1"), []string{`RANK is "-1"`}},
+		{"rank_too_high", environ("RANK", "2"), []string{"RANK is 2, and WORLD_SIZE 2: ranks go from 0 to 1"}},
+		{"rank_too_high_alone", environ("WORLD_SIZE", "1"), []string{"RANK is 1, and WORLD_SIZE 1"}},
+		{"size_zero", environ("WORLD_SIZE", "0"), []string{`WORLD_SIZE is "0": it must be a number from 1`}},
+		{"size_huge", environ("WORLD_SIZE", "99999999999"), []string{`WORLD_SIZE is "99999999999"`}},
+		{"no_master", environ("MASTER_ADDR", "", "MASTER_PORT", ""), []string{"MASTER_ADDR is not set", "MASTER_PORT is not set"}},
+		{"port", environ("MASTER_PORT", "65536"), []string{`MASTER_PORT is "65536": it must be a number from 1 to 65535`}},
+		{"store", environ("DDPBATCH_STORE", "node0"), []string{`DDPBATCH_STORE is "node0", which is no host:port`}},
+		{"listen", environ("DDPBATCH_LISTEN", "ib0"), []string{`DDPBATCH_LISTEN is "ib0", which is no IP address`}},
+		{"attempt", environ("DDPBATCH_ATTEMPT", "0"), []string{`DDPBATCH_ATTEMPT is "0": it must be a number from 1`}},
+		{"restart", environ("TORCHELASTIC_RESTART_COUNT", "x"), []string{`TORCHELASTIC_RESTART_COUNT is "x"`}},
+		{"no_secret", environ("DDPBATCH_SECRET", ""), []string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32"}},
+		{"bad_secret", environ("DDPBATCH_SECRET", "hunter2"), []string{"DDPBATCH_SECRET is not usable"}},
+		{"several", environ("MASTER_PORT", "x", "DDPBATCH_SECRET", "x"), []string{"MASTER_PORT", "DDPBATCH_SECRET"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := InitEnv(t.Context(), lookup(tt.vars), DefaultConfig(), nil)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tt.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %q, want %q", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%q shows the secret", err)
+			}
+		})
+	}
+}
+
+func TestInitEnvAlone(t *testing.T) {
+	c, err := InitEnv(t.Context(), lookup(map[string]string{"RANK": "0", "WORLD_SIZE": "1"}), DefaultConfig(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.Size() != 1 {
+		t.Errorf("a world of %d", c.Size())
+	}
+}
+
+// freePort is one that was free a moment ago.
+func freePort(t *testing.T, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// meetByEnv runs InitEnv as all ranks of an environment, and a collective.
+func meetByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	must(t, each(size, func(rank int) error {
+		own := map[string]string{"RANK": strconv.Itoa(rank), "WORLD_SIZE": strconv.Itoa(size), "DDPBATCH_SECRET": secretHex}
+		for name, text := range vars {
+			own[name] = text
+		}
+		c, err := InitEnv(ctx, lookup(own), DefaultConfig(), nil)
+		if err != nil {
+			return err
+		}
+		x := []int32{1}
+		if err := AllReduce(ctx, c, x, Sum); err != nil {
+			return err
+		}
+		if int(x[0]) != size || c.Rank() != rank || c.Size() != size {
+			t.Errorf("rank %d of %d has %d", c.Rank(), c.Size(), x[0])
+		}
+		if f != nil {
+			f(rank, c)
+		}
+		return c.Close()
+	}))
+}
+
+func TestInitEnvHosted(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.5"} {
+		t.Run(host, func(t *testing.T) {
+			port := freePort(t, host)
+			meetByEnv(t, 3, map[string]string{"MASTER_ADDR": host, "MASTER_PORT": port}, nil)
+			// Close has closed the store.
+			if conn, err := net.Dial("tcp", net.JoinHostPort(host, port)); err == nil {
+				conn.Close()
+				t.Error("the store still listens")
+			}
+		})
+	}
+}
+
+// The store of rank 0 lives until the others have closed.
+func TestHostWaitsForOthers(t *testing.T) {
+	port := freePort(t, "127.0.0.1")
+	reached := make(chan struct{})
+	meetByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
+		switch rank {
+		case 0:
+			close(reached) // and goes on to Close
+		case 1:
+			<-reached
+			// Rank 0's mesh has gone, or is going; its store has not.
+			if err := c.mesh.Recv(t.Context(), 0, nil); !errors.Is(err, ErrLeft) {
+				t.Errorf("got %v", err)
+			}
+			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+			if err != nil {
+				t.Errorf("the store has gone before rank 1: %v", err)
+				return
+			}
+			conn.Close()
+		}
+	})
+}
+
+func TestGuestsWaitIsBounded(t *testing.T) {
+	g := newGuests()
+	g.joined("rank 1", nil)
+	within(t, patience, func() { g.wait(time.Millisecond) })
+	g.joined("rank 2", nil)
+	g.left("rank 1")
+	g.left("rank 2")
+	within(t, patience, func() { g.wait(time.Hour) })
+}
+
+// The agent's store: it is dialled by all, under the rank's name, and lives on.
+func TestInitEnvAgentStore(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := auth.ParseSecret(secretHex)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(chan string, 10)
+	server := store.Serve(l, store.ServerConfig{
+		Secret: secret, Binding: auth.Binding{Run: "r", Attempt: 4, Role: "store"},
+		Joined: func(name string, _ net.Addr) { names <- name },
+	})
+	defer server.Close()
+	for _, restart := range []string{"0", "1"} { // the keys of the first life do not mislead the second
+		meetByEnv(t, 2, map[string]string{
+			"DDPBATCH_STORE": l.Addr().String(), "DDPBATCH_RUN_ID": "r", "DDPBATCH_ATTEMPT": "4",
+			"DDPBATCH_LISTEN": "127.0.0.2", "TORCHELASTIC_RESTART_COUNT": restart,
+		}, nil)
+		got := map[string]bool{<-names: true, <-names: true}
+		if !got["rank 0"] || !got["rank 1"] {
+			t.Errorf("the clients' names are %v", got)
+		}
+		addr, err := server.Get(t.Context(), "restart/"+restart+"/mpi/4/transport/1")
+		if err != nil || !strings.HasPrefix(string(addr), "127.0.0.2:") {
+			t.Errorf("rank 1 published %q, %v; want DDPBATCH_LISTEN's address", addr, err)
+		}
+	}
+}
+
+// Without DDPBATCH_LISTEN a rank is reached where it reached the store.
+func TestInitEnvListensWhereItReachedTheStore(t *testing.T) {
+	e := environment{rank: 1, size: 2, run: "none", attempt: 1, secret: testSecret}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := store.Serve(l, store.ServerConfig{Secret: testSecret, Binding: auth.Binding{Run: "none", Attempt: 1, Role: "store"}})
+	defer server.Close()
+	e.store = l.Addr().String()
+	r, err := e.rendezvous(t.Context(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	if r.listen != "127.0.0.1" {
+		t.Errorf("listens on %s", r.listen)
+	}
+}
+
+func TestInitEnvFails(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
+	closed := freePort(t, "127.0.0.1")
+	tests := []struct {
+		name string
+		vars map[string]string
+		text string
+	}{
+		{"port_taken", environ("RANK", "0", "MASTER_PORT", port), "serve the store at MASTER_PORT: "},
+		{"master_elsewhere", environ("RANK", "0", "MASTER_ADDR", "192.0.2.1"), `MASTER_ADDR is "192.0.2.1": that is not this machine`}, // RFC 5737
+		{"nobody_serves", environ("MASTER_PORT", closed), "connect to the store: "},
+		{"others_missing", environ("RANK", "0", "MASTER_PORT", closed), "rank 0 of 2 did not meet rank 1"},
+		{"config", environ(), `transport "x" is not known`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			cfg := DefaultConfig()
+			if tt.name == "config" {
+				cfg.Transport = "x"
+			}
+			_, err := InitEnv(ctx, lookup(tt.vars), cfg, nil)
+			if err == nil || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", err, tt.text)
+			}
+		})
+	}
+}
+
+// One rank of three has another secret: the store refuses it, and the others name it.
+func TestInitEnvWrongSecret(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	port := freePort(t, "127.0.0.1")
+	var log journal
+	errs := each(3, func(rank int) error {
+		vars := environ("RANK", strconv.Itoa(rank), "WORLD_SIZE", "3", "MASTER_PORT", port)
+		if rank == 2 {
+			vars["DDPBATCH_SECRET"] = strings.Repeat("ab", 32)
+		}
+		_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), log.logger())
+		return err
+	})
+	var missing *transport.MissingError
+	if !errors.As(errs[0], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 2 {
+		t.Errorf("rank 0 got %v", errs[0])
+	}
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 2") {
+		t.Errorf("rank 1 got %v", errs[1])
+	}
+	if !errors.Is(errs[2], auth.ErrRefused) {
+		t.Errorf("rank 2 got %v", errs[2])
+	}
+	if !strings.Contains(log.String(), "refused") {
+		t.Errorf("logged %q", log.String())
+	}
+}
+
+func TestLocalAddress(t *testing.T) {
+	for _, tt := range []struct {
+		host string
+		ok   func(netip.Addr) bool
+	}{
+		{"127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
+		{"127.0.0.9", func(ip netip.Addr) bool { return ip.String() == "127.0.0.9" }},
+		{"::ffff:127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
+		{"localhost", netip.Addr.IsLoopback},
+	} {
+		if ip, err := localAddress(t.Context(), tt.host); err != nil || !tt.ok(ip) {
+			t.Errorf("%s: got %v, %v", tt.host, ip, err)
+		}
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range own {
+		prefix := netip.MustParsePrefix(a.String())
+		if ip, err := localAddress(t.Context(), prefix.Addr().String()); err != nil || ip != prefix.Addr() {
+			t.Errorf("%v: got %v, %v", prefix.Addr(), ip, err)
+		}
+	}
+}
+
+func TestMostReachable(t *testing.T) {
+	for _, tt := range []struct {
+		addrs []string
+		want  string
+	}{
+		{[]string{"127.0.1.1", "10.0.0.1"}, "10.0.0.1"}, // Debian's /etc/hosts
+		{[]string{"2001:db8::1", "10.0.0.1"}, "10.0.0.1"},
+		{[]string{"127.0.0.1", "2001:db8::1"}, "2001:db8::1"},
+		{[]string{"::1", "127.0.0.1"}, "127.0.0.1"},
+		{[]string{"::ffff:10.0.0.1"}, "10.0.0.1"},
+	} {
+		var addrs []netip.Addr
+		for _, text := range tt.addrs {
+			addrs = append(addrs, netip.MustParseAddr(text))
+		}
+		if got := mostReachable(addrs); got.String() != tt.want {
+			t.Errorf("of %v: got %v, want %s", tt.addrs, got, tt.want)
+		}
+	}
+}

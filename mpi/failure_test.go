@@ -1,0 +1,246 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport"
+)
+
+func TestCancelInCollective(t *testing.T) {
+	w := newWorld(t, 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	errs := make(chan []error, 1)
+	buf := [2][]float32{make([]float32, 1<<20), make([]float32, 1<<20)}
+	go func() {
+		errs <- each(2, func(rank int) error { // rank 2 does not come
+			if rank == 0 {
+				return AllReduce(ctx, w[0], buf[0], Sum)
+			}
+			return AllReduce(t.Context(), w[1], buf[1], Sum)
+		})
+	}()
+	eventually(t, "both ranks are in the collective", func() bool { return w[0].busy.Load() && w[1].busy.Load() })
+	var got []error
+	within(t, time.Second, func() {
+		cancel()
+		got = <-errs
+	})
+	clear(buf[0]) // the caller's again: the race detector would see another in it
+	if !errors.Is(got[0], context.Canceled) {
+		t.Errorf("rank 0 got %v", got[0])
+	}
+	if !errors.Is(got[1], ErrAborted) || errors.Is(got[1], context.Canceled) || !strings.Contains(got[1].Error(), "rank 0 gave up") {
+		t.Errorf("rank 1 got %v", got[1])
+	}
+	// Broken: every later call returns the first failure.
+	if again := w[0].Barrier(t.Context()); again != got[0] {
+		t.Errorf("later got %v, want %v", again, got[0])
+	}
+	// The rank that did not come learns it when it does.
+	if err := AllReduce(t.Context(), w[2], make([]float32, 1<<20), Sum); !errors.Is(err, ErrAborted) {
+		t.Errorf("rank 2 got %v", err)
+	}
+}
+
+func TestCancelledBefore(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := newWorld(t, 2, nil)
+	for name, c := range map[string]*Comm{"of_two": w[0], "self": Self()} {
+		if err := c.Barrier(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// A rank never comes: the others fail after Timeout, and one names it.
+func TestPeerNeverComes(t *testing.T) {
+	w := newWorld(t, 3, func(cfg *InitConfig) { cfg.Config.Timeout = 300 * time.Millisecond })
+	begin := time.Now()
+	errs := each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
+	if took := time.Since(begin); took < 300*time.Millisecond || took > 2*time.Second {
+		t.Errorf("took %v", took)
+	}
+	named := false
+	for rank, err := range errs {
+		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "barrier #1") {
+			t.Errorf("rank %d got %v", rank, err)
+		}
+		named = named || strings.Contains(err.Error(), "rank 2: no progress for 300ms: nothing has come from it yet")
+	}
+	if !named {
+		t.Errorf("nobody names rank 2: %v", errs)
+	}
+}
+
+// All connections of rank 0 are cut in the middle of a collective.
+func TestCutInMidCollective(t *testing.T) {
+	const size = 4
+	var r relay
+	w := newWorld(t, size, func(cfg *InitConfig) {
+		if cfg.Rank == 0 {
+			cfg.Store = relayed{Store: cfg.Store, relay: &r}
+		}
+	})
+	r.cutAfter(3 << 20)
+	var errs []error
+	within(t, 2*time.Second, func() {
+		errs = each(size, func(rank int) error { return AllReduce(t.Context(), w[rank], make([]float32, 1<<21), Sum) })
+	})
+	for rank, err := range errs {
+		if !errors.Is(err, ErrLost) || rank > 0 && !strings.Contains(err.Error(), "rank 0: connection lost") {
+			t.Errorf("rank %d got %v", rank, err)
+		}
+	}
+	for _, c := range w {
+		c.Close()
+	}
+	r.close()
+}
+
+func TestInitFaults(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*InitConfig)
+		text   string
+	}{
+		{"rank", func(c *InitConfig) { c.Rank = 2 }, "rank 2 of 2: there is no such rank"},
+		{"transport", func(c *InitConfig) { c.Config.Transport = "pigeon" }, `transport "pigeon" is not known: use "auto" or "tcp"`},
+		{"algorithm", func(c *InitConfig) { c.Config.Algorithm = "magic" }, `algorithm "magic" is not known: use "auto" or "ring"`},
+		{"timeout", func(c *InitConfig) { c.Config.Timeout = -1 }, "negative"},
+		{"listen", func(c *InitConfig) { c.Listen = "ib0" }, `"ib0" is no IP address`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := store.NewMemory()
+			defer s.Close()
+			cfg := testConfig(s, 0, 2)
+			tt.change(&cfg)
+			if _, err := Init(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", err, tt.text)
+			}
+		})
+	}
+}
+
+func TestInitGivesUpAfterTimeout(t *testing.T) {
+	s := store.NewMemory()
+	defer s.Close()
+	cfg := testConfig(s, 0, 2)
+	cfg.Config.Timeout = 50 * time.Millisecond
+	_, err := Init(t.Context(), cfg)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "init rank 0 of 2: connect ranks: rank 0 of 2 did not meet rank 1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// journal is a log that tests read.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+// A rank with another secret is refused and logged; the others name it when
+// their context ends.
+func TestInitWrongSecret(t *testing.T) {
+	s := store.NewMemory()
+	defer s.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	var log journal
+	errs := each(3, func(rank int) error {
+		cfg := testConfig(s, rank, 3)
+		if rank == 1 {
+			cfg.Secret = auth.Secret{9}
+		} else {
+			cfg.Log = log.logger()
+		}
+		_, err := Init(ctx, cfg)
+		return err
+	})
+	for _, rank := range []int{0, 2} {
+		var missing *transport.MissingError
+		if !errors.As(errs[rank], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 || !errors.Is(errs[rank], context.DeadlineExceeded) {
+			t.Errorf("rank %d got %v", rank, errs[rank])
+		}
+	}
+	if errs[1] == nil || !strings.Contains(log.String(), "refused a connection") {
+		t.Errorf("rank 1 got %v; logged %q", errs[1], log.String())
+	}
+}
+
+// Connections that send rubbish while ranks meet do not disturb them.
+func TestInitAmongStrangers(t *testing.T) {
+	s := store.NewMemory()
+	defer s.Close()
+	comms := make([]*Comm, 2)
+	done := make(chan []error, 1)
+	ready := make(chan struct{})
+	go func() {
+		done <- each(2, func(rank int) (err error) {
+			if rank == 1 {
+				<-ready
+			}
+			comms[rank], err = Init(t.Context(), testConfig(s, rank, 2))
+			return err
+		})
+	}()
+	addr, err := s.Get(t.Context(), "mpi/1/transport/0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		conn, err := net.Dial("tcp", string(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conn.Write([]byte(strings.Repeat("rubbish", i*i)))
+	}
+	close(ready)
+	must(t, <-done)
+	must(t, each(2, func(rank int) error { return comms[rank].Barrier(t.Context()) }))
+	for _, c := range comms {
+		c.Close()
+	}
+}
+
+func TestSelf(t *testing.T) {
+	c := Self()
+	x := []float32{1, 2}
+	if err := errors.Join(AllReduce(t.Context(), c, x, Sum), Broadcast(t.Context(), c, x, 0), c.Barrier(t.Context())); err != nil {
+		t.Error(err)
+	}
+	if c.Rank() != 0 || c.Size() != 1 || x[0] != 1 || x[1] != 2 {
+		t.Errorf("rank %d of %d has %v", c.Rank(), c.Size(), x)
+	}
+	if err := errors.Join(c.Close(), c.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := c.Barrier(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after Close got %v", err)
+	}
+}

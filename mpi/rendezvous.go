@@ -1,0 +1,129 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/store"
+)
+
+// rendezvous is the store that a rank has opened to meet the others.
+type rendezvous struct {
+	store   store.Store
+	listen  string // IP address for the other ranks
+	close   func() error
+	abandon func() error // close, but waits for nobody
+}
+
+// rendezvous opens the store that the environment names.
+func (e environment) rendezvous(ctx context.Context, log *slog.Logger) (*rendezvous, error) {
+	binding := auth.Binding{Run: e.run, Attempt: e.attempt, Role: "store"}
+	var r *rendezvous
+	var err error
+	if e.store == "" && e.rank == 0 {
+		r, err = e.host(ctx, binding, log)
+	} else {
+		r, err = e.dial(ctx, binding, log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if e.listen != "" {
+		r.listen = e.listen
+	}
+	if e.restart != "" {
+		// The agent's store outlives its workers: those of another life left keys there.
+		r.store = store.Prefix(r.store, "restart/"+e.restart)
+	}
+	return r, nil
+}
+
+// dial connects to the store of the agent or of rank 0.
+func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.Logger) (*rendezvous, error) {
+	addr := e.store
+	if addr == "" {
+		addr = net.JoinHostPort(e.master, e.port)
+	}
+	client, err := store.Dial(ctx, store.DialConfig{
+		Addrs: []string{addr}, Secret: e.secret, Binding: binding, Name: fmt.Sprintf("rank %d", e.rank), Log: log,
+	})
+	if err != nil {
+		return nil, err // it says what was done
+	}
+	local, err := netip.ParseAddrPort(client.LocalAddr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("find the address that reaches the store: %w", err), client.Close())
+	}
+	return &rendezvous{store: client, listen: local.Addr().Unmap().String(), close: client.Close, abandon: client.Close}, nil
+}
+
+// host serves the store on this rank.
+func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.Logger) (*rendezvous, error) {
+	ip, err := localAddress(ctx, e.master)
+	if err != nil {
+		return nil, fmt.Errorf("MASTER_ADDR is %q: %w", e.master, err)
+	}
+	at := ""
+	if ip.IsLoopback() {
+		at = ip.String()
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(at, e.port))
+	if err != nil {
+		return nil, fmt.Errorf("serve the store at MASTER_PORT: %w", err)
+	}
+	g := newGuests()
+	server := store.Serve(l, store.ServerConfig{Secret: e.secret, Binding: binding, Joined: g.joined, Left: g.left, Log: log})
+	return &rendezvous{
+		store: server, listen: ip.String(), abandon: server.Close,
+		close: func() error {
+			g.wait(hostLinger)
+			return server.Close()
+		},
+	}, nil
+}
+
+// localAddress is the address of this machine that host stands for.
+func localAddress(ctx context.Context, host string) (netip.Addr, error) {
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("list this machine's addresses: %w", err)
+	}
+	local := slices.DeleteFunc(found, func(ip netip.Addr) bool { return !ip.IsLoopback() && !owns(own, ip) })
+	if len(local) == 0 {
+		return netip.Addr{}, errors.New("that is not this machine, where rank 0 runs")
+	}
+	return mostReachable(local), nil
+}
+
+// mostReachable prefers what other machines reach, then IPv4.
+func mostReachable(addrs []netip.Addr) netip.Addr {
+	cost := func(ip netip.Addr) int {
+		n := 0
+		if ip.IsLoopback() {
+			n += 2
+		}
+		if !ip.Unmap().Is4() {
+			n++
+		}
+		return n
+	}
+	return slices.MinFunc(addrs, func(a, b netip.Addr) int { return cost(a) - cost(b) }).Unmap()
+}
+
+func owns(own []net.Addr, ip netip.Addr) bool {
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		prefix, err := netip.ParsePrefix(a.String())
+		return err == nil && prefix.Addr() == ip.Unmap().WithZone("")
+	})
+}

@@ -1,0 +1,172 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"time"
+)
+
+// handshakeTime is how long a connection may take to prove itself.
+const handshakeTime = 10 * time.Second
+
+// ConnectTCP meets the other ranks and returns when this one is connected to each of
+// them. It tries until ctx ends; the error is then a MissingError.
+func ConnectTCP(ctx context.Context, cfg Config) (*TCP, error) {
+	cfg, err := cfg.complete()
+	if err != nil {
+		return nil, fmt.Errorf("connect ranks: %w", err)
+	}
+	conns, err := meet(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect ranks: %w", err)
+	}
+	m, err := newTCP(cfg, conns)
+	if err != nil {
+		closeAll(conns)
+		return nil, fmt.Errorf("connect ranks: %w", err)
+	}
+	return m, nil
+}
+
+// MissingError names the ranks that were not met.
+type MissingError struct {
+	Rank, Size int // who waited, and among how many
+	Missing    []int
+	Reasons    []string // for each of Missing, what is known of it
+	Err        error    // why the waiting ended
+}
+
+// maxNamed is how many ranks an error names one by one.
+const maxNamed = 8
+
+func (e *MissingError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "rank %d of %d did not meet ", e.Rank, e.Size)
+	for i, rank := range e.Missing {
+		if i == maxNamed {
+			fmt.Fprintf(&b, "; and %d more", len(e.Missing)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "rank %d (%s)", rank, e.Reasons[i])
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+// Unwrap returns Err.
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// meeting is what a rank knows while it meets the others.
+type meeting struct {
+	cfg  Config
+	done chan struct{} // closed when nobody is missing
+
+	mu      sync.Mutex
+	conns   []*net.TCPConn // by rank
+	claimed []bool         // by rank: it has proved itself, and is being answered or is here
+	reasons []string       // by rank: why it is not here yet
+	missing int
+	refused int
+}
+
+// meet returns the connections by rank.
+func meet(ctx context.Context, cfg Config) ([]*net.TCPConn, error) {
+	s := &meeting{
+		cfg: cfg, done: make(chan struct{}), missing: cfg.Size - 1,
+		conns: make([]*net.TCPConn, cfg.Size), claimed: make([]bool, cfg.Size), reasons: make([]string, cfg.Size),
+	}
+	if s.missing == 0 {
+		return s.conns, nil
+	}
+	l, err := cfg.listen(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { s.accept(ctx, l) })
+	for rank := range cfg.Rank {
+		tasks.Go(func() {
+			if err := s.dial(ctx, rank); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	err = context.Cause(ctx)
+	cancel(nil)
+	l.Close()
+	tasks.Wait()
+	if s.missing == 0 {
+		return s.conns, nil
+	}
+	closeAll(s.conns)
+	return nil, s.absent(err)
+}
+
+// absent is the error of a meeting that ended for the given cause.
+func (s *meeting) absent(cause error) error {
+	e := &MissingError{Rank: s.cfg.Rank, Size: s.cfg.Size, Err: cause}
+	for rank, conn := range s.conns {
+		if conn != nil || rank == s.cfg.Rank {
+			continue
+		}
+		reason := s.reasons[rank]
+		if reason == "" {
+			reason = "it has not connected"
+		}
+		e.Missing, e.Reasons = append(e.Missing, rank), append(e.Reasons, reason)
+	}
+	return e
+}
+
+// claim reserves the place of a rank that has proved itself, before it is told so.
+func (s *meeting) claim(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.claimed[rank] {
+		return false
+	}
+	s.claimed[rank] = true
+	return true
+}
+
+// settle ends a claim: conn is the rank's connection, or nil where it broke.
+func (s *meeting) settle(rank int, conn *net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if conn == nil {
+		s.claimed[rank] = false
+		return
+	}
+	s.conns[rank] = conn
+	if s.missing--; s.missing == 0 {
+		close(s.done)
+	}
+}
+
+func (s *meeting) note(rank int, format string, args ...any) {
+	s.mu.Lock()
+	s.reasons[rank] = fmt.Sprintf(format, args...)
+	s.mu.Unlock()
+}
+
+func closeAll(conns []*net.TCPConn) {
+	for _, conn := range conns {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+}
+
+var errRefused = errors.New("refused")
