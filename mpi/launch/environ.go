@@ -1,0 +1,146 @@
+package launch
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// workerEnviron is the environment of one worker: what it inherits, less every name
+// that only an agent may set, plus torchrun's variables and ddpbatch's own.
+func workerEnviron(c AgentConfig, m *meeting, p Place) []string {
+	own := torchVariables(c, p, m.plan.MasterPort)
+	own = append(own, ddpbatchVariables(c, m, p)...)
+	drop := make(map[string]bool)
+	for _, v := range own {
+		drop[v.name] = true
+	}
+	var env []string
+	has := make(map[string]bool)
+	for _, entry := range c.Env {
+		name, _, ok := strings.Cut(entry, "=")
+		if ok && name != "" && !drop[name] {
+			env = append(env, entry)
+			has[name] = true
+		}
+	}
+	for _, v := range own {
+		if !v.absent {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	for _, v := range defaults(p) {
+		if !has[v.name] {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return env
+}
+
+// RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts: the
+// task of an srun that is itself the rank at p. Of c it needs MasterAddr, RunID and Restarts.
+func (c AgentConfig) RankEnviron(p Place, masterPort int) []string {
+	var env []string
+	for _, v := range torchVariables(c, p, masterPort) {
+		if !v.absent {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return env
+}
+
+// variable is a name that workers get from their agent alone: with this value,
+// or not at all, whatever the agent itself inherited (an agent may be the
+// worker of another one).
+type variable struct {
+	name, value string
+	absent      bool
+}
+
+func number(name string, n int) variable { return variable{name: name, value: strconv.Itoa(n)} }
+
+// text is a variable that is absent where there is nothing to say.
+func text(name, value string) variable {
+	return variable{name: name, value: value, absent: value == ""}
+}
+
+// torchVariables are those that torchrun gives to a worker
+// (torch.distributed.run, "Environment Variables"), and NODE_RANK.
+func torchVariables(c AgentConfig, p Place, masterPort int) []variable {
+	return []variable{
+		number("RANK", p.Rank),
+		number("LOCAL_RANK", p.LocalRank),
+		number("WORLD_SIZE", p.WorldSize),
+		number("LOCAL_WORLD_SIZE", p.LocalWorldSize),
+		number("GROUP_RANK", p.NodeRank),
+		number("GROUP_WORLD_SIZE", p.Nodes),
+		number("NODE_RANK", p.NodeRank),
+		text("ROLE_NAME", "default"),
+		number("ROLE_RANK", p.Rank),
+		number("ROLE_WORLD_SIZE", p.WorldSize),
+		text("MASTER_ADDR", c.MasterAddr),
+		number("MASTER_PORT", masterPort),
+		number("TORCHELASTIC_RESTART_COUNT", c.Restarts),
+		number("TORCHELASTIC_MAX_RESTARTS", c.MaxRestarts),
+		text("TORCHELASTIC_RUN_ID", c.RunID),
+		// True would make every rank a client of a store that the launcher
+		// serves in torch's own protocol, and rank 0 would wait for ever.
+		text("TORCHELASTIC_USE_AGENT_STORE", "False"),
+	}
+}
+
+// ddpbatchVariables are DESIGN §7's, and torchrun's error file, which lies with
+// the logs. The secret, and where to use it, are for ddpbatch's own workers only.
+func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
+	var runDir, errorFile, deadline string
+	if c.RunDir != nil {
+		runDir = c.RunDir.Path()
+		errorFile = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "error.json")
+	}
+	if !c.Deadline.IsZero() {
+		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
+	}
+	storeHost := c.MasterAddr
+	if c.Count == 1 {
+		storeHost = loopback // see listen
+	}
+	inner := []variable{
+		text("DDPBATCH_SECRET", c.Secret.Hex()),
+		text("DDPBATCH_STORE", joinPort(storeHost, m.plan.StorePort)),
+		text("DDPBATCH_LISTEN", m.listen),
+		text("DDPBATCH_RUN_ID", c.RunID),
+		number("DDPBATCH_ATTEMPT", c.Attempt),
+	}
+	for i := range inner {
+		inner[i].absent = inner[i].absent || !c.Builtin
+	}
+	return append(inner,
+		text("DDPBATCH_RUN_DIR", runDir),
+		text("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
+		text("DDPBATCH_STOP_FILE", c.StopFile),
+		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
+		text("TORCHELASTIC_ERROR_FILE", errorFile),
+		variable{name: "DDPBATCH_SECRET_FILE", absent: true},
+	)
+}
+
+// defaults are set where the user did not. torchrun's OMP_NUM_THREADS is 1,
+// which leaves cores idle; without it every rank would use all of them.
+func defaults(p Place) []variable {
+	return []variable{
+		number("OMP_NUM_THREADS", max(1, cores()/p.LocalWorldSize)),
+		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
+	}
+}
+
+// cores counts those that this process, and so a worker, may run on
+// (sched_getaffinity(2)).
+func cores() int {
+	var mask unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &mask); err != nil {
+		return runtime.NumCPU() // a machine with more cores than the mask has bits
+	}
+	return max(1, mask.Count())
+}

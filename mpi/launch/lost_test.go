@@ -1,0 +1,143 @@
+package launch
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// away starts one agent of w in a process of its own.
+func (w *world) away(index int) *exec.Cmd {
+	w.t.Helper()
+	c := w.agents[index]
+	text, err := json.Marshal(remoteAgent{
+		Index: c.Index, Count: c.Count, Nproc: c.Nproc, Attempt: c.Attempt, Host: c.Host, Hosts: c.Hosts,
+		Ports: c.Ports, Secret: c.Secret.Hex(), RunID: c.RunID, Version: c.Version,
+		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(),
+	})
+	must(w.t, err)
+	exe, err := os.Executable()
+	must(w.t, err)
+	cmd := exec.Command(exe, "agent", string(text))
+	cmd.Env = append(c.Env, "GOMAXPROCS=2")
+	cmd.Stderr = os.Stderr
+	must(w.t, cmd.Start())
+	w.t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd
+}
+
+// An agent is killed; its workers die with it, and the others stop at once.
+func TestAgentLost(t *testing.T) {
+	w := newWorld(t, []int{1, 2}, "wait", "0")
+	agent := w.away(1)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("0", "1", "2")
+	begin := time.Now()
+	must(t, agent.Process.Kill())
+	v := w.agree([]result{<-ended})
+	if v.Cause != "agent-lost" || v.Exit != 1 || v.Host != "an unnamed node" || !strings.HasPrefix(v.Message, "agent 1 on ") {
+		t.Errorf("verdict is %+v", v)
+	}
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	w.noSurvivors()
+}
+
+func TestAgent0Lost(t *testing.T) {
+	w := newWorld(t, []int{1, 2}, "wait", "0")
+	w.agents[1].Hosts = []string{"n1", "n2"}
+	agent := w.away(0)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[1])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("0", "1", "2")
+	must(t, agent.Process.Kill())
+	v := w.agree([]result{<-ended}) // the survivor writes the verdict
+	if v.Cause != "agent-lost" || v.Exit != 1 || v.Host != "n1" || v.Message != "agent 0 on n1 was lost: its connection ended" {
+		t.Errorf("verdict is %+v", v)
+	}
+	w.noSurvivors()
+}
+
+// Agent 0 dies when the verdict is on disk already: that one holds.
+func TestAgent0LostAfterItsVerdict(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "wait", "0")
+	agent := w.away(0)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[1])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("0", "1")
+	must(t, w.dir.WriteVerdict(w.agents[0].verdict("crash", 9, "agent 0's own")))
+	must(t, agent.Process.Kill())
+	if v := w.agree([]result{<-ended}); v.Message != "agent 0's own" {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+func TestLostBeforeAllMet(t *testing.T) {
+	w := newWorld(t, []int{1, 1, 1}, "say", "x")
+	w.agents[0].Hosts = []string{"n1", "n2", "n3"}
+	agent := w.away(1) // agent 2 never comes
+	ended := make(chan result)
+	go func() {
+		v, err := Run(t.Context(), w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
+	must(t, agent.Process.Kill())
+	r := <-ended
+	if r.err == nil || r.Cause != "agent-lost" || r.Exit != 1 || !strings.Contains(r.Message, "agent 1 on n2 was lost") {
+		t.Errorf("ended with %+v", r)
+	}
+	if v, err := w.dir.Verdict(1); err != nil || v.Cause != "agent-lost" {
+		t.Errorf("on disk is %+v, %v", v, err)
+	}
+}
+
+// Workers' children end with them, and one that leaves the group and keeps the output open
+// does not hold up the run.
+func TestChildrenOfWorkers(t *testing.T) {
+	t.Run("of a worker that is done", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "0")
+		if v := w.agree(w.run()); v.Cause != "done" {
+			t.Errorf("verdict is %+v", v)
+		}
+		if got := w.logOf("n1", 0, "out"); got != "parent's last word\n" {
+			t.Errorf("log is %q", got)
+		}
+	})
+	t.Run("of a worker that fails", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "4")
+		if v := w.agree(w.run()); v.Exit != 4 {
+			t.Errorf("verdict is %+v", v)
+		}
+	})
+	t.Run("that left the group", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "0", "setsid")
+		r := w.run()
+		if v := w.agree(r); v.Cause != "done" || r[0].took > 4*time.Second {
+			t.Errorf("verdict is %+v after %v", v, r[0].took)
+		}
+		if got := w.logOf("n1", 0, "out"); got != "parent's last word\n" {
+			t.Errorf("log is %q", got)
+		}
+		for _, pid := range w.processes() { // not the agent's to find
+			must(t, exec.Command("kill", "-9", pid).Run())
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+// The outcome of a run is the first thing that anybody sets it to: a failure, a
+// stop, or, when every worker is done, agent 0's "done". It is a verdict that
+// is not on disk yet.
+
+func (c AgentConfig) verdict(cause string, exit int, message string) rundir.Verdict {
+	return rundir.Verdict{
+		Attempt: c.Attempt, JobID: c.JobID, Cause: cause, FirstRank: -1,
+		Exit: exit, Message: message, Time: time.Now().Round(0),
+	}
+}
+
+func (c AgentConfig) doneOutcome(world int) rundir.Verdict {
+	if world == 1 {
+		return c.verdict(causeDone, 0, "the only rank is done")
+	}
+	return c.verdict(causeDone, 0, fmt.Sprintf("all %d ranks are done", world))
+}
+
+// exitOutcome says how a worker ended badly; false where it did not.
+func (c AgentConfig) exitOutcome(w *worker) (rundir.Verdict, bool) {
+	var v rundir.Verdict
+	who := fmt.Sprintf("rank %d on %s", w.place.Rank, c.Host)
+	switch {
+	case w.signal != 0:
+		v = c.verdict(causeSignal, exitSignal+int(w.signal), fmt.Sprintf("%s was killed by %s", who, signalName(w.signal)))
+		v.Signal = int(w.signal)
+	case w.exit == exitRequeue:
+		v = c.verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, w.exit))
+		v.Requeue = true
+	case w.exit != 0:
+		v = c.verdict(causeCrash, w.exit, fmt.Sprintf("%s exited with code %d", who, w.exit))
+	default:
+		return v, false
+	}
+	v.FirstRank, v.Host = w.place.Rank, c.Host
+	return c.withLog(v), true
+}
+
+// startOutcome says why a rank could not be started.
+func (c AgentConfig) startOutcome(rank int, err error) rundir.Verdict {
+	exit := exitFailed
+	var start *startError
+	if errors.As(err, &start) {
+		exit = start.exit
+	}
+	v := c.verdict(causeStart, exit, fmt.Sprintf("rank %d on %s was not started: %v", rank, c.Host, err))
+	v.FirstRank, v.Host = rank, c.Host
+	return v
+}
+
+// withLog adds where the rank's words are.
+func (c AgentConfig) withLog(v rundir.Verdict) rundir.Verdict {
+	if c.RunDir != nil && v.Cause != causeStopped {
+		v.Message += "; its last words are in " + c.RunDir.LogPath(c.Attempt, v.Host, v.FirstRank, "err")
+	}
+	return v
+}
+
+// toldOutcome says that this agent was told to stop, by a signal or because the
+// caller's deadline passed.
+func (c AgentConfig) toldOutcome(ctx context.Context) rundir.Verdict {
+	var v rundir.Verdict
+	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
+		v = c.verdict(causeTimeout, exitTimeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
+	} else {
+		sig := stopSignal(ctx)
+		v = c.verdict(causeCancelled, exitSignal+int(sig), fmt.Sprintf("the agent on %s was told to stop by %s", c.Host, signalName(sig)))
+		v.Signal = int(sig)
+	}
+	v.Host = c.Host
+	return v
+}
+
+func (c AgentConfig) lostOutcome(index int) rundir.Verdict {
+	lost := &LostError{Agent: index, Host: c.hostOf(index)}
+	v := c.verdict(causeLost, exitFailed, lost.Error())
+	v.Host = lost.Host
+	return v
+}
+
+// refusedOutcome says why the agents did not meet.
+func (c AgentConfig) refusedOutcome(err error) rundir.Verdict {
+	r := refusalOf(err)
+	v := c.verdict(r.Cause, r.Exit, r.Message)
+	v.Signal = r.Signal
+	return v
+}
+
+// mayBeTold tells whether a worker ended as one does that got a signal to stop.
+// Slurm may send the signal to every process of the step (reference: proctrack
+// plugins, cgroup.conf's SignalChildrenProcesses), and a terminal to its whole
+// foreground: the worker's end may then be seen before the agent's own signal.
+func mayBeTold(v rundir.Verdict) bool {
+	switch syscall.Signal(v.Exit - exitSignal) {
+	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
+		return true
+	}
+	return v.Cause == causeStopped
+}

@@ -1,0 +1,191 @@
+package launch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// Four writers of a thousand lines on each stream: every file is complete and in
+// order, and on the console no line is mixed with another.
+func TestOutputOfManyWorkers(t *testing.T) {
+	const lines = 1000
+	w := newWorld(t, []int{4}, "lines", fmt.Sprint(lines))
+	w.agree(w.run())
+	wantConsole := map[string]int{}
+	for rank := range 4 {
+		var want strings.Builder
+		for i := range lines {
+			line := fmt.Sprintf("rank %d line %d %s\n", rank, i, strings.Repeat("x", i%97))
+			want.WriteString(line)
+			wantConsole[line] = 2 // once a stream
+		}
+		for _, stream := range []string{"out", "err"} {
+			if got := w.logOf("n1", rank, stream); got != want.String() {
+				t.Errorf("rank %d's %s has %d bytes, want %d", rank, stream, len(got), want.Len())
+			}
+		}
+	}
+	for line := range strings.Lines(w.out.String()) {
+		wantConsole[line]--
+	}
+	for line, left := range wantConsole {
+		if left != 0 {
+			t.Fatalf("line %q is shown %d times too few", line, left)
+		}
+	}
+	for _, write := range w.out.writes {
+		if !strings.HasSuffix(write, "\n") {
+			t.Fatalf("a write ends in the middle of a line: %q", write)
+		}
+	}
+}
+
+func TestLastLineIsCompleted(t *testing.T) {
+	w := newWorld(t, []int{2}, "say", "one\ntwo")
+	w.agree(w.run())
+	if got := w.logOf("n1", 0, "out"); got != "one\ntwo" {
+		t.Errorf("the log has %q: not what was written", got)
+	}
+	if got := w.out.String(); strings.Count(got, "one\n") != 2 || strings.Count(got, "two\n") != 2 || len(got) != 16 {
+		t.Errorf("the console has %q", got)
+	}
+}
+
+func TestLineWriter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var shown safeBuffer
+		to, _ := newConsoles(&shown, nil)
+		l := &lineWriter{to: to}
+		var all []byte
+		for _, piece := range rapid.SliceOf(rapid.StringMatching(`[a-c\n]{0,9}`)).Draw(t, "pieces") {
+			n, err := l.Write([]byte(piece))
+			if n != len(piece) || err != nil {
+				t.Fatalf("wrote %d of %d, %v", n, len(piece), err)
+			}
+			all = append(all, piece...)
+		}
+		if err := l.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		if len(all) > 0 && all[len(all)-1] != '\n' {
+			all = append(all, '\n')
+		}
+		if got := shown.String(); got != string(all) {
+			t.Fatalf("shown %q, want %q", got, all)
+		}
+		for _, write := range shown.writes {
+			if !strings.HasSuffix(write, "\n") {
+				t.Fatalf("a write of %q", write)
+			}
+		}
+	})
+}
+
+func TestLongLinesAreBounded(t *testing.T) {
+	var shown safeBuffer
+	to, _ := newConsoles(&shown, nil)
+	l := &lineWriter{to: to}
+	const total = 10*maxLine + 5
+	chunk := bytes.Repeat([]byte("x"), 1000)
+	for sent := 0; sent < total; sent += len(chunk) {
+		_, err := l.Write(chunk[:min(len(chunk), total-sent)])
+		must(t, err)
+		if cap(l.buf) > 4*maxLine {
+			t.Fatalf("%d bytes are kept", cap(l.buf))
+		}
+	}
+	must(t, l.Finish())
+	if got := strings.Count(shown.String(), "x"); got != total {
+		t.Errorf("%d bytes were shown, want %d", got, total)
+	}
+	for _, write := range shown.writes {
+		if len(write) > maxLine+len(chunk)+1 || !strings.HasSuffix(write, "\n") {
+			t.Errorf("a write of %d bytes", len(write))
+		}
+	}
+}
+
+// A console or a disk that fails ends neither the workers nor the other's copy.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	t.Run("console", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "lines", "100")
+		w.agents[0].Stdout, w.agents[0].Stderr = brokenWriter{}, brokenWriter{}
+		if v := w.agree(w.run()); v.Cause != "done" {
+			t.Errorf("verdict is %+v", v)
+		}
+		if got := strings.Count(w.logOf("n1", 0, "out"), "\n"); got != 100 {
+			t.Errorf("the log has %d lines", got)
+		}
+	})
+	t.Run("disk", func(t *testing.T) {
+		if _, err := os.Stat("/dev/full"); err != nil {
+			t.Skipf("needs /dev/full: %v", err)
+		}
+		w := newWorld(t, []int{1}, "lines", "100")
+		must(t, os.Symlink("/dev/full", w.dir.LogPath(1, "n1", 0, "out")))
+		if v := w.agree(w.run()); v.Cause != "done" {
+			t.Errorf("verdict is %+v", v)
+		}
+		if got := strings.Count(w.out.String(), "\n"); got != 200 {
+			t.Errorf("the console has %d lines", got)
+		}
+		if log := w.log.String(); strings.Count(log, "log cannot be written any more") != 1 {
+			t.Errorf("agent 0 logged %s", log)
+		}
+	})
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("closed terminal") }
+
+// A stream ends in time though a process elsewhere holds its pipe.
+func TestStreamEndsInTime(t *testing.T) {
+	var shown safeBuffer
+	to, _ := newConsoles(&shown, nil)
+	s, err := newStream("", to, slog.New(slog.DiscardHandler))
+	must(t, err)
+	kept, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.w.Fd()), os.O_WRONLY, 0)
+	must(t, err)
+	defer kept.Close()
+	s.begin()
+	_, err = kept.WriteString("half a line")
+	must(t, err)
+	s.end()
+	<-s.done
+	if got := shown.String(); got != "half a line\n" {
+		t.Errorf("shown is %q", got)
+	}
+}
+
+// A console that is slow takes nothing from the log, even when the worker ended
+// long ago.
+func TestSlowConsoleLosesNothing(t *testing.T) {
+	w := newWorld(t, []int{1}, "lines", "1000")
+	release := make(chan struct{})
+	w.agents[0].Stdout = slowWriter{release}
+	go func() {
+		eventually(t, "the worker's end", func() bool { return strings.Contains(w.log.String(), "worker ended") })
+		time.AfterFunc(lateOutput+lateOutput/4, func() { close(release) })
+	}()
+	w.agree(w.run())
+	if got := strings.Count(w.logOf("n1", 0, "out"), "\n"); got != 1000 {
+		t.Errorf("the log has %d lines, want 1000", got)
+	}
+}
+
+// slowWriter blocks until it is released.
+type slowWriter struct{ release <-chan struct{} }
+
+func (s slowWriter) Write(p []byte) (int, error) {
+	<-s.release
+	return len(p), nil
+}

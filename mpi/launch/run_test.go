@@ -1,0 +1,210 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDone(t *testing.T) {
+	w := newWorld(t, []int{2, 1, 3}, "say", "hello\n")
+	v := w.agree(w.run())
+	if v.Cause != "done" || v.Exit != 0 || v.FirstRank != -1 || v.Requeue || v.Message != "all 6 ranks are done" || v.JobID != "77" || v.Attempt != 1 {
+		t.Errorf("verdict is %+v", v)
+	}
+	events, err := w.dir.Ledger()
+	must(t, err)
+	if len(events) != 1 || events[0].Event != "end" || events[0].Cause != "done" || events[0].Attempt != 1 || events[0].Detail != v.Message {
+		t.Errorf("ledger is %+v", events)
+	}
+}
+
+func TestOneAgentNeedsNothing(t *testing.T) {
+	w := newWorld(t, []int{1}, "say", "hello")
+	c := w.agents[0]
+	c.MasterAddr, c.Ports, c.RunDir, c.Attempt, c.Log = "", nil, nil, 0, nil
+	w.agents[0] = c
+	r := w.run()[0]
+	if r.err != nil || r.Cause != "done" || r.Exit != 0 {
+		t.Errorf("ended with %+v", r)
+	}
+	if got := w.out.String(); got != "hello\n" {
+		t.Errorf("console has %q", got)
+	}
+}
+
+// Ranks are contiguous by agent, in the agents' order, whatever each runs.
+func TestWorldNumbering(t *testing.T) {
+	w := newWorld(t, []int{2, 1, 3}, "environ")
+	w.agree(w.run())
+	for _, want := range []struct {
+		host                           string
+		rank, local, localWorld, group int
+	}{
+		{"n1", 0, 0, 2, 0}, {"n1", 1, 1, 2, 0}, {"n2", 2, 0, 1, 1}, {"n3", 3, 0, 3, 2}, {"n3", 4, 1, 3, 2}, {"n3", 5, 2, 3, 2},
+	} {
+		env := w.environOf(want.host, want.rank)
+		for name, value := range map[string]int{
+			"RANK": want.rank, "LOCAL_RANK": want.local, "WORLD_SIZE": 6, "LOCAL_WORLD_SIZE": want.localWorld,
+			"GROUP_RANK": want.group, "NODE_RANK": want.group, "GROUP_WORLD_SIZE": 3, "ROLE_RANK": want.rank, "ROLE_WORLD_SIZE": 6,
+		} {
+			if env[name] != fmt.Sprint(value) {
+				t.Errorf("rank %d on %s has %s=%s, want %d", want.rank, want.host, name, env[name], value)
+			}
+		}
+		if env["MASTER_PORT"] != w.environOf("n1", 0)["MASTER_PORT"] {
+			t.Errorf("rank %d has another MASTER_PORT than rank 0", want.rank)
+		}
+	}
+}
+
+// srun -m cyclic puts ranks 0, 2 on the first node and 1 on the second
+// (reference: Slurm's corpus).
+func TestTaskMode(t *testing.T) {
+	w := newWorld(t, []int{0, 0, 0}, "environ")
+	for i, p := range []Place{
+		{Rank: 0, LocalRank: 0, LocalWorldSize: 2, NodeRank: 0},
+		{Rank: 1, LocalRank: 0, LocalWorldSize: 1, NodeRank: 1},
+		{Rank: 2, LocalRank: 1, LocalWorldSize: 2, NodeRank: 0},
+	} {
+		p.WorldSize, p.Nodes = 3, 2
+		w.agents[i].Local, w.agents[i].Host = []Place{p}, fmt.Sprintf("n%d", p.NodeRank+1)
+	}
+	w.agree(w.run())
+	env := w.environOf("n1", 2)
+	for name, want := range map[string]string{
+		"RANK": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "WORLD_SIZE": "3", "NODE_RANK": "0", "GROUP_WORLD_SIZE": "2",
+	} {
+		if env[name] != want {
+			t.Errorf("%s is %s, want %s", name, env[name], want)
+		}
+	}
+}
+
+func TestFirstFailureStopsAll(t *testing.T) {
+	for name, tc := range map[string]struct {
+		command      []string
+		cause        string
+		exit, signal int
+		message      string
+	}{
+		"exit code":        {[]string{"fail", "2", "3"}, "crash", 3, 0, "rank 2 on n2 exited with code 3; its last words are in "},
+		"exit code 93":     {[]string{"fail", "2", "93"}, "crash", 93, 0, "rank 2 on n2 exited with code 93"},
+		"killed":           {[]string{"kill", "2", "9"}, "signal", 137, 9, "rank 2 on n2 was killed by SIGKILL"},
+		"terminated alone": {[]string{"kill", "2", "15"}, "signal", 143, 15, "rank 2 on n2 was killed by SIGTERM"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{2, 2}, tc.command...)
+			results := w.run()
+			v := w.agree(results)
+			if v.Cause != tc.cause || v.Exit != tc.exit || v.Signal != tc.signal || v.FirstRank != 2 || v.Host != "n2" ||
+				v.Requeue || !strings.HasPrefix(v.Message, tc.message) {
+				t.Errorf("verdict is %+v", v)
+			}
+			if path := w.dir.LogPath(1, "n2", 2, "err"); tc.exit == 3 && !strings.Contains(v.Message, path) {
+				t.Errorf("message %q does not name %s", v.Message, path)
+			}
+			for i, r := range results {
+				if r.took > 2*time.Second {
+					t.Errorf("agent %d took %v", i, r.took)
+				}
+			}
+		})
+	}
+}
+
+func TestTermIgnoredMeansKill(t *testing.T) {
+	w := newWorld(t, []int{2, 1}, "stubborn")
+	for i := range w.agents {
+		w.agents[i].Grace = 300 * time.Millisecond
+	}
+	results := w.run()
+	if v := w.agree(results); v.Cause != "crash" || v.Exit != 1 || v.FirstRank != 0 {
+		t.Errorf("verdict is %+v", v)
+	}
+	for i, r := range results {
+		if r.took < 300*time.Millisecond || r.took > 3*time.Second {
+			t.Errorf("agent %d took %v", i, r.took)
+		}
+	}
+}
+
+// 75 is an agreed stop: nobody is disturbed while the others save.
+func TestStopped(t *testing.T) {
+	w := newWorld(t, []int{1, 2}, "stop")
+	go func() { // the others end when rank 0's agent has told of its end
+		eventually(t, "rank 0's end", func() bool { return strings.Contains(w.log.String(), "asks to be started again") })
+		os.WriteFile(w.folder+"/go", nil, 0o600)
+	}()
+	v := w.agree(w.run())
+	if v.Cause != "stopped" || v.Exit != 75 || !v.Requeue || v.FirstRank != 0 {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+func TestStepOfTheMetrics(t *testing.T) {
+	for attempt, want := range map[int]int64{1: 40, 7: 0} { // another attempt's step is not this one's
+		w := newWorld(t, []int{1}, "fail", "0", "4")
+		must(t, os.WriteFile(w.dir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
+		if v := w.agree(w.run()); v.Step != want {
+			t.Errorf("step is %d, want %d", v.Step, want)
+		}
+	}
+}
+
+func TestSupersededAttempt(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	_, err := w.dir.ClaimAttempt()
+	must(t, err)
+	for i, r := range w.run() {
+		if r.err == nil || r.Exit != 93 || r.Requeue || !strings.Contains(r.Message, "superseded") {
+			t.Errorf("agent %d ended with %+v", i, r)
+		}
+	}
+	if _, err := w.dir.Verdict(1); err == nil {
+		t.Error("a superseded attempt wrote a verdict")
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	good := newWorld(t, []int{1}, "say", "x").agents[0]
+	for name, spoil := range map[string]func(c *AgentConfig){
+		"no such agent":    func(c *AgentConfig) { c.Index = 1 },
+		"no host":          func(c *AgentConfig) { c.Host = "" },
+		"no command":       func(c *AgentConfig) { c.Command = nil },
+		"no workers":       func(c *AgentConfig) { c.Nproc = 0 },
+		"too many workers": func(c *AgentConfig) { c.Nproc = maxWorld + 1 },
+		"workers twice":    func(c *AgentConfig) { c.Local = []Place{{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}} },
+		"no such place": func(c *AgentConfig) {
+			c.Nproc, c.Local = 0, []Place{{Rank: 1, WorldSize: 1, LocalWorldSize: 1, Nodes: 1}}
+		},
+		"no master":         func(c *AgentConfig) { c.Count, c.MasterAddr = 2, "" },
+		"no ports":          func(c *AgentConfig) { c.Count, c.Ports = 2, nil },
+		"bad master port":   func(c *AgentConfig) { c.MasterPort = 70000 },
+		"hosts do not fit":  func(c *AgentConfig) { c.Hosts = []string{"a", "b"} },
+		"attempt unclaimed": func(c *AgentConfig) { c.Attempt = 0 },
+		"negative grace":    func(c *AgentConfig) { c.Grace = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := good
+			spoil(&c)
+			if v, err := Run(context.Background(), c); err == nil || v.Exit != 1 || v.Cause != "start" {
+				t.Errorf("ended with %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// From Run to the end of four workers that do nothing, on one node.
+func BenchmarkRun(b *testing.B) {
+	w := newWorld(b, []int{4}, "")
+	w.agents[0].Command = []string{"true"}
+	for b.Loop() {
+		if r := w.run()[0]; r.err != nil || r.Exit != 0 {
+			b.Fatalf("ended with %+v", r)
+		}
+	}
+}

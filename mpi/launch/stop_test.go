@@ -1,0 +1,155 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+func TestSignalIsPassedOn(t *testing.T) {
+	for _, tc := range []struct {
+		sig    syscall.Signal
+		code   string // what the workers exit with
+		exit   int
+		worker string // what the workers saw
+	}{
+		{syscall.SIGTERM, "0", 143, "terminated\n"},
+		{syscall.SIGINT, "0", 130, "interrupt\n"},
+		{syscall.SIGUSR2, "5", 140, "user defined signal 2\n"},
+		{syscall.SIGTERM, "75", 143, "terminated\n"},
+	} {
+		t.Run(fmt.Sprint(tc.sig, " ", tc.code), func(t *testing.T) {
+			w := newWorld(t, []int{1, 2}, "wait", tc.code)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			go func() {
+				w.awaitMarks("0", "1", "2")
+				cancel(SignalError{tc.sig})
+			}()
+			v := w.agree(w.runUntil(ctx))
+			if v.Cause != "cancelled" || v.Exit != tc.exit || v.Signal != int(tc.sig) || v.FirstRank != -1 || v.Requeue {
+				t.Errorf("verdict is %+v", v)
+			}
+			for rank, host := range []string{"n1", "n2", "n2"} {
+				if got := w.logOf(host, rank, "out"); got != tc.worker {
+					t.Errorf("rank %d saw %q, want %q: the signal, once", rank, got, tc.worker)
+				}
+			}
+		})
+	}
+}
+
+// One agent is told, as scancel of a task does; all stop.
+func TestSignalToOneAgent(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "wait", "0")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		w.awaitMarks("0", "1")
+		cancel(SignalError{syscall.SIGTERM})
+	}()
+	results := make(chan result)
+	go func() {
+		v, err := Run(ctx, w.agents[1])
+		results <- result{v, err, 0}
+	}()
+	v, err := Run(t.Context(), w.agents[0])
+	if v := w.agree([]result{{v, err, 0}, <-results}); v.Cause != "cancelled" || v.Host != "n2" {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+func TestDeadlineOfTheCaller(t *testing.T) {
+	w := newWorld(t, []int{2}, "wait", "0")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		w.awaitMarks("0", "1")
+		cancel(context.DeadlineExceeded)
+	}()
+	if v := w.agree(w.runUntil(ctx)); v.Cause != "timeout" || v.Exit != 124 {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+func TestSignalBeforeAllMet(t *testing.T) {
+	for index := range 2 {
+		w := newWorld(t, []int{1, 1}, "say", "x")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(SignalError{syscall.SIGTERM})
+		v, err := Run(ctx, w.agents[index])
+		if err == nil || v.Cause != "cancelled" || v.Exit != 143 || v.Signal != 15 {
+			t.Errorf("agent %d ended with %+v, %v", index, v, err)
+		}
+	}
+}
+
+// A worker may die of the signal before its agent hears of it.
+func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
+	for name, tc := range map[string]struct {
+		worker *worker
+		told   bool
+		want   string
+	}{
+		"TERM, then told":        {&worker{signal: syscall.SIGTERM}, true, "cancelled"},
+		"TERM alone":             {&worker{signal: syscall.SIGTERM}, false, "signal"},
+		"shell's code, told":     {&worker{exit: 130}, true, "cancelled"},
+		"shell's code alone":     {&worker{exit: 130}, false, "crash"},
+		"agreed stop, then told": {&worker{exit: 75}, true, "cancelled"},
+		"agreed stop alone":      {&worker{exit: 75}, false, "stopped"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
+				must(t, err)
+				s := &supervisor{cfg: c, told: ctx.Done(), talk: &talk{}}
+				s.talk.proposals = make(chan rundir.Verdict, 1)
+				s.workerEnded(ctx, tc.worker)
+				if s.mine != nil {
+					t.Fatalf("proposed %+v at once", s.mine)
+				}
+				if tc.told {
+					time.Sleep(settle / 2) // of the bubble's clock
+					cancel(SignalError{syscall.SIGTERM})
+				}
+				s.step(ctx)
+				if s.mine == nil || s.mine.Cause != tc.want {
+					t.Errorf("proposed %+v, want %s", s.mine, tc.want)
+				}
+				cancel(nil)
+			})
+		})
+	}
+}
+
+// A worker that ignores all but KILL, and one that not even that ends.
+func TestStages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute}.withDefaults()
+		must(t, err)
+		s := &supervisor{cfg: c, talk: &talk{}}
+		begin := time.Now()
+		s.obey(c.verdict(causeStopped, 75, ""))
+		for _, want := range []struct {
+			stage stage
+			at    time.Duration
+		}{{asked, 0}, {signalled, time.Minute}, {killed, 2 * time.Minute}, {abandoned, 2*time.Minute + killWait}} {
+			if s.stop.stage != want.stage || time.Since(begin) != want.at {
+				t.Errorf("at %v stage is %d, want %d at %v", time.Since(begin), s.stop.stage, want.stage, want.at)
+			}
+			if s.stop.stage < abandoned {
+				s.step(t.Context())
+			}
+		}
+		s.obey(c.verdict(causeCrash, 1, ""))
+		if s.stop.stage != abandoned {
+			t.Error("a stage was taken back")
+		}
+	})
+}

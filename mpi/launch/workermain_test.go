@@ -1,0 +1,204 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/rundir"
+)
+
+// The test binary is also the workers' program: Env holds workerSwitch, and the
+// command's words say what the worker does.
+const (
+	workerSwitch = "LAUNCH_TEST_WORKER"
+	workerFolder = "LAUNCH_TEST_FOLDER" // where workers leave marks for each other and for the test
+	workerCookie = "LAUNCH_TEST_COOKIE" // tells the processes of one test from all others
+)
+
+func workerMain() {
+	args := os.Args[1:]
+	switch args[0] {
+	case "environ": // one variable a line
+		for _, entry := range os.Environ() {
+			fmt.Println(entry)
+		}
+	case "fail": // fail RANK CODE: that rank exits when all are there, the others never do
+		if rank() == atoi(args[1]) {
+			await(all())
+			os.Exit(atoi(args[2]))
+		}
+		mark(fmt.Sprint(rank()))
+		select {}
+	case "kill": // kill RANK SIGNAL
+		if rank() == atoi(args[1]) {
+			await(all())
+			die(syscall.Signal(atoi(args[2])))
+		}
+		mark(fmt.Sprint(rank()))
+		select {}
+	case "stubborn": // rank 0 fails, the others ignore TERM
+		signal.Ignore(syscall.SIGTERM)
+		if rank() == 0 {
+			await(all())
+			os.Exit(1)
+		}
+		mark(fmt.Sprint(rank()))
+		select {}
+	case "wait": // wait CODE: exits with CODE at the first signal, and writes down every one
+		signals := make(chan os.Signal, 8)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR2)
+		mark(fmt.Sprint(rank()))
+		fmt.Println(<-signals)
+		for {
+			select {
+			case s := <-signals:
+				fmt.Println(s)
+				continue
+			case <-time.After(100 * time.Millisecond): // for a second one to come
+			}
+			os.Exit(atoi(args[1]))
+		}
+	case "stop": // rank 0 exits with 75, the others a little later, undisturbed
+		if rank() == 0 {
+			await(all())
+			os.Exit(75)
+		}
+		signals := make(chan os.Signal, 8)
+		signal.Notify(signals, syscall.SIGTERM)
+		mark(fmt.Sprint(rank()))
+		await([]string{"go"})
+		select {
+		case <-signals:
+			os.Exit(1)
+		default:
+			os.Exit(75)
+		}
+	case "child": // child CODE: leaves a child behind that holds stdout, ignores TERM and never ends
+		child := exec.Command(os.Args[0], "orphan")
+		child.Stdout = os.Stdout
+		if len(args) > 2 { // setsid: out of the group
+			child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		}
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		mark("pid")
+		await([]string{"orphan"})
+		fmt.Println("parent's last word")
+		os.Exit(atoi(args[1]))
+	case "orphan":
+		signal.Ignore(syscall.SIGTERM)
+		mark("orphan")
+		select {}
+	case "lines": // lines N: to both streams, in pieces
+		for i := range atoi(args[1]) {
+			line := fmt.Sprintf("rank %d line %d %s", rank(), i, strings.Repeat("x", i%97))
+			half := len(line) / 2
+			fmt.Fprint(os.Stdout, line[:half])
+			fmt.Fprint(os.Stderr, line[:half])
+			fmt.Fprintln(os.Stdout, line[half:])
+			fmt.Fprintln(os.Stderr, line[half:])
+		}
+	case "say": // say TEXT
+		fmt.Print(args[1])
+	case "agent": // agent JSON: this process is an agent
+		agentMain(args[1])
+	default:
+		panic("no such worker: " + args[0])
+	}
+	os.Exit(0)
+}
+
+// remoteAgent is what an agent in a process of its own needs, as JSON. (A
+// secret prints itself as redacted.)
+type remoteAgent struct {
+	Index, Count, Nproc, Attempt int
+	Host, RunID, Version         string
+	Ports                        []int
+	Hosts, Command, Env          []string
+	Secret, RunDir               string
+}
+
+func agentMain(text string) {
+	var r remoteAgent
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		panic(err)
+	}
+	dir, err := rundir.Open(r.RunDir)
+	if err != nil {
+		panic(err)
+	}
+	secret, err := auth.ParseSecret(r.Secret)
+	if err != nil {
+		panic(err)
+	}
+	v, err := Run(context.Background(), AgentConfig{
+		Index: r.Index, Count: r.Count, Nproc: r.Nproc, Attempt: r.Attempt, Host: r.Host, Hosts: r.Hosts,
+		MasterAddr: loopback, Ports: r.Ports, Secret: secret, RunID: r.RunID, Version: r.Version,
+		Command: r.Command, Env: r.Env, RunDir: dir,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(v.Exit)
+}
+
+func rank() int { return atoi(os.Getenv("RANK")) }
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// all is the marks of all other ranks.
+func all() []string {
+	var names []string
+	for r := range atoi(os.Getenv("WORLD_SIZE")) {
+		if r != rank() {
+			names = append(names, fmt.Sprint(r))
+		}
+	}
+	return names
+}
+
+func mark(name string) {
+	if err := os.WriteFile(filepath.Join(os.Getenv(workerFolder), name), []byte(fmt.Sprint(os.Getpid())), 0o600); err != nil {
+		panic(err)
+	}
+}
+
+// await polls until every mark is there.
+func await(names []string) {
+	for _, name := range names {
+		deadline := time.Now().Add(20 * time.Second)
+		for {
+			if _, err := os.Stat(filepath.Join(os.Getenv(workerFolder), name)); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				panic("no mark " + name)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func die(s syscall.Signal) {
+	if err := syscall.Kill(os.Getpid(), s); err != nil {
+		panic(err)
+	}
+	select {}
+}

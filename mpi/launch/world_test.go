@@ -1,0 +1,206 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/rundir"
+)
+
+// world is a run of several agents, all in this process unless a test says
+// otherwise, with a real store and real worker processes.
+type world struct {
+	t      testing.TB
+	dir    *rundir.Dir
+	folder string // of the workers' marks
+	cookie string
+	agents []AgentConfig
+	out    safeBuffer // what all agents show
+	log    safeBuffer // of agent 0
+}
+
+// result is how one agent ended.
+type result struct {
+	rundir.Verdict
+	err  error
+	took time.Duration
+}
+
+// newWorld makes one agent for each number of workers; command is the workers'.
+func newWorld(t testing.TB, nproc []int, command ...string) *world {
+	t.Helper()
+	exe, err := os.Executable()
+	must(t, err)
+	secret, err := auth.NewSecret()
+	must(t, err)
+	var cookie [8]byte
+	rand.Read(cookie[:])
+	w := &world{t: t, folder: t.TempDir(), cookie: hex.EncodeToString(cookie[:])}
+	w.dir, err = rundir.Create(rundir.CreateConfig{
+		Parent: t.TempDir(), Binary: "/bin/sh", Now: time.Now(),
+		Spec: rundir.Spec{Name: "test", Kind: "simulate", Job: json.RawMessage("{}")},
+	})
+	must(t, err)
+	attempt, err := w.dir.ClaimAttempt()
+	must(t, err)
+	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	for index, n := range nproc {
+		c := AgentConfig{
+			Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n,
+			MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
+			Version: "v1", JobID: "77", Command: append([]string{exe}, command...),
+			Env:    []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie},
+			RunDir: w.dir, Grace: 10 * time.Second, JoinTimeout: 20 * time.Second, Stdout: &w.out, Stderr: &w.out,
+		}
+		if index == 0 {
+			c.Log = log
+		}
+		w.agents = append(w.agents, c)
+	}
+	t.Cleanup(w.noSurvivors)
+	return w
+}
+
+// run runs all agents to their ends.
+func (w *world) run() []result { return w.runUntil(context.Background()) }
+
+func (w *world) runUntil(ctx context.Context) []result {
+	results := make([]result, len(w.agents))
+	var wg sync.WaitGroup
+	for i, c := range w.agents {
+		wg.Go(func() {
+			begin := time.Now()
+			v, err := Run(ctx, c)
+			results[i] = result{v, err, time.Since(begin)}
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+// agree checks that all agents returned one verdict and no error, and that it
+// is on disk; it returns it.
+func (w *world) agree(results []result) rundir.Verdict {
+	w.t.Helper()
+	for i, r := range results {
+		if r.err != nil {
+			w.t.Errorf("agent %d: %v", i, r.err)
+		}
+		if !sameVerdict(r.Verdict, results[0].Verdict) {
+			w.t.Errorf("agent %d says %+v, agent 0 %+v", i, r.Verdict, results[0].Verdict)
+		}
+	}
+	disk, err := w.dir.Verdict(results[0].Attempt)
+	if err != nil || !sameVerdict(disk, results[0].Verdict) {
+		w.t.Errorf("on disk is %+v, %v; returned was %+v", disk, err, results[0].Verdict)
+	}
+	return results[0].Verdict
+}
+
+func sameVerdict(a, b rundir.Verdict) bool {
+	same := a.Time.Equal(b.Time)
+	a.Time, b.Time = time.Time{}, time.Time{}
+	return same && a == b
+}
+
+// logOf is what one rank wrote.
+func (w *world) logOf(host string, rank int, stream string) string {
+	w.t.Helper()
+	text, err := os.ReadFile(w.dir.LogPath(1, host, rank, stream))
+	must(w.t, err)
+	return string(text)
+}
+
+// environOf reads what an "environ" worker wrote.
+func (w *world) environOf(host string, rank int) map[string]string {
+	w.t.Helper()
+	env := map[string]string{}
+	for line := range strings.Lines(w.logOf(host, rank, "out")) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if _, twice := env[name]; twice {
+			w.t.Errorf("rank %d has %s twice", rank, name)
+		}
+		env[name] = value
+	}
+	return env
+}
+
+// awaitMarks waits until workers have left these marks.
+func (w *world) awaitMarks(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		eventually(w.t, "mark "+name, func() bool {
+			_, err := os.Stat(filepath.Join(w.folder, name))
+			return err == nil
+		})
+	}
+}
+
+// noSurvivors looks for processes of this test in /proc.
+func (w *world) noSurvivors() {
+	w.t.Helper()
+	eventually(w.t, "the end of all processes", func() bool { return len(w.processes()) == 0 })
+}
+
+func (w *world) processes() []string {
+	var list []string
+	environs, err := filepath.Glob("/proc/[0-9]*/environ")
+	must(w.t, err)
+	for _, path := range environs {
+		env, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(env, []byte(workerCookie+"="+w.cookie)) {
+			list = append(list, filepath.Base(filepath.Dir(path)))
+		}
+	}
+	return list
+}
+
+// eventually polls until ok, for 5 s at most.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(5 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// safeBuffer is a bytes.Buffer for several goroutines, which remembers each Write.
+type safeBuffer struct {
+	mu     sync.Mutex
+	writes []string
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writes = append(b.writes, string(p))
+	return len(p), nil
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Join(b.writes, "")
+}
