@@ -1,4 +1,43 @@
 package vfs
 
-// FS is the part of a file system that checkpoints need.
-type FS interface{}
+import (
+	"io"
+	"io/fs"
+)
+
+// FS is the part of a file system that checkpoints need. Implementations may be used by several
+// goroutines at once.
+type FS interface {
+	// Create makes a new file for writing. It fails with fs.ErrExist where the name is taken
+	// (O_EXCL), so that no writer ever opens the file of another.
+	Create(name string) (File, error)
+	// Open opens a file for reading.
+	Open(name string) (File, error)
+	// Rename gives a file another name, replacing a file that has it, atomically for every
+	// reader. It is durable only after SyncDir of the folder.
+	Rename(oldName, newName string) error
+	// Remove deletes a file.
+	Remove(name string) error
+	// RemoveDir deletes an empty folder, and nothing that is no folder; a full one gives an
+	// error that is fs.ErrExist, as rmdir(2) does with ENOTEMPTY or EEXIST.
+	RemoveDir(name string) error
+	// Mkdir makes one folder; its parent must exist.
+	Mkdir(name string) error
+	// ReadDir lists a folder, sorted by name.
+	ReadDir(name string) ([]fs.DirEntry, error)
+	Stat(name string) (fs.FileInfo, error)
+	// SyncDir makes the names in a folder durable.
+	SyncDir(name string) error
+}
+
+// File is an open file: written from start to end after Create, read at any offset after Open.
+type File interface {
+	io.Writer
+	io.ReaderAt
+	io.Closer
+	Stat() (fs.FileInfo, error)
+	// Sync makes the content durable. After it has failed the file's state is unknown: the
+	// kernel may have dropped the pages that it could not write and report success the next
+	// time (fsync(2); PostgreSQL's "fsyncgate"), so the caller must start a new file.
+	Sync() error
+}

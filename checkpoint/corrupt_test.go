@@ -1,0 +1,192 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// damaged is a folder with two good checkpoints, of steps 1 and 2, the second of which a test
+// damages.
+type damaged struct {
+	fs              *vfs.Mem
+	dir             *Dir
+	manifest, shard string
+	log             bytes.Buffer
+}
+
+func newDamaged(t *testing.T) *damaged {
+	d := &damaged{fs: newMem(t)}
+	d.dir = openDir(t, Options{FS: d.fs, Log: logTo(&d.log)})
+	save(t, d.dir, testState(1, 0))
+	save(t, d.dir, testState(2, 0))
+	d.manifest = filepath.Join(d.dir.stepPath(2), manifestName)
+	d.shard = find(t, d.fs, d.dir.stepPath(2), "shard-")
+	return d
+}
+
+// wantFallback puts data in place of a file of step 2, and wants Verify to call it corrupt and
+// name the file, and Latest to fall back to step 1 and say why in the log.
+func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *CorruptError {
+	t.Helper()
+	putFile(t, d.fs, path, data)
+	err := d.dir.Verify(context.Background(), 2)
+	bad, ok := errors.AsType[*CorruptError](err)
+	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path {
+		t.Fatalf("%s: Verify says %v, want that %s is corrupt", what, err, path)
+	}
+	d.log.Reset()
+	s, info, err := d.dir.Latest(context.Background())
+	if err != nil || info.Step != 1 {
+		t.Fatalf("%s: Latest gives step %d, %v", what, info.Step, err)
+	}
+	wantState(t, s, testState(1, 0))
+	for _, word := range []string{"level=WARN", "step-000000000002", filepath.Base(path), bad.Tensor} {
+		if !strings.Contains(d.log.String(), word) {
+			t.Fatalf("%s: the log does not say %q: %s", what, word, &d.log)
+		}
+	}
+	return bad
+}
+
+func flip(data []byte, bit int) []byte {
+	out := bytes.Clone(data)
+	out[bit/8] ^= 1 << (bit % 8)
+	return out
+}
+
+func TestEveryBitOfTheManifest(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	good := readFile(t, d.fs, d.manifest)
+	for bit := range 8 * len(good) {
+		d.wantFallback(t, fmt.Sprintf("bit %d of the manifest", bit), d.manifest, flip(good, bit))
+	}
+	putFile(t, d.fs, d.manifest, good)
+	must(t, d.dir.Verify(context.Background(), 2))
+}
+
+func TestEveryBitOfTheShardsFrame(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	good := readFile(t, d.fs, d.shard)
+	const chunks = 3 // of testState: weights, zeros and the scalar
+	tail := len(good) - trailerBytes - chunks*entryBytes
+	for bit := range 8 * len(good) {
+		if at := bit / 8; at >= headerBytes && at < tail {
+			continue // chunks: TestRandomBitsOfTheData
+		}
+		d.wantFallback(t, "a bit of header, table or trailer", d.shard, flip(good, bit))
+	}
+}
+
+// TestRandomBitsOfTheData also wants the right tensor and chunk to be named.
+func TestRandomBitsOfTheData(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	s := &State{Step: 2, World: 1, Tensors: []Tensor{
+		{Name: "first", DType: "uint8", Shape: []int{chunkBytes + 1000}, Data: make([]byte, chunkBytes+1000)},
+		{Name: "second", DType: "uint8", Shape: []int{5000}, Data: make([]byte, 5000)},
+	}}
+	fillNoise(s.Tensors[0].Data, 1) // stored as it is
+	for i := range s.Tensors[1].Data {
+		s.Tensors[1].Data[i] = byte(i * i % 7) // compressed
+	}
+	save(t, d.dir, s)
+	d.shard = find(t, d.fs, d.dir.stepPath(2), "shard-")
+	good := readFile(t, d.fs, d.shard)
+	tail := len(good) - trailerBytes - 3*entryBytes
+	const seed, flips = 5, 2000
+	t.Logf("seed %d, %d flips in %d bytes", seed, flips, tail-headerBytes)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for i := range flips {
+		at := headerBytes + rng.IntN(tail-headerBytes)
+		if i%4 == 0 { // the small tensor too
+			at = headerBytes + chunkBytes + 1000 + rng.IntN(tail-headerBytes-chunkBytes-1000)
+		}
+		tensor, chunk := "first", "chunk 1 of 2"
+		switch {
+		case at >= headerBytes+chunkBytes+1000:
+			tensor, chunk = "second", "chunk 1 of 1"
+		case at >= headerBytes+chunkBytes:
+			chunk = "chunk 2 of 2"
+		}
+		bad := d.wantFallback(t, "a bit of the data", d.shard, flip(good, 8*at+rng.IntN(8)))
+		if bad.Tensor != tensor || !strings.Contains(bad.Detail, chunk) {
+			t.Fatalf("byte %d: %v; want %s of tensor %q", at, bad, chunk, tensor)
+		}
+	}
+}
+
+func TestTruncationAtEveryLength(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	for _, path := range []string{d.manifest, d.shard} {
+		good := readFile(t, d.fs, path)
+		for n := range len(good) {
+			d.wantFallback(t, "cut short", path, good[:n])
+		}
+		d.wantFallback(t, "a byte more", path, append(bytes.Clone(good), '\n'))
+		putFile(t, d.fs, path, good)
+	}
+}
+
+func TestMissingShard(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	must(t, d.fs.Remove(d.shard))
+	err := d.dir.Verify(context.Background(), 2)
+	if bad, ok := errors.AsType[*CorruptError](err); !ok || bad.Path != d.shard || !strings.Contains(bad.Detail, "missing") {
+		t.Fatalf("error %v, want that the shard is missing", err)
+	}
+	_, info, err := d.dir.Latest(context.Background())
+	must(t, err)
+	if info.Step != 1 {
+		t.Errorf("Latest gives step %d", info.Step)
+	}
+}
+
+// TestSwappedFiles: files that are whole, but not where they belong.
+func TestSwappedFiles(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	otherShard := readFile(t, d.fs, find(t, d.fs, d.dir.stepPath(1), "shard-"))
+	goodShard := readFile(t, d.fs, d.shard)
+	d.wantFallback(t, "shard of another step", d.shard, otherShard)
+
+	// The same step, sizes and tensors, other values: only the manifest's checksum can tell.
+	save(t, d.dir, testState(2, 1))
+	d.shard = find(t, d.fs, d.dir.stepPath(2), "shard-")
+	if bad := d.wantFallback(t, "shard of another save", d.shard, goodShard); !strings.Contains(bad.Detail, "file's checksum") {
+		t.Errorf("found by %q", bad.Detail)
+	}
+	d.wantFallback(t, "manifest of another step", d.manifest, readFile(t, d.fs, filepath.Join(d.dir.stepPath(1), manifestName)))
+}
+
+func TestAllCorruptIsNotNone(t *testing.T) {
+	t.Parallel()
+	d := newDamaged(t)
+	for _, step := range []int64{1, 2} {
+		path := find(t, d.fs, d.dir.stepPath(step), "shard-")
+		putFile(t, d.fs, path, flip(readFile(t, d.fs, path), 8*100))
+	}
+	before := tree(t, d.fs)
+	_, _, err := d.dir.Latest(context.Background())
+	wantErr(t, "Latest", err, ErrCorrupt)
+	if errors.Is(err, ErrNone) {
+		t.Error("all corrupt is taken for none")
+	}
+	if bad, ok := errors.AsType[*CorruptError](err); !ok || bad.Path != d.shard {
+		t.Errorf("error %v does not name the newest shard", err)
+	}
+	if after := tree(t, d.fs); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		t.Errorf("Latest changed the folder from\n%v to\n%v", before, after)
+	}
+}

@@ -1,0 +1,144 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// crashScript is what the crash tests run with keep-last 2: two saves, one that prunes the first,
+// and one that replaces the third.
+var crashScript = []struct {
+	step    int64
+	variant int
+}{{100, 0}, {200, 0}, {300, 0}, {300, 1}}
+
+func crashOptions(fsys vfs.FS, attempt int) Options {
+	return Options{FS: fsys, Codec: "none", KeepLast: 2, Run: "crash", Attempt: attempt}
+}
+
+// runScript returns how many saves were acknowledged before the first error.
+func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
+	d := openDir(t, crashOptions(fsys, 1))
+	for i, s := range crashScript {
+		if _, err := d.Save(context.Background(), testState(s.step, s.variant)); err != nil {
+			return i, err
+		}
+	}
+	return len(crashScript), nil
+}
+
+// TestCrashAfterEveryOperation cuts the power after operation k of the script, for every k, keeps
+// a part of what was not synced, and looks: what was acknowledged is there, Latest works, and a
+// new attempt can go on and leaves no trace of the dead one.
+func TestCrashAfterEveryOperation(t *testing.T) {
+	t.Parallel()
+	whole := vfs.NewInjector(newMem(t), nil)
+	if n, err := runScript(t, whole); n != len(crashScript) {
+		t.Fatal(err)
+	}
+	const seeds = 20
+	operations := len(whole.Log())
+	t.Logf("%d operations, 0, 10 and 50 %% kept, seeds 0 to %d", operations, seeds-1)
+	for k := 0; k <= operations; k++ {
+		m := newMem(t)
+		acknowledged, err := runScript(t, vfs.NewInjector(m, vfs.CrashAfter(k)))
+		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
+			t.Fatalf("after operation %d: %v", k, err)
+		}
+		for _, percent := range []int{0, 10, 50} {
+			for seed := range uint64(seeds) {
+				after := m.CrashClone(percent, rand.New(rand.NewPCG(seed, uint64(k))))
+				if err := checkSurvivors(after, acknowledged); err != nil {
+					t.Fatalf("crash after operation %d, %d %% kept, seed %d, %d saves acknowledged: %v\n%s",
+						k, percent, seed, acknowledged, err, strings.Join(tree(t, after), "\n"))
+				}
+				if err := checkGoesOn(t, after); err != nil {
+					t.Fatalf("crash after operation %d, %d %% kept, seed %d, next attempt: %v", k, percent, seed, err)
+				}
+				if percent == 0 {
+					break // nothing is random
+				}
+			}
+		}
+	}
+}
+
+// checkSurvivors holds a crashed file system against the saves that were acknowledged. The save
+// in flight may have been committed or not.
+func checkSurvivors(fsys vfs.FS, acknowledged int) error {
+	d, err := Open(testPath, crashOptions(fsys, 2))
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	list, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, info := range list { // no manifest without its shards, not even of one being pruned
+		if err := d.Verify(ctx, info.Step); err != nil && info.State != StatePartial {
+			return err
+		}
+	}
+	latest, _, err := d.Latest(ctx)
+	if errors.Is(err, ErrNone) && acknowledged == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kept []int64 // the steps that retention wants, newest first
+	newest := acknowledged - 1
+	if newest < 0 || !isSave(latest, newest) {
+		if newest++; newest == len(crashScript) || !isSave(latest, newest) {
+			return fmt.Errorf("latest is of step %d, neither the last acknowledged save nor the one in flight", latest.Step)
+		}
+	}
+	for i := newest; i >= 0 && len(kept) < minKeep; i-- {
+		if step := crashScript[i].step; len(kept) == 0 || kept[len(kept)-1] != step {
+			kept = append(kept, step)
+		}
+	}
+	for _, step := range kept[1:] {
+		s, err := d.Load(ctx, step)
+		if err != nil {
+			return fmt.Errorf("an acknowledged checkpoint is lost: %w", err)
+		}
+		if err := sameState(s, testState(step, 0)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isSave(s *State, i int) bool {
+	return sameState(s, testState(crashScript[i].step, crashScript[i].variant)) == nil
+}
+
+// checkGoesOn lets attempt 2 save twice. Then exactly its two checkpoints are there, two files each.
+func checkGoesOn(t *testing.T, fsys vfs.FS) error {
+	d, err := Open(testPath, crashOptions(fsys, 2))
+	if err != nil {
+		return err
+	}
+	for _, step := range []int64{400, 500} {
+		if _, err := d.Save(context.Background(), testState(step, 0)); err != nil {
+			return err
+		}
+	}
+	list, err := d.List(context.Background())
+	if err != nil {
+		return err
+	}
+	files := tree(t, fsys)
+	if len(list) != 2 || !list[0].Committed || !list[1].Committed || list[0].Step != 400 || len(files) != 6 {
+		return fmt.Errorf("left behind:\n%s", strings.Join(files, "\n"))
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"codec":     {Codec: "lz4"},
+		"keep one":  {KeepLast: 1},
+		"keep less": {KeepLast: -1},
+		"attempt":   {Attempt: -1},
+		"attempts":  {Attempt: maxAttempt + 1},
+		"run":       {Run: "\xff"},
+	} {
+		if _, err := Open("x", o); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestNothingThere(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := openDir(t, Options{FS: m})
+	ctx := context.Background()
+	if list, err := d.List(ctx); err != nil || len(list) != 0 {
+		t.Errorf("List: %v, %v", list, err)
+	}
+	_, _, err := d.Latest(ctx)
+	wantErr(t, "Latest", err, ErrNone)
+	_, err = d.Load(ctx, 3)
+	wantErr(t, "Load", err, ErrNone)
+	wantErr(t, "Verify", d.Verify(ctx, 3), ErrNone)
+	if _, err := m.Stat(testPath); err == nil {
+		t.Error("looking made the folder")
+	}
+	must(t, m.Mkdir(testPath))
+	must(t, m.Mkdir(d.stepPath(3)))
+	_, _, err = d.Latest(ctx)
+	wantErr(t, "Latest with a partial step", err, ErrNone)
+}
+
+func TestListAndInfo(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := openDir(t, Options{FS: m, Run: "r", Attempt: 7})
+	for _, step := range []int64{300, 5, 20} { // any order
+		save(t, d, testState(step, 0))
+	}
+	info := save(t, d, testState(1000, 0))
+	size := int64(len(readFile(t, m, find(t, m, d.stepPath(1000), "shard-"))) + len(readFile(t, m, d.stepPath(1000)+"/"+manifestName)))
+	want := Info{Step: 1000, Path: d.stepPath(1000), Bytes: size, World: 4, Committed: true, State: "committed", Attempt: 7, Created: d.now()}
+	if info != want {
+		t.Errorf("Save says %+v, want %+v", info, want)
+	}
+	list, err := d.List(context.Background())
+	must(t, err)
+	if len(list) != 4 || list[3] != want {
+		t.Errorf("List says %+v", list)
+	}
+	wantList(t, d, "5 committed, 20 committed, 300 committed, 1000 committed")
+	putFile(t, m, d.stepPath(20)+"/"+manifestName, []byte("{}"))
+	must(t, m.Remove(d.stepPath(300)+"/"+manifestName))
+	must(t, m.Remove(find(t, m, d.stepPath(5), "shard-")))
+	wantList(t, d, "5 broken, 20 broken, 300 partial, 1000 committed")
+}
+
+func TestSaveRefuses(t *testing.T) {
+	t.Parallel()
+	good := func() *State { return testState(1, 0) }
+	tests := map[string]func(s *State){
+		"negative step":   func(s *State) { s.Step = -1 },
+		"step too large":  func(s *State) { s.Step = maxStep + 1 },
+		"no world":        func(s *State) { s.World = 0 },
+		"two of a name":   func(s *State) { s.Tensors[1].Name = s.Tensors[0].Name },
+		"no name":         func(s *State) { s.Tensors[0].Name = "" },
+		"control in name": func(s *State) { s.Tensors[0].Name = "a\nb" },
+		"name not UTF-8":  func(s *State) { s.Tensors[0].Name = "\xff" },
+		"dtype":           func(s *State) { s.Tensors[0].DType = "float128" },
+		"size":            func(s *State) { s.Tensors[0].Data = s.Tensors[0].Data[1:] },
+		"negative shape":  func(s *State) { s.Tensors[0].Shape = []int{-30, -10} },
+		"overflow":        func(s *State) { s.Tensors[0].Shape = []int{math.MaxInt, math.MaxInt, 2} },
+		"rank":            func(s *State) { s.Tensors[3].Shape = make([]int, maxRank+1) },
+		"upper-case key":  func(s *State) { s.Values["LR"] = json.RawMessage("1") },
+		"no key":          func(s *State) { s.Values[""] = json.RawMessage("1") },
+		"long key":        func(s *State) { s.Values[strings.Repeat("k", 65)] = json.RawMessage("1") },
+		"no JSON":         func(s *State) { s.Values["a"] = json.RawMessage("{") },
+		"nil JSON":        func(s *State) { s.Values["a"] = nil },
+		"doubled key":     func(s *State) { s.Values["a"] = json.RawMessage(`{"x":1,"x":2}`) },
+		"deep JSON":       func(s *State) { s.Values["a"] = json.RawMessage(strings.Repeat("[", 99) + strings.Repeat("]", 99)) },
+		"JSON not UTF-8":  func(s *State) { s.Values["a"] = json.RawMessage("\"\xff\"") },
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMem(t)
+			d := openDir(t, Options{FS: m})
+			s := good()
+			spoil(s)
+			_, err := d.Save(context.Background(), s)
+			if err == nil || errors.Is(err, ErrCorrupt) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v, want one line, and none about a file", err)
+			}
+			if _, err := m.Stat(testPath); err == nil {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	must(t, DefaultConfig().Validate())
+	bad := Config{EverySteps: -1, KeepLast: 1, Codec: "gzip", Resume: "maybe"}
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, word := range []string{"every_steps", "keep_last", "codec", "resume"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("%q does not name %s", err, word)
+		}
+	}
+}

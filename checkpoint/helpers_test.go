@@ -1,0 +1,188 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+const testPath = "/run/checkpoints"
+
+// newMem is a file system with a run's folder that a crash does not take away.
+func newMem(t testing.TB) *vfs.Mem {
+	m := vfs.NewMem()
+	must(t, m.Mkdir("/run"))
+	must(t, m.SyncDir("/"))
+	return m
+}
+
+// openDir opens testPath with a clock and random numbers that repeat.
+func openDir(t testing.TB, o Options) *Dir {
+	t.Helper()
+	d, err := Open(testPath, o)
+	must(t, err)
+	fix(d)
+	return d
+}
+
+func fix(d *Dir) {
+	var n uint32
+	d.nonce = func() uint32 { n++; return n }
+	d.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	d.program = "ddpbatch test"
+}
+
+// testState is a small state that differs for every step and variant: two tensors with data, an
+// empty one and a scalar.
+func testState(step int64, variant int) *State {
+	weights := make([]float32, 300)
+	for i := range weights {
+		weights[i] = float32(step)*1000 + float32(i) + float32(variant)/4
+	}
+	return &State{
+		Step: step, World: 4,
+		Tensors: []Tensor{
+			Float32Tensor("layer.weight", []int{30, 10}, weights),
+			{Name: "zeros", DType: "uint8", Shape: []int{2000}, Data: make([]byte, 2000)},
+			{Name: "empty", DType: "int64", Shape: []int{0, 3}, Data: []byte{}},
+			{Name: "scalar", DType: "int64", Shape: []int{}, Data: []byte{byte(step), byte(variant), 0, 0, 0, 0, 0, 0}},
+		},
+		Values: map[string]json.RawMessage{"sampler.epoch": json.RawMessage(fmt.Sprint(step)), "lr": json.RawMessage("0.1")},
+	}
+}
+
+func save(t testing.TB, d *Dir, s *State) Info {
+	t.Helper()
+	info, err := d.Save(context.Background(), s)
+	must(t, err)
+	return info
+}
+
+func wantState(t testing.TB, got, want *State) {
+	t.Helper()
+	if err := sameState(got, want); err != nil {
+		t.Fatalf("step %d: %v", want.Step, err)
+	}
+}
+
+func sameState(got, want *State) error {
+	if got.Step != want.Step || got.World != want.World || len(got.Tensors) != len(want.Tensors) || len(got.Values) != len(want.Values) {
+		return fmt.Errorf("step %d, world %d, %d tensors, %d values; want %d, %d, %d, %d",
+			got.Step, got.World, len(got.Tensors), len(got.Values), want.Step, want.World, len(want.Tensors), len(want.Values))
+	}
+	for i, w := range want.Tensors {
+		g := got.Tensors[i]
+		if g.Name != w.Name || g.DType != w.DType || !slices.Equal(g.Shape, w.Shape) || !bytes.Equal(g.Data, w.Data) {
+			return fmt.Errorf("tensor %d is %q %s %v, %d bytes; want %q %s %v, %d bytes, the same ones",
+				i, g.Name, g.DType, g.Shape, len(g.Data), w.Name, w.DType, w.Shape, len(w.Data))
+		}
+	}
+	for key, w := range want.Values {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, w); err != nil {
+			return err
+		}
+		if g := got.Values[key]; !bytes.Equal(g, compact.Bytes()) {
+			return fmt.Errorf("value %q is %s, want %s", key, g, &compact)
+		}
+	}
+	return nil
+}
+
+// tree lists every file below the checkpoints folder.
+func tree(t testing.TB, fsys vfs.FS) []string {
+	t.Helper()
+	return walk(t, fsys, testPath)
+}
+
+func walk(t testing.TB, fsys vfs.FS, dir string) []string {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	must(t, err)
+	var files []string
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.IsDir() {
+			files = append(files, walk(t, fsys, path)...)
+			files = append(files, path+"/")
+		} else {
+			files = append(files, path)
+		}
+	}
+	return files
+}
+
+// find returns the only file of the folder whose name contains part.
+func find(t testing.TB, fsys vfs.FS, dir, part string) string {
+	t.Helper()
+	var found []string
+	for _, path := range walk(t, fsys, dir) {
+		if strings.Contains(filepath.Base(path), part) {
+			found = append(found, path)
+		}
+	}
+	if len(found) != 1 {
+		t.Fatalf("%d files with %q in %s: %v", len(found), part, dir, found)
+	}
+	return found[0]
+}
+
+func readFile(t testing.TB, fsys vfs.FS, path string) []byte {
+	t.Helper()
+	f, err := fsys.Open(path)
+	must(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	must(t, err)
+	data := make([]byte, info.Size())
+	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// putFile replaces a file, or makes it.
+func putFile(t testing.TB, fsys vfs.FS, path string, data []byte) {
+	t.Helper()
+	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	f, err := fsys.Create(path)
+	must(t, err)
+	_, err = f.Write(data)
+	must(t, err)
+	must(t, f.Close())
+}
+
+// logTo is a logger whose lines the test can read.
+func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantErr(t testing.TB, what string, err error, wants ...error) {
+	t.Helper()
+	for _, want := range wants {
+		if !errors.Is(err, want) {
+			t.Fatalf("%s: error %v, want one that is %v", what, err, want)
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// TestFaultAtEveryOperationOfASave makes each operation of the third save fail in turn. The error
+// has its class, no temporary file stays, and the second checkpoint can be loaded.
+func TestFaultAtEveryOperationOfASave(t *testing.T) {
+	t.Parallel()
+	classes := []struct {
+		errno syscall.Errno
+		class error
+	}{
+		{syscall.ENOSPC, ErrNoSpace}, {syscall.EDQUOT, ErrNoSpace},
+		{syscall.EACCES, ErrPermission}, {syscall.EROFS, ErrPermission},
+		{syscall.ESTALE, ErrStale}, {syscall.EIO, syscall.EIO},
+	}
+	for _, c := range classes {
+		t.Run(c.errno.Error(), func(t *testing.T) {
+			t.Parallel()
+			for k := 1; ; k++ {
+				op := saveWithFault(t, k, c.errno, c.class)
+				if op.Kind == "" {
+					t.Logf("%d operations", k-1)
+					return
+				}
+			}
+		})
+	}
+}
+
+// saveWithFault returns the operation that failed; none where the save has fewer than k.
+func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (failed vfs.Op) {
+	m := newMem(t)
+	ready := openDir(t, Options{FS: m, KeepLast: 2, Run: "inject", Attempt: 1})
+	save(t, ready, testState(1, 0))
+	save(t, ready, testState(2, 0))
+	in := vfs.NewInjector(m, func(i int, op vfs.Op) vfs.Fault {
+		if i != k {
+			return vfs.Fault{}
+		}
+		failed = op
+		return vfs.Fault{Err: errno, Short: 100} // a write gets a part through
+	})
+	var log bytes.Buffer
+	d := openDir(t, Options{FS: in, KeepLast: 2, Run: "inject", Attempt: 2, Log: logTo(&log)})
+	_, err := d.Save(context.Background(), testState(3, 0))
+	if failed.Kind == "" {
+		must(t, err)
+		return failed
+	}
+	s, info, latestErr := ready.Latest(context.Background())
+	must(t, latestErr)
+	wantState(t, s, testState(info.Step, 0))
+	if err != nil {
+		wantErr(t, failed.String(), err, errno, class)
+		committed := failed.Kind == "syncdir" && info.Step == 3 // after the manifest's rename
+		if info.Step != 2 && !committed {
+			t.Fatalf("%v failed, Save said %v, yet the latest is step %d", failed, err, info.Step)
+		}
+	} else if info.Step != 3 || !strings.Contains(log.String(), "level=WARN") {
+		t.Fatalf("%v failed while tidying up: the latest is step %d, the log %q", failed, info.Step, &log)
+	}
+	must(t, ready.Verify(context.Background(), 2))
+	checkLeftovers(t, m, failed, info.Step == 3)
+	return failed
+}
+
+// checkLeftovers wants no temporary file; and no file of step 3 where it was not committed, except
+// its shard where the manifest's rename was tried: a network's lost answer may hide its success.
+func checkLeftovers(t *testing.T, m *vfs.Mem, failed vfs.Op, committed bool) {
+	for _, path := range tree(t, m) {
+		tried := failed.Kind == "rename" && filepath.Base(failed.To) == manifestName
+		if strings.HasSuffix(path, tmpSuffix) || strings.HasSuffix(path, ".ddpt") && strings.Contains(path, stepName(3)) && !committed && !tried {
+			t.Fatalf("%v failed: %s stays", failed, path)
+		}
+	}
+}
+
+// TestFailedSyncIsNeverRepeated: after fsync has failed once, its next success means nothing.
+func TestFailedSyncIsNeverRepeated(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	failed := ""
+	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "sync" && failed == "" {
+			failed = op.Path
+			return vfs.Fault{Err: syscall.EIO}
+		}
+		return vfs.Fault{}
+	})
+	d := openDir(t, Options{FS: in})
+	_, err := d.Save(context.Background(), testState(1, 0))
+	wantErr(t, "Save", err, syscall.EIO)
+	save(t, d, testState(1, 0)) // from memory again, into other files
+	var uses []string
+	for _, op := range in.Log() {
+		if op.Path == failed {
+			uses = append(uses, op.Kind)
+		}
+	}
+	if got, want := strings.Join(uses, " "), "create write stat sync close remove"; got != want {
+		t.Errorf("what happened to the file whose sync failed: %s; want %s", got, want)
+	}
+}
+
+// lostAnswer is a network file system that renames a manifest and says that it did not.
+type lostAnswer struct{ vfs.FS }
+
+func (l lostAnswer) Rename(oldName, newName string) error {
+	err := l.FS.Rename(oldName, newName)
+	if filepath.Base(newName) == manifestName {
+		return syscall.ENOENT
+	}
+	return err
+}
+
+// TestLostAnswerOfTheCommit: Save cannot know, so what it may have committed must stay whole.
+func TestLostAnswerOfTheCommit(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	_, err := openDir(t, Options{FS: lostAnswer{m}}).Save(context.Background(), testState(1, 0))
+	wantErr(t, "Save", err, syscall.ENOENT)
+	s, _, err := openDir(t, Options{FS: m}).Latest(context.Background())
+	must(t, err)
+	wantState(t, s, testState(1, 0))
+}
+
+// lossy is a file system that takes every byte and keeps one less.
+type lossy struct{ vfs.FS }
+
+type lossyFile struct{ vfs.File }
+
+func (l lossy) Create(name string) (vfs.File, error) {
+	f, err := l.FS.Create(name)
+	return lossyFile{f}, err
+}
+
+func (f lossyFile) Write(p []byte) (int, error) {
+	n, err := f.File.Write(p[:len(p)-1])
+	return n + 1, err
+}
+
+func TestLengthIsChecked(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := openDir(t, Options{FS: lossy{m}})
+	_, err := d.Save(context.Background(), testState(1, 0))
+	wantErr(t, "Save", err, io.ErrShortWrite)
+	if files := tree(t, m); len(files) != 0 {
+		t.Errorf("files stay: %v", files)
+	}
+}
+
+// TestReadErrorsAreNotCorruption: what cannot be read is no reason to fall back.
+func TestReadErrorsAreNotCorruption(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	ready := openDir(t, Options{FS: m})
+	save(t, ready, testState(1, 0))
+	save(t, ready, testState(2, 0))
+	for _, errno := range []syscall.Errno{syscall.EIO, syscall.EACCES} {
+		for k := 1; ; k++ {
+			in := vfs.NewInjector(m, vfs.FailAt(k, errno))
+			_, info, err := openDir(t, Options{FS: in}).Latest(context.Background())
+			if err == nil {
+				if info.Step != 2 || k < 5 {
+					t.Fatalf("no error with operation %d failing, step %d", k, info.Step)
+				}
+				break
+			}
+			if !errors.Is(err, errno) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNone) {
+				t.Fatalf("operation %d fails with %v: Latest says %v", k, errno, err)
+			}
+			if errors.Is(err, ErrPermission) != (errno == syscall.EACCES) {
+				t.Fatalf("%v has the wrong class: %v", errno, err)
+			}
+		}
+	}
+}
+
+// TestStaleHandle: once is read again, for good is ErrStale.
+func TestStaleHandle(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	save(t, openDir(t, Options{FS: m}), testState(1, 0))
+	for _, times := range []int{1, 1000} {
+		left := times
+		in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+			if op.Kind == "read" && strings.Contains(op.Path, "shard-") && left > 0 {
+				left--
+				return vfs.Fault{Err: syscall.ESTALE}
+			}
+			return vfs.Fault{}
+		})
+		s, err := openDir(t, Options{FS: in}).Load(context.Background(), 1)
+		if times == 1 {
+			must(t, err)
+			wantState(t, s, testState(1, 0))
+			continue
+		}
+		wantErr(t, "Load", err, ErrStale)
+	}
+}
+
+// replacing is a file system on which a step is saved again between a reader's look at the
+// manifest and its look at the shard.
+type replacing struct {
+	vfs.FS
+	replace func()
+}
+
+func (r *replacing) Open(name string) (vfs.File, error) {
+	if strings.Contains(name, "shard-") && r.replace != nil {
+		replace := r.replace
+		r.replace = nil
+		replace()
+	}
+	return r.FS.Open(name)
+}
+
+func TestReplacedWhileReading(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	writer := openDir(t, Options{FS: m})
+	save(t, writer, testState(1, 0))
+	reader := openDir(t, Options{FS: &replacing{FS: m, replace: func() { save(t, writer, testState(1, 1)) }}})
+	s, info, err := reader.Latest(context.Background())
+	must(t, err)
+	wantState(t, s, testState(1, 1))
+	if info.Step != 1 {
+		t.Errorf("step %d", info.Step)
+	}
+}
+
+// TestCancelledSave cancels a save at each of its operations: it commits, or leaves nothing.
+func TestCancelledSave(t *testing.T) {
+	t.Parallel()
+	for k, reached := 1, true; reached; k++ {
+		reached = false
+		m := newMem(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+			if i == k {
+				reached = true
+				cancel()
+			}
+			return vfs.Fault{}
+		})
+		_, err := openDir(t, Options{FS: in}).Save(ctx, testState(1, 0))
+		cancel()
+		if err == nil {
+			must(t, openDir(t, Options{FS: m}).Verify(context.Background(), 1))
+			continue
+		}
+		wantErr(t, "Save", err, context.Canceled)
+		if files := tree(t, m); len(files) != 0 {
+			t.Fatalf("cancelled at operation %d: %v stay", k, files)
+		}
+	}
+}
+
+func TestCancelledLoad(t *testing.T) {
+	t.Parallel()
+	d := openDir(t, Options{FS: newMem(t)})
+	save(t, d, testState(1, 0))
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, _, err := d.Latest(ctx)
+	wantErr(t, "Latest", err, context.Canceled)
+	_, err = d.List(ctx)
+	wantErr(t, "List", err, context.Canceled)
+	wantErr(t, "Verify", d.Verify(ctx, 1), context.Canceled)
+}

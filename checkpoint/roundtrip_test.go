@@ -1,0 +1,139 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ddpbatch/internal/vfs"
+)
+
+// TestRoundTrip saves random states and loads them again: in memory, on disk, both codecs.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	systems := map[string]func() (vfs.FS, string){
+		"mem": func() (vfs.FS, string) { return newMem(t), testPath },
+		"os":  func() (vfs.FS, string) { return nil, filepath.Join(t.TempDir(), "deep", "checkpoints") },
+	}
+	for name, system := range systems {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(r *rapid.T) {
+				fsys, path := system()
+				codec := rapid.SampledFrom([]string{"", "auto", "zstd", "none"}).Draw(r, "codec")
+				d, err := Open(path, Options{FS: fsys, Codec: codec, Run: "r", Attempt: 1})
+				if err != nil {
+					r.Fatal(err)
+				}
+				want := drawState(r)
+				info, err := d.Save(ctx, want)
+				if err != nil {
+					r.Fatal(err)
+				}
+				if err := d.Verify(ctx, want.Step); err != nil {
+					r.Fatal(err)
+				}
+				got, latest, err := d.Latest(ctx)
+				if err != nil {
+					r.Fatal(err)
+				}
+				if latest != info {
+					r.Fatalf("Latest describes %+v, Save %+v", latest, info)
+				}
+				if err := sameState(got, want); err != nil {
+					r.Fatal(err)
+				}
+			})
+		})
+	}
+}
+
+func drawState(r *rapid.T) *State {
+	s := &State{
+		Step:   rapid.Int64Range(0, maxStep).Draw(r, "step"),
+		World:  rapid.IntRange(1, maxWorld).Draw(r, "world"),
+		Values: map[string]json.RawMessage{},
+	}
+	dtypes := []string{"bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32", "int64", "uint64", "float64"}
+	for i := range rapid.IntRange(0, 5).Draw(r, "tensors") {
+		t := Tensor{
+			Name:  fmt.Sprintf("%s.%d", rapid.StringMatching(`[A-Za-zäß语"\\ /]{0,12}`).Draw(r, "name"), i),
+			DType: rapid.SampledFrom(dtypes).Draw(r, "dtype"),
+			Shape: rapid.SliceOfN(rapid.IntRange(0, 12), 0, 4).Draw(r, "shape"),
+		}
+		if rapid.IntRange(0, 9).Draw(r, "large") == 0 { // several chunks, the last one a part
+			t.Shape = []int{rapid.IntRange(chunkBytes-1, 3*chunkBytes+1).Draw(r, "length")}
+		}
+		size, err := byteSize(t.DType, t.Shape)
+		if err != nil {
+			r.Fatal(err)
+		}
+		t.Data = make([]byte, size)
+		if rapid.Bool().Draw(r, "noise") {
+			fillNoise(t.Data, rapid.Uint64().Draw(r, "seed"))
+		}
+		s.Tensors = append(s.Tensors, t)
+	}
+	for i := range rapid.IntRange(0, 4).Draw(r, "values") {
+		key := fmt.Sprintf("%s_%d", rapid.StringMatching(`[a-z0-9_.]{0,60}`).Draw(r, "key"), i)
+		s.Values[key] = json.RawMessage(rapid.SampledFrom([]string{
+			"0", "-1.5e300", "18446744073709551615", `"<&>\u2028 ü"`, "null", "[]", `{"A": [1, {"a": true}], "a": ""}`, ` [ 1 , 2 ] `,
+		}).Draw(r, "value"))
+	}
+	return s
+}
+
+func fillNoise(b []byte, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for i := range b {
+		b[i] = byte(rng.Uint32())
+	}
+}
+
+// TestDeterministicBytes saves one state in several folders, and after other saves by the same
+// Dir: the shard's bytes are always the same.
+func TestDeterministicBytes(t *testing.T) {
+	t.Parallel()
+	s := testState(7, 0)
+	noise := make([]byte, 3*chunkBytes+5)
+	fillNoise(noise[:chunkBytes], 1)
+	s.Tensors = append(s.Tensors, Tensor{Name: "mixed", DType: "uint8", Shape: []int{len(noise)}, Data: noise})
+	var want []byte
+	for warmUp := range int64(3) {
+		m := newMem(t)
+		d := openDir(t, Options{FS: m})
+		for step := range warmUp {
+			save(t, d, testState(step, 1))
+		}
+		save(t, d, s)
+		got := readFile(t, m, find(t, m, d.stepPath(7), "shard-"))
+		if want == nil {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("after %d other saves the shard's bytes differ", warmUp)
+		}
+	}
+	if max := chunkBytes + 4096; len(want) > max {
+		t.Errorf("the shard takes %d bytes: the zeros in it did not shrink", len(want))
+	}
+}
+
+// TestIncompressible: noise costs no more than the frame round the chunks.
+func TestIncompressible(t *testing.T) {
+	t.Parallel()
+	noise := make([]byte, 16*chunkBytes)
+	fillNoise(noise, 2)
+	d := openDir(t, Options{FS: newMem(t)})
+	info := save(t, d, &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "n", DType: "uint8", Shape: []int{len(noise)}, Data: noise}}})
+	if over := info.Bytes - int64(len(noise)); over*1000 > int64(len(noise)) {
+		t.Errorf("%d bytes of noise take %d more: above 0.1 %%", len(noise), over)
+	}
+}

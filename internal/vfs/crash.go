@@ -1,0 +1,82 @@
+package vfs
+
+import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
+	"slices"
+)
+
+// crashBlock is the unit in which unsynced file content survives: a disk's sector.
+const crashBlock = 512
+
+// CrashClone returns the file system as it may be after a power cut at this moment. What was
+// synced survives. Of the rest (a changed name in a folder, a block of a file) each survives by
+// itself with the given probability, 0 to 100 per cent; a lost block below a kept one reads as
+// zeros. That is harsher than journalling file systems are: the two halves of an unsynced rename
+// may part. The same state of the generator gives the same clone. m itself is left as it is.
+func (m *Mem) CrashClone(keepUnsyncedPercent int, rng *rand.Rand) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := crash{percent: keepUnsyncedPercent, rng: rng, done: map[*node]*node{}}
+	return &Mem{root: c.node(m.root)}
+}
+
+type crash struct {
+	percent int
+	rng     *rand.Rand
+	done    map[*node]*node // one file under two names stays one file
+}
+
+func (c *crash) keep() bool { return c.rng.IntN(100) < c.percent }
+
+func (c *crash) node(n *node) *node {
+	if out := c.done[n]; out != nil {
+		return out
+	}
+	out := &node{dir: n.dir}
+	c.done[n] = out
+	if n.dir {
+		out.entries = c.names(n)
+		out.durable = maps.Clone(out.entries)
+	} else {
+		out.data = c.content(n)
+		out.synced = bytes.Clone(out.data)
+	}
+	return out
+}
+
+func (c *crash) names(n *node) map[string]*node {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(n.entries)), maps.Keys(n.durable))
+	slices.Sort(names) // the generator must be asked in the same order every time
+	out := map[string]*node{}
+	for _, name := range slices.Compact(names) {
+		survivor := n.durable[name]
+		if now := n.entries[name]; now != survivor && c.keep() {
+			survivor = now
+		}
+		if survivor != nil {
+			out[name] = c.node(survivor)
+		}
+	}
+	return out
+}
+
+func (c *crash) content(n *node) []byte {
+	out := bytes.Clone(n.synced)
+	for off := 0; off < len(n.data); off += crashBlock {
+		end := min(off+crashBlock, len(n.data))
+		block := n.data[off:end]
+		if end <= len(n.synced) && bytes.Equal(block, n.synced[off:end]) {
+			continue
+		}
+		if !c.keep() {
+			continue
+		}
+		if missing := end - len(out); missing > 0 {
+			out = append(out, make([]byte, missing)...)
+		}
+		copy(out[off:], block)
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package vfs_test
+
+import (
+	"io"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// session does one of each operation, and stops at the first error.
+func session(fsys vfs.FS) error {
+	if err := fsys.Mkdir("/d"); err != nil {
+		return err
+	}
+	f, err := fsys.Create("/d/a")
+	if err != nil {
+		return err
+	}
+	if _, err := io.WriteString(f, "hello"); err != nil {
+		return err
+	}
+	if _, err := f.Stat(); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if err := fsys.Rename("/d/a", "/d/b"); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir("/d"); err != nil {
+		return err
+	}
+	if _, err := fsys.ReadDir("/d"); err != nil {
+		return err
+	}
+	if _, err := fsys.Stat("/d/b"); err != nil {
+		return err
+	}
+	r, err := fsys.Open("/d/b")
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, err := r.ReadAt(make([]byte, 5), 0); err != nil {
+		return err
+	}
+	if err := fsys.Remove("/d/b"); err != nil {
+		return err
+	}
+	return fsys.RemoveDir("/d")
+}
+
+var sessionLog = []string{
+	"mkdir /d", "create /d/a", "write /d/a 5 bytes", "stat /d/a", "sync /d/a", "close /d/a", "rename /d/a -> /d/b",
+	"syncdir /d", "readdir /d", "stat /d/b", "open /d/b", "read /d/b 5 bytes", "remove /d/b", "rmdir /d",
+}
+
+func lines(ops []vfs.Op) string {
+	var b strings.Builder
+	for _, op := range ops {
+		b.WriteString(op.String() + "\n")
+	}
+	return b.String()
+}
+
+func TestInjectorFailsEachOperation(t *testing.T) {
+	t.Parallel()
+	for k := 1; k <= len(sessionLog); k++ {
+		in := vfs.NewInjector(vfs.NewMem(), vfs.FailAt(k, syscall.EIO))
+		wantErr(t, sessionLog[k-1], session(in), syscall.EIO)
+		if got, want := lines(in.Log()), strings.Join(sessionLog[:k], "\n")+"\n"; got != want {
+			t.Errorf("failing at %d, the log is\n%swant\n%s", k, got, want)
+		}
+	}
+	in := vfs.NewInjector(vfs.NewMem(), vfs.FailAt(len(sessionLog)+1, syscall.EIO))
+	must(t, session(in))
+}
+
+func TestInjectorCrash(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	in := vfs.NewInjector(m, vfs.CrashAfter(2)) // mkdir and create pass
+	wantErr(t, "session", session(in), vfs.ErrCrashed)
+	_, err := in.Stat("/d")
+	wantErr(t, "after the crash", err, vfs.ErrCrashed)
+	if got := content(t, m, "/d/a"); got != "" {
+		t.Errorf("the file holds %q, want it there and empty", got)
+	}
+}
+
+func TestInjectorShortWrite(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "write" {
+			return vfs.Fault{Err: syscall.ENOSPC, Short: 3}
+		}
+		return vfs.Fault{}
+	})
+	f, err := in.Create("/a")
+	must(t, err)
+	n, err := io.WriteString(f, "hello")
+	wantErr(t, "short write", err, syscall.ENOSPC)
+	if n != 3 || content(t, m, "/a") != "hel" {
+		t.Errorf("%d bytes written, the file holds %q", n, content(t, m, "/a"))
+	}
+}
+
+// TestInjectorClosesBeneath: a close that fails still gives the handle back.
+func TestInjectorClosesBeneath(t *testing.T) {
+	t.Parallel()
+	in := vfs.NewInjector(vfs.NewMem(), vfs.FailAt(2, syscall.EDQUOT))
+	f, err := in.Create("/a")
+	must(t, err)
+	wantErr(t, "close", f.Close(), syscall.EDQUOT)
+	_, err = f.Write([]byte("x"))
+	wantErr(t, "write after close", err, fs.ErrClosed)
+}

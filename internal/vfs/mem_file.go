@@ -1,0 +1,109 @@
+package vfs
+
+import (
+	"bytes"
+	"io"
+	"io/fs"
+	"syscall"
+	"time"
+)
+
+// memFile is an open file of a Mem.
+type memFile struct {
+	fs       *Mem
+	node     *node
+	name     string
+	writable bool
+	closed   bool
+}
+
+func (f *memFile) Write(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("write", !f.writable); err != nil {
+		return 0, err
+	}
+	f.node.data = append(f.node.data, p...)
+	return len(p), nil
+}
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("read", f.writable); err != nil {
+		return 0, err
+	}
+	if off < 0 {
+		return 0, pathError("read", f.name, syscall.EINVAL)
+	}
+	if off >= int64(len(f.node.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("sync", false); err != nil {
+		return err
+	}
+	f.node.synced = bytes.Clone(f.node.data)
+	return nil
+}
+
+func (f *memFile) Stat() (fs.FileInfo, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("stat", false); err != nil {
+		return nil, err
+	}
+	return f.node.info(f.name), nil
+}
+
+func (f *memFile) Close() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.usable("close", false)
+	f.closed = true
+	return err
+}
+
+// usable refuses a closed file, and one that was opened for the other direction.
+func (f *memFile) usable(op string, wrongWay bool) error {
+	if f.closed {
+		return pathError(op, f.name, fs.ErrClosed)
+	}
+	if wrongWay {
+		return pathError(op, f.name, syscall.EBADF)
+	}
+	return nil
+}
+
+// memInfo describes a node; Mem keeps no times.
+type memInfo struct {
+	name string
+	size int64
+	dir  bool
+}
+
+func (n *node) info(name string) fs.FileInfo {
+	return memInfo{name: name, size: int64(len(n.data)), dir: n.dir}
+}
+
+func (i memInfo) Name() string       { return i.name }
+func (i memInfo) Size() int64        { return i.size }
+func (i memInfo) ModTime() time.Time { return time.Time{} }
+func (i memInfo) IsDir() bool        { return i.dir }
+func (i memInfo) Sys() any           { return nil }
+
+func (i memInfo) Mode() fs.FileMode {
+	if i.dir {
+		return fs.ModeDir | 0o755
+	}
+	return 0o644
+}
