@@ -1,0 +1,77 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// maxGenerated is the largest number of values that are generated: 1 GiB of float32.
+const maxGenerated = 1 << 28
+
+// GeneratedConfig describes a regression task.
+type GeneratedConfig struct {
+	Rows, Inputs, Outputs int     // each at least 1
+	Noise                 float64 // standard deviation of what is added to every output
+	Seed                  uint64
+}
+
+type generated struct {
+	spec Spec
+	x, y []float32
+}
+
+// Generate makes rows of standard normal inputs, and outputs y = A x + noise, where the hidden A
+// is normal with variance 1/Inputs, so that outputs are near 1 for any width. The least mean squared error that a
+// linear model can reach is Noise². The result is a function of cfg alone.
+func Generate(cfg GeneratedConfig) (Dataset, error) {
+	if cfg.Rows < 1 || cfg.Inputs < 1 || cfg.Outputs < 1 {
+		return nil, errors.New("generate data: rows, inputs and outputs must each be at least 1")
+	}
+	if !(cfg.Noise >= 0) || math.IsInf(cfg.Noise, 0) {
+		return nil, fmt.Errorf("generate data: noise is %v, want a number from 0 on", cfg.Noise)
+	}
+	// No sum or product here overflows: each factor is at most maxGenerated.
+	if cfg.Inputs > maxGenerated || cfg.Outputs > maxGenerated ||
+		cfg.Rows > maxGenerated/(cfg.Inputs+cfg.Outputs) || cfg.Inputs > maxGenerated/cfg.Outputs {
+		return nil, fmt.Errorf("generate data: %d rows of %d inputs and %d outputs are more than %d values; make them fewer",
+			cfg.Rows, cfg.Inputs, cfg.Outputs, maxGenerated)
+	}
+	r := rand.New(rand.NewPCG(cfg.Seed, 0))
+	hidden := normal(r, cfg.Outputs*cfg.Inputs, 1/math.Sqrt(float64(cfg.Inputs)))
+	d := &generated{
+		spec: Spec{Inputs: cfg.Inputs, Outputs: cfg.Outputs},
+		x:    normal(r, cfg.Rows*cfg.Inputs, 1),
+		y:    normal(r, cfg.Rows*cfg.Outputs, cfg.Noise),
+	}
+	for i := range d.y {
+		x := d.x[i/cfg.Outputs*cfg.Inputs:][:cfg.Inputs]
+		a := hidden[i%cfg.Outputs*cfg.Inputs:][:cfg.Inputs]
+		sum := float64(d.y[i])
+		for j, v := range x {
+			// The conversion keeps machines from fusing, so that all make the same rows.
+			sum += float64(float64(v) * float64(a[j]))
+		}
+		d.y[i] = float32(sum)
+	}
+	return d, nil
+}
+
+func normal(r *rand.Rand, n int, deviation float64) []float32 {
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64() * deviation)
+	}
+	return v
+}
+
+func (d *generated) Len() int { return len(d.y) / d.spec.Outputs }
+
+func (d *generated) Spec() Spec { return d.spec }
+
+func (d *generated) Read(i int, x, y []float32) int {
+	copy(x, d.x[i*d.spec.Inputs:(i+1)*d.spec.Inputs])
+	copy(y, d.y[i*d.spec.Outputs:(i+1)*d.spec.Outputs])
+	return 0
+}

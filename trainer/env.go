@@ -1,0 +1,70 @@
+package trainer
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/mpi"
+)
+
+var (
+	// ErrMismatch: the newest checkpoint belongs to another model, or to a job whose steps would
+	// not be the same. The error's text names everything that differs.
+	ErrMismatch = errors.New("the checkpoint does not fit this job")
+	// ErrDiverged: a loss or a parameter is not a finite number.
+	ErrDiverged = errors.New("training diverged")
+)
+
+// Env is what a rank trains with, besides the job's Config.
+type Env struct {
+	Comm *mpi.Comm // the ranks; Run does not close it
+
+	// Checkpoints is where rank 0 saves and looks for a checkpoint to go on from; nil: no
+	// checkpoints. EverySteps is how often it saves between the end and stops; 0: not between. Resume asks
+	// it to go on from the newest one, if there is any. Only rank 0's values of the three count.
+	Checkpoints *checkpoint.Dir
+	EverySteps  int
+	Resume      bool
+
+	WorkDir string // paths in Config are relative to it
+	Attempt int    // goes into the metrics
+
+	// Out gets this rank's lines for people: one at each epoch's start and, on rank 0, one at its end.
+	Out io.Writer
+	// Metrics gets rank 0's lines for programs, each in one Write; nil: none. Other ranks never write.
+	Metrics io.Writer
+	// Progress, where set, is called on rank 0 after every step, and should return at once.
+	Progress func(Progress)
+
+	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
+	// even if only one of them was asked. nil: never.
+	Stop <-chan struct{}
+
+	Clock func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: silent
+}
+
+// Progress is where training is.
+type Progress struct {
+	Step, Steps   int64   // taken, and in the whole run
+	Epoch, Epochs int     // this one, from 0; and in the whole run
+	Loss          float64 // mean over all ranks of the last step's loss
+	SamplesPerS   float64 // rows of all ranks per second in this epoch
+	CommShare     float64 // share of that time spent in collectives
+}
+
+// Result is how training ended, the same on every rank.
+type Result struct {
+	Steps      int64   // optimizer steps since the very start, those before a resume included
+	Epochs     int     // epochs that are complete
+	Loss       float64 // mean over the steps of the last epoch that had any
+	Evaluated  bool    // whether the next two were measured, after the last epoch that is complete
+	Accuracy   float64 // share of evaluation rows classified right, 0 to 1; 0 for regression
+	EvalLoss   float64 // mean loss over the evaluation rows
+	Checkpoint string  // path of the newest checkpoint; empty: there is none
+	Stopped    bool    // asked to stop before the end; with checkpoints, all that was done is saved
+	Resumed    int64   // the step that was resumed from; 0: from the start
+}

@@ -1,0 +1,281 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/mpi"
+)
+
+// stopAfter closes stop when step k has been taken on rank 0, so that step k+1 is
+// the last; for k = 0 it is closed already.
+func stopAfter(k int64) (stop chan struct{}, progress func(Progress)) {
+	stop = make(chan struct{})
+	if k == 0 {
+		close(stop)
+	}
+	return stop, func(p Progress) {
+		if p.Step == k {
+			close(stop)
+		}
+	}
+}
+
+// sameState compares all tensors bit for bit, and the positions.
+func sameState(t *testing.T, got, want *checkpoint.State) {
+	t.Helper()
+	if got.Step != want.Step || string(got.Values[keyPosition]) != string(want.Values[keyPosition]) {
+		t.Errorf("step %d at %s, want step %d at %s", got.Step, got.Values[keyPosition], want.Step, want.Values[keyPosition])
+	}
+	if len(got.Tensors) != len(want.Tensors) {
+		t.Fatalf("%d tensors, want %d", len(got.Tensors), len(want.Tensors))
+	}
+	for i, tensor := range want.Tensors {
+		if got.Tensors[i].Name != tensor.Name || string(got.Tensors[i].Data) != string(tensor.Data) {
+			t.Errorf("%s differs from %s of the run that was never stopped", got.Tensors[i].Name, tensor.Name)
+		}
+	}
+}
+
+// The promise of a resume: whatever the step after which a run of 20 steps was stopped, it ends
+// with the very bytes of the run that was not.
+func TestResumeAtEveryStep(t *testing.T) {
+	const epochs, steps = 4, 5
+	for _, size := range []int{1, 2, 4} {
+		t.Run(fmt.Sprintf("world %d", size), func(t *testing.T) {
+			cfg := small(size, epochs, steps)
+			straight := newCheckpoints()
+			whole := mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = straight.open(t) })
+			want := straight.latest(t)
+			if want.Step != epochs*steps || len(want.Tensors) != 8 {
+				t.Fatalf("a straight run saved step %d and %d tensors, want 20, and 4 parameters with their momentum", want.Step, len(want.Tensors))
+			}
+			for k := int64(1); k < epochs*steps; k++ {
+				c := newCheckpoints()
+				stop, progress := stopAfter(k - 1)
+				stopped := mustTrain(t, size, cfg, func(rank int, _ *Config, env *Env) {
+					env.Checkpoints = c.open(t)
+					// Before the first step the last rank is asked, later rank 0: one is enough.
+					if rank == 0 {
+						env.Progress = progress
+					}
+					if rank == 0 && k > 1 || rank == size-1 && k == 1 {
+						env.Stop = stop
+					}
+				})
+				if r := stopped[0].Result; !r.Stopped || r.Steps != k {
+					t.Fatalf("asked to stop in step %d: %+v", k, r)
+				}
+				resumed := mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) {
+					env.Checkpoints, env.Resume = c.open(t), true
+				})
+				r := resumed[0].Result
+				if r.Resumed != k || r.Stopped || r.Loss != whole[0].Loss || r.EvalLoss != whole[0].EvalLoss {
+					t.Errorf("resumed from step %d: %+v, want the losses of %+v", k, r, whole[0].Result)
+				}
+				sameState(t, c.latest(t), want)
+			}
+		})
+	}
+}
+
+// A run that dies between checkpoints loses the steps since the last one, and nothing else.
+func TestResumeAfterACrash(t *testing.T) {
+	cfg := small(2, 4, 5)
+	straight, c := newCheckpoints(), newCheckpoints()
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = straight.open(t) })
+
+	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+		env.Checkpoints, env.EverySteps = c.open(t), 3
+		if comm := env.Comm; rank == 0 {
+			env.Progress = func(p Progress) {
+				if p.Step == 11 {
+					comm.Close() // as the end of the process would
+				}
+			}
+		}
+	}) {
+		if r.err == nil {
+			t.Errorf("rank %d noticed nothing", i)
+		}
+	}
+	if got := c.steps(t); !slices.Equal(got, []int64{3, 6, 9}) {
+		t.Fatalf("checkpoints of steps %v, want 3, 6 and 9", got)
+	}
+	resumed := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+	if r := resumed[0].Result; r.Resumed != 9 {
+		t.Errorf("%+v, want a resume from step 9", r)
+	}
+	sameState(t, c.latest(t), straight.latest(t))
+}
+
+// Only rank 0 looks for checkpoints: what the others are given does not count.
+func TestOnlyRankZeroChooses(t *testing.T) {
+	cfg := small(2, 2, 5)
+	c := newCheckpoints()
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	cfg.Epochs++
+	for _, r := range mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+		if rank == 0 {
+			env.Checkpoints, env.Resume, env.EverySteps = c.open(t), true, 100
+		}
+	}) {
+		if r.Resumed != 10 || r.Steps != 15 || r.Epochs != 3 {
+			t.Errorf("%+v, want a resume from step 10 to 15", r.Result)
+		}
+	}
+	if got := c.steps(t); !slices.Equal(got, []int64{10, 15}) {
+		t.Errorf("checkpoints of steps %v, want 10 and 15", got)
+	}
+}
+
+func TestResumeWithoutACheckpointStartsFresh(t *testing.T) {
+	c := newCheckpoints()
+	r := mustTrain(t, 2, small(2, 1, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+	if r[0].Resumed != 0 || r[0].Steps != 5 {
+		t.Errorf("%+v, want 5 steps from the start", r[0].Result)
+	}
+}
+
+// A finished run that is started again trains no more and saves no more, and says the same.
+func TestResumeOfAFinishedRun(t *testing.T) {
+	cfg := small(2, 2, 5)
+	c := newCheckpoints()
+	first := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	again := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+	want := first[0].Result
+	want.Resumed = 10
+	if again[0].Result != want {
+		t.Errorf("%+v, want %+v", again[0].Result, want)
+	}
+	if out := again[1].out.String(); out != "" {
+		t.Errorf("rank 1 announces %q, with nothing left to do", out)
+	}
+	cfg.Epochs = 1
+	if r := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true }); r[0].Steps != 10 || r[0].Epochs != 2 {
+		t.Errorf("with fewer epochs than are done: %+v", r[0].Result)
+	}
+}
+
+// Checkpoints that do not fit are refused on every rank, and what differs is named.
+func TestMismatch(t *testing.T) {
+	base := small(2, 2, 5)
+	c := newCheckpoints()
+	mustTrain(t, 2, base, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	for name, test := range map[string]struct {
+		size   int
+		change func(*Config)
+		want   string // empty: it fits
+	}{
+		"batch size":    {2, func(c *Config) { c.BatchSize = 3 }, "batch_size is 4 in the checkpoint and 3 here"},
+		"world size":    {1, func(c *Config) {}, "world size is 2 in the checkpoint and 1 here"},
+		"seed":          {2, func(c *Config) { c.Seed = 9 }, "seed is 3"},
+		"rows":          {2, func(c *Config) { c.Data.Train = "0:36" }, "rows to train on is 37"},
+		"hidden layer":  {2, func(c *Config) { c.Model.Hidden = []int{6} }, "model.hidden is [5] in the checkpoint and [6] here"},
+		"model":         {2, func(c *Config) { c.Model.Kind = "dense" }, "model.kind is mlp"},
+		"activation":    {2, func(c *Config) { c.Model.Activation = "relu" }, "model.activation is tanh"},
+		"inputs":        {2, func(c *Config) { c.Data.Inputs = 4 }, "inputs of a row is 3"},
+		"order":         {2, func(c *Config) { c.Data.Shuffle = false }, "data.shuffle is true"},
+		"momentum":      {2, func(c *Config) { c.Optimizer.Momentum = 0 }, "optimizer.momentum is 0.9"},
+		"two at once":   {2, func(c *Config) { c.Seed, c.BatchSize = 1, 1 }, "here; seed is 3"},
+		"more epochs":   {2, func(c *Config) { c.Epochs = 3 }, ""},
+		"learning rate": {2, func(c *Config) { c.Optimizer.LR = 0.01 }, ""},
+		"evaluation":    {2, func(c *Config) { c.Data.Eval, c.Evaluate.EveryEpochs = "", 0 }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := base
+			test.change(&cfg)
+			for i, r := range train(t, test.size, cfg, func(_ int, _ *Config, env *Env) {
+				env.Checkpoints, env.Resume = c.open(t), true
+			}) {
+				switch {
+				case test.want == "" && r.err != nil:
+					t.Errorf("rank %d: %v", i, r.err)
+				case test.want != "" && (!errors.Is(r.err, ErrMismatch) || !strings.Contains(r.err.Error(), test.want)):
+					t.Errorf("rank %d: error %v, want ErrMismatch with %q", i, r.err, test.want)
+				}
+			}
+		})
+	}
+}
+
+// Checkpoints of other programs, or whose parts contradict each other.
+func TestForeignCheckpoints(t *testing.T) {
+	cfg := small(1, 2, 5)
+	c := newCheckpoints()
+	mustTrain(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	for name, test := range map[string]struct {
+		change func(*checkpoint.State)
+		class  error
+		want   string
+	}{
+		"no facts":        {func(s *checkpoint.State) { delete(s.Values, keyFacts) }, ErrMismatch, "another program"},
+		"no position":     {func(s *checkpoint.State) { delete(s.Values, keyPosition) }, ErrMismatch, keyPosition},
+		"facts no object": {func(s *checkpoint.State) { s.Values[keyFacts] = []byte("3") }, checkpoint.ErrCorrupt, keyFacts},
+		"negative epoch":  {func(s *checkpoint.State) { s.Values[keyPosition] = []byte(`{"step":10,"epoch":-1}`) }, checkpoint.ErrCorrupt, "impossible"},
+		"another step":    {func(s *checkpoint.State) { s.Step = 9 }, checkpoint.ErrCorrupt, "impossible"},
+		"a huge epoch":    {func(s *checkpoint.State) { s.Values[keyPosition] = []byte(`{"step":10,"epoch":4611686018427387904}`) }, checkpoint.ErrCorrupt, "impossible"},
+		"a tensor less":   {func(s *checkpoint.State) { s.Tensors = s.Tensors[1:] }, ErrMismatch, "it has no model.0.weight"},
+		"a tensor more": {func(s *checkpoint.State) {
+			s.Tensors = append(s.Tensors, checkpoint.Float32Tensor("more", nil, []float32{1}))
+		}, ErrMismatch, "9 arrays"},
+		"another shape": {func(s *checkpoint.State) { s.Tensors[0].Shape = []int{3, 5} }, ErrMismatch, "model.0.weight is float32 [3 5]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.latest(t)
+			test.change(s)
+			other := newCheckpoints()
+			if _, err := other.open(t).Save(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range train(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = other.open(t), true }) {
+				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), test.want) {
+					t.Errorf("rank %d: error %v, want %v with %q", i, r.err, test.class, test.want)
+				}
+			}
+		})
+	}
+}
+
+// Ranks that are asked at different times, or all at once, still stop after the same step.
+func TestAllRanksStopTogether(t *testing.T) {
+	cfg := small(4, 200, 5)
+	var once sync.Once
+	stop := make(chan struct{})
+	world := mustTrain(t, 4, cfg, func(rank int, _ *Config, env *Env) {
+		env.Stop = stop
+		if rank == 0 {
+			env.Progress = func(p Progress) {
+				if p.Step == 7 {
+					once.Do(func() { go close(stop) })
+				}
+			}
+		}
+	})
+	// mustTrain has compared the ranks' results. The close raced with steps after the 7th.
+	if r := world[0].Result; !r.Stopped || r.Steps < 7 || r.Steps >= 1000 || r.Checkpoint != "" {
+		t.Errorf("%+v, want a stop soon after step 7, and no checkpoint", r)
+	}
+}
+
+func TestCancelledContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	c := newCheckpoints()
+	env := Env{Comm: mpi.Self(), Checkpoints: c.open(t), Progress: func(p Progress) {
+		if p.Step == 3 {
+			cancel()
+		}
+	}}
+	if _, err := Run(ctx, small(1, 1, 5), env); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+	if got := c.steps(t); len(got) != 0 {
+		t.Errorf("checkpoints of steps %v", got)
+	}
+}

@@ -1,0 +1,54 @@
+package trainer
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestDefaultsNeedOnlyData(t *testing.T) {
+	cfg := DefaultConfig()
+	if err := cfg.Validate(); err == nil || err.Error() != `data.kind is "": must be "mnist" or "generated"` {
+		t.Errorf("error %v, want one about data.kind alone", err)
+	}
+	cfg.Data.Kind, cfg.Data.Images, cfg.Data.Labels = "mnist", "x", "y"
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestValidateNamesTheKey(t *testing.T) {
+	for want, change := range map[string]func(*Config){
+		"epochs is 0: must be 1 to 1000000000":                        func(c *Config) { c.Epochs = 0 },
+		"batch_size is -3: must be":                                   func(c *Config) { c.BatchSize = -3 },
+		`loss is "l1": must be`:                                       func(c *Config) { c.Loss = "l1" },
+		`loss is "cross_entropy": must be "mse" for data.kind = "gen`: func(c *Config) { c.Loss = "cross_entropy" },
+		`model.kind is "gpt": must be "mlp" or "dense"`:               func(c *Config) { c.Model.Kind = "gpt" },
+		`model.activation is "gelu": must be "relu" or "tanh"`:        func(c *Config) { c.Model.Activation = "gelu" },
+		"model.hidden[1] is 0: must be":                               func(c *Config) { c.Model.Hidden = []int{1, 0} },
+		"model.hidden is 1001: must have at most 1000 layers":         func(c *Config) { c.Model.Hidden = make([]int, 1001) },
+		`data.kind is "csv": must be`:                                 func(c *Config) { c.Data.Kind = "csv" },
+		"data.rows is 0: must be":                                     func(c *Config) { c.Data.Rows = 0 },
+		"data.inputs is -1: must be":                                  func(c *Config) { c.Data.Inputs = -1 },
+		"data.outputs is 0: must be":                                  func(c *Config) { c.Data.Outputs = 0 },
+		"data.noise is NaN: must be":                                  func(c *Config) { c.Data.Noise = math.NaN() },
+		`data.train: range "1:x"`:                                     func(c *Config) { c.Data.Train = "1:x" },
+		`data.eval: range "9:9" is empty`:                             func(c *Config) { c.Data.Eval = "9:9" },
+		`data.images is "": must name an IDX file`:                    func(c *Config) { c.Data.Kind, c.Loss = "mnist", "cross_entropy" },
+		`optimizer.kind is "adam": must be "sgd"`:                     func(c *Config) { c.Optimizer.Kind = "adam" },
+		"optimizer.lr is +Inf: must be":                               func(c *Config) { c.Optimizer.LR = math.Inf(1) },
+		"optimizer.momentum is 1: must be at least 0 and below 1":     func(c *Config) { c.Optimizer.Momentum = 1 },
+		"evaluate.every_epochs is -1: must be":                        func(c *Config) { c.Evaluate.EveryEpochs = -1 },
+	} {
+		cfg := small(1, 1, 1)
+		change(&cfg)
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %s", err, want)
+		}
+	}
+	cfg := small(1, 0, 1)
+	cfg.Optimizer.LR = -1
+	if err := cfg.Validate(); err == nil || strings.Count(err.Error(), "must be") != 2 {
+		t.Errorf("error %v, want both faults", err)
+	}
+}
