@@ -1,0 +1,92 @@
+package jobfile
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testenv"
+	"ddpbatch/mpi"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm"
+	"ddpbatch/trainer"
+)
+
+// TestTheExampleOfThePlan holds every field against the example, written out by hand.
+func TestTheExampleOfThePlan(t *testing.T) {
+	src, err := os.ReadFile("testdata/design.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, warnings, err := parse(string(src))
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("error %v, warnings %q", err, lines(warnings))
+	}
+	want := &Job{
+		Schema: 1, Name: "mnist", WorkDir: "/jobs", RunDir: "/jobs/runs",
+		Slurm: slurm.Options{
+			List: []slurm.Option{
+				{Name: "partition", Value: "gpu"}, {Name: "nodes", Value: "2"}, {Name: "gpus-per-node", Value: "4"},
+				{Name: "cpus-per-task", Value: "4"}, {Name: "mem", Value: "32G"}, {Name: "time", Value: "01:00:00"},
+				{Name: "dependency", Value: "afterok:123"},
+			},
+			Extra: []string{"--switches=1"}, Skip: []string{"--mem"},
+		},
+		Setup:  slurm.Setup{Modules: []string{"python/3.8", "cuda/11.2"}, Venv: "~/venv", Script: []string{"source env.sh"}},
+		Env:    map[string]string{"NCCL_DEBUG": "INFO"},
+		Launch: launch.Config{NprocPerNode: launch.Nproc{Counts: []int{4}}, Command: []string{"python", "train.py"}, Mode: "agent", WarnSignal: "USR2", Grace: time.Minute},
+		MPI:    mpi.Config{Transport: "auto", Algorithm: "auto", Deterministic: true, Timeout: 10 * time.Minute},
+		Train: trainer.Config{
+			Epochs: 10, BatchSize: 64, Seed: 1, Loss: "cross_entropy",
+			Model: trainer.ModelConfig{Kind: "mlp", Hidden: []int{128}, Activation: "relu"},
+			Data: trainer.DataConfig{
+				Kind: "mnist", Images: "t10k-images-idx3-ubyte.gz", Labels: "t10k-labels-idx1-ubyte.gz",
+				Train: "0:9000", Eval: "9000:10000", Shuffle: true, Rows: 4096, Inputs: 20, Outputs: 1,
+			},
+			Optimizer: trainer.OptimizerConfig{Kind: "sgd", LR: 0.1, Momentum: 0.9},
+			Evaluate:  trainer.EvaluateConfig{EveryEpochs: 1},
+		},
+		Checkpoint: checkpoint.Config{EverySteps: 200, KeepLast: 3, Codec: "auto", Async: true, Resume: "auto"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// TestThePlanItself reads the plan's own text: the schema must know every key of it, and refuse or
+// warn about what this version does not build, and nothing else.
+func TestThePlanItself(t *testing.T) {
+	plan, err := os.ReadFile(testenv.Shared(t, "DESIGN.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(plan), "\n## 4. job.toml")
+	_, after, _ = strings.Cut(after, "```toml\n")
+	src, _, ok := strings.Cut(after, "```")
+	if !ok {
+		t.Fatal("the plan has no example of a job file")
+	}
+	_, warnings, err := parse(src)
+	faults, _ := err.(Faults)
+	wantFaults := []string{"container", "launch.interface", "train.init", "train.schedule.kind", "train.schedule.warmup_steps"}
+	if got := keys(faults); !slices.Equal(got, wantFaults) {
+		t.Errorf("faults of %q, want %q", got, wantFaults)
+	}
+	wantWarnings := []string{"launch.max_restarts", "launch.warn_signal", "requeue", "train.ddp.bucket_mb", "train.ddp.overlap", "checkpoint.async"}
+	if got := keys(warnings); !slices.Equal(got, wantWarnings) {
+		t.Errorf("warnings of %q, want %q", got, wantWarnings)
+	}
+}
+
+// keys lists the keys of faults, in their order.
+func keys(faults []Fault) []string {
+	var keys []string
+	for _, f := range faults {
+		keys = append(keys, f.Key)
+	}
+	return keys
+}

@@ -1,0 +1,194 @@
+package jobfile
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/slurm"
+)
+
+// builtin ends a job that is right in all else; appended, it moves no line.
+const builtin = "\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\ndata = { kind = \"generated\" }\n"
+
+// command likewise, for a job with a command of its own.
+const command = "\n[launch]\ncommand = [\"true\"]\n"
+
+// parse reads a job as job.toml in /jobs, for a user whose home is /home/ann.
+func parse(src string, sets ...string) (*Job, []Fault, error) {
+	r := Reader{Home: func() (string, error) { return "/home/ann", nil }}
+	return r.Parse("job.toml", "/jobs", []byte(src), sets)
+}
+
+// lines gives faults as they are printed.
+func lines(faults []Fault) []string {
+	var printed []string
+	for _, f := range faults {
+		printed = append(printed, f.String())
+	}
+	return printed
+}
+
+// checkFaults holds what is printed for src against what is wanted, line for line.
+func checkFaults(t *testing.T, src string, sets []string, want ...string) {
+	t.Helper()
+	job, _, err := parse(src, sets...)
+	var faults Faults
+	if err != nil && !errors.As(err, &faults) {
+		t.Fatalf("the error is no Faults: %v", err)
+	}
+	if got := lines(faults); !slices.Equal(got, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	if (job == nil) != (err != nil) {
+		t.Errorf("job %v, error %v: want one of them", job, err)
+	}
+}
+
+func TestFaultsOfSyntax(t *testing.T) {
+	for _, test := range []struct{ name, src, want string }{
+		{"no value", "name = \"x\"\n[slurm]\nnodes = \n", "job.toml:3:9: expected value but found '\\n' instead"},
+		{"no closing bracket", "[slurm\nnodes = 2\n", "job.toml:1:7: expected '.' or ']' to end table name, but got '\\n' instead"},
+		{"twice", "name = \"x\"\nname = \"y\"\n", "job.toml:2:1: Key 'name' has already been defined."},
+		{"after other letters", "é = 1\n", "job.toml:1:1: expected '.' or '=', but got 'é' instead"},
+		{"columns count characters", "workdir = \"é\" name = 1", "job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
+		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
+		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000), "job.toml:2:36: tables and lists are nested more than 32 deep here"},
+		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: a job file has at most 256 KiB; is this one?"},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
+	}
+}
+
+func TestFaultsOfKeys(t *testing.T) {
+	for _, test := range []struct {
+		name, src string
+		want      []string
+	}{
+		{"misspelt", "nmae = \"x\"\nname = \"y\"\n[slrum]\nnodes = 2\n[slurm]\nnods = 2\n  nodess = 4\n[train]\nepoch = 1" + strings.Replace(builtin, "[train]", "", 1), []string{
+			`job.toml:1:1: unknown key nmae: did you mean name?`,
+			`job.toml:3:2: unknown table [slrum]: did you mean [slurm]?`,
+			`job.toml:6:1: unknown key slurm.nods: did you mean slurm.nodes?`,
+			`job.toml:7:3: unknown key slurm.nodess: did you mean slurm.nodes?`,
+			`job.toml:9:1: unknown key train.epoch: did you mean train.epochs?`,
+		}},
+		{"in inline tables and dotted", "name = \"x\"\nlaunch.modee = \"agent\"\ntrain = { loss = \"mse\", model = { kind = \"mlp\", hiden = [1] }, data = { kind = \"generated\" }, optimiser.lr = 1 }", []string{
+			`job.toml:2:8: unknown key launch.modee: did you mean launch.mode?`,
+			`job.toml:3:49: unknown key train.model.hiden: did you mean train.model.hidden?`,
+			`job.toml:3:95: unknown table [train.optimiser]: did you mean [train.optimizer]?`,
+		}},
+		{"at the wrong place", "name = \"x\"\nnodes = 2\nepochs = 3" + builtin, []string{
+			`job.toml:2:1: unknown key nodes: did you mean slurm.nodes?`,
+			`job.toml:3:1: unknown key epochs: did you mean train.epochs?`,
+		}},
+		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
+			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, codec, every_steps, keep_last, resume`,
+		}},
+		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
+			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,
+		}},
+		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }", []string{
+			`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp"`,
+			`job.toml:4:1: train.data needs the key images`,
+			`job.toml:4:1: train.data needs the key labels`,
+			`job.toml:4:26: train.data.rows is no key of kind "mnist", but of "generated"`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+// TestFaultsOfSlurm holds that what package slurm says about a key reaches the user, with its place.
+func TestFaultsOfSlurm(t *testing.T) {
+	for _, test := range []struct {
+		key, value string
+		decoded    any
+	}{
+		{"ntasks_per_node", `4`, int64(4)}, // ddpbatch sets it
+		{"frobnicate", `4`, int64(4)},      // sbatch does not have it
+		{"gpus-per-node", `4`, int64(4)},   // spelt as sbatch does
+		{"cpus_per_task", `"4"`, "4"},
+		{"time", `"1h"`, "1h"},
+		{"time", `01:00:00`, time.Time{}},
+		{"mem", `[1]`, []any{int64(1)}},
+		{"mem", `"12 parsecs"`, "12 parsecs"},
+		{"partition", `{ a = 1 }`, map[string]any{"a": int64(1)}},
+	} {
+		t.Run(test.key+"="+test.value, func(t *testing.T) {
+			_, err := slurm.ParseOption(test.key, test.decoded)
+			if err == nil {
+				t.Fatal("package slurm takes this")
+			}
+			checkFaults(t, "name = \"x\"\n[slurm]\n"+test.key+" = "+test.value+command, nil, "job.toml:3:1: "+err.Error())
+		})
+	}
+}
+
+func TestFaultsOfWhatIsMissing(t *testing.T) {
+	for _, test := range []struct {
+		name, src string
+		want      []string
+	}{
+		{"everything", "", []string{
+			`job.toml:1:1: a job needs the key name`,
+			`job.toml:1:1: a job needs [train], for the built-in trainer, or launch.command, for one of your own`,
+		}},
+		{"model and data", "name = \"x\"\n\n [train]\nepochs = 1", []string{
+			`job.toml:3:3: train needs the key model`,
+			`job.toml:3:3: train needs the key data`,
+		}},
+		{"the kind of data", "name = \"x\"\n[train]\nmodel = {}\ndata.shuffle = true", []string{
+			`job.toml:4:1: train.data needs the key kind`,
+		}},
+		{"nothing, with a command", "name = \"x\"" + command, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+func TestFaultsBetweenKeys(t *testing.T) {
+	for _, test := range []struct {
+		name, src string
+		want      []string
+	}{
+		{"a list of ranks for other nodes", "name = \"x\"\nslurm.nodes = 3\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
+			`job.toml:3:8: launch.nproc_per_node lists 2 nodes, and slurm.nodes is 3: give one number per node, or a single one`,
+		}},
+		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
+			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, not the text "3"`,
+		}},
+		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
+			`job.toml:4:1: launch.nproc_per_node must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
+		}},
+		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
+			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
+		}},
+		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = \"i\", labels = \"l\" }", []string{
+			`job.toml:3:1: train.loss is "mse": must be "cross_entropy" for data.kind = "mnist"`,
+		}},
+		{"the loss left out", "name = \"x\"\n[train]\nmodel.kind = \"mlp\"\ndata.kind = \"generated\"", []string{
+			`job.toml:2:2: train.loss is "cross_entropy": must be "mse" for data.kind = "generated"`,
+		}},
+		{"more than the trainer takes", "name = \"x\"\n[train]\nloss = \"mse\"\nbatch_size = 2000000\ndata.kind = \"generated\"\nmodel = { kind = \"mlp\", hidden = [2, 2000000] }", []string{
+			`job.toml:4:1: train.batch_size is 2000000: must be 1 to 1048576`,
+			`job.toml:6:25: train.model.hidden[1] is 2000000: must be 1 to 1048576`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
+	checkFaults(t, "[train]\nlr = 1\n[checkpoint]\nkeep_last = 1\n[mpi]\ntimeout = \"x\"\n", []string{"zzzz=1", "launch.grace=1"},
+		`job.toml:1:1: a job needs the key name`,
+		`job.toml:1:2: train needs the key model`,
+		`job.toml:1:2: train needs the key data`,
+		`job.toml:2:1: unknown key train.lr: did you mean train.optimizer.lr?`,
+		`job.toml:4:1: checkpoint.keep_last must be a whole number of at least 2, not 1`,
+		`job.toml:6:1: mpi.timeout must be a duration, such as "90s" or "5m", not the text "x"`,
+		`--set zzzz: unknown key zzzz; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,
+		`--set launch.grace: launch.grace must be a duration, such as "90s" or "5m", not 1`,
+	)
+}

@@ -1,0 +1,94 @@
+package jobfile
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestGaps gives what this version refuses and what it warns about, each on line 3, and values of the
+// same keys that are fine.
+func TestGaps(t *testing.T) {
+	for _, test := range []struct{ table, line, fault, warning string }{
+		{"launch", `interface = "ib0"`, `launch.interface = "ib0": this version meets at the address of the first node's name: leave it out`, ""},
+		{"launch", `max_restarts = 0`, "", ""},
+		{"launch", `max_restarts = 3`, "", "launch.max_restarts = 3: this version does not restart within a job: go on with `ddpbatch resume`"},
+		{"launch", `warn_signal = "USR1"`, "", `launch.warn_signal = "USR1": this version forwards no warnings yet`},
+		{"mpi", `transport = "tcp"`, "", ""},
+		{"mpi", `transport = "shm"`, `mpi.transport = "shm": this version talks over TCP only: write "auto" or "tcp"`, ""},
+		{"mpi", `transport = "ucx"`, `mpi.transport = "ucx": this version talks over TCP only: write "auto" or "tcp"`, ""},
+		{"mpi", `algorithm = "ring"`, "", ""},
+		{"mpi", `algorithm = "tree"`, `mpi.algorithm = "tree": this version has the ring only: write "auto" or "ring"`, ""},
+		{"mpi", `deterministic = false`, `mpi.deterministic = false: this version always reduces in one order: leave it out`, ""},
+		{"train", `mode = "dp"`, `train.mode = "dp": this version has one replica per rank only: write "ddp"`, ""},
+		{"train", `pipeline = 2`, `train.pipeline = 2: this version does not split a model: write 1`, ""},
+		{"train", `precision = "bfloat16"`, `train.precision = "bfloat16": this version trains in float32 only`, ""},
+		{"train", `blas = "gonum"`, "", ""},
+		{"train", `blas = "/lib/x.so"`, `train.blas = "/lib/x.so": this version computes in Go and loads no library: write "auto" or "gonum"`, ""},
+		{"train", `init = "w"`, `train.init = "w": this version starts from its own random parameters only: leave it out`, ""},
+		{"train.model", `kind = "cnn"`, `train.model.kind = "cnn": this version has "mlp" and "dense" only`, ""},
+		// What else such a table holds depends on its kind, and is not looked at.
+		{"train.data", `kind = "npy", inputs = "x.npy", targets = "y.npy"`, `train.data.kind = "npy": this version reads "mnist" (IDX files) and "generated" only`, ""},
+		{"train.schedule", `kind = "constant", warmup_steps = 0`, "", ""},
+		{"train.schedule", `kind = "cosine"`, `train.schedule.kind = "cosine": this version keeps the learning rate constant: leave the schedule out`, ""},
+		{"train.schedule", `warmup_steps = 5`, `train.schedule.warmup_steps = 5: this version keeps the learning rate constant: leave the schedule out`, ""},
+		{"train.ddp", `bucket_mb = 25`, "", "train.ddp.bucket_mb = 25: this version averages all gradients in one buffer"},
+		{"train.ddp", `compress = "fp16"`, `train.ddp.compress = "fp16": this version sends gradients as they are: write "none"`, ""},
+		{"train.ddp", `overlap = false`, "", ""},
+		{"train.ddp", `overlap = true`, "", "train.ddp.overlap = true: this version averages gradients after the backward pass"},
+		{"checkpoint", `async = false`, "", ""},
+		{"checkpoint", `async = true`, "", "checkpoint.async = true: this version saves while the ranks wait"},
+	} {
+		t.Run(test.table+" "+test.line, func(t *testing.T) {
+			src := "name = \"x\"\n[" + test.table + "]\n" + strings.ReplaceAll(test.line, ", ", "\n")
+			if test.table == "launch" {
+				src += builtin
+			} else {
+				src += command
+			}
+			_, warnings, err := parse(src)
+			faults, _ := err.(Faults)
+			checkLine(t, "fault", lines(faults), test.fault)
+			checkLine(t, "warning", lines(warnings), test.warning)
+		})
+	}
+}
+
+// checkLine wants one finding on line 3, column 1; or none.
+func checkLine(t *testing.T, what string, got []string, want string) {
+	t.Helper()
+	var all []string
+	if want != "" {
+		all = []string{"job.toml:3:1: " + want}
+	}
+	if !slices.Equal(got, all) {
+		t.Errorf("%s: got %q, want %q", what, got, all)
+	}
+}
+
+func TestGapsOfTables(t *testing.T) {
+	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
+	checkFaults(t, "name = \"x\""+command+rest, nil,
+		"job.toml:5:2: [container]: this version starts no containers: put the call of the container's program into launch.command",
+		"job.toml:7:1: unknown key container.runime: did you mean container.runtime?",
+		"job.toml:9:20: unknown key requeue.max.cash: did you mean requeue.max.crash?",
+		`job.toml:10:1: requeue.lead must be a duration, such as "90s" or "5m", not the text "x"`,
+		`job.toml:11:1: item 2 of requeue.on must be "preempt", "timeout", "node", "crash" or "hang", not the text "boredom"`,
+	)
+}
+
+// TestGapsNameKeys holds that no gap names a key that the schema does not have.
+func TestGapsNameKeys(t *testing.T) {
+	for _, g := range gaps() {
+		n := schema()
+		for name := range strings.SplitSeq(g.key, ".") {
+			n = n.child(name)
+		}
+		if n.read == nil && n.keys == nil {
+			t.Errorf("the schema has no key %s", g.key)
+		}
+		if !strings.Contains(g.why, "this version") {
+			t.Errorf("the gap of %s does not say what this version does: %q", g.key, g.why)
+		}
+	}
+}

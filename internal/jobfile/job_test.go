@@ -1,0 +1,161 @@
+package jobfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ddpbatch/slurm"
+)
+
+func TestSizeOfTheWorld(t *testing.T) {
+	for _, test := range []struct {
+		name, src         string
+		nodes, max, world int
+		each              []int
+	}{
+		{"the defaults", "", 1, 1, 1, []int{1}},
+		{"one number", "slurm.nodes = 3\nlaunch.nproc_per_node = 2", 3, 2, 6, []int{2, 2, 2}},
+		{"a list", "slurm.nodes = 3\nlaunch.nproc_per_node = [2, 4, 1]", 3, 4, 7, []int{2, 4, 1}},
+		{"a list of one", "slurm.nodes = 2\nlaunch.nproc_per_node = [3]", 2, 3, 6, []int{3, 3}},
+		{"what only the node knows", "slurm.nodes = 2\nlaunch.nproc_per_node = \"gpu\"", 2, 0, 0, []int{0, 0}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			job, _, err := parse("name = \"x\"\n" + test.src + builtin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var each []int
+			for node := range job.Nodes() {
+				each = append(each, job.NprocFor(node))
+			}
+			if job.Nodes() != test.nodes || job.MaxNproc() != test.max || job.World() != test.world || !reflect.DeepEqual(each, test.each) {
+				t.Errorf("got %d nodes, at most %d, world %d, %v", job.Nodes(), job.MaxNproc(), job.World(), each)
+			}
+		})
+	}
+}
+
+func TestBuiltinAndCores(t *testing.T) {
+	job, _, err := parse("name = \"x\"" + builtin)
+	if err != nil || !job.Builtin() || job.CPUsPerRank() != 0 {
+		t.Errorf("%+v, %v", job, err)
+	}
+	job, _, err = parse("name = \"x\"\nslurm.cpus_per_task = 8" + command)
+	if err != nil || job.Builtin() || job.CPUsPerRank() != 8 {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
+
+func TestFlagsThatAreFalseAskForNothing(t *testing.T) {
+	job, _, err := parse("name = \"x\"\n[slurm]\nhold = false\nexclusive = true" + command)
+	want := []slurm.Option{{Name: "exclusive", Flag: true}}
+	if err != nil || !reflect.DeepEqual(job.Slurm.List, want) {
+		t.Errorf("%+v, %v, want %+v", job, err, want)
+	}
+}
+
+func TestPaths(t *testing.T) {
+	noHome := errors.New("$HOME is not defined")
+	home := func() (string, error) { return "/home/ann", nil }
+	for _, test := range []struct {
+		path, dir string
+		home      func() (string, error)
+		want      string
+		err       error
+	}{
+		{".", "/jobs", home, "/jobs", nil},
+		{"a/../b/", "/jobs", home, "/jobs/b", nil},
+		{"../x", "/jobs/a", home, "/jobs/x", nil},
+		{"/x", "/jobs", home, "/x", nil},
+		{"~/x", "/jobs", home, "/home/ann/x", nil},
+		{"~", "/jobs", home, "/home/ann", nil},
+		{"a/~", "/jobs", home, "/jobs/a/~", nil},
+		{"~ann", "/jobs", home, "", errOtherHome},
+		{"~/x", "/jobs", func() (string, error) { return "", noHome }, "", noHome},
+		{"~/x", "/jobs", nil, "", errNoHome},
+		{"x", "jobs", nil, "", errRelative},
+		{"x", "/jo\nbs", nil, "", errPathText},
+		{"x", "/jo\xffbs", nil, "", errPathText},
+	} {
+		got, err := resolve(test.path, test.dir, test.home)
+		if got != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%q in %q: got %q, %v, want %q, %v", test.path, test.dir, got, err, test.want, test.err)
+		}
+	}
+}
+
+// TestJobsSurviveJSON: the rooms take what comes out of a job file, and what spec.json gives back is the job
+// that went in.
+func TestJobsSurviveJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		job, _, err := parse(jobSource(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkJob(t, job)
+	})
+}
+
+func checkJob(t interface{ Fatalf(string, ...any) }, job *Job) {
+	if err := errors.Join(job.MPI.Validate(), job.Checkpoint.Validate()); err != nil {
+		t.Fatalf("the rooms refuse %+v: %v", job, err)
+	}
+	if err := job.Train.Validate(); job.Builtin() && err != nil {
+		t.Fatalf("the trainer refuses %+v: %v", job, err)
+	}
+	data, err := json.Marshal(job)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	var back Job
+	if err := decoder.Decode(&back); err != nil || !reflect.DeepEqual(&back, job) {
+		t.Fatalf("%v: got\n%+v\nwant\n%+v\nby way of %s", err, &back, job, data)
+	}
+}
+
+// jobSource draws a job file without a fault: each of these lines, or not, in any order.
+func jobSource(t *rapid.T) string {
+	text := rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r >= ' ' && r != 0x7f }))
+	quote := func(s string) string {
+		q := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)
+		return `"` + q + `"`
+	}
+	number := rapid.IntRange(2, 1000)
+	settings := []string{
+		"workdir = " + quote("/"+text.Draw(t, "workdir")),
+		"setup.env.A = " + quote(text.Draw(t, "A")),
+		"setup.env._b1 = " + quote(text.Draw(t, "b")),
+		"setup.modules = []",
+		"setup.script = [" + quote(text.Draw(t, "script")) + ", \"\"\"a\nb\"\"\"]",
+		fmt.Sprintf("slurm.nodes = %d", number.Draw(t, "nodes")),
+		"slurm.partition = \"cpu\"",
+		"slurm.exclusive = " + rapid.SampledFrom([]string{"true", "false", `"user"`}).Draw(t, "exclusive"),
+		"slurm.extra = []",
+		"slurm.skip = [\"--mem\"]",
+		"launch.nproc_per_node = " + rapid.SampledFrom([]string{"3", "[2]", `"gpu"`, `"cpu"`, `"auto"`}).Draw(t, "nproc"),
+		fmt.Sprintf("launch.grace = \"%dms\"", number.Draw(t, "grace")),
+		"launch.command = [\"\", " + quote(text.Draw(t, "command")) + "]",
+		fmt.Sprintf("train.seed = %d", rapid.Uint32().Draw(t, "seed")),
+		fmt.Sprintf("train.optimizer.lr = %g", rapid.Float64Range(1e-12, 1e12).Draw(t, "lr")),
+		fmt.Sprintf("checkpoint.keep_last = %d", number.Draw(t, "keep")),
+	}
+	chosen := []string{
+		"name = \"x\"", `train.loss = "mse"`, `train.data.kind = "generated"`,
+		"train.model = { kind = \"mlp\", hidden = [3, 4] }",
+	}
+	for _, s := range settings {
+		if rapid.Bool().Draw(t, "keep "+strings.Fields(s)[0]) {
+			chosen = append(chosen, s)
+		}
+	}
+	return strings.Join(rapid.Permutation(chosen).Draw(t, "order"), "\n")
+}

@@ -1,0 +1,101 @@
+package jobfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// maxSize bounds a job file, in bytes.
+const maxSize = 256 << 10
+
+// Reader reads job files. The zero value refuses paths that begin with "~/".
+type Reader struct {
+	// Home finds the folder that "~" stands for; it is asked only where a path needs it.
+	Home func() (string, error)
+}
+
+// Load reads the job file at path for the user that this process runs as. See Reader.Load.
+func Load(path string, sets []string) (*Job, []Fault, error) {
+	return Reader{Home: os.UserHomeDir}.Load(path, sets)
+}
+
+// Parse reads a job for the user that this process runs as. See Reader.Parse.
+func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
+	return Reader{Home: os.UserHomeDir}.Parse(name, dir, src, sets)
+}
+
+// Load reads the job file at path, and lays the overrides over it, each "table.key=value". The error
+// is a Faults, or says why the file cannot be read.
+func (r Reader) Load(path string, sets []string) (*Job, []Fault, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("find the job file: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the job file: %w", err)
+	}
+	defer f.Close()
+	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the job file: %w", err)
+	}
+	return r.Parse(path, filepath.Dir(abs), src, sets)
+}
+
+// Parse reads a job from src. name is what faults call it; relative paths start from
+// dir, which must be absolute. Warnings come apart, with or without an error, which is
+// always a Faults.
+func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
+	c := &checker{name: name, src: strings.TrimPrefix(string(src), "\ufeff"), job: defaults()}
+	if values, root := c.decode(); values != nil {
+		c.override(values, root, sets)
+		if c.version(values, root) {
+			c.table(schema(), nil, values, root)
+			c.rules(values, root)
+			c.paths(root, dir, r.Home)
+		}
+	}
+	warnings, faults := c.report()
+	if len(faults) > 0 {
+		return nil, warnings, Faults(faults)
+	}
+	return c.job, warnings, nil
+}
+
+// decode turns the source into generic tables, and finds its keys. It returns nil, and
+// notes the fault, where the source is not TOML or not to be trusted.
+func (c *checker) decode() (values map[string]any, root *place) {
+	if len(c.src) > maxSize {
+		c.fault(&place{}, nil, "a job file has at most %d KiB; is this one?", maxSize>>10)
+		return nil, nil
+	}
+	root, deep := locate(c.src)
+	if deep >= 0 {
+		c.fault(&place{offset: deep}, nil, "tables and lists are nested more than %d deep here", maxDepth)
+		return nil, nil
+	}
+	values = make(map[string]any)
+	if _, err := toml.Decode(c.src, &values); err != nil {
+		c.syntax(err)
+		return nil, nil
+	}
+	return values, root
+}
+
+// syntax notes an error of the TOML library. Its line is one too high where a line end is what was not
+// expected, so that the offset is what counts.
+func (c *checker) syntax(err error) {
+	var parse toml.ParseError
+	if errors.As(err, &parse) {
+		c.fault(&place{offset: parse.Position.Start}, nil, "%s", parse.Message)
+		return
+	}
+	c.fault(&place{}, nil, "%s", err)
+}

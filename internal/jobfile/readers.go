@@ -1,0 +1,199 @@
+package jobfile
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/BurntSushi/toml"
+)
+
+// A reader checks the value of one key, as the TOML library decoded it, and stores it in the job. Its
+// error names the key and says what to write.
+type reader func(j *Job, key toml.Key, v any) error
+
+// most bounds whole numbers; what is counted in a job file is far smaller, and products of two of them
+// still fit an int64.
+const most = math.MaxInt32
+
+// unused is where values go that this version reads and does not act on.
+func unused[T any](*Job) *T { return new(T) }
+
+// whole reads a whole number from low to high.
+func whole(low, high int64, to func(*Job) *int) reader {
+	what := fmt.Sprintf("a whole number from %d to %d", low, high)
+	if high == most {
+		what = fmt.Sprintf("a whole number of at least %d", low)
+	}
+	return func(j *Job, key toml.Key, v any) error {
+		n, ok := v.(int64)
+		if !ok || n < low {
+			return mustBe(key, what, v)
+		}
+		if n > high {
+			return mustBe(key, fmt.Sprintf("at most %d", high), v)
+		}
+		*to(j) = int(n)
+		return nil
+	}
+}
+
+// number reads a finite number with the property that what describes.
+func number(what string, good func(float64) bool, to func(*Job) *float64) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		x, ok := v.(float64)
+		if n, isWhole := v.(int64); isWhole {
+			x, ok = float64(n), true
+		}
+		if !ok || !good(x) || math.IsInf(x, 0) {
+			return mustBe(key, what, v)
+		}
+		*to(j) = x
+		return nil
+	}
+}
+
+func positive(x float64) bool    { return x > 0 }
+func notNegative(x float64) bool { return x >= 0 }
+
+// truth reads true or false.
+func truth(to func(*Job) *bool) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		b, ok := v.(bool)
+		if !ok {
+			return mustBe(key, "true or false", v)
+		}
+		*to(j) = b
+		return nil
+	}
+}
+
+// text reads a text with the property that what describes.
+func text(what string, good func(string) bool, to func(*Job) *string) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		s, ok := v.(string)
+		if !ok || !good(s) {
+			return mustBe(key, what, v)
+		}
+		*to(j) = s
+		return nil
+	}
+}
+
+// line reads a text that fits on one line.
+func line(to func(*Job) *string) reader { return text("one line of text", isLine, to) }
+
+func isLine(s string) bool { return s != "" && !strings.ContainsFunc(s, isControl) }
+
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }
+
+// oneOf reads one of the given words.
+func oneOf(to func(*Job) *string, words ...string) reader {
+	return text(quoted(words), func(s string) bool { return slices.Contains(words, s) }, to)
+}
+
+// duration reads a duration that is longer than none.
+func duration(to func(*Job) *time.Duration) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		s, _ := v.(string)
+		d, err := time.ParseDuration(s)
+		if err != nil || d <= 0 {
+			return mustBe(key, `a duration, such as "90s" or "5m"`, v)
+		}
+		*to(j) = d
+		return nil
+	}
+}
+
+// list reads a list of at least least texts, each with the property that what describes.
+func list(least int, what string, good func(string) bool, to func(*Job) *[]string) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		items, ok := v.([]any)
+		if !ok {
+			return mustBe(key, "a list, each item "+what, v)
+		}
+		if len(items) < least {
+			return fmt.Errorf("%s must not be empty: leave it out instead", key)
+		}
+		var texts []string // nil where there is none, as it comes back from JSON
+		for i, item := range items {
+			s, ok := item.(string)
+			if !ok || !good(s) {
+				return fmt.Errorf("item %d of %w", i+1, mustBe(key, what, item))
+			}
+			texts = append(texts, s)
+		}
+		*to(j) = texts
+		return nil
+	}
+}
+
+// counts reads a list of at least one whole number from 1.
+func counts(key toml.Key, v any) ([]int, error) {
+	items, ok := v.([]any)
+	if !ok || len(items) == 0 {
+		return nil, mustBe(key, "a list of at least one whole number", v)
+	}
+	numbers := make([]int, len(items))
+	for i, item := range items {
+		n, ok := item.(int64)
+		if !ok || n < 1 || n > most {
+			return nil, fmt.Errorf("item %d of %w", i+1, mustBe(key, "a whole number of at least 1", item))
+		}
+		numbers[i] = int(n)
+	}
+	return numbers, nil
+}
+
+// mustBe says what the value of a key must be, and what it is.
+func mustBe(key toml.Key, what string, v any) error {
+	return fmt.Errorf("%s must be %s, not %s", key, what, describe(v))
+}
+
+// describe names a value for a person: its type where that is news, and what it is.
+func describe(v any) string {
+	switch v := v.(type) {
+	case string:
+		return "the text " + short(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'g', -1, 64)
+	case bool:
+		return strconv.FormatBool(v)
+	case time.Time:
+		return "a date or time (write it in quotes)"
+	case map[string]any:
+		return "a table"
+	case []any:
+		if len(v) == 0 {
+			return "an empty list"
+		}
+	}
+	return "a list"
+}
+
+// short quotes a text, and cuts it where it is long.
+func short(s string) string {
+	const limit = 60
+	if len(s) <= limit {
+		return strconv.Quote(s)
+	}
+	return strconv.Quote(strings.ToValidUTF8(s[:limit], "")) + "..."
+}
+
+// quoted lists words: "a", "b" or "c".
+func quoted(words []string) string {
+	q := make([]string, len(words))
+	for i, w := range words {
+		q[i] = strconv.Quote(w)
+	}
+	last := len(q) - 1
+	if last == 0 {
+		return q[0]
+	}
+	return strings.Join(q[:last], ", ") + " or " + q[last]
+}

@@ -1,0 +1,127 @@
+package jobfile
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// rules checks what holds between keys. A rule stays silent where one of its keys is at fault
+// already.
+func (c *checker) rules(values map[string]any, root *place) {
+	j := c.job
+	counts := j.Launch.NprocPerNode.Counts
+	nprocKey := toml.Key{"launch", "nproc_per_node"}
+	nproc := root.at(nprocKey)
+
+	if len(counts) > 1 && len(counts) != j.Nodes() && c.sound("slurm.nodes", "launch.nproc_per_node") {
+		c.fault(nproc, nprocKey, "%s lists %d nodes, and slurm.nodes is %d: give one number per node, or a single one", nprocKey, len(counts), j.Nodes())
+	}
+	if len(counts) != 1 && j.Launch.Mode == "task" && c.sound("launch.mode", "launch.nproc_per_node") {
+		c.fault(nproc, nprocKey, `%s must be one number where launch.mode is "task": srun starts the same number of tasks on every node`, nprocKey)
+	}
+	if j.Setup.Venv != "" && j.Setup.Conda != "" {
+		conda := toml.Key{"setup", "conda"}
+		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
+	}
+	if j.Builtin() && c.sound("launch.command", "train") {
+		c.builtin(values, root)
+	}
+}
+
+// builtin checks that the built-in trainer is told what to train, on what.
+func (c *checker) builtin(values map[string]any, root *place) {
+	train, given := values["train"].(map[string]any)
+	if !given {
+		c.fault(root, toml.Key{"train"}, "a job needs [train], for the built-in trainer, or launch.command, for one of your own")
+		return
+	}
+	for _, name := range []string{"model", "data"} {
+		if train[name] == nil {
+			c.missing(root.below("train"), toml.Key{"train"}, name)
+		}
+	}
+	c.trainer(root)
+}
+
+// trainer asks the trainer itself, whose errors begin with the key, what is wrong with [train].
+func (c *checker) trainer(root *place) {
+	joined, _ := c.job.Train.Validate().(interface{ Unwrap() []error })
+	if joined == nil {
+		return
+	}
+	for _, err := range joined.Unwrap() {
+		msg := "train." + err.Error()
+		dotted := msg[:strings.IndexAny(msg+" ", " :[")]
+		if key := toml.Key(strings.Split(dotted, ".")); c.sound(dotted) {
+			c.fault(root.at(key), key, "%s", msg)
+		}
+	}
+}
+
+// sound tells whether none of the keys, nor any table round them, has a fault.
+func (c *checker) sound(keys ...string) bool {
+	for _, key := range keys {
+		for ; key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {
+			if c.bad[key] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// paths makes the job's own paths absolute: "~/" is the user's home, and what is
+// relative starts from the job file's folder.
+func (c *checker) paths(root *place, dir string, home func() (string, error)) {
+	for _, p := range []struct {
+		name string
+		path *string
+	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}} {
+		if !c.sound(p.name) {
+			continue
+		}
+		abs, err := resolve(*p.path, dir, home)
+		if err != nil {
+			c.fault(root.below(p.name), toml.Key{p.name}, "%s: %s", p.name, err)
+		}
+		*p.path = abs
+	}
+}
+
+var (
+	errOtherHome = errors.New(`only "~/", the home of the user who submits, is understood: write the path out`)
+	errNoHome    = errors.New(`nothing is known that "~/" could stand for: write the path out`)
+	errRelative  = errors.New("the job file's folder is not known as an absolute path")
+	errPathText  = errors.New("the path must be one line of UTF-8 text")
+)
+
+func resolve(path, dir string, home func() (string, error)) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~"); ok {
+		if rest != "" && rest[0] != '/' {
+			return "", errOtherHome
+		}
+		if home == nil {
+			return "", errNoHome
+		}
+		h, err := home()
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(h, rest)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	switch {
+	case !filepath.IsAbs(path):
+		return "", errRelative
+	case !isLine(path) || !utf8.ValidString(path):
+		return "", errPathText
+	default:
+		return filepath.Clean(path), nil
+	}
+}

@@ -1,0 +1,69 @@
+package jobfile
+
+import (
+	"slices"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/mpi/launch"
+)
+
+// launchRows are the keys of [launch], [requeue], [mpi] and [checkpoint].
+func launchRows() []row {
+	return []row{
+		{key: "launch.nproc_per_node", read: nproc},
+		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
+		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
+		{key: "launch.max_restarts", read: whole(0, most, func(j *Job) *int { return &j.Launch.MaxRestarts })},
+		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
+		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
+		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
+
+		{key: "requeue.on", read: list(0, quoted(causes), isCause, unused[[]string])},
+		{key: "requeue.max.preempt", read: whole(0, most, unused[int])},
+		{key: "requeue.max.timeout", read: whole(0, most, unused[int])},
+		{key: "requeue.max.node", read: whole(0, most, unused[int])},
+		{key: "requeue.max.crash", read: whole(0, most, unused[int])},
+		{key: "requeue.max.hang", read: whole(0, most, unused[int])},
+		{key: "requeue.lead", read: duration(unused[time.Duration])},
+
+		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
+		{key: "mpi.algorithm", read: line(func(j *Job) *string { return &j.MPI.Algorithm })},
+		{key: "mpi.deterministic", read: truth(func(j *Job) *bool { return &j.MPI.Deterministic })},
+		{key: "mpi.timeout", read: duration(func(j *Job) *time.Duration { return &j.MPI.Timeout })},
+
+		{key: "checkpoint.every_steps", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
+		{key: "checkpoint.keep_last", read: whole(2, most, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
+		{key: "checkpoint.codec", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Codec }, "auto", "none", "zstd")},
+		{key: "checkpoint.async", read: truth(func(j *Job) *bool { return &j.Checkpoint.Async })},
+		{key: "checkpoint.resume", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Resume }, "auto", "never")},
+	}
+}
+
+// causes are the ways in which an attempt ends that a requeue may follow.
+var causes = []string{"preempt", "timeout", "node", "crash", "hang"}
+
+func isCause(s string) bool { return slices.Contains(causes, s) }
+
+// nproc reads how many ranks each node runs.
+func nproc(j *Job, key toml.Key, v any) error {
+	to := &j.Launch.NprocPerNode
+	switch v := v.(type) {
+	case int64:
+		if v >= 1 && v <= most {
+			*to = launch.Nproc{Counts: []int{int(v)}}
+			return nil
+		}
+	case string:
+		if slices.Contains([]string{"gpu", "cpu", "auto"}, v) {
+			*to = launch.Nproc{Word: v}
+			return nil
+		}
+	case []any:
+		numbers, err := counts(key, v)
+		*to = launch.Nproc{Counts: numbers}
+		return err
+	}
+	return mustBe(key, `a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`, v)
+}

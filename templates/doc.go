@@ -1,0 +1,13 @@
+// Package templates holds the text that ddpbatch writes for its users: the batch script that
+// sbatch is given, and job files to start from.
+//
+// All of it is embedded in the binary, so that one file is all there is to copy. A starter is a job.toml
+// that is accepted as it stands, without a warning; its comments teach. A line that begins with "#"
+// and no space is a setting to switch on.
+//
+// # Example
+//
+//	for _, s := range templates.Starters() {
+//		fmt.Printf("%-10s %s\n", s.Name, s.Summary)
+//	}
+package templates

@@ -1,0 +1,124 @@
+package templates_test
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/testenv"
+	"ddpbatch/slurm"
+	"ddpbatch/templates"
+)
+
+// parse reads a starter as if it lay in /jobs.
+func parse(t *testing.T, text string) *jobfile.Job {
+	t.Helper()
+	job, warnings, err := jobfile.Parse("job.toml", "/jobs", []byte(text), nil)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("error %v, warnings %v", err, warnings)
+	}
+	return job
+}
+
+func TestStartersAreJobs(t *testing.T) {
+	for _, s := range templates.Starters() {
+		t.Run(s.Name, func(t *testing.T) {
+			if job := parse(t, s.Text); job.Name != s.Name {
+				t.Errorf("the job's name is %q", job.Name)
+			}
+		})
+	}
+}
+
+var switchedOff = regexp.MustCompile(`(?m)^#([a-z])`)
+
+// TestSettingsToSwitchOn: a line that begins with "#" and no space is a setting, and right as well.
+func TestSettingsToSwitchOn(t *testing.T) {
+	for _, s := range templates.Starters() {
+		t.Run(s.Name, func(t *testing.T) { parse(t, switchedOff.ReplaceAllString(s.Text, "$1")) })
+	}
+}
+
+// TestSimulateIsWhatTheReadmePromises: 4096 rows by 2 x 2 ranks in batches of 32 are 32 steps an epoch.
+func TestSimulateIsWhatTheReadmePromises(t *testing.T) {
+	s, ok := templates.Find("simulate")
+	if !ok {
+		t.Fatal("no starter simulate")
+	}
+	job := parse(t, s.Text)
+	data := job.Train.Data
+	if job.World() != 4 || data.Kind != "generated" || data.Rows != 4096 || data.Inputs != 20 || data.Outputs != 1 || job.Train.BatchSize*job.World()*32 != data.Rows {
+		t.Errorf("world %d, batches of %d, data %+v", job.World(), job.Train.BatchSize, data)
+	}
+	if job.Train.Model.Kind != "dense" || job.Train.Loss != "mse" || job.Train.Epochs != 2 || job.Checkpoint.EverySteps != 16 || job.Checkpoint.KeepLast != 3 {
+		t.Errorf("%+v, %+v", job.Train, job.Checkpoint)
+	}
+}
+
+// TestStartersUseDocumentedKeys: the plan shows every key that a starter uses, or sbatch has it.
+func TestStartersUseDocumentedKeys(t *testing.T) {
+	plan, err := os.ReadFile(testenv.Shared(t, "DESIGN.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(plan), "\n## 4. job.toml")
+	_, after, _ = strings.Cut(after, "```toml\n")
+	example, _, _ := strings.Cut(after, "```")
+	documented := keysOf(t, example)
+	for _, key := range slurm.OptionKeys() {
+		documented["slurm."+key] = true
+	}
+	for _, s := range templates.Starters() {
+		for _, key := range slices.Sorted(maps.Keys(keysOf(t, switchedOff.ReplaceAllString(s.Text, "$1")))) {
+			if !documented[key] && !strings.HasPrefix(key, "setup.env.") {
+				t.Errorf("%s uses %s, which the plan does not show", s.Name, key)
+			}
+		}
+	}
+}
+
+func keysOf(t *testing.T, text string) map[string]bool {
+	t.Helper()
+	var values map[string]any
+	meta, err := toml.Decode(text, &values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := make(map[string]bool)
+	for _, key := range meta.Keys() {
+		keys[key.String()] = true
+	}
+	return keys
+}
+
+func TestStartersAreListedOnce(t *testing.T) {
+	var names []string
+	for _, s := range templates.Starters() {
+		names = append(names, s.Name)
+		if s.Summary == "" || strings.ContainsAny(s.Summary, "\n.") || !strings.HasPrefix(s.Text, "# ") {
+			t.Errorf("%s: summary %q", s.Name, s.Summary)
+		}
+	}
+	if want := []string{"simulate", "mnist", "pytorch", "command"}; !slices.Equal(names, want) {
+		t.Errorf("got %q, want %q", names, want)
+	}
+	if _, ok := templates.Find("nonesuch"); ok {
+		t.Error("found a starter that is not there")
+	}
+	files, err := os.ReadDir("jobs")
+	if err != nil || len(files) != len(names) {
+		t.Errorf("%d files in jobs, %d starters: %v", len(files), len(names), err)
+	}
+}
+
+func TestBatchIsAScript(t *testing.T) {
+	if !strings.HasPrefix(templates.Batch, "#!/") {
+		t.Errorf("the batch script begins with %.20q", templates.Batch)
+	}
+}
