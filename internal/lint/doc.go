@@ -1,0 +1,3 @@
+// Package lint holds the project's rules that a compiler does not: who may
+// import whom, and what a library must not do. Its tests read the source tree.
+package lint

@@ -1,0 +1,93 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mayImport is DESIGN's list of who may know whom (docs/architecture.md), for imports inside
+// the module. A room that is not listed imports only internal/...
+var mayImport = map[string][]string{
+	"cmd/ddpbatch":     {"*"},
+	"internal/jobfile": {"slurm", "mpi", "mpi/launch", "trainer", "checkpoint"},
+	"slurm":            {},
+	"slurm/sim":        {"slurm"},
+	"templates":        {},
+	"checkpoint":       {},
+	"mpi":              {"mpi/store", "mpi/transport"},
+	"mpi/store":        {},
+	"mpi/transport":    {"mpi/store"},
+	"mpi/launch":       {"mpi/store"},
+	"trainer":          {"trainer/ddp", "trainer/nn", "trainer/optim", "trainer/data", "mpi", "checkpoint"},
+	"trainer/ddp":      {"mpi", "trainer/nn"},
+	"trainer/nn":       {},
+	"trainer/optim":    {"trainer/nn"},
+	"trainer/data":     {},
+}
+
+// internalFor says which internal rooms stand open to which others; the rest are open to all.
+var internalFor = map[string][]string{
+	"internal/auth":    {"mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
+	"internal/rundir":  {"mpi/launch", "cmd/ddpbatch"},
+	"internal/jobfile": {"cmd/ddpbatch"},
+}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range sources(t) {
+		seen[f.pkg] = true
+		for _, path := range f.imports() {
+			to, ours := strings.CutPrefix(path, module+"/")
+			if ours && !allowed(f.pkg, to) {
+				t.Errorf("%s imports %s, which docs/architecture.md does not allow", f.path, to)
+			}
+		}
+	}
+	for pkg := range mayImport {
+		if !seen[pkg] {
+			t.Errorf("the list names %s, which is not there", pkg)
+		}
+	}
+}
+
+func allowed(from, to string) bool {
+	if strings.HasPrefix(to, "cmd/") {
+		return false
+	}
+	list := mayImport[from]
+	if slices.Contains(list, "*") || slices.Contains(list, to) {
+		return true
+	}
+	if parent, _, ok := strings.Cut(to, "/internal/"); ok { // a room's own cellar
+		return from == parent || strings.HasPrefix(from, parent+"/")
+	}
+	if !strings.HasPrefix(to, "internal/") {
+		return false
+	}
+	guests, limited := internalFor[to]
+	return !limited || slices.Contains(guests, from)
+}
+
+// TestDependencies holds the short list of modules that the shipped program is made of; a new one
+// needs a record in docs/adr/ and a line here.
+func TestDependencies(t *testing.T) {
+	direct := []string{
+		"github.com/urfave/cli/v2", "github.com/BurntSushi/toml", "github.com/klauspost/compress",
+		"gonum.org/v1/gonum", "golang.org/x/sys", "golang.org/x/term",
+	}
+	for _, f := range sources(t) {
+		for _, path := range f.imports() {
+			first, _, _ := strings.Cut(path, "/")
+			if !strings.Contains(first, ".") {
+				continue // the standard library, or ours
+			}
+			if !slices.ContainsFunc(direct, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") }) {
+				t.Errorf("%s imports %s, which is no agreed dependency", f.path, path)
+			}
+			if strings.HasPrefix(path, "github.com/urfave/cli") && !strings.HasPrefix(f.pkg, "cmd/") {
+				t.Errorf("%s imports %s; flags belong to cmd", f.path, path)
+			}
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package lint
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "ddpbatch"
+
+// file is one parsed Go file that is no test.
+type file struct {
+	pkg  string // its package's path inside the module: "mpi/store"
+	path string
+	ast  *ast.File
+	fset *token.FileSet
+}
+
+func (f file) imports() []string {
+	var paths []string
+	for _, spec := range f.ast.Imports {
+		path, err := strconv.Unquote(spec.Path.Value)
+		if err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// sources parses every Go file of the module, tests left out.
+func sources(t *testing.T) []file {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var files []file
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "runs") {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		files = append(files, file{filepath.ToSlash(dir), path, parsed, fset})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 50 {
+		t.Fatalf("only %d files found below %s: the walk is wrong", len(files), root)
+	}
+	return files
+}
+
+func TestEveryPackageHasDoc(t *testing.T) {
+	documented := map[string]bool{}
+	all := map[string]bool{}
+	for _, f := range sources(t) {
+		all[f.pkg] = true
+		if f.ast.Doc != nil && (filepath.Base(f.path) == "doc.go" || f.ast.Name.Name == "main") {
+			documented[f.pkg] = true
+		}
+	}
+	for pkg := range all {
+		if !documented[pkg] && pkg != "internal/testenv" {
+			t.Errorf("%s has no doc.go with a package comment", pkg)
+		}
+	}
+}
+
+func TestFilesStaySmall(t *testing.T) {
+	const most = 500
+	for _, f := range sources(t) {
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > most {
+			t.Errorf("%s has %d lines, more than %d: one noun per file", f.path, n, most)
+		}
+	}
+}
+
+// TestLibrariesKeepTheirHandsOff holds that no library ends the process or speaks where its caller did not tell it
+// to.
+func TestLibrariesKeepTheirHandsOff(t *testing.T) {
+	forbidden := map[string]string{
+		"os.Exit": "return an error", "log.Fatal": "return an error", "log.Fatalf": "return an error",
+		"fmt.Print": "take an io.Writer", "fmt.Println": "take an io.Writer", "fmt.Printf": "take an io.Writer",
+		"os.Stdout": "take an io.Writer", "os.Stderr": "take an io.Writer",
+		"os.Getenv": "take a lookup function", "os.LookupEnv": "take a lookup function", "os.Environ": "take a list",
+		"slog.Default": "take a *slog.Logger",
+	}
+	for _, f := range sources(t) {
+		if strings.HasPrefix(f.pkg, "cmd/") || f.pkg == "internal/testenv" {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Obj == nil {
+				if instead, bad := forbidden[pkg.Name+"."+sel.Sel.Name]; bad {
+					t.Errorf("%s: a library uses %s.%s; %s", f.fset.Position(n.Pos()), pkg.Name, sel.Sel.Name, instead)
+				}
+			}
+			return true
+		})
+	}
+}
