@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+func newApp(e *env) *cli.App {
+	app := &cli.App{
+		Name:                      "ddpbatch",
+		Usage:                     "distributed training on Slurm clusters: submit, launch, train, save, resume",
+		Description:               "Try it on this machine, with no cluster:\n\n   ddpbatch simulate",
+		Reader:                    e.In,
+		Writer:                    e.Out,
+		ErrWriter:                 e.Err,
+		Version:                   versionString(),
+		HideVersion:               true,
+		DisableSliceFlagSeparator: true,
+		Suggest:                   true,
+		ExitErrHandler:            func(*cli.Context, error) {}, // exit codes are exitCode's alone
+		OnUsageError:              onUsageError,
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return unknownCommand(c.App.Commands, c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+		Commands: []*cli.Command{
+			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e),
+			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newEnvCommand(e), newNodesCommand(e),
+			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
+			newCkptCommand(e), newVersionCommand(e), newAttemptCommand(e),
+		},
+	}
+	for _, c := range app.Commands {
+		prepare(c)
+	}
+	return app
+}
+
+// prepare gives a command and those below it what the library does not hand down.
+func prepare(c *cli.Command) {
+	c.OnUsageError = onUsageError
+	c.HideHelpCommand = true
+	for _, sub := range c.Subcommands {
+		prepare(sub)
+	}
+	if len(c.Subcommands) > 0 && c.Action == nil {
+		commands := c.Subcommands
+		c.Action = func(ctx *cli.Context) error {
+			if ctx.Args().Present() {
+				return unknownCommand(commands, ctx.Args().First())
+			}
+			return cli.ShowSubcommandHelp(ctx)
+		}
+	}
+}
+
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	name := "ddpbatch"
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
+		name = "ddpbatch " + c.Command.Name
+	}
+	return &usageError{message: strings.TrimPrefix(err.Error(), "flag "), hint: fmt.Sprintf("try %q", name+" -h")}
+}
+
+func unknownCommand(commands []*cli.Command, name string) error {
+	hint := `try "ddpbatch -h"`
+	// the library's suggestion is a whole sentence: Did you mean "train"?
+	if near := cli.SuggestCommand(commands, name); near != "" {
+		hint = strings.ToLower(near[:1]) + near[1:]
+	}
+	return &usageError{message: fmt.Sprintf("there is no command %q", name), hint: hint}
+}
+
+// example is a command's help text: an example comes first.
+func example(lines ...string) string {
+	return "Example:\n\n   " + strings.Join(lines, "\n   ")
+}
+
+// jsonFlag is on every command that shows something.
+func jsonFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "json", Usage: "print JSON with stable fields (docs/cli.md)"}
+}
+
+func setFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "set", Usage: "override a key of the job file: `a.b=value` (may be repeated)"}
+}
+
+// oneArg returns the command's only argument.
+func oneArg(c *cli.Context, what string) (string, error) {
+	words, _, _ := splitDash(c.Args().Slice())
+	if len(words) != 1 {
+		return "", &usageError{
+			message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
+			hint:    fmt.Sprintf("try %q", "ddpbatch "+c.Command.Name+" -h"),
+		}
+	}
+	return words[0], nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/templates"
+)
+
+func newInitCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:        "init",
+		Usage:       "write a commented job.toml to start from",
+		ArgsUsage:   "[DIR]",
+		Description: example("ddpbatch init --list", "ddpbatch init --template mnist digits/"),
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "template", Usage: "which starter job `NAME`", Value: "mnist"},
+			&cli.BoolFlag{Name: "list", Usage: "list the starter jobs"},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			words := c.Args().Slice()
+			switch {
+			case c.Bool("list"):
+				return listStarters(e, c.Bool("json"))
+			case len(words) > 1:
+				return usagef("init takes one folder, not %d", len(words))
+			case len(words) == 0:
+				words = []string{"."}
+			}
+			return writeStarter(e, words[0], c.String("template"))
+		},
+	}
+}
+
+func listStarters(e *env, asJSON bool) error {
+	starters := templates.Starters()
+	if asJSON {
+		type row struct {
+			Name    string `json:"name"`
+			Summary string `json:"summary"`
+		}
+		rows := make([]row, 0, len(starters))
+		for _, s := range starters {
+			rows = append(rows, row{s.Name, s.Summary})
+		}
+		return printJSON(e, rows)
+	}
+	t := newTable(e, "NAME", "WHAT IT IS")
+	for _, s := range starters {
+		t.row(s.Name, s.Summary)
+	}
+	return t.flush()
+}
+
+func writeStarter(e *env, dir, name string) error {
+	starter, ok := templates.Find(name)
+	if !ok {
+		return &usageError{message: fmt.Sprintf("there is no starter job %q", name), hint: `"ddpbatch init --list" shows them`}
+	}
+	dir = e.abs(dir)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	path := filepath.Join(dir, "job.toml")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return &usageError{message: path + " is there already", hint: "name another folder, or move it away"}
+	}
+	if err != nil {
+		return fmt.Errorf("write the job file: %w", err)
+	}
+	_, err = f.WriteString(starter.Text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	fmt.Fprintf(e.Out, "wrote %s\ncheck it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", path, e.short(path), e.short(path), e.short(path))
+	return nil
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/slurm"
+)
+
+// maxHosts bounds what `nodes expand` writes out; Slurm's own limit for one range.
+const maxHosts = 1 << 16
+
+func newNodesCommand(e *env) *cli.Command {
+	sub := func(name, usage, args, sample string, action func(words []string, asJSON bool) error) *cli.Command {
+		return &cli.Command{
+			Name: name, Usage: usage, ArgsUsage: args, Description: example("ddpbatch nodes " + name + " " + sample),
+			Flags: []cli.Flag{jsonFlag()},
+			Action: func(c *cli.Context) error {
+				words, _, _ := splitDash(c.Args().Slice())
+				if len(words) == 0 {
+					return usagef("nodes %s needs a host list", name)
+				}
+				return action(words, c.Bool("json"))
+			},
+		}
+	}
+	return &cli.Command{
+		Name:        "nodes",
+		Usage:       "expand, fold and count Slurm's host lists",
+		Description: example("ddpbatch nodes expand 'gpu[01-03,7],login'", "ddpbatch nodes fold gpu01 gpu02 gpu03"),
+		Subcommands: []*cli.Command{
+			sub("expand", "a name a line", "LIST...", "'n[01-03]'", func(words []string, asJSON bool) error {
+				hosts, err := expandAll(words)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(e, hosts)
+				}
+				for _, h := range hosts {
+					fmt.Fprintln(e.Out, h)
+				}
+				return nil
+			}),
+			sub("fold", "the shortest list, in the order given", "NAME...", "n01 n02 n03", func(words []string, asJSON bool) error {
+				hosts, err := expandAll(words)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return printJSON(e, slurm.FoldHostlist(hosts))
+				}
+				fmt.Fprintln(e.Out, slurm.FoldHostlist(hosts))
+				return nil
+			}),
+			sub("count", "how many names", "LIST...", "'n[01-03]'", func(words []string, asJSON bool) error {
+				total := 0
+				for _, w := range words {
+					n, err := slurm.CountHosts(w)
+					if err != nil {
+						return usagef("%v", err)
+					}
+					total += n
+				}
+				if asJSON {
+					return printJSON(e, total)
+				}
+				fmt.Fprintln(e.Out, total)
+				return nil
+			}),
+		},
+	}
+}
+
+func expandAll(words []string) ([]string, error) {
+	hosts := []string{}
+	for _, w := range words {
+		more, err := slurm.ExpandHostlist(w, maxHosts-len(hosts))
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		hosts = append(hosts, more...)
+	}
+	return hosts, nil
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+)
+
+func templateFlag() cli.Flag {
+	return &cli.StringFlag{Name: "script-template", Usage: "render this `FILE` instead of the built-in batch script"}
+}
+
+func newRenderCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:        "render",
+		Usage:       "print the sbatch script of a job; nothing is submitted or written",
+		ArgsUsage:   "JOB",
+		Description: example("ddpbatch render job.toml --set slurm.nodes=4"),
+		Flags:       []cli.Flag{setFlag(), templateFlag()},
+		Action: func(c *cli.Context) error {
+			path, err := oneArg(c, "job file")
+			if err != nil {
+				return err
+			}
+			job, _, err := loadJob(e, e.abs(path), c.StringSlice("set"))
+			if err != nil {
+				return err
+			}
+			template, err := readTemplate(e, c.String("script-template"))
+			if err != nil {
+				return err
+			}
+			// submit makes the directory and knows its real name
+			text, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxx"), template)
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(e.Out, text)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+type submitOptions struct {
+	path      string
+	sets      []string
+	template  string
+	sbatch    []string // words after --
+	testOnly  bool
+	dryRun    bool
+	parsable  bool
+	wait      bool
+	follow    bool
+	skipCheck bool
+}
+
+func newSubmitCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:        "submit",
+		Usage:       "render a job's batch script and submit it; prints the job id",
+		ArgsUsage:   "JOB [-- SBATCH-OPTIONS]",
+		Description: example("ddpbatch submit job.toml", "ddpbatch submit job.toml --set slurm.nodes=4 --follow -- --qos=high"),
+		Flags: []cli.Flag{
+			setFlag(), templateFlag(),
+			&cli.BoolFlag{Name: "test-only", Usage: "ask Slurm whether and when it would run; submit nothing"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print the script and the sbatch command; submit nothing"},
+			&cli.BoolFlag{Name: "parsable", Usage: "print the job id and nothing else"},
+			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},
+			&cli.BoolFlag{Name: "follow", Usage: "show the job's output until its end; exit with its code"},
+			&cli.BoolFlag{Name: "skip-data-check", Usage: "submit even where this machine does not see the data files"},
+		},
+		Action: func(c *cli.Context) error {
+			path, err := oneArg(c, "job file")
+			if err != nil {
+				return err
+			}
+			rest, err := sbatchWords(c)
+			if err != nil {
+				return err
+			}
+			return runSubmit(c.Context, e, submitOptions{
+				path: e.abs(path), sets: c.StringSlice("set"), template: c.String("script-template"), sbatch: rest,
+				testOnly: c.Bool("test-only"), dryRun: c.Bool("dry-run"), parsable: c.Bool("parsable"),
+				wait: c.Bool("wait"), follow: c.Bool("follow"), skipCheck: c.Bool("skip-data-check"),
+			})
+		},
+	}
+}
+
+func runSubmit(ctx context.Context, e *env, o submitOptions) error {
+	job, text, err := loadJob(e, o.path, o.sets)
+	if err != nil {
+		return err
+	}
+	if !o.skipCheck {
+		if err := missingData(job); err != nil {
+			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
+		}
+	}
+	template, err := readTemplate(e, o.template)
+	if err != nil {
+		return err
+	}
+	if o.testOnly || o.dryRun {
+		return trySubmit(ctx, e, job, template, o)
+	}
+	run, err := newRun(e, "slurm", job, o.path, text, o.sets)
+	if err != nil {
+		return err
+	}
+	id, err := submitRun(ctx, e, run, job, template, o.sbatch, "submit")
+	if err != nil {
+		return errors.Join(err, forget(run, err))
+	}
+	if o.parsable {
+		fmt.Fprintln(e.Out, id)
+	} else {
+		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, jobSummary(job), e.short(run.Path()))
+	}
+	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
+}
+
+// sbatchWords are the words after --, which go to sbatch.
+func sbatchWords(c *cli.Context) ([]string, error) {
+	_, rest, _ := splitDash(c.Args().Slice())
+	for _, word := range rest {
+		if err := slurm.CheckExtra(word); err != nil {
+			return nil, usagef("%v", err)
+		}
+	}
+	return rest, nil
+}
+
+// forget removes a run that Slurm certainly knows nothing of; after a time-out or an answer
+// that nobody understands, its job may exist.
+func forget(run *rundir.Dir, err error) error {
+	var usage *usageError
+	var unreachable *slurm.UnreachableError
+	switch {
+	case errors.Is(err, slurm.ErrRefused), errors.Is(err, slurm.ErrNoSlurm), errors.As(err, &usage):
+		return run.Discard()
+	case errors.As(err, &unreachable) && !strings.Contains(unreachable.Words, "timed out"):
+		return run.Discard()
+	}
+	return fmt.Errorf("the run directory %s is kept, in case the job exists after all; see squeue", run.Path())
+}
+
+// submitRun renders the script into run, hands it to sbatch and records the job.
+func submitRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, template string, sbatch []string, event string) (string, error) {
+	script, err := renderScript(job, run.Path(), template)
+	if err != nil {
+		return "", err
+	}
+	if err := run.WriteScript(script); err != nil {
+		return "", err
+	}
+	client, dropped := newSlurmClient(e)
+	if len(dropped) > 0 {
+		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)
+	}
+	submitted, err := client.Submit(ctx, run.ScriptPath(), sbatch)
+	if err != nil {
+		return "", err
+	}
+	id := submitted.ID
+	// From here on the job exists: what fails now must not hide its id.
+	err = errors.Join(run.SetJobID(id), run.Append(rundir.Event{Time: e.Now(), Event: event, Detail: "job " + id}))
+	if err != nil {
+		e.log().Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)
+	}
+	return id, nil
+}
+
+// trySubmit shows what submit would do.
+func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submitOptions) error {
+	script, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxx"), template)
+	if err != nil {
+		return err
+	}
+	if o.dryRun {
+		fmt.Fprint(e.Out, script)
+		fmt.Fprintf(e.Err, "would run: sbatch --parsable %s script.sh\n", slurm.ShellJoin(o.sbatch))
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "ddpbatch-test-only-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the script: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "script.sh")
+	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
+		return fmt.Errorf("write the script: %w", err)
+	}
+	client, _ := newSlurmClient(e)
+	answer, err := client.TestOnly(ctx, path, o.sbatch)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(e.Out, answer)
+	return nil
+}
+
+// newSlurmClient runs Slurm's commands with the environment that e's jobs should inherit;
+// dropped names the variables that are kept from them.
+func newSlurmClient(e *env) (client *slurm.Client, dropped []string) {
+	kept, dropped := slurm.Scrub(e.Environ)
+	return &slurm.Client{Environ: kept}, dropped
+}

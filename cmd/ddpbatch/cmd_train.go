@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi"
+	"ddpbatch/slurm"
+	"ddpbatch/trainer"
+)
+
+func newTrainCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:        "train",
+		Usage:       "be one rank of the built-in trainer; alone: a world of one",
+		ArgsUsage:   "JOB",
+		Description: example("ddpbatch train job.toml", `srun -n8 bash -c 'eval "$(ddpbatch env)"; exec ddpbatch train job.toml'`),
+		Flags:       []cli.Flag{setFlag()},
+		Action: func(c *cli.Context) error {
+			if !c.Args().Present() && e.get("DDPBATCH_RUN_DIR") != "" {
+				return runTrain(c.Context, e, "", nil) // a rank that an agent started
+			}
+			path, err := oneArg(c, "job file")
+			if err != nil {
+				return err
+			}
+			return runTrain(c.Context, e, e.abs(path), c.StringSlice("set"))
+		},
+	}
+}
+
+func runTrain(ctx context.Context, e *env, path string, sets []string) (err error) {
+	if err := refuseSingleton(e); err != nil {
+		return err
+	}
+	r := &rank{e: e, path: path, sets: sets}
+	if err := r.loadJob(); err != nil {
+		return err
+	}
+	if r.comm, err = joinWorld(ctx, e, r.job.MPI); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.comm.Close()) }()
+	if r.comm.Rank() == 0 {
+		if err := r.openRun(); err != nil {
+			return err
+		}
+	}
+	return r.train(ctx)
+}
+
+// refuseSingleton stops tasks of one srun that would each train alone, unaware of each
+// other.
+func refuseSingleton(e *env) error {
+	if _, ok := e.lookup("WORLD_SIZE"); ok {
+		return nil
+	}
+	alloc, err := slurm.FromEnviron(e.lookup)
+	if errors.Is(err, slurm.ErrNotInSlurm) || err == nil && alloc.Tasks <= 1 {
+		return nil
+	}
+	if err != nil {
+		return usagef("%v", err)
+	}
+	return &usageError{
+		message: fmt.Sprintf("SLURM_NTASKS is %d, but this rank would train alone (WORLD_SIZE is not set)", alloc.Tasks),
+		hint:    `use "srun ddpbatch run --", or eval "$(ddpbatch env)" in each task first`,
+	}
+}
+
+// joinWorld meets the other ranks by env://, or stays alone where nobody said that there are any.
+func joinWorld(ctx context.Context, e *env, cfg mpi.Config) (*mpi.Comm, error) {
+	size, ok := e.lookup("WORLD_SIZE")
+	if !ok || size == "1" {
+		return mpi.Self(), nil
+	}
+	lookup, err := withSecret(e)
+	if err != nil {
+		return nil, err
+	}
+	comm, err := mpi.InitEnv(ctx, lookup, cfg, e.log())
+	if err != nil {
+		return nil, fmt.Errorf("meet the other ranks: %w", err)
+	}
+	return comm, nil
+}
+
+// withSecret is e's lookup, with a secret for ranks that no agent started: tasks that took their places from
+// `ddpbatch env` share the user's key file and the name of the run.
+func withSecret(e *env) (func(string) (string, bool), error) {
+	runID := e.get("TORCHELASTIC_RUN_ID")
+	if e.get("DDPBATCH_SECRET") != "" || runID == "" {
+		return e.lookup, nil
+	}
+	secret, err := keySecret(e, runID)
+	if err != nil {
+		return nil, err
+	}
+	return func(name string) (string, bool) {
+		if name == "DDPBATCH_SECRET" {
+			return secret.Hex(), true
+		}
+		return e.lookup(name)
+	}, nil
+}
+
+// rank is one rank of the built-in trainer.
+type rank struct {
+	e    *env
+	path string // "" : the job of the run directory
+	sets []string
+	job  *jobfile.Job
+	text []byte
+	comm *mpi.Comm
+
+	// on rank 0 alone
+	run         *rundir.Dir
+	attempt     int
+	checkpoints *checkpoint.Dir
+	metrics     io.WriteCloser
+}
+
+func (r *rank) loadJob() (err error) {
+	if r.path == "" {
+		if r.run, err = rundir.Open(r.e.get("DDPBATCH_RUN_DIR")); err != nil {
+			return err
+		}
+		r.job, err = jobOf(r.run)
+		return err
+	}
+	if r.job, r.text, err = loadJob(r.e, r.path, r.sets); err != nil {
+		return err
+	}
+	if !r.job.Builtin() {
+		return usagef("%s runs a command, not the built-in trainer; leave launch.command out", r.path)
+	}
+	return missingData(r.job)
+}
+
+// openRun opens what only rank 0 writes: checkpoints and metrics. A rank that nobody launched
+// makes a run directory of its own.
+func (r *rank) openRun() (err error) {
+	if r.run == nil {
+		if r.run, err = newRun(r.e, "train", r.job, r.path, r.text, r.sets); err != nil {
+			return err
+		}
+	}
+	if text, ok := r.e.lookup("DDPBATCH_ATTEMPT"); ok {
+		if r.attempt, err = strconv.Atoi(text); err != nil {
+			return usagef("DDPBATCH_ATTEMPT is %q, which is no number", text)
+		}
+	} else if r.attempt, err = r.run.ClaimAttempt(); err != nil {
+		return err
+	}
+	r.checkpoints, err = checkpoint.Open(r.run.CheckpointsPath(), checkpoint.Options{
+		Codec: r.job.Checkpoint.Codec, KeepLast: r.job.Checkpoint.KeepLast, Run: r.run.Spec().Run, Attempt: r.attempt,
+		Fence: func() error { return r.run.Fence(r.attempt) }, Log: r.e.log(),
+	})
+	if err != nil {
+		return err
+	}
+	r.metrics, err = os.OpenFile(r.run.MetricsPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the metrics file: %w", err)
+	}
+	return nil
+}
+
+func (r *rank) train(ctx context.Context) error {
+	stop := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { close(stop) })()
+	cfg := trainer.Env{
+		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: r.job.Checkpoint.EverySteps,
+		Resume: r.job.Checkpoint.Resume == "auto", WorkDir: r.job.WorkDir, Attempt: r.attempt,
+		Out: r.e.Out, Stop: stop, Clock: r.e.Now, Log: r.e.log(),
+	}
+	if r.metrics != nil {
+		cfg.Metrics = r.metrics
+	}
+	// A stop is agreed on by all ranks at a step's end: the signal must not tear a collective.
+	result, err := trainer.Run(context.WithoutCancel(ctx), r.job.Train, cfg)
+	if r.metrics != nil {
+		if cerr := r.metrics.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("close the metrics file: %w", cerr)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("rank %d: %w", r.comm.Rank(), err)
+	}
+	if r.comm.Rank() == 0 {
+		r.sayEnd(result)
+	}
+	if result.Stopped {
+		return &codeError{code: exitRequeue}
+	}
+	return nil
+}
+
+// sayEnd prints where the checkpoint is and how to go on.
+func (r *rank) sayEnd(result trainer.Result) {
+	more := ""
+	if !result.Stopped {
+		more = "train.epochs=" + strconv.Itoa(2*r.job.Train.Epochs)
+	}
+	if result.Checkpoint != "" {
+		fmt.Fprintf(r.e.Out, "checkpoint: %s\n", result.Checkpoint)
+	}
+	fmt.Fprintf(r.e.Out, "resume: %s\n", resumeCommand(r.run, more))
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm"
+	"ddpbatch/trainer"
+)
+
+// The exit codes that users script against (docs/cli.md).
+const (
+	exitDone         = 0
+	exitFailed       = 1
+	exitUsage        = 2   // usage or job file
+	exitNoCheckpoint = 10  //
+	exitCorrupt      = 11  // corrupt checkpoint
+	exitMismatch     = 12  // checkpoint does not fit this job
+	exitRefused      = 20  // Slurm refused
+	exitRequeue      = 75  // saved; please requeue
+	exitNever        = 93  // do not requeue
+	exitTimeout      = 124 //
+	exitInterrupted  = 130 //
+)
+
+// usageError is a command line that cannot be understood; hint says what to type.
+type usageError struct{ message, hint string }
+
+func (e *usageError) Error() string {
+	if e.hint == "" {
+		return e.message
+	}
+	return e.message + "; " + e.hint
+}
+
+func usagef(format string, args ...any) error {
+	return &usageError{message: fmt.Sprintf(format, args...)}
+}
+
+// codeError carries an exit code out of a command that has said, or will have said by
+// err, all there is to say.
+type codeError struct {
+	code int
+	err  error // nil: nothing more to print
+}
+
+func (e *codeError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codeError) Unwrap() error { return e.err }
+
+// exitCode is the one place where an error becomes a number.
+func exitCode(err error) int {
+	var coded *codeError
+	var usage *usageError
+	var faults jobfile.Faults
+	var stopped launch.SignalError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &coded):
+		return coded.code
+	case errors.As(err, &usage), errors.As(err, &faults):
+		return exitUsage
+	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
+		return exitNever
+	case errors.Is(err, trainer.ErrMismatch):
+		return exitMismatch
+	case errors.Is(err, checkpoint.ErrNone):
+		return exitNoCheckpoint
+	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrFormatTooNew):
+		return exitCorrupt
+	case errors.Is(err, slurm.ErrRefused), errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrNoSlurm):
+		return exitRefused
+	case errors.As(err, &stopped):
+		return 128 + int(stopped.Sig)
+	case errors.Is(err, context.DeadlineExceeded):
+		return exitTimeout
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailed
+}
+
+// report prints err as a person reads it, and returns its code.
+func report(e *env, err error) int {
+	code := exitCode(err)
+	var coded *codeError
+	if err == nil || errors.As(err, &coded) && coded.err == nil {
+		return code
+	}
+	var faults jobfile.Faults
+	if errors.As(err, &faults) {
+		for _, f := range faults {
+			fmt.Fprintln(e.Err, f)
+		}
+		return code
+	}
+	fmt.Fprintf(e.Err, "ddpbatch: %v\n", err)
+	return code
+}
+
+// printJSON prints v as one indented JSON value.
+func printJSON(e *env, v any) error {
+	enc := json.NewEncoder(e.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

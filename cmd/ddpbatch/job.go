@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+	"ddpbatch/templates"
+)
+
+// jobSummary says in one line what a job is.
+func jobSummary(job *jobfile.Job) string {
+	what := "trains " + job.Train.Model.Kind + " on " + job.Train.Data.Kind
+	if !job.Builtin() {
+		what = "runs " + strings.Join(job.Launch.Command, " ")
+	}
+	return fmt.Sprintf("%s %s on %s x %s", job.Name, what,
+		plural(job.Nodes(), "node"), ranksPerNode(job))
+}
+
+func ranksPerNode(job *jobfile.Job) string {
+	n := job.Launch.NprocPerNode
+	switch {
+	case n.Word != "":
+		return "one rank per " + n.Word
+	case len(n.Counts) == 1:
+		return plural(n.Counts[0], "rank")
+	}
+	words := make([]string, len(n.Counts))
+	for i, c := range n.Counts {
+		words[i] = strconv.Itoa(c)
+	}
+	return strings.Join(words, ",") + " ranks"
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+// missingData names the first file that the built-in trainer would look for in vain.
+func missingData(job *jobfile.Job) error {
+	if !job.Builtin() {
+		return nil
+	}
+	for _, f := range []struct{ key, path string }{
+		{"train.data.images", job.Train.Data.Images},
+		{"train.data.labels", job.Train.Data.Labels},
+	} {
+		if f.path == "" {
+			continue
+		}
+		path := f.path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(job.WorkDir, path)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return &usageError{
+				message: fmt.Sprintf("%s: %v", f.key, err),
+				hint:    "correct the path in the job file (relative paths start at workdir, " + job.WorkDir + ")",
+			}
+		}
+	}
+	return nil
+}
+
+// jobOf reads the resolved job out of a run's spec.
+func jobOf(d *rundir.Dir) (*jobfile.Job, error) {
+	var job jobfile.Job
+	if err := json.Unmarshal(d.Spec().Job, &job); err != nil {
+		return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
+	}
+	return &job, nil
+}
+
+// newRun makes the run directory of a job: the job file as it was read, the
+// resolved spec and a copy of this program.
+func newRun(e *env, kind string, job *jobfile.Job, source string, text []byte, sets []string) (*rundir.Dir, error) {
+	spec, err := specOf(kind, job, source, sets)
+	if err != nil {
+		return nil, err
+	}
+	binary, err := e.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program's own file: %w", err)
+	}
+	return rundir.Create(rundir.CreateConfig{
+		Parent: job.RunDir, Spec: spec, JobFile: text, Binary: binary, Now: e.Now(),
+	})
+}
+
+func specOf(kind string, job *jobfile.Job, source string, sets []string) (rundir.Spec, error) {
+	resolved, err := json.Marshal(job)
+	if err != nil {
+		return rundir.Spec{}, fmt.Errorf("write the job as JSON: %w", err)
+	}
+	return rundir.Spec{
+		Schema: 1, Name: job.Name, Kind: kind, Version: version, Source: source, Sets: sets,
+		WorkDir: job.WorkDir, Nodes: job.Nodes(), Job: resolved,
+	}, nil
+}
+
+// readJob reads the text of a job file.
+func readJob(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, &usageError{message: fmt.Sprintf("read the job file: %v", err), hint: `"ddpbatch init" writes one to start from`}
+	}
+	return text, nil
+}
+
+// loadJob reads a job file for a command that will act on it; warnings are printed.
+func loadJob(e *env, path string, sets []string) (*jobfile.Job, []byte, error) {
+	text, err := readJob(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(path), text, sets)
+	warn(e, warnings)
+	return job, text, err
+}
+
+// renderScript renders a job's batch script for a run directory.
+func renderScript(job *jobfile.Job, runDir, template string) (string, error) {
+	if template == "" {
+		template = templates.Batch
+	}
+	nproc := 0
+	for _, n := range job.Launch.NprocPerNode.Counts {
+		nproc = max(nproc, n)
+	}
+	text, err := slurm.Script{
+		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
+		Nodes: job.Nodes(), Mode: job.Launch.Mode, Nproc: nproc, CPUsPerRank: job.CPUsPerRank(), Setup: job.Setup,
+	}.Render(template)
+	if err != nil {
+		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
+	}
+	return text, nil
+}
+
+// readTemplate reads a user's own script template; "" is ours.
+func readTemplate(e *env, path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(e.abs(path))
+	if err != nil {
+		return "", &usageError{message: fmt.Sprintf("read the script template: %v", err)}
+	}
+	if len(text) == 0 {
+		return "", errors.New("the script template " + path + " is empty")
+	}
+	return string(text), nil
+}

@@ -1,0 +1,22 @@
+// Command ddpbatch takes a data-parallel training job onto a Slurm cluster and
+// through everything that happens there. See docs/cli.md.
+package main
+
+import (
+	"context"
+	"os"
+)
+
+func main() {
+	ctx, stop := withSignals(context.Background(), os.Stderr)
+	code := Main(ctx, osEnv(), os.Args)
+	stop()
+	os.Exit(code)
+}
+
+// Main runs one command line and returns its exit code.
+func Main(ctx context.Context, e *env, args []string) int {
+	app := newApp(e)
+	err := app.RunContext(ctx, permute(app, args))
+	return report(e, err)
+}

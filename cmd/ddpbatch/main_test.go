@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets the test binary be ddpbatch: testscript starts it under that
+// name, and so do the run directories' copies of it.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"ddpbatch": func() {
+		ctx, stop := withSignals(context.Background(), os.Stderr)
+		code := Main(ctx, osEnv(), os.Args)
+		stop()
+		os.Exit(code)
+	}})
+}
+
+// TestScripts runs testdata/script/*.txtar: what a user types and what comes back.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			program, err := exec.LookPath("ddpbatch") // for scripts that change PATH
+			env.Setenv("DDPBATCH", program)
+			return err
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"exits": exits, "flipbit": flipBit, "cuthalf": cutHalf,
+		},
+	})
+}
+
+// exits runs a command and holds its exit code: exits 2 ddpbatch check job.toml.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits code command...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if err != nil {
+		coded, ok := err.(interface{ ExitCode() int })
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = coded.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// oneFile is the file that a pattern matches; the last one in name order where there are several.
+func oneFile(ts *testscript.TestScript, pattern string) string {
+	paths, err := filepath.Glob(ts.MkAbs(pattern))
+	ts.Check(err)
+	if len(paths) == 0 {
+		ts.Fatalf("no file matches %s", pattern)
+	}
+	return paths[len(paths)-1]
+}
+
+// flipBit flips one bit in the middle of the last file that a pattern matches.
+func flipBit(ts *testscript.TestScript, neg bool, args []string) {
+	path := oneFile(ts, args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	data[len(data)/2] ^= 1
+	ts.Check(os.WriteFile(path, data, 0o600))
+}
+
+// cutHalf cuts the last file that a pattern matches to half its length.
+func cutHalf(ts *testscript.TestScript, neg bool, args []string) {
+	path := oneFile(ts, args[0])
+	info, err := os.Stat(path)
+	ts.Check(err)
+	ts.Check(os.Truncate(path, info.Size()/2))
+}
