@@ -72,7 +72,8 @@ type Rank struct {
 }
 
 // Rank is the place of this task where every task is one rank. Slurm numbers the tasks itself, so
-// that uneven, cyclic and arbitrary layouts are right. Outside a step this process is alone, whatever
+// that uneven, cyclic and arbitrary layouts are right, where rank 0 is on the first node (FromEnviron
+// refuses others: nothing would tell the master address). Outside a step this process is alone, whatever
 // the job asked for: a world of one.
 func (a *Allocation) Rank() Rank {
 	if !a.InStep() {

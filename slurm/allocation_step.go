@@ -85,6 +85,11 @@ func (a *Allocation) readPlace(env environ, nodelist variable, counts taskCounts
 	if a.ProcID >= a.Tasks {
 		return fmt.Errorf("SLURM_PROCID is %d, but %s makes only %d tasks", a.ProcID, counts, a.Tasks)
 	}
+	if a.ProcID == 0 && a.NodeRank != 0 {
+		// only "-m arbitrary" lays tasks out so, and no variable tells the other nodes' tasks where rank 0 is
+		return fmt.Errorf("SLURM_PROCID is 0 on %s, but the other tasks look for rank 0 on %s, the first node of %s: begin the list of hosts with %s",
+			a.NodeName(), a.Nodes[0], nodelist, a.Nodes[0])
+	}
 	if here := a.TasksPerNode[a.NodeRank]; a.LocalID >= here {
 		return fmt.Errorf("SLURM_LOCALID is %d, but %s makes only %d for node %s", a.LocalID, counts, here, a.NodeName())
 	}

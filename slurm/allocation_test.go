@@ -85,6 +85,7 @@ func TestFromEnvironRefuses(t *testing.T) {
 		"node out of range":    {envFile{"SLURM_NODEID": "2"}, `SLURM_NODEID is 2, but SLURM_STEP_NODELIST="n[3-4]" names only 2 nodes`},
 		"no node":              {envFile{"SLURM_NODEID": ""}, "SLURM_NODEID is not set"},
 		"rank out of range":    {envFile{"SLURM_PROCID": "3"}, "SLURM_PROCID is 3"},
+		"rank 0 elsewhere":     {envFile{"SLURM_PROCID": "0"}, `SLURM_PROCID is 0 on n4, but the other tasks look for rank 0 on n3, the first node of SLURM_STEP_NODELIST="n[3-4]"`},
 		"no rank":              {envFile{"SLURM_PROCID": "(null)"}, "SLURM_PROCID is not set"},
 		"hostile rank":         {envFile{"SLURM_PROCID": "4294967295"}, "SLURM_PROCID"},
 		"local out of range":   {envFile{"SLURM_LOCALID": "1"}, `SLURM_LOCALID is 1, but SLURM_STEP_TASKS_PER_NODE="2,1" makes only 1 for node n4`},
