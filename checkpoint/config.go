@@ -10,7 +10,7 @@ type Config struct {
 	EverySteps int    `json:"every_steps"` // 0: only at the end
 	KeepLast   int    `json:"keep_last"`   // at least 2
 	Codec      string `json:"codec"`       // "auto" (zstd), "zstd" or "none"
-	Async      bool   `json:"async"`       // a permission: saves that cannot overlap training wait
+	Async      bool   `json:"async"`       // allows saves to overlap training; this version never does
 	Resume     string `json:"resume"`      // "auto" or "never"
 }
 

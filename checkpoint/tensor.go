@@ -13,13 +13,13 @@ const maxRank = 32
 // the tensor owns it.
 type Tensor struct {
 	Name  string // 1 to 256 bytes of UTF-8 without control characters
-	DType string // see ElemSize
+	DType string // bool, float16, bfloat16, float32, float64, or int or uint with 8, 16, 32 or 64
 	Shape []int  // empty: a scalar; a dimension may be 0
 	Data  []byte
 }
 
-// ElemSize returns the bytes of one element of a dtype, and false for a dtype that is unknown.
-func ElemSize(dtype string) (int, bool) {
+// elemSize returns the bytes of one element of a dtype, and false for a dtype that is unknown.
+func elemSize(dtype string) (int, bool) {
 	switch dtype {
 	case "bool", "int8", "uint8":
 		return 1, true
@@ -62,7 +62,7 @@ func (t Tensor) Float32s(dst []float32) error {
 
 // byteSize is what a tensor of that type and shape takes, checked for overflow.
 func byteSize(dtype string, shape []int) (int64, error) {
-	elem, ok := ElemSize(dtype)
+	elem, ok := elemSize(dtype)
 	if !ok {
 		return 0, fmt.Errorf("dtype %q is unknown", dtype)
 	}

@@ -185,7 +185,7 @@ func (m *Mem) SyncDir(name string) error {
 // find walks to a name.
 func (m *Mem) find(op, name string) (*node, error) {
 	n := m.root
-	for part := range strings.SplitSeq(filepath.Clean("/"+name)[1:], "/") {
+	for part := range strings.SplitSeq(filepath.Clean("/" + name)[1:], "/") {
 		if part == "" {
 			continue // the root itself
 		}
