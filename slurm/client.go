@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -69,20 +70,25 @@ func (c *Client) environ(name string) []string {
 	})
 }
 
+// absentElement is what scontrol says, in its standard output, of an element that the controller does
+// not have, of an array that it does have.
+var absentElement = regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`)
+
 // failure is the error that a command's output stands for; nil where its exit code is 0.
 func failure(name string, out Output) error {
 	if out.Code == 0 {
 		return nil
 	}
 	words := slurmWords(out.Stderr)
+	if words == "" {
+		words = slurmWords(out.Stdout)
+	}
 	switch {
 	case saysUnreachable(words):
 		return &UnreachableError{Command: name, Words: words}
-	case name != "sbatch" && strings.Contains(words, "Invalid job id specified"):
+	case name != "sbatch" && strings.Contains(words, "Invalid job id specified"),
+		name == "scontrol" && absentElement.MatchString(words):
 		return ErrUnknownJob
-	}
-	if words == "" {
-		words = slurmWords(out.Stdout)
 	}
 	return &RefusedError{Command: name, Code: out.Code, Words: words}
 }

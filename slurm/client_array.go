@@ -7,14 +7,16 @@ import (
 
 // inGroup tells whether an element of an array is among those that Slurm shows as one group:
 // "[0,3,6-9,20-40:5%2]", where %2 is how many may run at once. Slurm cuts long groups
-// short ("[1-3,5,..."); an element may then be in what is not shown, so it counts as in.
+// short, with three dots ("[1-3,5...%2]") or, in squeue's narrow columns, in the middle of a
+// number ("[1-3,5,1"); an element may then be in what is not shown, so it counts as in.
 func inGroup(element, group string) bool {
 	list, bracket := strings.CutPrefix(group, "[")
 	if !bracket {
 		return group == element
 	}
-	list, _, _ = strings.Cut(strings.TrimSuffix(list, "]"), "%")
-	if strings.HasSuffix(list, "...") {
+	list, whole := strings.CutSuffix(list, "]")
+	list, _, _ = strings.Cut(list, "%")
+	if !whole || strings.HasSuffix(list, "...") {
 		return true
 	}
 	n, err := strconv.ParseUint(element, 10, 32)

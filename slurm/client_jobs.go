@@ -105,7 +105,7 @@ func supplement(jobs, more []JobStatus) []JobStatus {
 func pick(jobs []JobStatus, id string) []JobStatus {
 	var found []JobStatus
 	for _, s := range jobs {
-		if s.of(id) {
+		if s.Of(id) {
 			found = append(found, s)
 		}
 	}

@@ -176,9 +176,10 @@ func TestJobStatusOf(t *testing.T) {
 		{"57_[3-6%2]", "57", "57", true}, {"57_[3-6%2]", "57", "57_4", true}, {"57_[3-6%2]", "57", "57_7", false}, {"57_[3-6%2]", "57", "57_2", false},
 		{"18_[0,3,6,9%2]", "18", "18_9", true}, {"18_[0,3,6,9%2]", "18", "18_4", false}, {"18_[0-12:4]", "18", "18_8", true}, {"18_[0-12:4]", "18", "18_9", false},
 		{"18_[1,3,5,...]", "18", "18_99", true}, {"18_[x]", "18", "18_1", false}, {"18_[0-9:0]", "18", "18_0", false},
+		{"18_[1,3...%2]", "18", "18_99", true}, {"18_[1,4,10,1", "18", "18_99", true}, {"18_[1,4,10,1", "18", "19_99", false},
 		{"30+1", "31", "30", true}, {"30+1", "31", "30+1", true}, {"30+1", "31", "30+0", false}, {"30+1", "31", "31", true},
 	} {
-		if got := (JobStatus{ID: c.id, RawID: c.raw}).of(c.asked); got != c.want {
+		if got := (JobStatus{ID: c.id, RawID: c.raw}).Of(c.asked); got != c.want {
 			t.Errorf("%s (%s) is of %s: %t, want %t", c.id, c.raw, c.asked, got, c.want)
 		}
 	}
@@ -211,6 +212,10 @@ func TestJobs(t *testing.T) {
 			[]string{"57_[5-6%2] PENDING ", "57_1 COMPLETED 0:0", "57_2 COMPLETED 0:0"}, nil, []string{"squeue", "sacct"}},
 		"unknown": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": {}, "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
 			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"no such element": {[]string{"57_9"}, map[string]Output{"squeue": text(array), "sacct": recorded(t, "no-acct/sacct"), "scontrol": {Code: 1, Stdout: []byte("Welcome\nJob 57_9 not found\n")}},
+			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"configuration lost": {[]string{"1"}, map[string]Output{"sacct": recorded(t, "no-acct/sacct"), "squeue": {Code: 1, Stderr: []byte("squeue: error: s_p_parse_file: cannot stat file /x: No such file or directory, retrying in 1sec up to 60sec\n" +
+			"squeue: error: ClusterName needs to be specified\nsqueue: fatal: Unable to process configuration file\n")}}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
 		"one unknown of two": {[]string{"14", "99999"}, map[string]Output{"squeue": text(running), "sacct": recorded(t, "no-acct/sacct"), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
 			[]string{"14 RUNNING "}, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
 		"no sacct command": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
@@ -310,7 +315,7 @@ func FuzzClientOutput(f *testing.F) {
 		for _, parse := range []func([]byte) []JobStatus{parseSqueue, parseSacct, parseScontrol} {
 			jobs := parse(data)
 			for _, j := range jobs {
-				if !j.of(j.ID) || j.ID == "" && j.RawID != "" {
+				if !j.Of(j.ID) || j.ID == "" && j.RawID != "" {
 					t.Fatalf("%q gave %+v, which is not found by its own id", data, j)
 				}
 			}

@@ -29,8 +29,8 @@ var endedStates = map[string]bool{
 // Ended tells whether the job is over. States that this version does not know are not.
 func (s JobStatus) Ended() bool { return endedStates[s.State] }
 
-// of tells whether s is, or is part of, the job that the plain id (without a cluster) names.
-func (s JobStatus) of(id string) bool {
+// Of tells whether s is, or is part of, the job that the plain id (without a cluster) names.
+func (s JobStatus) Of(id string) bool {
 	if s.ID == id || s.RawID == id {
 		return true
 	}

@@ -14,6 +14,7 @@ var unreachableWords = []string{
 	"Unable to contact slurm controller",
 	"Protocol authentication error",
 	"Could not establish a configuration source",
+	"Unable to process configuration file",
 	"Socket timed out on send/recv operation",
 	"Communication connection failure",
 	"Zero Bytes were transmitted or received",

@@ -37,7 +37,7 @@ func CheckExtra(word string) error {
 	if advice, reserved := reservedOptions[name]; reserved && name != "extra" {
 		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)
 	}
-	if whole := abbreviated(name); whole != "" {
+	if whole := abbreviated(name); whole != "" && strings.HasPrefix(word, "--") {
 		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write options in full", clip(word), whole)
 	}
 	return nil
@@ -67,7 +67,7 @@ func extraName(word string) string {
 // abbreviated returns the option among those that ddpbatch sets or reads that sbatch may take
 // name for, since getopt_long(3) completes the beginning of a name; "" where there is none.
 func abbreviated(name string) string {
-	if _, known := optionTable[name]; known || len(name) < 2 || name == "extra" {
+	if _, known := optionTable[name]; known || name == "extra" {
 		return ""
 	}
 	for _, whole := range slices.Sorted(maps.Keys(reservedOptions)) {

@@ -25,6 +25,7 @@ func TestCheckExtraRefuses(t *testing.T) {
 		"--outp=/x":         "--output",
 		"--job-name=x":      "set name",
 		"--job=x":           "--job-name",
+		"--j=x":             "--job-name",
 		"-Jx":               "set name",
 		"-HJx":              "set name", // -H -J x
 		"-o":                "run directory",

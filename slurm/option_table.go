@@ -110,7 +110,7 @@ var optionTable = map[string]optionKind{
 	"spread-segments":      flagValue, // 25.11
 	"stepmgr":              flagValue, // 24.05
 	"switches":             numberOrText,
-	"thread-spec":          zeroCount,
+	"thread-spec":          countValue,
 	"threads-per-core":     countValue,
 	"time":                 timeValue,
 	"time-min":             timeValue,

@@ -39,7 +39,7 @@ func TestParseOption(t *testing.T) {
 		{"kill_on_invalid_dep", "no", "--kill-on-invalid-dep=no"},
 		{"wait_all_nodes", true, "--wait-all-nodes=1"},
 		{"wait_all_nodes", int64(0), "--wait-all-nodes=0"},
-		{"core_spec", int64(0), "--core-spec=0"},
+		{"core_spec", int64(0), "--core-spec=0"}, {"thread_spec", int64(1), "--thread-spec=1"},
 		{"comment", `it's "mine" #1 $HOME`, `--comment=it's "mine" #1 $HOME`},
 		{"switches", "1@10:00", "--switches=1@10:00"},
 	} {
@@ -78,6 +78,7 @@ func TestParseOptionRefuses(t *testing.T) {
 		"quiet":               {"quiet", true, "job's id"},
 		"a range of nodes":    {"nodes", "2-4", "a whole number from 1"},
 		"no nodes":            {"nodes", int64(0), "from 1 to"},
+		"no threads kept":     {"thread_spec", int64(0), "from 1 to"},
 		"negative":            {"mincpus", int64(-1), "from 1 to"},
 		"number too large":    {"nodes", int64(1) << 40, "from 1 to"},
 		"number as name":      {"partition", int64(5), "text in quotes"},

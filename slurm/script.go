@@ -12,14 +12,6 @@ import (
 // (max_script_size in slurm.conf(5)).
 const maxScript = 4 << 20
 
-// Setup is the [setup] table less env, which travels in the spec file.
-type Setup struct {
-	Modules []string `json:"modules,omitempty"`
-	Venv    string   `json:"venv,omitempty"`
-	Conda   string   `json:"conda,omitempty"`
-	Script  []string `json:"script,omitempty"` // the user's own shell lines, verbatim by intention
-}
-
 // Script is what a batch script is rendered from. Of Options, nodes and cpus-per-task are left
 // aside: Nodes and CPUsPerRank say the same, and are what counts.
 type Script struct {

@@ -23,7 +23,7 @@ type scriptFields struct {
 }
 
 func (s Script) fields() (scriptFields, error) {
-	if err := s.validate(); err != nil {
+	if err := errors.Join(s.validate(), s.Setup.Validate()); err != nil {
 		return scriptFields{}, err
 	}
 	words := append(s.ownOptions(), s.userOptions()...)
@@ -37,16 +37,17 @@ func (s Script) fields() (scriptFields, error) {
 	if err != nil {
 		return scriptFields{}, err
 	}
-	f := scriptFields{
+	return scriptFields{
 		Directives: append(words, extra...),
 		Name:       ShellQuote(s.Name),
 		RunDir:     ShellQuote(s.RunDir),
 		Program:    ShellQuote(filepath.Join(s.RunDir, "bin", "ddpbatch")),
+		Modules:    s.Setup.moduleWords(),
+		Venv:       s.Setup.venvWord(),
+		Conda:      s.Setup.condaWord(),
 		Lines:      s.Setup.Script,
 		Srun:       strings.Join(s.srunOptions(), " "),
-	}
-	err = f.addSetup(s.Setup)
-	return f, err
+	}, nil
 }
 
 // ownOptions are the options of sbatch that ddpbatch sets.
@@ -59,7 +60,20 @@ func (s Script) ownOptions() []string {
 	}
 	// sbatch derives ntasks, and reads it beside ntasks-per-node as something else: a maximum
 	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" })
-	return s.words(append(options, shape...))
+	return s.words(slices.Concat(options, shape, s.leastCPUs()))
+}
+
+// leastCPUs asks for a core for each rank of a node where the job does not say how many. It has to in
+// agent mode, where a node has one task, for which Slurm's own default is one core. Unlike
+// cpus-per-task this is only a least number: more come with whole nodes, or with a site's cores
+// per GPU, and the step has them all. (Slurm 22.05 heeds it only in jobs without GPUs.)
+func (s Script) leastCPUs() []Option {
+	_, theirs := s.Options.Get("mincpus")
+	_, fewer := s.Options.Get("overcommit")
+	if s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || theirs || fewer {
+		return nil
+	}
+	return []Option{{Name: "mincpus", Value: strconv.Itoa(s.Nproc)}}
 }
 
 // shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how
@@ -134,56 +148,4 @@ func (s Script) srunOptions() []string {
 		Option{Name: "mpi", Value: "none"},           // the ranks meet without PMI
 		Option{Name: "export", Value: "ALL"},         // in spite of a SLURM_EXPORT_ENV=NONE
 	))
-}
-
-// addSetup fills in the fields of [setup].
-func (f *scriptFields) addSetup(setup Setup) error {
-	for _, module := range setup.Modules {
-		word, err := setupWord("setup.modules", module)
-		if err != nil {
-			return err
-		}
-		f.Modules = append(f.Modules, word)
-	}
-	var err error
-	if setup.Conda != "" {
-		if f.Conda, err = setupWord("setup.conda", setup.Conda); err != nil {
-			return err
-		}
-	}
-	if setup.Venv != "" {
-		f.Venv, err = venvWord(setup.Venv)
-	}
-	return err
-}
-
-// setupWord quotes a name that a command takes as an argument, and would take for an option
-// if it began with a dash.
-func setupWord(key, name string) (string, error) {
-	if err := checkWord(name); err != nil {
-		return "", fmt.Errorf("%s %s: %w", key, clip(name), err)
-	}
-	if strings.TrimSpace(name) == "" || strings.HasPrefix(name, "-") {
-		return "", fmt.Errorf("%s %s: it must be a name, not empty and not beginning with a dash", key, clip(name))
-	}
-	return ShellQuote(name), nil
-}
-
-// venvWord is the activation script of a venv as a shell word. A leading ~ is the home folder of
-// the user on the node; other users' homes ("~ann") are not looked up.
-func venvWord(venv string) (string, error) {
-	if err := checkWord(venv); err != nil {
-		return "", fmt.Errorf("setup.venv %s: %w", clip(venv), err)
-	}
-	script := strings.TrimRight(venv, "/") + "/bin/activate"
-	if rest, found := strings.CutPrefix(script, "~"); found {
-		if !strings.HasPrefix(rest, "/") {
-			return "", errors.New("setup.venv: write the home folder of another user as a whole path")
-		}
-		return `"$HOME"` + ShellQuote(rest), nil
-	}
-	if !filepath.IsAbs(script) {
-		script = "./" + script // or "." would look it up in PATH, or take it for an option
-	}
-	return ShellQuote(script), nil
 }

@@ -98,7 +98,7 @@ func directives(t testing.TB, text string) []string {
 func TestRenderDirectives(t *testing.T) {
 	want := map[string][]string{
 		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
-			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
+			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--mincpus=4", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
 		"agent-setup": {"--job-name=it's #1", `--output=/scratch/ann b/100%%/"runs"/x/slurm-%A_%a.log`, "--open-mode=append",
 			"--chdir=/home/ann/$HOME", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=24", "--array=1-10%2", "--exclusive",
 			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},
@@ -108,6 +108,37 @@ func TestRenderDirectives(t *testing.T) {
 	for name, script := range goldenScripts {
 		if got := directives(t, render(t, script)); !slices.Equal(got, want[name]) {
 			t.Errorf("%s:\n got %q\nwant %q", name, got, want[name])
+		}
+	}
+}
+
+// Where the job names no cores, the ranks of a node get one each in either mode; Slurm's own default
+// is one for each task, and in agent mode a node has one task.
+func TestRenderLeastCPUs(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Script)
+		want   []string
+	}{
+		"agent":             {func(*Script) {}, []string{"--mincpus=4"}},
+		"whole nodes":       {func(s *Script) { s.Options.List = []Option{{Name: "exclusive", Flag: true}} }, []string{"--mincpus=4"}},
+		"one rank":          {func(s *Script) { s.Nproc = 1 }, nil},
+		"as many as GPUs":   {func(s *Script) { s.Nproc = 0 }, nil},
+		"cores asked":       {func(s *Script) { s.CPUsPerRank = 2 }, nil},
+		"fewer asked":       {func(s *Script) { s.Options.List = []Option{{Name: "overcommit", Flag: true}} }, nil},
+		"the user's own":    {func(s *Script) { s.Options.List = []Option{{Name: "mincpus", Value: "9"}} }, []string{"--mincpus=9"}},
+		"the site's refuse": {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
+		"task":              {func(s *Script) { s.Mode = "task" }, nil},
+	} {
+		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 2, Mode: "agent", Nproc: 4}
+		c.change(&script)
+		var got []string
+		for _, word := range directives(t, render(t, script)) {
+			if strings.HasPrefix(word, "--mincpus") {
+				got = append(got, word)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

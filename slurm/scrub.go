@@ -6,7 +6,8 @@ import (
 )
 
 // keptNames are Slurm's variables that belong to the user's site and not to a job: where its
-// configuration is, and which cluster to talk to.
+// configuration is, and which cluster to talk to. A token of the user's (SLURM_JWT) is not among them: the
+// job would carry it, and srun, which the job starts, does not work with one (schedmd.com/jwt.html).
 var keptNames = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
 
 // droppedPrefixes begin what a job, a step, a launcher (PMI, Open MPI, HPE's PALS, torchrun) or
@@ -14,7 +15,7 @@ var keptNames = map[string]bool{"SLURM_CONF": true, "SLURM_CLUSTERS": true}
 var droppedPrefixes = []string{
 	"SLURM_", "SLURMD_", "SRUN_", "SBATCH_",
 	"PMI", "PALS_", "OMPI_",
-	"TORCHELASTIC_", "DDPBATCH_",
+	"TORCHELASTIC_", "PET_", "DDPBATCH_",
 }
 
 // droppedNames say which rank of which world a process is, as torchrun does.

@@ -32,7 +32,7 @@
 //
 // # Example
 //
-//	job, warnings, err := jobfile.Load("job.toml", []string{"slurm.nodes=4"})
+//	job, warnings, err := jobfile.Parse("job.toml", dir, text, []string{"slurm.nodes=4"})
 //	var faults jobfile.Faults
 //	if errors.As(err, &faults) {
 //		for _, f := range faults {

@@ -165,6 +165,19 @@ func TestFaultsBetweenKeys(t *testing.T) {
 		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
 			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
 		}},
+		{"cores per rank, and nobody knows how many ranks", "name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
+			`job.toml:3:1: slurm.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
+		}},
+		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command, []string{
+			`job.toml:3:1: slurm.gpus_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+			`job.toml:4:1: slurm.tres_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+		}},
+		{"per task, and the tasks are ranks", "name = \"x\"\nslurm.gpus_per_task = 1\n[launch]\nmode = \"task\"\ncommand = [\"a\"]", nil},
+		{"what a script cannot hold", "name = \"x\"\n[setup]\nmodules = [\"ok\", \"-x\", \" \"]\nvenv = \"~ann/venv\"\nscript = [\"a\\r\\nb\", \"c\\rd\", \"e\\r\"]" + command, []string{
+			`job.toml:3:1: setup.modules: "-x": it must be a name, not empty and not beginning with a dash`,
+			`job.toml:4:1: setup.venv: write the home folder of another user as a whole path`,
+			`job.toml:5:1: setup.script: item 1 has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`,
+		}},
 		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = \"i\", labels = \"l\" }", []string{
 			`job.toml:3:1: train.loss is "mse": must be "cross_entropy" for data.kind = "mnist"`,
 		}},

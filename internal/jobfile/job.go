@@ -63,33 +63,10 @@ func (j *Job) option(name string) int {
 	return n
 }
 
-// NprocFor is how many ranks the node with the given index, from 0, runs; 0 where only the
-// node itself can tell ("gpu", "cpu", "auto").
-func (j *Job) NprocFor(node int) int {
-	counts := j.Launch.NprocPerNode.Counts
-	switch {
-	case len(counts) == 0:
-		return 0
-	case len(counts) == 1:
-		return counts[0]
-	default:
-		return counts[node]
-	}
-}
-
 // MaxNproc is the largest number of ranks that any node runs; 0 where only the nodes can tell.
 func (j *Job) MaxNproc() int {
 	if len(j.Launch.NprocPerNode.Counts) == 0 {
 		return 0
 	}
 	return slices.Max(j.Launch.NprocPerNode.Counts)
-}
-
-// World is the number of ranks of the whole job; 0 where only the nodes can tell.
-func (j *Job) World() int {
-	world := 0
-	for node := range j.Nodes() {
-		world += j.NprocFor(node)
-	}
-	return world
 }

@@ -2,10 +2,7 @@ package jobfile
 
 import (
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -20,37 +17,13 @@ type Reader struct {
 	Home func() (string, error)
 }
 
-// Load reads the job file at path for the user that this process runs as. See Reader.Load.
-func Load(path string, sets []string) (*Job, []Fault, error) {
-	return Reader{Home: os.UserHomeDir}.Load(path, sets)
-}
-
 // Parse reads a job for the user that this process runs as. See Reader.Parse.
 func Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	return Reader{Home: os.UserHomeDir}.Parse(name, dir, src, sets)
 }
 
-// Load reads the job file at path, and lays the overrides over it, each "table.key=value". The error
-// is a Faults, or says why the file cannot be read.
-func (r Reader) Load(path string, sets []string) (*Job, []Fault, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("find the job file: %w", err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the job file: %w", err)
-	}
-	defer f.Close()
-	src, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the job file: %w", err)
-	}
-	return r.Parse(path, filepath.Dir(abs), src, sets)
-}
-
-// Parse reads a job from src. name is what faults call it; relative paths start from
-// dir, which must be absolute. Warnings come apart, with or without an error, which is
+// Parse reads a job from src, and lays the overrides over it, each "table.key=value". name is what
+// faults call it; relative paths start from dir, which must be absolute. Warnings come apart, with or without an error, which is
 // always a Faults.
 func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Fault, error) {
 	c := &checker{name: name, src: strings.TrimPrefix(string(src), "\ufeff"), job: defaults()}

@@ -2,45 +2,19 @@ package jobfile
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
-func TestLoad(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "my job.toml")
-	if err := os.WriteFile(path, []byte("name = \"x\"\nworkdir = \"w\""+command), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	job, warnings, err := Load(path, []string{"run_dir=r"})
+func TestParseResolvesAgainstTheFilesFolder(t *testing.T) {
+	job, warnings, err := Parse("job.toml", "/jobs", []byte("name = \"x\"\nworkdir = \"w\""+command), []string{"run_dir=r"})
 	if err != nil || len(warnings) > 0 {
 		t.Fatal(err, warnings)
 	}
-	if job.WorkDir != filepath.Join(dir, "w") || job.RunDir != filepath.Join(dir, "r") {
-		t.Errorf("got %q and %q, below %q", job.WorkDir, job.RunDir, dir)
+	if job.WorkDir != "/jobs/w" || job.RunDir != "/jobs/r" {
+		t.Errorf("got %q and %q, below /jobs", job.WorkDir, job.RunDir)
 	}
 	checkJob(t, job)
-}
-
-func TestLoadResolvesAgainstTheFilesFolder(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.Mkdir("sub", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("sub/job.toml", []byte("name = \"x\""+command), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	job, _, err := Load("sub/job.toml", nil)
-	if err != nil || job.WorkDir != filepath.Join(wd, "sub") || job.RunDir != filepath.Join(wd, "sub", "runs") {
-		t.Errorf("%+v, %v", job, err)
-	}
 }
 
 func TestParseKnowsTheHomeOfTheUser(t *testing.T) {
@@ -51,33 +25,18 @@ func TestParseKnowsTheHomeOfTheUser(t *testing.T) {
 	}
 }
 
-func TestLoadNamesTheFileAsItWasGiven(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("a.toml", []byte("nmae = 1"+command), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err := Load("./a.toml", nil)
+func TestParseNamesTheFileAsItWasGiven(t *testing.T) {
+	_, _, err := Parse("./a.toml", "/jobs", []byte("nmae = 1"+command), nil)
 	want := "./a.toml:1:1: unknown key nmae: did you mean name?\n./a.toml:1:1: a job needs the key name"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
-func TestLoadOfWhatIsNoJobFile(t *testing.T) {
-	dir := t.TempDir()
-	large := filepath.Join(dir, "large")
-	if err := os.WriteFile(large, []byte(strings.Repeat("#\n", maxSize)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+func TestParseOfALargeFile(t *testing.T) {
 	var faults Faults
-	if _, _, err := Load(large, nil); !errors.As(err, &faults) {
+	if _, _, err := Parse("large", "/jobs", []byte(strings.Repeat("#\n", maxSize)), nil); !errors.As(err, &faults) {
 		t.Errorf("a large file: %v", err)
-	}
-	if _, _, err := Load(filepath.Join(dir, "none"), nil); !errors.Is(err, fs.ErrNotExist) || errors.As(err, &faults) {
-		t.Errorf("no file: %v", err)
-	}
-	if _, _, err := Load(dir, nil); err == nil || errors.As(err, &faults) {
-		t.Errorf("a folder: %v", err)
 	}
 }
 

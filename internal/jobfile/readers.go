@@ -168,6 +168,8 @@ func describe(v any) string {
 		return "a date or time (write it in quotes)"
 	case map[string]any:
 		return "a table"
+	case []map[string]any:
+		return "a list of tables"
 	case []any:
 		if len(v) == 0 {
 			return "an empty list"

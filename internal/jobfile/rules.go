@@ -27,8 +27,29 @@ func (c *checker) rules(values map[string]any, root *place) {
 		conda := toml.Key{"setup", "conda"}
 		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
 	}
+	c.asked(root, "", j.Setup.Validate())
+	c.perTask(root)
 	if j.Builtin() && c.sound("launch.command", "train") {
 		c.builtin(values, root)
+	}
+}
+
+// perTask checks what [slurm] counts per task. In agent mode Slurm's tasks are the agents, one a node, and
+// not the ranks: cpus_per_task is turned into the cores of all ranks of a node, and other
+// options cannot be.
+func (c *checker) perTask(root *place) {
+	if c.job.Launch.Mode != "agent" || !c.sound("launch.mode", "launch.nproc_per_node") {
+		return
+	}
+	if c.job.CPUsPerRank() > 0 && len(c.job.Launch.NprocPerNode.Counts) == 0 {
+		key := toml.Key{"slurm", "cpus_per_task"}
+		c.fault(root.at(key), key, "%s is per rank, so that launch.nproc_per_node must be a number: write one, or leave %s out and ask for whole nodes with slurm.exclusive = true", key, key)
+	}
+	for _, name := range []string{"gpus_per_task", "tres_per_task"} {
+		key := toml.Key{"slurm", name}
+		if _, given := c.job.Slurm.Get(name); given {
+			c.fault(root.at(key), key, `%s would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`, key)
+		}
 	}
 }
 
@@ -44,17 +65,18 @@ func (c *checker) builtin(values map[string]any, root *place) {
 			c.missing(root.below("train"), toml.Key{"train"}, name)
 		}
 	}
-	c.trainer(root)
+	c.asked(root, "train.", c.job.Train.Validate())
 }
 
-// trainer asks the trainer itself, whose errors begin with the key, what is wrong with [train].
-func (c *checker) trainer(root *place) {
-	joined, _ := c.job.Train.Validate().(interface{ Unwrap() []error })
+// asked notes what another room says is wrong with its part of the job: errors joined, each of which begins
+// with its key, below prefix.
+func (c *checker) asked(root *place, prefix string, err error) {
+	joined, _ := err.(interface{ Unwrap() []error })
 	if joined == nil {
 		return
 	}
 	for _, err := range joined.Unwrap() {
-		msg := "train." + err.Error()
+		msg := prefix + err.Error()
 		dotted := msg[:strings.IndexAny(msg+" ", " :[")]
 		if key := toml.Key(strings.Split(dotted, ".")); c.sound(dotted) {
 			c.fault(root.at(key), key, "%s", msg)

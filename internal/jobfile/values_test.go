@@ -99,7 +99,7 @@ func TestFaultsOfTopValues(t *testing.T) {
 		{"name = \"x\"\nworkdir = \"~bob/x\"", []string{`job.toml:2:1: workdir: only "~/", the home of the user who submits, is understood: write the path out`}},
 		{"name = \"x\"\nrun_dir = \"a\\u0007\"", []string{`job.toml:2:1: run_dir must be one line of text, not the text "a\a"`}},
 		{"name = \"x\"\nslurm = 3", []string{`job.toml:2:1: slurm must be a table, not 3`}},
-		{"name = \"x\"\n[[slurm]]\nnodes = 2\n[[slurm]]\nnodes = 3", []string{`job.toml:2:3: slurm must be a table, not a list`}},
+		{"name = \"x\"\n[[slurm]]\nnodes = 2\n[[slurm]]\nnodes = 3", []string{`job.toml:2:3: slurm must be a table, not a list of tables`}},
 	} {
 		t.Run(test.src, func(t *testing.T) { checkFaults(t, test.src+command, nil, test.want...) })
 	}

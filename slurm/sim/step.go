@@ -31,6 +31,9 @@ type Step struct {
 // as scancel(1) sends them, and KILL after KillWait; that is no error. As with srun
 // --kill-on-bad-exit, a task that fails takes the others with it.
 func (s Step) Run(ctx context.Context) (code int, err error) {
+	if err := s.Allocation.Validate(); err != nil {
+		return 0, err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, s.Allocation.Nodes)

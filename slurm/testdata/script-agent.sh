@@ -5,6 +5,7 @@
 #SBATCH --chdir=/home/ann/train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
+#SBATCH --mincpus=4
 #SBATCH --partition=gpu
 #SBATCH --gpus-per-node=4
 #SBATCH --time=01:00:00
