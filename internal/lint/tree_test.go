@@ -103,9 +103,13 @@ func TestFilesStaySmall(t *testing.T) {
 func TestLibrariesKeepTheirHandsOff(t *testing.T) {
 	forbidden := map[string]string{
 		"os.Exit": "return an error", "log.Fatal": "return an error", "log.Fatalf": "return an error",
+		"log.Print": "take a *slog.Logger", "log.Println": "take a *slog.Logger", "log.Printf": "take a *slog.Logger",
+		"flag.Parse": "take a configuration", "os.Args": "take a configuration",
 		"fmt.Print": "take an io.Writer", "fmt.Println": "take an io.Writer", "fmt.Printf": "take an io.Writer",
 		"os.Stdout": "take an io.Writer", "os.Stderr": "take an io.Writer",
 		"os.Getenv": "take a lookup function", "os.LookupEnv": "take a lookup function", "os.Environ": "take a list",
+		"os.ExpandEnv": "take a lookup function", "syscall.Getenv": "take a lookup function",
+		"slog.Info": "take a *slog.Logger", "slog.Warn": "take a *slog.Logger", "slog.Error": "take a *slog.Logger",
 		"slog.Default": "take a *slog.Logger",
 	}
 	for _, f := range sources(t) {

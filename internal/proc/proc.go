@@ -17,13 +17,13 @@ type Process struct {
 	done chan struct{}
 	err  error // of cmd.Wait; read after done
 
-	mu     sync.Mutex
-	reaped bool // the process id may belong to another process
+	mu    sync.Mutex
+	ended bool // the process id may soon belong to another process
 }
 
 // Start starts cmd as the leader of a new process group. When the leader ends the rest of its group
-// is killed; when this process dies the leader is. The error is exec's own where the
-// command cannot be started.
+// is killed; when this process dies, all of it is (where there is no /bin/sh, the leader alone). The
+// error is exec's own where the command cannot be started.
 //
 // The parent-death signal fires when the thread that forked ends, not the process
 // (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes (golang/go#27505): so a goroutine that
@@ -36,10 +36,15 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.await()
+		if err != nil {
+			started <- err
+			return
 		}
+		g := startGuard(p.Pid())
+		started <- nil
+		p.await()
+		g.end()
+		close(p.done)
 	}()
 	if err := <-started; err != nil {
 		return nil, err
@@ -55,10 +60,9 @@ func (p *Process) await() {
 	}
 	p.mu.Lock()
 	p.kill(syscall.SIGKILL)
-	p.err = p.cmd.Wait()
-	p.reaped = true
+	p.ended = true
 	p.mu.Unlock()
-	close(p.done)
+	p.err = p.cmd.Wait() // unlocked: it waits as long as anybody holds the output open
 }
 
 // Pid is the child's process id, and that of its group.
@@ -72,7 +76,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Signal(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.reaped {
+	if p.ended {
 		return nil
 	}
 	return p.kill(sig)

@@ -1,5 +1,7 @@
 package launch
 
+import "io"
+
 // start starts this agent's workers in the order of their ranks, until one
 // cannot be.
 func (s *supervisor) start() {
@@ -18,7 +20,7 @@ func (s *supervisor) start() {
 	}
 }
 
-func (s *supervisor) startOne(p Place, path string, out, errs console) error {
+func (s *supervisor) startOne(p Place, path string, out, errs io.Writer) error {
 	w, err := newWorker(s.cfg, s.m, p, path, out, errs)
 	if err != nil {
 		return err

@@ -45,10 +45,13 @@ func (s *supervisor) conclude() (rundir.Verdict, error) {
 		return *s.outcome, nil
 	}
 	v, err := s.cfg.RunDir.Verdict(s.cfg.Attempt)
-	if errors.Is(err, os.ErrNotExist) {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return s.cfg.record(*s.outcome)
+	case err != nil:
+		return *s.outcome, err
 	}
-	return v, err
+	return v, nil
 }
 
 // record writes the verdict and the ledger's line. An attempt that a newer one

@@ -17,7 +17,8 @@
 // Every agent returns the same verdict: the first failure, stop or loss that was
 // published, by one compare-and-set in the store, or "done". Agent 0 has
 // written it to the run directory, durably, before any other agent returns.
-// Where agent 0 itself is lost, the others agree on that alone.
+// Where agent 0 itself is lost, the others agree on that alone; where it hangs, each ends with what it
+// knows when the time for all workers to end is over.
 //
 // On a failure the workers of every node get TERM, and KILL after a grace. A
 // signal that an agent gets (a context cancelled with a [SignalError]) is passed
@@ -25,8 +26,8 @@
 // others get the grace to end by themselves first.
 //
 // A worker leads a process group of its own. The group is killed when the worker
-// ends, and the worker when its agent ends, even by KILL. Children that leave
-// the group are not found.
+// ends, and when its agent does, even by KILL (package proc). Children that leave the group are
+// not found.
 //
 // Ranks are contiguous by agent in agent mode, fixed beforehand in task mode;
 // nodes may have different numbers of workers.

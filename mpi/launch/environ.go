@@ -31,7 +31,7 @@ func workerEnviron(c AgentConfig, m *meeting, p Place) []string {
 			env = append(env, v.name+"="+v.value)
 		}
 	}
-	for _, v := range defaults(p) {
+	for _, v := range c.defaults(p) {
 		if !has[v.name] {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -128,11 +128,22 @@ func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
 
 // defaults are set where the user did not. torchrun's OMP_NUM_THREADS is 1,
 // which leaves cores idle; without it every rank would use all of them.
-func defaults(p Place) []variable {
+func (c AgentConfig) defaults(p Place) []variable {
 	return []variable{
-		number("OMP_NUM_THREADS", max(1, cores()/p.LocalWorldSize)),
+		number("OMP_NUM_THREADS", c.threads(p, cores())),
 		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
 	}
+}
+
+// threads is a worker's share of the cores that its agent may run on. In task mode srun may
+// have bound each task to cores of its own (srun(1), --cpu-bind): then there are fewer of them than the
+// job has on the node, and they are nobody else's.
+func (c AgentConfig) threads(p Place, cores int) int {
+	onNode, err := strconv.Atoi(valueOf(c.Env, "SLURM_CPUS_ON_NODE"))
+	if len(c.Local) == 1 && err == nil && cores < onNode {
+		return cores
+	}
+	return max(1, cores/p.LocalWorldSize)
 }
 
 // cores counts those that this process, and so a worker, may run on

@@ -87,6 +87,34 @@ func TestWorkerEnviron(t *testing.T) {
 	}
 }
 
+// Cores that srun has bound a task to are that rank's alone.
+func TestThreads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		onNode   string
+		taskMode bool
+		cores    int
+		want     int
+	}{
+		"agent":                  {"16", false, 16, 4},
+		"agent, bound":           {"16", false, 8, 2},
+		"task":                   {"16", true, 16, 4},
+		"task, bound":            {"16", true, 4, 4},
+		"task, bound to one":     {"16", true, 1, 1},
+		"task, no such variable": {"", true, 4, 1},
+		"task, no number":        {"4(x2)", true, 4, 1},
+		"more ranks than cores":  {"2", true, 2, 1},
+	} {
+		c := AgentConfig{Env: []string{"SLURM_CPUS_ON_NODE=" + tc.onNode}}
+		p := Place{LocalWorldSize: 4}
+		if tc.taskMode {
+			c.Local = []Place{p}
+		}
+		if got := c.threads(p, tc.cores); got != tc.want {
+			t.Errorf("%s: %d threads, want %d", name, got, tc.want)
+		}
+	}
+}
+
 func environMap(t *testing.T, env []string) map[string]string {
 	t.Helper()
 	m := map[string]string{}

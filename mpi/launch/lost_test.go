@@ -1,10 +1,12 @@
 package launch
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -45,7 +47,7 @@ func TestAgentLost(t *testing.T) {
 	begin := time.Now()
 	must(t, agent.Process.Kill())
 	v := w.agree([]result{<-ended})
-	if v.Cause != "agent-lost" || v.Exit != 1 || v.Host != "an unnamed node" || !strings.HasPrefix(v.Message, "agent 1 on ") {
+	if v.Cause != "agent-lost" || v.Exit != 1 || v.Host != "n2" || !strings.HasPrefix(v.Message, "agent 1 on n2 was lost") {
 		t.Errorf("verdict is %+v", v)
 	}
 	if took := time.Since(begin); took > 2*time.Second {
@@ -107,6 +109,59 @@ func TestLostBeforeAllMet(t *testing.T) {
 	if v, err := w.dir.Verdict(1); err != nil || v.Cause != "agent-lost" {
 		t.Errorf("on disk is %+v, %v", v, err)
 	}
+}
+
+// An agent that is told to stop leaves a moment before agent 0 is told: that is no loss.
+func TestToldBeforeAllMet(t *testing.T) {
+	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ended := make(chan result)
+	go func() {
+		v, err := Run(ctx, w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	theirs, cancelTheirs := context.WithCancelCause(t.Context())
+	defer cancelTheirs(nil)
+	go func() {
+		eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
+		cancelTheirs(SignalError{syscall.SIGTERM})
+	}()
+	if v, err := Run(theirs, w.agents[1]); err == nil || v.Cause != "cancelled" {
+		t.Errorf("agent 1 ended with %+v, %v", v, err)
+	}
+	eventually(t, "agent 1 to leave", func() bool { return strings.Contains(w.log.String(), "client left") })
+	cancel(SignalError{syscall.SIGTERM})
+	if r := <-ended; r.err == nil || r.Cause != "cancelled" || r.Exit != 143 {
+		t.Errorf("agent 0 ended with %+v", r)
+	}
+}
+
+// Slurm may kill agent 0 before the workers' grace is over: its verdict is there by then.
+func TestVerdictBeforeTheWorkersEnd(t *testing.T) {
+	w := newWorld(t, []int{1}, "orphan") // ignores TERM
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	ended := make(chan result, 1)
+	go func() {
+		v, err := Run(ctx, w.agents[0])
+		ended <- result{v, err, 0}
+	}()
+	w.awaitMarks("orphan")
+	cancel(SignalError{syscall.SIGTERM})
+	eventually(t, "the verdict", func() bool {
+		v, err := w.dir.Verdict(1)
+		return err == nil && v.Cause == "cancelled" && v.Exit == 143
+	})
+	select {
+	case r := <-ended:
+		t.Errorf("the run is over: %+v", r)
+	default:
+	}
+	for _, pid := range w.processes() {
+		must(t, exec.Command("kill", "-9", pid).Run())
+	}
+	w.agree([]result{<-ended})
 }
 
 // Workers' children end with them, and one that leaves the group and keeps the output open

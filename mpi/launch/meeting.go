@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/mpi/store"
@@ -18,6 +19,7 @@ const (
 	prefix     = "launch/"
 	keyJoin    = "join/%d" // join, by agent
 	keyPlan    = "plan"    // plan, by agent 0
+	keyFirst   = "first"   // rundir.Verdict, of the worker that ended badly before all others, by its agent
 	keyOutcome = "outcome" // rundir.Verdict, by whoever comes first
 	keyEnd     = "end/%d"  // this agent's workers are gone, by agent
 	keyVerdict = "verdict" // rundir.Verdict, by agent 0, when it is on disk
@@ -29,7 +31,8 @@ type meeting struct {
 	store  store.Store
 	closer func() error
 	plan   plan
-	listen string // where this agent's workers can be reached
+	listen string   // where this agent's workers can be reached
+	hosts  []string // the agents' nodes, from agent 0 on, as far as they told
 
 	roster *roster // at agent 0 only
 }
@@ -95,6 +98,9 @@ func (m *meeting) gather(ctx context.Context, c AgentConfig, me join) error {
 	if err := m.plan.lay(joins); err != nil {
 		return err
 	}
+	for _, j := range joins {
+		m.hosts = append(m.hosts, j.Host)
+	}
 	m.listen = m.roster.address(loopback)
 	m.plan.Listen = m.listen
 	if m.plan.MasterPort, err = c.masterPort(m.plan.StorePort); err != nil {
@@ -113,7 +119,11 @@ func (m *meeting) joins(ctx context.Context, c AgentConfig, me join) ([]join, er
 		select {
 		case index := <-m.roster.lost:
 			m.roster.lost <- index // the supervisor wants to know, too
-			cancel(&LostError{Agent: index, Host: c.hostOf(index)})
+			select {
+			case <-time.After(settle): // it may have been told to stop, and this agent be told a moment later
+				cancel(&LostError{Agent: index, Host: c.hostOf(index)})
+			case <-ctx.Done():
+			}
 		case <-ctx.Done():
 		}
 	}()
@@ -207,6 +217,7 @@ func visit(ctx context.Context, c AgentConfig, me join) (*meeting, error) {
 		}
 		return nil, errors.Join(m.lostOr(c, err), m.close())
 	}
+	m.hosts = []string{m.plan.Host}
 	m.listen = hostOnly(client.LocalAddr())
 	if c.Host == m.plan.Host {
 		m.listen = m.plan.Listen

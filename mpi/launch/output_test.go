@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
 // Four writers of a thousand lines on each stream: every file is complete and in
@@ -56,60 +53,6 @@ func TestLastLineIsCompleted(t *testing.T) {
 	}
 	if got := w.out.String(); strings.Count(got, "one\n") != 2 || strings.Count(got, "two\n") != 2 || len(got) != 16 {
 		t.Errorf("the console has %q", got)
-	}
-}
-
-func TestLineWriter(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var shown safeBuffer
-		to, _ := newConsoles(&shown, nil)
-		l := &lineWriter{to: to}
-		var all []byte
-		for _, piece := range rapid.SliceOf(rapid.StringMatching(`[a-c\n]{0,9}`)).Draw(t, "pieces") {
-			n, err := l.Write([]byte(piece))
-			if n != len(piece) || err != nil {
-				t.Fatalf("wrote %d of %d, %v", n, len(piece), err)
-			}
-			all = append(all, piece...)
-		}
-		if err := l.Finish(); err != nil {
-			t.Fatal(err)
-		}
-		if len(all) > 0 && all[len(all)-1] != '\n' {
-			all = append(all, '\n')
-		}
-		if got := shown.String(); got != string(all) {
-			t.Fatalf("shown %q, want %q", got, all)
-		}
-		for _, write := range shown.writes {
-			if !strings.HasSuffix(write, "\n") {
-				t.Fatalf("a write of %q", write)
-			}
-		}
-	})
-}
-
-func TestLongLinesAreBounded(t *testing.T) {
-	var shown safeBuffer
-	to, _ := newConsoles(&shown, nil)
-	l := &lineWriter{to: to}
-	const total = 10*maxLine + 5
-	chunk := bytes.Repeat([]byte("x"), 1000)
-	for sent := 0; sent < total; sent += len(chunk) {
-		_, err := l.Write(chunk[:min(len(chunk), total-sent)])
-		must(t, err)
-		if cap(l.buf) > 4*maxLine {
-			t.Fatalf("%d bytes are kept", cap(l.buf))
-		}
-	}
-	must(t, l.Finish())
-	if got := strings.Count(shown.String(), "x"); got != total {
-		t.Errorf("%d bytes were shown, want %d", got, total)
-	}
-	for _, write := range shown.writes {
-		if len(write) > maxLine+len(chunk)+1 || !strings.HasSuffix(write, "\n") {
-			t.Errorf("a write of %d bytes", len(write))
-		}
 	}
 }
 

@@ -33,6 +33,9 @@ func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 	if err != nil {
 		return notMet(c, err)
 	}
+	if len(c.Hosts) == 0 {
+		c.Hosts = m.hosts
+	}
 	v, err := supervise(ctx, c, m)
 	return v, errors.Join(err, m.close())
 }

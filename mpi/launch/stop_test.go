@@ -109,7 +109,7 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
 				must(t, err)
 				s := &supervisor{cfg: c, told: ctx.Done(), talk: &talk{}}
-				s.talk.proposals = make(chan rundir.Verdict, 1)
+				s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 				s.workerEnded(ctx, tc.worker)
 				if s.mine != nil {
 					t.Fatalf("proposed %+v at once", s.mine)

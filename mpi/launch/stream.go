@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"ddpbatch/internal/lines"
 )
 
 const (
@@ -24,7 +26,7 @@ const (
 type stream struct {
 	r, w  *os.File // the pipe; w is the worker's
 	file  *os.File // nil: no log
-	lines *lineWriter
+	lines *lines.Writer
 	log   *slog.Logger
 	done  chan struct{} // closed when all of it is written
 
@@ -33,8 +35,8 @@ type stream struct {
 }
 
 // newStream opens the pipe and, where path is not "", the log file.
-func newStream(path string, to console, log *slog.Logger) (*stream, error) {
-	s := &stream{lines: &lineWriter{to: to}, log: log, done: make(chan struct{})}
+func newStream(path string, to io.Writer, log *slog.Logger) (*stream, error) {
+	s := &stream{lines: &lines.Writer{To: to}, log: log, done: make(chan struct{})}
 	var err error
 	if path != "" {
 		if s.file, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600); err != nil {

@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"cmp"
 	"context"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,12 +31,13 @@ type supervisor struct {
 
 	told    <-chan struct{} // closed when the caller wants the run to stop; nil once it does
 	mine    *rundir.Verdict // what this agent proposed as the outcome
-	suspect *rundir.Verdict // what it will propose unless it is told to stop first
+	suspect *rundir.Verdict // a worker's bad end, which it will propose unless it is told to stop first
 	settled <-chan time.Time
 
 	outcome  *rundir.Verdict  // the run's, once known
 	overdue  <-chan time.Time // when other agents are waited for no longer
-	finished bool             // nothing more will come from other agents
+	finished bool             // nothing more is waited for from other agents
+	early    sync.WaitGroup   // writing the outcome, at agent 0
 	verdict  *rundir.Verdict  // agent 0's last word, at the other agents
 }
 
@@ -47,9 +50,7 @@ func supervise(ctx context.Context, c AgentConfig, m *meeting) (rundir.Verdict, 
 	defer s.talk.wait()
 	defer cancel()
 	s.start()
-	// This agent may report only what cannot change any more: it has no worker,
-	// and what it proposed has been accepted or overruled.
-	for s.alive > 0 && s.stop.stage < abandoned || s.settled != nil || s.mine != nil && s.outcome == nil {
+	for s.busy() {
 		s.step(ctx)
 	}
 	s.drain()
@@ -58,9 +59,17 @@ func supervise(ctx context.Context, c AgentConfig, m *meeting) (rundir.Verdict, 
 		s.step(ctx)
 	}
 	if c.Index == 0 {
+		s.early.Wait()
 		return concludeAll(talkCtx, c, m)
 	}
 	return s.conclude()
+}
+
+// busy is true until this agent may report that its part is over, which must not
+// change any more: it has no worker, and what it has to propose has been accepted or overruled.
+func (s *supervisor) busy() bool {
+	proposing := (s.suspect != nil || s.mine != nil) && s.outcome == nil
+	return s.alive > 0 && s.stop.stage < abandoned || proposing && !s.finished
 }
 
 // step waits for one event and acts on it.
@@ -73,6 +82,8 @@ func (s *supervisor) step(ctx context.Context) {
 		s.propose(s.cfg.toldOutcome(ctx))
 	case <-s.settled:
 		s.propose(*s.suspect)
+	case v := <-s.talk.first:
+		s.ranked(v)
 	case <-s.stop.next:
 		s.raise(s.stop.stage+1, syscall.SIGTERM)
 	case v := <-s.talk.outcomes:
@@ -88,6 +99,7 @@ func (s *supervisor) step(ctx context.Context) {
 		s.finished = true
 	case <-s.overdue:
 		s.finished = true
+		s.outcome = cmp.Or(s.outcome, s.mine, s.suspect) // agent 0 may not have answered
 		s.cfg.Log.Warn("other agents did not report in time and are waited for no longer")
 	}
 }
@@ -97,15 +109,38 @@ func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
 	s.cfg.Log.Debug("worker ended", "rank", w.place.Rank, "exit", w.exit, "signal", int(w.signal))
 	v, bad := s.cfg.exitOutcome(w)
 	switch {
-	case !bad || s.suspect != nil:
+	case !bad || s.suspect != nil || s.mine != nil || s.outcome != nil: // a consequence
 	case ctx.Err() != nil:
 		s.told = nil
 		s.propose(s.cfg.toldOutcome(ctx))
-	case mayBeTold(v) && s.mine == nil && s.outcome == nil:
-		s.suspect, s.settled = &v, time.After(settle)
 	default:
-		s.propose(v)
+		s.suspect = &v
+		s.talk.ends <- v
+		s.weigh(v)
 	}
+}
+
+// ranked learns which worker of the run ended badly first.
+func (s *supervisor) ranked(first rundir.Verdict) {
+	if s.mine != nil || s.outcome != nil {
+		return
+	}
+	s.suspect = &first
+	s.weigh(first)
+	if s.settled == nil {
+		s.propose(first)
+	}
+}
+
+// weigh waits for the signal that v may be the consequence of; in any other case this
+// node's workers are stopped at once.
+func (s *supervisor) weigh(v rundir.Verdict) {
+	s.settled = nil
+	if mayBeTold(v) {
+		s.settled = time.After(settle)
+		return
+	}
+	s.obey(v)
 }
 
 // propose makes v the run's outcome, unless there is one. This node's workers
@@ -129,16 +164,27 @@ func (s *supervisor) decided(v rundir.Verdict) {
 	s.settled, s.outcome = nil, &v
 	if v.Cause != causeDone {
 		s.cfg.Log.Info("the run ends", "why", v.Message)
-		// All workers of all agents have passed every stage by then.
-		s.overdue = time.After(2*s.cfg.Grace + killWait + margin)
 	}
 	s.obey(v)
+	if s.cfg.Index == 0 && s.cfg.RunDir != nil && v.Cause != causeDone {
+		// Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait). An
+		// error will be that of the last word, too.
+		s.early.Go(func() { _ = s.cfg.RunDir.WriteVerdict(v) })
+	}
 }
 
-// obey stops this node's workers as an outcome asks for.
+// obey stops this node's workers as an outcome asks for, and bounds the wait for other agents.
 func (s *supervisor) obey(v rundir.Verdict) {
+	if v.Cause == causeDone {
+		return
+	}
+	// All workers of all agents have passed every stage by then; agent 0 decides sooner.
+	patience := 2*s.cfg.Grace + killWait + margin
+	if s.cfg.Index != 0 {
+		patience += farewell
+	}
+	s.overdue = time.After(patience)
 	switch v.Cause {
-	case causeDone:
 	case causeStopped:
 		s.raise(asked, 0)
 	case causeCancelled:

@@ -13,9 +13,11 @@ import (
 // talk is what an agent says to the others and hears from them, through the
 // store, in goroutines of its own: a Get there takes as long as the run.
 type talk struct {
+	ends      chan rundir.Verdict // in: at most one, of a worker that ended badly
 	proposals chan rundir.Verdict // in: at most one
 	ended     chan struct{}       // in: this agent's workers are gone
 
+	first    chan rundir.Verdict  // out: which of all agents' ends came first
 	outcomes chan rundir.Verdict  // out: the run's outcome
 	lost     <-chan int           // out, at agent 0: an agent went away
 	allEnded chan struct{}        // out, at agent 0: all agents' workers are gone, or the agent is
@@ -27,12 +29,15 @@ type talk struct {
 // startTalk begins to listen; it all ends with ctx.
 func startTalk(ctx context.Context, c AgentConfig, m *meeting) *talk {
 	t := &talk{
+		ends:      make(chan rundir.Verdict, 1),
 		proposals: make(chan rundir.Verdict, 1),
 		ended:     make(chan struct{}, 1),
-		outcomes:  make(chan rundir.Verdict, 2), // the store's, and one of propose
+		first:     make(chan rundir.Verdict, 1),
+		outcomes:  make(chan rundir.Verdict, 1),
 		allEnded:  make(chan struct{}, 1),
 		verdicts:  make(chan *rundir.Verdict, 1),
 	}
+	t.wg.Go(func() { t.rank(ctx, m.store) })
 	t.wg.Go(func() { t.propose(ctx, c, m.store) })
 	t.wg.Go(func() {
 		if v, err := getJSON[rundir.Verdict](ctx, m.store, keyOutcome); err == nil {
@@ -58,8 +63,26 @@ func startTalk(ctx context.Context, c AgentConfig, m *meeting) *talk {
 // wait returns when nothing of t runs any more; its context must have ended.
 func (t *talk) wait() { t.wg.Wait() }
 
+// rank asks the store which worker ended badly first: a consequence on another node
+// may be proposed sooner than its cause, of which there may be doubt (see mayBeTold).
+func (t *talk) rank(ctx context.Context, s store.Store) {
+	select {
+	case v := <-t.ends:
+		first := v
+		text, err := json.Marshal(v)
+		if err == nil {
+			text, err = s.CompareSet(ctx, keyFirst, nil, text)
+		}
+		if err != nil || json.Unmarshal(text, &first) != nil {
+			first = v // agent 0 is gone, most likely, and the proposal will fail, too
+		}
+		t.first <- first
+	case <-ctx.Done():
+	}
+}
+
 // propose makes this agent's proposal the outcome, unless there is one: the
-// first CompareSet wins.
+// first CompareSet wins. Where that fails agent 0 is lost, and that is the outcome.
 func (t *talk) propose(ctx context.Context, c AgentConfig, s store.Store) {
 	select {
 	case v := <-t.proposals:
@@ -69,7 +92,6 @@ func (t *talk) propose(ctx context.Context, c AgentConfig, s store.Store) {
 		}
 		if err != nil && ctx.Err() == nil {
 			c.Log.Warn("the other agents cannot be told why the run ends", "why", v.Message, "error", err)
-			t.outcomes <- v // for this agent it is the outcome
 		}
 	case <-ctx.Done():
 	}

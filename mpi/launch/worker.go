@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"io"
 	"os/exec"
 	"syscall"
 
@@ -48,7 +49,7 @@ func (w *worker) send(sig syscall.Signal) {
 }
 
 // newWorker makes a worker ready to start.
-func newWorker(c AgentConfig, m *meeting, p Place, path string, out, errs console) (*worker, error) {
+func newWorker(c AgentConfig, m *meeting, p Place, path string, out, errs io.Writer) (*worker, error) {
 	w := &worker{place: p}
 	var outPath, errPath string
 	if c.RunDir != nil {

@@ -1,0 +1,90 @@
+package lines
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// writes remembers each Write.
+type writes []string
+
+func (w *writes) Write(p []byte) (int, error) {
+	*w = append(*w, string(p))
+	return len(p), nil
+}
+
+func TestWholeLines(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var shown writes
+		w := &Writer{To: &shown}
+		var all []byte
+		for _, piece := range rapid.SliceOf(rapid.StringMatching(`[a-c\n]{0,9}`)).Draw(t, "pieces") {
+			n, err := w.Write([]byte(piece))
+			if n != len(piece) || err != nil {
+				t.Fatalf("wrote %d of %d, %v", n, len(piece), err)
+			}
+			all = append(all, piece...)
+		}
+		if err := w.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		if len(all) > 0 && all[len(all)-1] != '\n' {
+			all = append(all, '\n')
+		}
+		if got := strings.Join(shown, ""); got != string(all) {
+			t.Fatalf("shown %q, want %q", got, all)
+		}
+		for _, write := range shown {
+			if !strings.HasSuffix(write, "\n") {
+				t.Fatalf("a write of %q", write)
+			}
+		}
+	})
+}
+
+func TestLongLinesAreBounded(t *testing.T) {
+	for given, most := range map[int]int{0: 64 << 10, 5000: 5000} {
+		var shown writes
+		w := &Writer{To: &shown, Max: given}
+		chunk := bytes.Repeat([]byte("x"), 1000)
+		total := 10*most + 5
+		for sent := 0; sent < total; sent += len(chunk) {
+			if _, err := w.Write(chunk[:min(len(chunk), total-sent)]); err != nil {
+				t.Fatal(err)
+			}
+			if cap(w.part) > 4*most {
+				t.Fatalf("%d bytes are kept", cap(w.part))
+			}
+		}
+		if err := w.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(strings.Join(shown, ""), "x"); got != total {
+			t.Errorf("%d bytes were shown, want %d", got, total)
+		}
+		for _, write := range shown {
+			if len(write) > most+len(chunk)+1 || !strings.HasSuffix(write, "\n") {
+				t.Errorf("a write of %d bytes", len(write))
+			}
+		}
+	}
+}
+
+func TestOutputThatFails(t *testing.T) {
+	r, to := io.Pipe()
+	r.Close()
+	w := &Writer{To: to}
+	for range 3 {
+		if n, err := w.Write([]byte("a line\nand more")); n != 15 || !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("wrote %d of 15, %v", n, err)
+		}
+	}
+	if len(w.part) != len("and more") {
+		t.Errorf("%q is kept", w.part)
+	}
+}
