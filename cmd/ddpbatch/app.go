@@ -11,19 +11,24 @@ func newApp(e *env) *cli.App {
 	app := &cli.App{
 		Name:                      "ddpbatch",
 		Usage:                     "distributed training on Slurm clusters: submit, launch, train, save, resume",
-		Description:               "Try it on this machine, with no cluster:\n\n   ddpbatch simulate",
+		Description:               example("ddpbatch simulate", "ddpbatch init digits", "ddpbatch submit digits/job.toml --follow"),
+		CustomAppHelpTemplate:     appHelpTemplate,
 		Reader:                    e.In,
 		Writer:                    e.Out,
 		ErrWriter:                 e.Err,
-		Version:                   versionString(),
-		HideVersion:               true,
+		HideVersion:               true, // the library's flag would take -v, too
+		Flags:                     []cli.Flag{&cli.BoolFlag{Name: "version", Usage: "print the version"}},
 		DisableSliceFlagSeparator: true,
 		Suggest:                   true,
 		ExitErrHandler:            func(*cli.Context, error) {}, // exit codes are exitCode's alone
 		OnUsageError:              onUsageError,
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
+			switch {
+			case c.Args().Present():
 				return unknownCommand(c.App.Commands, c.Args().First())
+			case c.Bool("version"):
+				fmt.Fprintln(e.Out, versionString())
+				return nil
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -44,6 +49,12 @@ func newApp(e *env) *cli.App {
 func prepare(c *cli.Command) {
 	c.OnUsageError = onUsageError
 	c.HideHelpCommand = true
+	c.CustomHelpTemplate = helpTemplate
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true // a switch is off until it is named
+		}
+	}
 	for _, sub := range c.Subcommands {
 		prepare(sub)
 	}
@@ -68,16 +79,12 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 
 func unknownCommand(commands []*cli.Command, name string) error {
 	hint := `try "ddpbatch -h"`
-	// the library's suggestion is a whole sentence: Did you mean "train"?
-	if near := cli.SuggestCommand(commands, name); near != "" {
+	// the library's suggestion is a whole sentence, Did you mean "train"?, and may be its own help command
+	near := cli.SuggestCommand(commands, name)
+	if _, word, _ := strings.Cut(strings.TrimSuffix(near, `"?`), `"`); find(commands, word) != nil {
 		hint = strings.ToLower(near[:1]) + near[1:]
 	}
 	return &usageError{message: fmt.Sprintf("there is no command %q", name), hint: hint}
-}
-
-// example is a command's help text: an example comes first.
-func example(lines ...string) string {
-	return "Example:\n\n   " + strings.Join(lines, "\n   ")
 }
 
 // jsonFlag is on every command that shows something.
@@ -87,6 +94,17 @@ func jsonFlag() cli.Flag {
 
 func setFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "set", Usage: "override a key of the job file: `a.b=value` (may be repeated)"}
+}
+
+// noArgs refuses words that a command would pass over.
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return &usageError{
+			message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
+			hint:    fmt.Sprintf("try %q", "ddpbatch "+c.Command.Name+" -h"),
+		}
+	}
+	return nil
 }
 
 // oneArg returns the command's only argument.

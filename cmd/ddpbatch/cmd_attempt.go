@@ -76,6 +76,9 @@ func (a *attempt) environ() []string {
 	}
 }
 
+// causeUnknown is the cause in a verdict that no agent left.
+const causeUnknown = "unknown"
+
 // end returns the attempt's verdict: agent 0's own, or, where no agent lived to write it, one made of
 // srun's code.
 func (a *attempt) end(e *env, code int) (rundir.Verdict, error) {
@@ -84,7 +87,7 @@ func (a *attempt) end(e *env, code int) (rundir.Verdict, error) {
 		return v, nil
 	}
 	v = rundir.Verdict{
-		Attempt: a.number, JobID: a.jobID, Cause: "unknown", FirstRank: -1, Exit: code, Time: e.Now(),
+		Attempt: a.number, JobID: a.jobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: e.Now(),
 		Message: fmt.Sprintf("srun ended with code %d and no agent left a verdict; see the job's log", code),
 	}
 	if code == 0 {
@@ -101,7 +104,7 @@ func runAttemptBegin(e *env, path string) error {
 	if err != nil {
 		return err
 	}
-	jobID := e.get("SLURM_JOB_ID")
+	jobID := jobIDOf(e)
 	if index, ok := e.lookup("SLURM_ARRAY_TASK_ID"); ok {
 		n, err := strconv.Atoi(index)
 		if err != nil {
@@ -110,7 +113,7 @@ func runAttemptBegin(e *env, path string) error {
 		if run, err = run.Task(n); err != nil {
 			return err
 		}
-		// submit knows the array's id only; Slurm keeps each element, and its log, by a number of its own
+		// submit gave the run the id of the whole array
 		if err := run.SetJobID(jobID); err != nil {
 			return err
 		}
@@ -125,6 +128,15 @@ func runAttemptBegin(e *env, path string) error {
 	return nil
 }
 
+// jobIDOf is the id of the job around this process as people write it: 12, or 12_3 for element 3 of array 12, whose
+// SLURM_JOB_ID is a number of its own (that of the last element: 12 again).
+func jobIDOf(e *env) string {
+	if index := e.get("SLURM_ARRAY_TASK_ID"); index != "" {
+		return e.get("SLURM_ARRAY_JOB_ID") + "_" + index
+	}
+	return e.get("SLURM_JOB_ID")
+}
+
 func runAttemptEnd(e *env, path string, code int) error {
 	run, err := rundir.Open(e.abs(path))
 	if err != nil {
@@ -134,7 +146,7 @@ func runAttemptEnd(e *env, path string, code int) error {
 	if err != nil {
 		return fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
 	}
-	a := &attempt{run: run, number: number, jobID: e.get("SLURM_JOB_ID")}
+	a := &attempt{run: run, number: number, jobID: jobIDOf(e)}
 	v, err := a.end(e, code)
 	if err != nil {
 		return &codeError{code: max(code, exitFailed), err: err}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -41,7 +44,10 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 		return err
 	}
 	if run.Spec().Kind != "slurm" {
-		return usagef("%s was simulated here, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
+		return usagef("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
+	}
+	if id == "" {
+		return usagef("%s has no job id: its submission was never confirmed; see squeue", e.short(run.Path()))
 	}
 	client, _ := newSlurmClient(e)
 	if err := client.Cancel(ctx, id); err != nil {
@@ -50,14 +56,15 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if err := run.Append(rundir.Event{Time: e.Now(), Event: "cancel", Detail: "job " + id}); err != nil {
 		e.log().Warn("the job is cancelled, but its ledger could not be written", "job", id, "error", err)
 	}
-	fmt.Fprintf(e.Out, "cancelled job %s\nresume: ddpbatch resume %s\n", id, e.short(run.Path()))
+	fmt.Fprintf(e.Out, "cancelled job %s\nresume: ddpbatch resume %s\n", id, slurm.ShellQuote(e.short(run.Path())))
 	return nil
 }
 
 // findJob opens the run that a person names by job id or path, and tells its newest job id.
 func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
-	if path := e.abs(name); isDir(path) {
-		name = path
+	// a folder that happens to be called 123 is not job 123
+	if _, err := rundir.Open(e.abs(name)); err == nil || strings.ContainsRune(name, filepath.Separator) {
+		name = e.abs(name)
 	}
 	run, err := rundir.Find(runs, name)
 	if err != nil {

@@ -33,15 +33,17 @@ func runCheck(e *env, path string, sets []string, asJSON bool) error {
 		return err
 	}
 	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(e.abs(path)), text, sets)
+	if err == nil {
+		if missing := missingData(job); missing != nil {
+			warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Message: missing.Error()})
+		}
+	}
 	if asJSON {
 		return checkJSON(e, warnings, err)
 	}
 	warn(e, warnings)
 	if err != nil {
 		return err
-	}
-	if err := missingData(job); err != nil {
-		fmt.Fprintf(e.Err, "%s: %v (warning)\n", path, err)
 	}
 	fmt.Fprintf(e.Out, "%s: ok: %s\n", path, jobSummary(job))
 	return nil

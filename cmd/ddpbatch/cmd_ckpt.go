@@ -22,7 +22,7 @@ func newCkptCommand(e *env) *cli.Command {
 			Name: name, Usage: usage, ArgsUsage: args, Flags: append(flags, runDirFlag(), jsonFlag()),
 			Description: example("ddpbatch ckpt " + name + " 123"),
 			Action: func(c *cli.Context) error {
-				words, _, _ := splitDash(c.Args().Slice())
+				words := c.Args().Slice()
 				if len(words) == 0 || len(words) > len(strings.Fields(args)) {
 					return usagef("ckpt %s takes %s, not %d words", name, args, len(words))
 				}

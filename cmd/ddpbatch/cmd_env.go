@@ -22,8 +22,8 @@ func newEnvCommand(e *env) *cli.Command {
 			jsonFlag(),
 		},
 		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usagef("env takes no arguments")
+			if err := noArgs(c); err != nil {
+				return err
 			}
 			format := c.String("format")
 			if c.Bool("json") {

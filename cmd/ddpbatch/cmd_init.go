@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/slurm"
 	"ddpbatch/templates"
 )
 
@@ -27,7 +28,12 @@ func newInitCommand(e *env) *cli.Command {
 			words := c.Args().Slice()
 			switch {
 			case c.Bool("list"):
+				if err := noArgs(c); err != nil {
+					return err
+				}
 				return listStarters(e, c.Bool("json"))
+			case c.Bool("json"):
+				return usagef("--json goes with --list")
 			case len(words) > 1:
 				return usagef("init takes one folder, not %d", len(words))
 			case len(words) == 0:
@@ -79,6 +85,7 @@ func writeStarter(e *env, dir, name string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
-	fmt.Fprintf(e.Out, "wrote %s\ncheck it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", path, e.short(path), e.short(path), e.short(path))
+	word := slurm.ShellQuote(e.short(path))
+	fmt.Fprintf(e.Out, "wrote %s\ncheck it:  ddpbatch check %s\ntry it:    ddpbatch simulate %s\nsubmit it: ddpbatch submit %s\n", path, word, word, word)
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
 )
 
 // How often a followed log and its job are looked at. Logs lie on shared file systems, where
@@ -30,8 +31,8 @@ func newLogsCommand(e *env) *cli.Command {
 		Description: example("ddpbatch logs -f 123", "ddpbatch logs 123 --rank 3"),
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on until the job ends"},
-			&cli.IntFlag{Name: "rank", Usage: "one rank's own files, standard output and error, of the newest attempt", Value: -1},
-			&cli.IntFlag{Name: "attempt", Usage: "with --rank: of attempt `N`"},
+			&cli.IntFlag{Name: "rank", Usage: "only what rank `R` wrote, standard output and then error, in the newest attempt"},
+			&cli.IntFlag{Name: "attempt", Usage: "with --rank: in attempt `N`"},
 			runDirFlag(),
 		},
 		Action: func(c *cli.Context) error {
@@ -39,17 +40,25 @@ func newLogsCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
+			rank, attempt := c.Int("rank"), c.Int("attempt")
+			switch {
+			case c.IsSet("rank") && rank < 0:
+				return usagef("--rank is %d; ranks count from 0", rank)
+			case c.IsSet("attempt") && attempt < 1:
+				return usagef("--attempt is %d; attempts count from 1", attempt)
+			case c.IsSet("attempt") && !c.IsSet("rank"):
+				return usagef("--attempt goes with --rank: the job's log holds all attempts of that job")
+			case c.IsSet("rank") && c.Bool("follow"):
+				return usagef("--follow shows the whole job; leave --rank out")
+			}
 			run, id, err := findJob(e, e.abs(c.String("runs")), name)
 			if err != nil {
 				return err
 			}
-			if rank := c.Int("rank"); rank >= 0 {
-				if c.Bool("follow") {
-					return usagef("--follow shows the whole job; leave --rank out")
-				}
-				return runRankLogs(e, run, c.Int("attempt"), rank)
-			}
-			if c.Bool("follow") {
+			switch {
+			case c.IsSet("rank"):
+				return runRankLogs(e, run, attempt, rank)
+			case c.Bool("follow"):
 				return follow(c.Context, e, run, id)
 			}
 			return printLog(e, run, id)
@@ -58,17 +67,13 @@ func newLogsCommand(e *env) *cli.Command {
 }
 
 func printLog(e *env, run *rundir.Dir, id string) error {
-	f, err := os.Open(run.SlurmLogPath(id))
-	if errors.Is(err, fs.ErrNotExist) {
+	tail := &tailer{path: run.SlurmLogPath(id), to: e.Out}
+	defer tail.close()
+	if err := tail.copy(); err != nil {
+		return err
+	}
+	if tail.file == nil {
 		fmt.Fprintln(e.Err, "no output yet")
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open the job's log: %w", err)
-	}
-	defer f.Close()
-	if _, err = io.Copy(e.Out, f); err != nil {
-		return fmt.Errorf("copy the job's log: %w", err)
 	}
 	return nil
 }
@@ -89,15 +94,15 @@ func runRankLogs(e *env, run *rundir.Dir, attempt, rank int) error {
 		return fmt.Errorf("attempt %d has no log of rank %d in %s", attempt, rank, run.LogsPath(attempt))
 	}
 	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("read the log of rank %d: %w", rank, err)
+		if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+			continue
 		}
-		if len(text) > 0 {
-			fmt.Fprintf(e.Err, "==> %s <==\n", e.short(path))
-			if _, err := e.Out.Write(text); err != nil {
-				return err
-			}
+		fmt.Fprintf(e.Err, "==> %s <==\n", e.short(path))
+		tail := &tailer{path: path, to: e.Out}
+		err := tail.copy()
+		tail.close()
+		if err != nil {
+			return err
 		}
 	}
 	return nil
@@ -128,16 +133,23 @@ func untilEnd(ctx context.Context, e *env, run *rundir.Dir, id string, each func
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	var asked time.Time
+	var warned bool
 	for {
 		if err := each(); err != nil {
 			return err
 		}
 		if e.Now().Sub(asked) >= statePoll {
 			row, err := statusOf(ctx, e, run)
-			if err != nil {
+			switch {
+			case errors.Is(err, slurm.ErrUnreachable) && ctx.Err() == nil:
+				// a controller is restarted now and then, and the job runs on
+				if !warned {
+					e.log().Warn("the job's state is not known for now", "error", err)
+				}
+				warned = true
+			case err != nil:
 				return err
-			}
-			if row.ended {
+			case row.ended:
 				return errors.Join(each(), endOf(run, id, row))
 			}
 			asked = e.Now()
@@ -183,7 +195,7 @@ func (t *tailer) copy() error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("open the job's log: %w", err)
+			return fmt.Errorf("open the log: %w", err)
 		}
 		t.file = f
 	}

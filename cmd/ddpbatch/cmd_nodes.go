@@ -17,7 +17,7 @@ func newNodesCommand(e *env) *cli.Command {
 			Name: name, Usage: usage, ArgsUsage: args, Description: example("ddpbatch nodes " + name + " " + sample),
 			Flags: []cli.Flag{jsonFlag()},
 			Action: func(c *cli.Context) error {
-				words, _, _ := splitDash(c.Args().Slice())
+				words := c.Args().Slice()
 				if len(words) == 0 {
 					return usagef("nodes %s needs a host list", name)
 				}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
 )
 
 type resumeOptions struct {
@@ -60,22 +62,59 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, id string, o resume
 		return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, row.State, id)
 	}
 	if len(o.sets) == 0 && row.Attempt > 0 && row.Exit != nil && *row.Exit == 0 {
-		fmt.Fprintf(e.Out, "%s is finished; for more of it: ddpbatch resume %s --set train.epochs=N\n", row.Name, e.short(run.Path()))
-		return nil
+		return sayFinished(e, run)
 	}
+	before := run.Spec()
 	job, err := resumedJob(e, run, o.sets)
 	if err != nil {
 		return err
 	}
-	if run.Spec().Kind == "simulate" {
+	switch before.Kind {
+	case "simulate":
 		return simulateRun(ctx, e, run, job)
+	case "train":
+		return trainAgain(ctx, e, run, job)
 	}
-	newID, err := submitRun(ctx, e, run, job, "", o.sbatch, "resume")
-	if err != nil {
+	if array, index, ok := elementOf(run); ok {
+		// the script is the array's; of it, this element alone
+		if run, err = rundir.Open(array); err != nil {
+			return err
+		}
+		o.sbatch = append([]string{"--array=" + index}, o.sbatch...)
+	}
+	if err := writeScript(run, job, ""); err != nil {
+		return err
+	}
+	newID, err := submitRun(ctx, e, run, o.sbatch, "resume")
+	switch {
+	case err != nil && notSubmitted(err) && len(o.sets) > 0:
+		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
+	case err != nil:
 		return err
 	}
 	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, jobSummary(job), e.short(run.Path()))
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
+}
+
+// sayFinished tells what to do with a run that has nothing left to do.
+func sayFinished(e *env, run *rundir.Dir) error {
+	job, err := jobOf(run)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.Out, "%s is finished", job.Name)
+	if job.Builtin() {
+		fmt.Fprintf(e.Out, "; for more of it: ddpbatch resume %s --set train.epochs=N", slurm.ShellQuote(e.short(run.Path())))
+	}
+	fmt.Fprintln(e.Out)
+	return nil
+}
+
+// elementOf tells whether run is that of one element of an array (RUN/tasks/INDEX), and of which.
+func elementOf(run *rundir.Dir) (array, index string, ok bool) {
+	tasks, index := filepath.Split(run.Path())
+	array, name := filepath.Split(filepath.Clean(tasks))
+	return filepath.Clean(array), index, name == "tasks"
 }
 
 // resumedJob is the run's job, with sets over what it was started with; the

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -20,6 +22,7 @@ type runOptions struct {
 	nproc      string // "": not given
 	masterAddr string
 	masterPort int
+	joinLimit  time.Duration
 	command    []string
 }
 
@@ -47,14 +50,16 @@ func newRunCommand(e *env) *cli.Command {
 			&cli.IntFlag{Name: "node-rank", Aliases: both("node-rank"), Usage: "this one's number, from 0", EnvVars: []string{"PET_NODE_RANK"}},
 			&cli.StringFlag{Name: "master-addr", Aliases: both("master-addr"), Usage: "`ADDRESS` of node 0", Value: "127.0.0.1", EnvVars: []string{"PET_MASTER_ADDR"}},
 			&cli.IntFlag{Name: "master-port", Aliases: both("master-port"), Usage: "the workers' MASTER_PORT; agents meet on the eight ports after it", Value: 29500, EnvVars: []string{"PET_MASTER_PORT"}},
+			&cli.DurationFlag{Name: "join-timeout", Aliases: both("join-timeout"), Usage: "how long the nodes wait for each other", Value: 5 * time.Minute},
 		},
 		Action: func(c *cli.Context) error {
 			o := runOptions{
+				joinLimit:  c.Duration("join-timeout"),
 				standalone: c.Bool("standalone"), nnodes: c.Int("nnodes"), nodeRank: c.Int("node-rank"),
 				nproc: c.String("nproc-per-node"), masterAddr: c.String("master-addr"), masterPort: c.Int("master-port"),
 				command: c.Args().Slice(),
 			}
-			if len(o.command) > 0 && !afterDash(c) {
+			if len(o.command) > 0 && o.command[0] != "" && !afterDash(c) {
 				o.command = append([]string{pythonOf(e), "-u"}, o.command...)
 			}
 			if err := o.check(c.IsSet("nnodes")); err != nil {
@@ -91,6 +96,8 @@ func (o runOptions) check(nnodesGiven bool) error {
 		return usagef("--node-rank is %d; it must be 0 to %d (--nnodes is %d)", o.nodeRank, max(1, o.nnodes)-1, max(1, o.nnodes))
 	case o.masterPort < 1 || o.masterPort > 65535-meetingPorts:
 		return usagef("--master-port is %d; it must be 1 to %d", o.masterPort, 65535-meetingPorts)
+	case o.joinLimit <= 0:
+		return usagef("--join-timeout is %v; it must be longer, such as 5m", o.joinLimit)
 	case o.masterAddr == "":
 		return usagef("--master-addr is empty; name the first node")
 	}
@@ -103,12 +110,17 @@ func runRun(ctx context.Context, e *env, o runOptions) error {
 		return err
 	}
 	cfg := w.config(e)
+	cfg.JoinTimeout = o.joinLimit
 	if err := place(e, o, w, &cfg); err != nil {
 		return err
 	}
+	defer bearClosedPipes()()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
 	case err != nil && verdict.Exit != 0:
+		if !strings.Contains(err.Error(), verdict.Message) {
+			err = fmt.Errorf("%s: %w", verdict.Message, err) // the verdict could not be written, say
+		}
 		return &codeError{code: verdict.Exit, err: err}
 	case err != nil:
 		return err
@@ -165,7 +177,7 @@ func placeBySlurm(e *env, o runOptions, w *workers, alloc *slurm.Allocation, cfg
 			hint: "start it with srun, or pass --standalone for this node alone",
 		}
 	}
-	cfg.JobID, cfg.Restarts, cfg.RunID = alloc.JobID, alloc.Restarts, alloc.Key()
+	cfg.JobID, cfg.Restarts, cfg.RunID = jobIDOf(e), alloc.Restarts, alloc.Key()
 	cfg.MasterAddr, cfg.Ports = alloc.Address(0), launch.Ports(alloc.Key(), meetingPorts)
 	if name := alloc.NodeName(); name != "" {
 		cfg.Host = name

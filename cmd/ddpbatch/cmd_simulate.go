@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 
@@ -48,7 +49,11 @@ func newSimulateCommand(e *env) *cli.Command {
 			case len(words) > 1:
 				return usagef("simulate takes one job file, not %d", len(words))
 			case dashed:
-				return runSimulate(c.Context, e, filepath.Join(e.Dir, "job.toml"), commandJob(command), sets)
+				text, err := commandJob(command)
+				if err != nil {
+					return err
+				}
+				return runSimulate(c.Context, e, filepath.Join(e.Dir, "job.toml"), text, sets)
 			case len(words) == 0:
 				starter, _ := templates.Find("simulate")
 				return runSimulate(c.Context, e, filepath.Join(e.Dir, "job.toml"), []byte(starter.Text), sets)
@@ -68,19 +73,25 @@ var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // commandJob writes the job file of `simulate -- COMMAND`: two nodes of two ranks, as the starter
 // job has.
-func commandJob(command []string) []byte {
+func commandJob(command []string) ([]byte, error) {
+	if command[0] == "" {
+		return nil, usagef("the command after -- is empty")
+	}
 	name := strings.TrimLeft(notInName.ReplaceAllString(filepath.Base(command[0]), "-"), ".-")
 	if name == "" {
 		name = "command"
 	}
 	quoted := make([]string, len(command))
 	for i, word := range command {
+		if !utf8.ValidString(word) {
+			return nil, usagef("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run --standalone takes any bytes", i+1)
+		}
 		// JSON's escapes are TOML's, too, but JSON has none for DEL
 		text, _ := json.Marshal(word)
 		quoted[i] = strings.ReplaceAll(string(text), "\x7f", `\u007f`)
 	}
 	return fmt.Appendf(nil, "schema = 1\nname = %q\n\n[slurm]\nnodes = 2\n\n[launch]\nnproc_per_node = 2\ncommand = [%s]\n",
-		name[:min(len(name), 64)], strings.Join(quoted, ", "))
+		name[:min(len(name), 64)], strings.Join(quoted, ", ")), nil
 }
 
 func runSimulate(ctx context.Context, e *env, path string, text []byte, sets []string) error {
@@ -116,6 +127,7 @@ func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job)
 	if err != nil {
 		return err
 	}
+	defer bearClosedPipes()()
 	out, err := openConsole(e, run, run.SlurmLogPath(id))
 	if err != nil {
 		return err
@@ -130,31 +142,29 @@ func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job)
 		Environ: append(kept, a.environ()...),
 		Output:  out.stream,
 	}.Run(ctx)
-	err = errors.Join(err, out.close())
+	lost := out.close()
 	if err != nil {
-		return err
+		return errors.Join(err, lost)
 	}
 	v, err := a.end(e, code)
-	if err != nil {
+	err = errors.Join(err, lost)
+	if v.Exit == 0 {
 		return err
 	}
-	var stopped launch.SignalError
-	switch {
-	case v.Exit == 0:
-		return nil
-	case errors.As(context.Cause(ctx), &stopped):
-		fmt.Fprintf(e.Err, "ddpbatch: %s\nresume: %s\n", v.Message, resumeCommand(run, ""))
-		return &codeError{code: 128 + int(stopped.Sig)}
+	if v.Cause == causeUnknown { // or else agent 0 has said it
+		fmt.Fprintf(e.Err, "ddpbatch: %s\n", v.Message)
 	}
-	return &codeError{code: v.Exit, err: fmt.Errorf("%s\nlogs: %s", v.Message, e.short(run.LogsPath(a.number)))}
+	var stopped launch.SignalError
+	if errors.As(context.Cause(ctx), &stopped) {
+		fmt.Fprintf(e.Err, "resume: %s\n", resumeCommand(run, ""))
+		return &codeError{code: 128 + int(stopped.Sig), err: err}
+	}
+	fmt.Fprintf(e.Err, "logs: %s\n", e.short(run.LogsPath(a.number)))
+	return &codeError{code: v.Exit, err: err}
 }
 
 func cpusPerNode(job *jobfile.Job) int {
-	ranks := 1
-	for _, n := range job.Launch.NprocPerNode.Counts {
-		ranks = max(ranks, n)
-	}
-	return ranks * max(1, job.CPUsPerRank())
+	return max(1, job.MaxNproc()) * max(1, job.CPUsPerRank())
 }
 
 // resumeCommand is what a person types to go on with a run, wherever they stand.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,7 +31,9 @@ type jobStatus struct {
 	Message string   `json:"message"`
 	RunDir  string   `json:"run_dir"`
 
-	ended bool // it will not go on by itself
+	run   *rundir.Dir
+	cause string // of the newest attempt's verdict
+	ended bool   // it will not go on by itself
 }
 
 func newStatusCommand(e *env) *cli.Command {
@@ -67,13 +70,9 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 }
 
 func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) error {
-	rows := []jobStatus{}
-	for _, run := range runs {
-		row, err := statusOf(ctx, e, run)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	rows, err := statusesOf(ctx, e, runs)
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		return printJSON(e, rows)
@@ -100,69 +99,108 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) err
 
 // statusOf puts together what Slurm and the run directory know of a run.
 func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
-	id, err := run.JobID()
+	rows, err := statusesOf(ctx, e, []*rundir.Dir{run})
 	if err != nil {
 		return jobStatus{}, err
 	}
-	row := jobStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path()}
-	if row.Attempt, err = run.NewestAttempt(); err != nil {
-		return row, err
-	}
-	verdict, verr := run.Verdict(row.Attempt)
-	if row.Attempt > 0 && verr == nil {
-		row.Exit, row.Message = &verdict.Exit, verdict.Message
-	}
-	if m, ok, err := run.LastMetrics(); err != nil {
-		return row, err
-	} else if ok {
-		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, &m.Loss
-	}
-	return row, row.addState(ctx, e, run)
+	return rows[0], nil
 }
 
-// addState asks Slurm; what Slurm no longer knows, the verdict tells.
-func (row *jobStatus) addState(ctx context.Context, e *env, run *rundir.Dir) error {
-	if run.Spec().Kind == "slurm" && row.Job != "" {
-		client, _ := newSlurmClient(e)
-		jobs, err := client.Jobs(ctx, []string{row.Job})
-		if err == nil {
-			job := newest(jobs)
-			row.State, row.Reason, row.ended = job.State, cleanReason(job.Reason), job.Ended()
-			return nil
+// statusesOf is statusOf for several runs; Slurm is asked once for all of them.
+func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, error) {
+	rows := make([]jobStatus, len(runs))
+	var ids []string
+	for i, run := range runs {
+		if err := rows[i].readRun(run); err != nil {
+			return nil, err
 		}
-		if !errors.Is(err, slurm.ErrUnknownJob) && !errors.Is(err, slurm.ErrNoSlurm) {
-			return err
+		if rows[i].submitted() {
+			ids = append(ids, rows[i].Job)
+		}
+	}
+	jobs, err := askSlurm(ctx, e, ids)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		rows[i].addState(jobs)
+	}
+	return rows, nil
+}
+
+// askSlurm tells what Slurm knows of jobs; those that it knows no longer are left out.
+func askSlurm(ctx context.Context, e *env, ids []string) ([]slurm.JobStatus, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	client, _ := newSlurmClient(e)
+	jobs, err := client.Jobs(ctx, ids)
+	if errors.Is(err, slurm.ErrUnknownJob) || errors.Is(err, slurm.ErrNoSlurm) {
+		err = nil
+	}
+	return jobs, err
+}
+
+// readRun takes from the run directory all but the state.
+func (row *jobStatus) readRun(run *rundir.Dir) (err error) {
+	*row = jobStatus{Name: run.Spec().Name, RunDir: run.Path(), run: run}
+	if row.Job, err = run.JobID(); err != nil {
+		return err
+	}
+	if row.Attempt, err = run.NewestAttempt(); err != nil {
+		return err
+	}
+	if v, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
+		row.Exit, row.Message, row.cause = &v.Exit, v.Message, v.Cause
+	}
+	m, ok, err := run.LastMetrics()
+	if ok {
+		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, &m.Loss
+	}
+	return err
+}
+
+func (row *jobStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
+
+// addState takes Slurm's word; of a job that Slurm does not know any more, the verdict tells. A job of
+// another name is not this run's: a rebuilt cluster counts from 1 again.
+func (row *jobStatus) addState(jobs []slurm.JobStatus) {
+	if row.submitted() {
+		ours := slices.DeleteFunc(slices.Clone(jobs), func(j slurm.JobStatus) bool { return !j.Of(row.Job) || j.Name != row.Name })
+		if len(ours) > 0 {
+			job := worst(ours)
+			row.State, row.Reason, row.ended = job.State, cleanReason(job.Reason), job.Ended()
+			return
 		}
 	}
 	row.ended = true
 	switch {
-	case row.Exit == nil && simulating(run, row.Job):
+	case row.Exit == nil && simulating(row.run, row.Job):
 		row.State, row.ended = "RUNNING", false
 	case row.Exit == nil:
 		row.State = "UNKNOWN"
 	case *row.Exit == 0:
 		row.State = "COMPLETED"
-	case *row.Exit > 128:
+	case row.cause == "cancelled":
 		row.State = "CANCELLED"
 	default:
 		row.State = "FAILED"
 	}
-	return nil
 }
 
-// newest is what an array of jobs counts as: an element that is not over yet, or else one that
+// worst is what an array of jobs counts as: an element that is not over yet, or else one that
 // did not end well, where there is one.
-func newest(jobs []slurm.JobStatus) slurm.JobStatus {
-	worst := jobs[0]
+func worst(jobs []slurm.JobStatus) slurm.JobStatus {
+	found := jobs[0]
 	for _, job := range jobs {
 		switch {
 		case !job.Ended():
 			return job
 		case job.State != "COMPLETED":
-			worst = job
+			found = job
 		}
 	}
-	return worst
+	return found
 }
 
 func cleanReason(reason string) string {

@@ -82,9 +82,15 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err != nil {
 		return err
 	}
-	id, err := submitRun(ctx, e, run, job, template, o.sbatch, "submit")
-	if err != nil {
-		return errors.Join(err, forget(run, err))
+	if err := writeScript(run, job, template); err != nil {
+		return errors.Join(err, run.Discard())
+	}
+	id, err := submitRun(ctx, e, run, o.sbatch, "submit")
+	switch {
+	case err != nil && notSubmitted(err):
+		return errors.Join(err, run.Discard())
+	case err != nil:
+		return fmt.Errorf("%w\nthe run directory %s is kept, in case the job exists after all; see squeue", err, run.Path())
 	}
 	if o.parsable {
 		fmt.Fprintln(e.Out, id)
@@ -105,29 +111,27 @@ func sbatchWords(c *cli.Context) ([]string, error) {
 	return rest, nil
 }
 
-// forget removes a run that Slurm certainly knows nothing of; after a time-out or an answer
-// that nobody understands, its job may exist.
-func forget(run *rundir.Dir, err error) error {
-	var usage *usageError
+// notSubmitted tells whether Slurm certainly knows nothing of the job that submitRun failed to submit. After a
+// time-out, or an answer that nobody understands, the job may exist.
+func notSubmitted(err error) bool {
 	var unreachable *slurm.UnreachableError
-	switch {
-	case errors.Is(err, slurm.ErrRefused), errors.Is(err, slurm.ErrNoSlurm), errors.As(err, &usage):
-		return run.Discard()
-	case errors.As(err, &unreachable) && !strings.Contains(unreachable.Words, "timed out"):
-		return run.Discard()
+	if errors.As(err, &unreachable) {
+		return !strings.Contains(unreachable.Words, "timed out")
 	}
-	return fmt.Errorf("the run directory %s is kept, in case the job exists after all; see squeue", run.Path())
+	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm)
 }
 
-// submitRun renders the script into run, hands it to sbatch and records the job.
-func submitRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, template string, sbatch []string, event string) (string, error) {
+// writeScript renders a job's batch script into its run directory.
+func writeScript(run *rundir.Dir, job *jobfile.Job, template string) error {
 	script, err := renderScript(job, run.Path(), template)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := run.WriteScript(script); err != nil {
-		return "", err
-	}
+	return run.WriteScript(script)
+}
+
+// submitRun hands a run's script to sbatch and records the job.
+func submitRun(ctx context.Context, e *env, run *rundir.Dir, sbatch []string, event string) (string, error) {
 	client, dropped := newSlurmClient(e)
 	if len(dropped) > 0 {
 		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)
@@ -153,7 +157,8 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 	}
 	if o.dryRun {
 		fmt.Fprint(e.Out, script)
-		fmt.Fprintf(e.Err, "would run: sbatch --parsable %s script.sh\n", slurm.ShellJoin(o.sbatch))
+		words := append(append([]string{"sbatch", "--parsable"}, o.sbatch...), "script.sh")
+		fmt.Fprintf(e.Err, "would run: %s\n", slurm.ShellJoin(words))
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "ddpbatch-test-only-")

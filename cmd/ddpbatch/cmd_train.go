@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -38,7 +39,7 @@ func newTrainCommand(e *env) *cli.Command {
 	}
 }
 
-func runTrain(ctx context.Context, e *env, path string, sets []string) (err error) {
+func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 	if err := refuseSingleton(e); err != nil {
 		return err
 	}
@@ -46,16 +47,16 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) (err erro
 	if err := r.loadJob(); err != nil {
 		return err
 	}
-	if r.comm, err = joinWorld(ctx, e, r.job.MPI); err != nil {
+	return r.work(ctx)
+}
+
+// trainAgain goes on with a run that `ddpbatch train` made.
+func trainAgain(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job) error {
+	if err := refuseSingleton(e); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.comm.Close()) }()
-	if r.comm.Rank() == 0 {
-		if err := r.openRun(); err != nil {
-			return err
-		}
-	}
-	return r.train(ctx)
+	r := &rank{e: e, job: job, run: run}
+	return r.work(ctx)
 }
 
 // refuseSingleton stops tasks of one srun that would each train alone, unaware of each
@@ -125,6 +126,7 @@ type rank struct {
 	// on rank 0 alone
 	run         *rundir.Dir
 	attempt     int
+	claimed     bool // by this rank, which then owes the verdict
 	checkpoints *checkpoint.Dir
 	metrics     io.WriteCloser
 }
@@ -133,6 +135,9 @@ func (r *rank) loadJob() (err error) {
 	if r.path == "" {
 		if r.run, err = rundir.Open(r.e.get("DDPBATCH_RUN_DIR")); err != nil {
 			return err
+		}
+		if r.attempt, err = strconv.Atoi(r.e.get("DDPBATCH_ATTEMPT")); err != nil || r.attempt < 1 {
+			return usagef("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the agent sets both", r.e.get("DDPBATCH_ATTEMPT"))
 		}
 		r.job, err = jobOf(r.run)
 		return err
@@ -146,6 +151,42 @@ func (r *rank) loadJob() (err error) {
 	return missingData(r.job)
 }
 
+// work joins the world and trains.
+func (r *rank) work(ctx context.Context) (err error) {
+	if r.comm, err = joinWorld(ctx, r.e, r.job.MPI); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.comm.Close()) }()
+	if r.comm.Rank() == 0 {
+		if err := r.openRun(); err != nil {
+			return err
+		}
+	}
+	err = r.train(ctx)
+	if r.claimed {
+		err = errors.Join(err, r.run.WriteVerdict(r.verdict(ctx, err)))
+	}
+	return err
+}
+
+// verdict is that of an attempt without an agent, which ended with err.
+func (r *rank) verdict(ctx context.Context, err error) rundir.Verdict {
+	v := rundir.Verdict{
+		Attempt: r.attempt, Cause: "done", FirstRank: -1, Host: r.e.Hostname, Exit: exitCode(err), Time: r.e.Now(),
+		Message: "training is done",
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		v.Cause, v.Message = "cancelled", fmt.Sprint(context.Cause(ctx))
+	case err != nil:
+		v.Cause, v.FirstRank, v.Message = "crash", 0, err.Error()
+	}
+	if m, ok, err := r.run.LastMetrics(); err == nil && ok {
+		v.Step = m.Step
+	}
+	return v
+}
+
 // openRun opens what only rank 0 writes: checkpoints and metrics. A rank that nobody launched
 // makes a run directory of its own.
 func (r *rank) openRun() (err error) {
@@ -154,12 +195,11 @@ func (r *rank) openRun() (err error) {
 			return err
 		}
 	}
-	if text, ok := r.e.lookup("DDPBATCH_ATTEMPT"); ok {
-		if r.attempt, err = strconv.Atoi(text); err != nil {
-			return usagef("DDPBATCH_ATTEMPT is %q, which is no number", text)
+	if r.attempt == 0 {
+		if r.attempt, err = r.run.ClaimAttempt(); err != nil {
+			return err
 		}
-	} else if r.attempt, err = r.run.ClaimAttempt(); err != nil {
-		return err
+		r.claimed = true
 	}
 	r.checkpoints, err = checkpoint.Open(r.run.CheckpointsPath(), checkpoint.Options{
 		Codec: r.job.Checkpoint.Codec, KeepLast: r.job.Checkpoint.KeepLast, Run: r.run.Spec().Run, Attempt: r.attempt,
@@ -181,7 +221,7 @@ func (r *rank) train(ctx context.Context) error {
 	cfg := trainer.Env{
 		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: r.job.Checkpoint.EverySteps,
 		Resume: r.job.Checkpoint.Resume == "auto", WorkDir: r.job.WorkDir, Attempt: r.attempt,
-		Out: r.e.Out, Stop: stop, Clock: r.e.Now, Log: r.e.log(),
+		Out: unchecked(r.e.Out), Stop: stop, Clock: r.e.Now, Log: r.e.log(),
 	}
 	if r.metrics != nil {
 		cfg.Metrics = r.metrics
@@ -194,6 +234,7 @@ func (r *rank) train(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		r.letOthersFailFirst(ctx, err)
 		return fmt.Errorf("rank %d: %w", r.comm.Rank(), err)
 	}
 	if r.comm.Rank() == 0 {
@@ -205,14 +246,32 @@ func (r *rank) train(ctx context.Context) error {
 	return nil
 }
 
+// victimWait is how long a rank that only lost its peers waits to be stopped: its agent hears of
+// the lost rank's own end well within that.
+const victimWait = 5 * time.Second
+
+// letOthersFailFirst holds a rank back whose only trouble is that another one is gone. The connection's end
+// reaches it sooner than that rank's exit reaches the agents, and the run's verdict must name the rank
+// that failed, not the first one to notice. The agent's TERM ends the wait.
+func (r *rank) letOthersFailFirst(ctx context.Context, err error) {
+	launched := r.e.get("DDPBATCH_STORE") != ""
+	if launched && (errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) || errors.Is(err, mpi.ErrAborted)) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(victimWait):
+		}
+	}
+}
+
 // sayEnd prints where the checkpoint is and how to go on.
 func (r *rank) sayEnd(result trainer.Result) {
 	more := ""
 	if !result.Stopped {
 		more = "train.epochs=" + strconv.Itoa(2*r.job.Train.Epochs)
 	}
+	out := unchecked(r.e.Out)
 	if result.Checkpoint != "" {
-		fmt.Fprintf(r.e.Out, "checkpoint: %s\n", result.Checkpoint)
+		fmt.Fprintf(out, "checkpoint: %s\n", result.Checkpoint)
 	}
-	fmt.Fprintf(r.e.Out, "resume: %s\n", resumeCommand(r.run, more))
+	fmt.Fprintf(out, "resume: %s\n", resumeCommand(r.run, more))
 }

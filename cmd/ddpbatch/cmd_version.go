@@ -21,6 +21,9 @@ func newVersionCommand(e *env) *cli.Command {
 		Description: example("ddpbatch version --json"),
 		Flags:       []cli.Flag{jsonFlag()},
 		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
 			if c.Bool("json") {
 				return printJSON(e, map[string]string{
 					"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH,

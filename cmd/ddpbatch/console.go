@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,11 +8,13 @@ import (
 	"sync"
 	"time"
 
+	"ddpbatch/internal/lines"
 	"ddpbatch/internal/rundir"
 )
 
 // console is where a simulated job's output comes together: whole lines go to the screen and
-// into the job's log, and on a terminal a progress line stays below them.
+// into the job's log, and on a terminal a progress line stays below them. A screen or a log that
+// cannot be written to any more (a closed terminal, a full disk) does not end the job.
 type console struct {
 	e       *env
 	run     *rundir.Dir
@@ -22,9 +22,12 @@ type console struct {
 	columns int // 0: no terminal, no progress line
 
 	mu       sync.Mutex
-	progress string // what the last line of the screen shows
-	stop     chan struct{}
-	stopped  chan struct{}
+	progress string // what the last line of the screen is to show
+	shown    bool   // and does
+	failed   error  // the first write that went wrong
+
+	stop    chan struct{}
+	stopped chan struct{}
 }
 
 // progressPoll is how often the progress line is brought up to date.
@@ -43,7 +46,7 @@ func openConsole(e *env, run *rundir.Dir, logPath string) (*console, error) {
 
 // stream returns the writer of one agent's output; the console ends it on close.
 func (c *console) stream(stderr bool) io.WriteCloser {
-	return &stream{console: c, stderr: stderr}
+	return &stream{lines.Writer{To: shown{c, stderr}, Max: maxLine}}
 }
 
 func (c *console) close() error {
@@ -53,12 +56,12 @@ func (c *console) close() error {
 	defer c.mu.Unlock()
 	c.clear()
 	if err := c.log.Close(); err != nil {
-		return fmt.Errorf("close the job's log: %w", err)
+		c.note(fmt.Errorf("close the job's log: %w", err))
 	}
-	return nil
+	return c.failed
 }
 
-// watch redraws the progress line from the run's metrics.
+// watch brings the progress line up to date from the run's metrics.
 func (c *console) watch() {
 	defer close(c.stopped)
 	if c.columns == 0 {
@@ -71,34 +74,41 @@ func (c *console) watch() {
 		case <-c.stop:
 			return
 		case <-ticker.C:
-			c.mu.Lock()
-			c.clear()
-			c.draw()
-			c.mu.Unlock()
+			if m, ok, err := c.run.LastMetrics(); err == nil && ok {
+				c.setProgress(progressLine(m, c.columns))
+			}
 		}
+	}
+}
+
+func (c *console) setProgress(line string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if line != c.progress {
+		c.clear()
+		c.progress = line
+		c.draw()
 	}
 }
 
 // clear takes the progress line off the screen. c.mu is held.
 func (c *console) clear() {
-	if c.progress != "" {
+	if c.shown {
 		fmt.Fprint(c.e.Out, "\r\x1b[K")
-		c.progress = ""
+		c.shown = false
 	}
 }
 
-// draw puts the newest progress line below what is on the screen. c.mu is held.
+// draw puts the progress line below what is on the screen. c.mu is held.
 func (c *console) draw() {
-	if c.columns == 0 {
-		return
-	}
-	if m, ok, err := c.run.LastMetrics(); err == nil && ok {
-		c.progress = progressLine(m, c.columns)
+	if c.progress != "" {
 		fmt.Fprint(c.e.Out, c.progress)
+		c.shown = true
 	}
 }
 
-func (c *console) write(lines []byte, stderr bool) error {
+// write shows and logs whole lines.
+func (c *console) write(lines []byte, stderr bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
@@ -106,10 +116,20 @@ func (c *console) write(lines []byte, stderr bool) error {
 	if stderr {
 		to = c.e.Err
 	}
-	_, err := to.Write(lines)
-	_, logErr := c.log.Write(lines)
+	if _, err := to.Write(lines); err != nil {
+		c.note(fmt.Errorf("show the job's output: %w", err))
+	}
+	if _, err := c.log.Write(lines); err != nil {
+		c.note(fmt.Errorf("write the job's log: %w", err))
+	}
 	c.draw()
-	return errors.Join(err, logErr)
+}
+
+// note keeps the first error. c.mu is held.
+func (c *console) note(err error) {
+	if c.failed == nil {
+		c.failed = err
+	}
 }
 
 // progressLine is a bar with the newest figures, in fewer than columns characters.
@@ -127,36 +147,23 @@ func progressLine(m rundir.Metrics, columns int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]" + text
 }
 
-// stream hands whole lines to the console.
-type stream struct {
+// stream is one stream of one agent on its way to the console, in whole lines.
+type stream struct{ lines.Writer }
+
+// maxLine bounds what is held back of a line that does not end; it is more than an agent ever writes
+// without a line's end.
+const maxLine = 256 << 10
+
+func (s *stream) Close() error { return s.Finish() }
+
+// shown takes a stream's lines.
+type shown struct {
 	console *console
 	stderr  bool
-	part    []byte
 }
 
-// maxLine bounds what is held back of a line that does not end.
-const maxLine = 64 << 10
-
-func (s *stream) Write(p []byte) (int, error) {
-	s.part = append(s.part, p...)
-	end := bytes.LastIndexByte(s.part, '\n') + 1
-	if end == 0 && len(s.part) > maxLine {
-		end = len(s.part)
-	}
-	if end > 0 {
-		if err := s.console.write(s.part[:end], s.stderr); err != nil {
-			return 0, err
-		}
-		s.part = append(s.part[:0], s.part[end:]...)
-	}
+// Write never fails: an agent whose output nobody takes would be ended by the next line that it writes.
+func (s shown) Write(p []byte) (int, error) {
+	s.console.write(p, s.stderr)
 	return len(p), nil
-}
-
-func (s *stream) Close() error {
-	if len(s.part) == 0 {
-		return nil
-	}
-	err := s.console.write(append(s.part, '\n'), s.stderr)
-	s.part = nil
-	return err
 }

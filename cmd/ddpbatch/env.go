@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/term"
@@ -36,14 +38,14 @@ func osEnv() *env {
 	}
 	return &env{
 		Hostname: hostname,
-		In:       os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		In:       os.Stdin, Out: &checkedOutput{file: os.Stdout}, Err: os.Stderr,
 		Environ: os.Environ(), Dir: dir, Now: time.Now,
 		Terminal: terminal, Executable: os.Executable,
 	}
 }
 
 func terminal(w io.Writer) (int, bool) {
-	f, ok := w.(*os.File)
+	f, ok := unchecked(w).(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return 0, false
 	}
@@ -52,6 +54,46 @@ func terminal(w io.Writer) (int, bool) {
 		columns = 80
 	}
 	return columns, true
+}
+
+// checkedOutput is standard output that keeps the first error: a command whose answer was lost on its way, to a
+// full disk, say, has failed.
+type checkedOutput struct {
+	file *os.File
+
+	mu  sync.Mutex
+	err error
+}
+
+func (o *checkedOutput) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if err != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if o.err == nil {
+			o.err = fmt.Errorf("write standard output: %w", err)
+		}
+	}
+	return n, err
+}
+
+// unchecked is w where what gets lost is not worth a failure: what agents and ranks print beside their work.
+func unchecked(w io.Writer) io.Writer {
+	if o, ok := w.(*checkedOutput); ok {
+		return o.file
+	}
+	return w
+}
+
+// lostOutput is the first error in writing standard output.
+func (e *env) lostOutput() error {
+	o, ok := e.Out.(*checkedOutput)
+	if !ok {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
 }
 
 // lookup finds a variable in e's environment; the last entry wins, as in execve's

@@ -18,15 +18,15 @@ import (
 const (
 	exitDone         = 0
 	exitFailed       = 1
-	exitUsage        = 2   // usage or job file
-	exitNoCheckpoint = 10  //
-	exitCorrupt      = 11  // corrupt checkpoint
-	exitMismatch     = 12  // checkpoint does not fit this job
-	exitRefused      = 20  // Slurm refused
-	exitRequeue      = 75  // saved; please requeue
-	exitNever        = 93  // do not requeue
-	exitTimeout      = 124 //
-	exitInterrupted  = 130 //
+	exitUsage        = 2 // usage or job file
+	exitNoCheckpoint = 10
+	exitCorrupt      = 11 // corrupt checkpoint
+	exitMismatch     = 12 // checkpoint does not fit this job
+	exitRefused      = 20 // Slurm refused
+	exitRequeue      = 75 // saved; please requeue
+	exitNever        = 93 // do not requeue
+	exitTimeout      = 124
+	exitInterrupted  = 130
 )
 
 // usageError is a command line that cannot be understood; hint says what to type.

@@ -2,8 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -19,7 +19,7 @@ import (
 func jobSummary(job *jobfile.Job) string {
 	what := "trains " + job.Train.Model.Kind + " on " + job.Train.Data.Kind
 	if !job.Builtin() {
-		what = "runs " + strings.Join(job.Launch.Command, " ")
+		what = "runs " + slurm.ShellJoin(job.Launch.Command)
 	}
 	return fmt.Sprintf("%s %s on %s x %s", job.Name, what,
 		plural(job.Nodes(), "node"), ranksPerNode(job))
@@ -111,11 +111,28 @@ func specOf(kind string, job *jobfile.Job, source string, sets []string) (rundir
 
 // readJob reads the text of a job file.
 func readJob(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
+	text, err := readText(path)
 	if err != nil {
 		return nil, &usageError{message: fmt.Sprintf("read the job file: %v", err), hint: `"ddpbatch init" writes one to start from`}
 	}
 	return text, nil
+}
+
+// maxText is more than any job file or script template holds.
+const maxText = 1 << 20
+
+// readText reads a file, or a pipe, that a person wrote.
+func readText(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
+	if err == nil && len(text) > maxText {
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
+	}
+	return text, err
 }
 
 // loadJob reads a job file for a command that will act on it; warnings are printed.
@@ -134,13 +151,9 @@ func renderScript(job *jobfile.Job, runDir, template string) (string, error) {
 	if template == "" {
 		template = templates.Batch
 	}
-	nproc := 0
-	for _, n := range job.Launch.NprocPerNode.Counts {
-		nproc = max(nproc, n)
-	}
 	text, err := slurm.Script{
 		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
-		Nodes: job.Nodes(), Mode: job.Launch.Mode, Nproc: nproc, CPUsPerRank: job.CPUsPerRank(), Setup: job.Setup,
+		Nodes: job.Nodes(), Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(), Setup: job.Setup,
 	}.Render(template)
 	if err != nil {
 		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
@@ -153,12 +166,12 @@ func readTemplate(e *env, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := os.ReadFile(e.abs(path))
+	text, err := readText(e.abs(path))
 	if err != nil {
-		return "", &usageError{message: fmt.Sprintf("read the script template: %v", err)}
+		return "", usagef("read the script template: %v", err)
 	}
 	if len(text) == 0 {
-		return "", errors.New("the script template " + path + " is empty")
+		return "", usagef("the script template %s is empty", path)
 	}
 	return string(text), nil
 }

@@ -4,7 +4,11 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
+
+	"ddpbatch/mpi/launch"
 )
 
 func main() {
@@ -18,5 +22,12 @@ func main() {
 func Main(ctx context.Context, e *env, args []string) int {
 	app := newApp(e)
 	err := app.RunContext(ctx, permute(app, args))
+	var stopped launch.SignalError
+	switch {
+	case err == nil:
+		err = e.lostOutput()
+	case errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &stopped):
+		err = fmt.Errorf("%w: %w", stopped, err)
+	}
 	return report(e, err)
 }

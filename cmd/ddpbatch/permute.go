@@ -8,9 +8,8 @@ import (
 
 // permute moves a command's flags before its other words, so that `submit job.toml
 // --dry-run` is `submit --dry-run job.toml`: the flag package stops at the first word
-// that is no flag and would pass the rest over in silence. Words after -- stay as they are. A
-// command that runs another one (run, simulate's words after --) must not be
-// permuted: run keeps its words as given, as torchrun does.
+// that is no flag and would pass the rest over in silence. Words after -- stay as they are, and
+// so do all of run's, which stops at its first word that is no flag, as torchrun does.
 func permute(app *cli.App, args []string) []string {
 	commands := app.Commands
 	for i := 1; i < len(args); i++ {
@@ -25,10 +24,15 @@ func permute(app *cli.App, args []string) []string {
 		if command.Name == "run" {
 			return args
 		}
-		return append(args[:i+1:i+1], flagsFirst(command.Flags, args[i+1:])...)
+		words := flagsFirst(command.Flags, args[i+1:], handsOn[command.Name])
+		return append(args[:i+1:i+1], words...)
 	}
 	return args
 }
+
+// handsOn names the commands that hand the words after -- on to another one, and so must see the --
+// (see splitDash). To the others they are words like any other.
+var handsOn = map[string]bool{"submit": true, "resume": true, "simulate": true}
 
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {
@@ -39,21 +43,28 @@ func find(commands []*cli.Command, name string) *cli.Command {
 	return nil
 }
 
-func flagsFirst(flags []cli.Flag, words []string) []string {
+// flagsFirst parts words into flags and others, with the -- between them that ends the flags for the
+// parser. A -- among words stays in its place where keepDash is set.
+func flagsFirst(flags []cli.Flag, words []string, keepDash bool) []string {
 	var front, back []string
 	for i := 0; i < len(words); i++ {
 		w := words[i]
 		if w == "--" {
-			// one -- ends the flags for the parser, a second one remains for the command to see
-			return append(append(append(front, "--"), back...), words[i:]...)
+			if !keepDash {
+				i++
+			}
+			back = append(back, words[i:]...)
+			break
 		}
 		if len(w) < 2 || w[0] != '-' {
 			back = append(back, w)
 			continue
 		}
 		front = append(front, w)
-		if takesValue(flags, w) && i+1 < len(words) {
-			i++
+		if takesValue(flags, w) {
+			if i++; i == len(words) {
+				return front // for the parser to say that the value is missing
+			}
 			front = append(front, words[i])
 		}
 	}

@@ -3,45 +3,88 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
+	"unicode"
+	"unicode/utf8"
 )
 
-// table prints rows aligned under a heading on a terminal, and as tab-separated
+// table prints rows aligned and coloured under a heading on a terminal, and as tab-separated
 // values without a heading into a pipe.
 type table struct {
-	e       *env
-	heading []string
-	aligned *tabwriter.Writer // nil: a pipe
+	e        *env
+	terminal bool
+	rows     [][]string // on a terminal: all of them, the heading first
 }
 
 func newTable(e *env, heading ...string) *table {
-	t := &table{e: e, heading: heading}
-	if _, ok := e.Terminal(e.Out); ok {
-		t.aligned = tabwriter.NewWriter(e.Out, 0, 8, 2, ' ', 0)
+	t := &table{e: e}
+	if _, t.terminal = e.Terminal(e.Out); t.terminal {
 		t.row(heading...)
 	}
 	return t
 }
 
 func (t *table) row(cells ...string) {
+	clean := make([]string, len(cells))
 	for i, c := range cells {
-		cells[i] = strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f {
-				return ' ' // a cell is one line without control characters, whatever Slurm or a file said
+		clean[i] = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return ' ' // a cell is one line that does nothing to a terminal, whatever Slurm or a file said
 			}
 			return r
 		}, c)
 	}
-	if t.aligned != nil {
-		fmt.Fprintln(t.aligned, strings.Join(cells, "\t"))
+	if t.terminal {
+		t.rows = append(t.rows, clean)
 		return
 	}
-	fmt.Fprintln(t.e.Out, strings.Join(cells, "\t"))
+	fmt.Fprintln(t.e.Out, strings.Join(clean, "\t"))
 }
 
+// flush prints what had to wait for the width of its columns.
 func (t *table) flush() error {
-	if t.aligned == nil {
+	if !t.terminal {
 		return nil
 	}
-	return t.aligned.Flush()
+	widths := make([]int, len(t.rows[0]))
+	for _, row := range t.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for n, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(t.paint(cell, n == 0))
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		if _, err := fmt.Fprintln(t.e.Out, line.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paint colours a heading, and the words that say how something stands; NO_COLOR (no-color.org) and a
+// terminal without colours leave them as they are.
+func (t *table) paint(cell string, heading bool) string {
+	code := ""
+	switch {
+	case t.e.get("NO_COLOR") != "" || t.e.get("TERM") == "dumb":
+	case heading:
+		code = "1" // bold
+	case cell == "COMPLETED" || cell == "committed":
+		code = "32" // green
+	case cell == "RUNNING" || cell == "COMPLETING":
+		code = "36" // cyan
+	case cell == "PENDING" || cell == "CANCELLED" || cell == "PREEMPTED" || cell == "SUSPENDED" || cell == "partial" || cell == "newer":
+		code = "33" // yellow
+	case cell == "FAILED" || cell == "TIMEOUT" || cell == "NODE_FAIL" || cell == "OUT_OF_MEMORY" || cell == "BOOT_FAIL" || cell == "broken":
+		code = "31" // red
+	}
+	if code == "" {
+		return cell
+	}
+	return "\x1b[" + code + "m" + cell + "\x1b[0m"
 }

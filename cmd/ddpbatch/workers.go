@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -35,6 +33,8 @@ func workersOf(e *env, o runOptions) (*workers, error) {
 	w.nproc = w.launch.NprocPerNode
 	path := e.get("DDPBATCH_RUN_DIR")
 	switch {
+	case len(o.command) > 0 && o.command[0] == "":
+		return nil, usagef("the command to run is empty")
 	case len(o.command) == 0 && path == "":
 		return nil, &usageError{message: "run needs a command", hint: "write it after --: ddpbatch run -- python3 train.py"}
 	case len(o.command) == 0:
@@ -83,7 +83,7 @@ func (w *workers) config(e *env) launch.AgentConfig {
 	cfg := launch.AgentConfig{
 		Attempt: w.attempt, Version: w.version, MaxRestarts: w.launch.MaxRestarts,
 		Command: w.command, Env: e.Environ, Dir: w.dir, Builtin: w.builtin, RunDir: w.run, Grace: w.launch.Grace,
-		Stdout: e.Out, Stderr: e.Err, Log: e.log(),
+		Stdout: unchecked(e.Out), Stderr: e.Err, Log: e.log(),
 	}
 	cfg.Host = e.Hostname
 	for _, name := range sortedKeys(w.env) {
@@ -121,9 +121,9 @@ func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
 func keySecret(e *env, runID string) (auth.Secret, error) {
 	path := e.get("DDPBATCH_SECRET_FILE")
 	if path == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return auth.Secret{}, fmt.Errorf("find the key that this run's nodes share: %w; set DDPBATCH_SECRET_FILE", err)
+		home := e.get("HOME")
+		if home == "" {
+			return auth.Secret{}, usagef("HOME is not set, where the key is that this run's nodes share; set DDPBATCH_SECRET_FILE")
 		}
 		path = filepath.Join(home, ".config", "ddpbatch", "key")
 	}

@@ -31,15 +31,17 @@ func (d *Dir) ClaimAttempt() (int, error) {
 
 func (d *Dir) claim() (int, error) {
 	const tries = 1000
+	n := 0
 	for range tries {
 		newest, err := d.NewestAttempt()
 		if err != nil {
 			return 0, err
 		}
-		if newest == maxAttempt {
-			return 0, fmt.Errorf("attempt %d is the last that there can be", newest)
+		// a number that was found taken is passed over: a network file system may list it late
+		n = max(n, newest) + 1
+		if n > maxAttempt {
+			return 0, fmt.Errorf("attempt %d is the last that there can be", maxAttempt)
 		}
-		n := newest + 1
 		err = os.Mkdir(d.attemptPath(n), 0o700)
 		if errors.Is(err, os.ErrExist) {
 			continue

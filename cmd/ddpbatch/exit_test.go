@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm"
+	"ddpbatch/trainer"
+)
+
+// The numbers are those of DESIGN §6, which users script against.
+func TestExitCode(t *testing.T) {
+	interrupted := launch.SignalError{Sig: syscall.SIGINT}
+	for name, row := range map[string]struct {
+		err  error
+		want int
+	}{
+		"nothing":            {nil, 0},
+		"something":          {errors.New("x"), 1},
+		"usage":              {usagef("x"), 2},
+		"job file":           {jobfile.Faults{{Message: "x"}}, 2},
+		"no checkpoint":      {checkpoint.ErrNone, 10},
+		"corrupt":            {checkpoint.ErrCorrupt, 11},
+		"newer format":       {checkpoint.ErrFormatTooNew, 11},
+		"another job's":      {trainer.ErrMismatch, 12},
+		"refused":            {&slurm.RefusedError{Command: "sbatch"}, 20},
+		"unreachable":        {&slurm.UnreachableError{Command: "sbatch"}, 20},
+		"no Slurm":           {slurm.ErrNoSlurm, 20},
+		"superseded":         {rundir.ErrSuperseded, 93},
+		"fenced":             {checkpoint.ErrFenced, 93},
+		"timed out":          {context.DeadlineExceeded, 124},
+		"interrupted":        {interrupted, 130},
+		"terminated":         {launch.SignalError{Sig: syscall.SIGTERM}, 143},
+		"cancelled":          {context.Canceled, 130},
+		"a worker's code":    {&codeError{code: 7}, 7},
+		"its code wins":      {errors.Join(&codeError{code: 75}, usagef("x")), 75},
+		"signal, wrapped":    {fmt.Errorf("%w: %w", launch.SignalError{Sig: syscall.SIGTERM}, context.Canceled), 143},
+		"fenced by a newer":  {fmt.Errorf("save: %w: %w", checkpoint.ErrFenced, checkpoint.ErrCorrupt), 93},
+		"said with its code": {&codeError{code: 9, err: usagef("x")}, 9},
+	} {
+		if got := exitCode(row.err); got != row.want {
+			t.Errorf("%s: %d, want %d", name, got, row.want)
+		}
+		if row.err == nil {
+			continue
+		}
+		if got := exitCode(fmt.Errorf("while doing this: %w", row.err)); got != row.want {
+			t.Errorf("%s, wrapped: %d, want %d", name, got, row.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	for name, row := range map[string]struct {
+		err  error
+		text string
+	}{
+		"nothing":    {nil, ""},
+		"said":       {&codeError{code: 3}, ""},
+		"to be said": {&codeError{code: 3, err: errors.New("it broke")}, "ddpbatch: it broke\n"},
+		"usage":      {&usageError{message: "no", hint: "try this"}, "ddpbatch: no; try this\n"},
+		"faults": {jobfile.Faults{{File: "j", Line: 1, Column: 2, Message: "a"}, {File: "--set x", Message: "b"}},
+			"j:1:2: a\n--set x: b\n"},
+	} {
+		var out, errs bytes.Buffer
+		code := report(&env{Out: &out, Err: &errs}, row.err)
+		if errs.String() != row.text || out.Len() > 0 || code != exitCode(row.err) {
+			t.Errorf("%s: code %d, %q, and %q on standard output; want %q", name, code, errs.String(), out.String(), row.text)
+		}
+	}
+}
+
+func TestPrintJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := printJSON(&env{Out: &out}, map[string]string{"a": "<x> & é"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "{\n  \"a\": \"<x> & é\"\n}\n"; out.String() != want {
+		t.Errorf("got %s, want %s", out.String(), want)
+	}
+	if err := printJSON(&env{Out: failingWriter{}}, 1); !errors.Is(err, errFull) {
+		t.Errorf("a full disk: %v", err)
+	}
+}
+
+var errFull = errors.New("disk full")
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errFull }

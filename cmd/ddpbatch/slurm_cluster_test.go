@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSlurm runs the program on a real Slurm cluster, as a user does: jobs are submitted, watched,
+// cancelled, killed and resumed, and what the program says is held against what Slurm says and
+// what the tasks themselves saw. scripts/test brings the cluster up; the tests may share it with others.
+func TestSlurm(t *testing.T) {
+	script := os.Getenv("DDPBATCH_TEST_SLURM")
+	if script == "" {
+		t.Skip("needs a Slurm cluster: scripts/test has one where it can, and sets DDPBATCH_TEST_SLURM")
+	}
+	if os.Getenv("SLURM_CONF") == "" {
+		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
+	}
+	program := buildProgram(t)
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *cluster)
+	}{
+		{"Train", testSlurmTrain},
+		{"TrainInTasks", testSlurmTrainInTasks},
+		{"Resume", testSlurmResume},
+		{"Env", testSlurmEnv},
+		{"EnvArbitrary", testSlurmEnvArbitrary},
+		{"EnvSteps", testSlurmEnvSteps},
+		{"EnvFormats", testSlurmEnvFormats},
+		{"Run", testSlurmRun},
+		{"RunByHand", testSlurmRunByHand},
+		{"RunByHandSecret", testSlurmRunByHandSecret},
+		{"Refused", testSlurmRefused},
+		{"TestOnly", testSlurmTestOnly},
+		{"Singleton", testSlurmSingleton},
+		{"Crash", testSlurmCrash},
+		{"AgentKilled", testSlurmAgentKilled},
+		{"Wait", testSlurmWait},
+		{"Follow", testSlurmFollow},
+		{"Array", testSlurmArray},
+		{"ArrayFailure", testSlurmArrayFailure},
+		{"Quoting", testSlurmQuoting},
+		{"Nested", testSlurmNested},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(t, newCluster(t, script, program)) })
+	}
+}
+
+// buildProgram builds ddpbatch as it is shipped, where every node sees it.
+func buildProgram(t *testing.T) string {
+	program := filepath.Join(t.TempDir(), "ddpbatch")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// clusterNodes are in Slurm's order.
+var clusterNodes = []string{"n1", "n2", "n3", "n4"}
+
+// cluster is one test's corner of the cluster: a folder that commands run in, a home of its own, and
+// the program in PATH. What the test leaves running is cancelled at its end.
+type cluster struct {
+	t      *testing.T
+	script string // scripts/slurm-cluster
+	dir    string
+}
+
+func newCluster(t *testing.T, script, program string) *cluster {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+	c := &cluster{t: t, script: script, dir: t.TempDir()}
+	t.Cleanup(c.cancelJobs)
+	t.Cleanup(c.explain)
+	return c
+}
+
+// write puts a file into the test's folder and returns its path.
+func (c *cluster) write(name, text string) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// jobs lists this test's jobs that match squeue's arguments: id, state, reason, folder. Other
+// people's are told apart by the folder they run in.
+func (c *cluster) jobs(args ...string) (jobs [][]string) {
+	const separator = "\x1f"
+	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+	defer cancel()
+	format := strings.Join([]string{"%i", "%A", "%T", "%r", "%Z"}, separator)
+	out, err := exec.CommandContext(ctx, "squeue", append([]string{"-h", "-o", format}, args...)...).Output()
+	if err != nil {
+		c.t.Errorf("squeue: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), separator)
+		if len(fields) == 5 && strings.HasPrefix(fields[4], c.dir) {
+			jobs = append(jobs, fields)
+		}
+	}
+	return jobs
+}
+
+// cancelJobs ends what is left of the test's jobs, and waits for it: their processes write
+// into folders that are about to be removed.
+func (c *cluster) cancelJobs() {
+	for _, job := range c.jobs() {
+		if err := exec.Command("scancel", job[1]).Run(); err != nil {
+			c.t.Errorf("scancel %s: %v", job[1], err)
+		}
+	}
+	eventually(c.t, time.Minute, "all jobs of the test are gone", func() bool { return len(c.jobs()) == 0 })
+}
+
+// explain prints, for a test that failed, what its jobs left behind.
+func (c *cluster) explain() {
+	if !c.t.Failed() {
+		return
+	}
+	for _, job := range c.jobs("-t", "all") {
+		c.t.Logf("job %s", strings.Join(job, " | "))
+	}
+	err := filepath.WalkDir(c.dir, func(path string, _ os.DirEntry, err error) error {
+		name := filepath.Base(path)
+		wanted := strings.HasPrefix(name, "slurm-") || strings.HasSuffix(name, ".err")
+		if err != nil || !wanted && !slices.Contains([]string{"verdict.json", "script.sh", "ledger.jsonl"}, name) {
+			return err
+		}
+		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
+			const most = 4 << 10
+			c.t.Logf("%s:\n%s", path, text[max(0, len(text)-most):])
+		}
+		return nil
+	})
+	if err != nil {
+		c.t.Log(err)
+	}
+}
+
+// job is what Slurm itself says of a job: the fields of scontrol show job.
+func (c *cluster) job(id string) map[string]string {
+	c.t.Helper()
+	fields := map[string]string{}
+	for _, word := range strings.Fields(c.ok("scontrol", "show", "job", "-o", id).stdout) {
+		name, value, _ := strings.Cut(word, "=")
+		if _, there := fields[name]; !there {
+			fields[name] = value
+		}
+	}
+	return fields
+}
+
+// onNode runs a command on a node, outside of any job.
+func (c *cluster) onNode(node string, args ...string) output {
+	c.t.Helper()
+	return c.run(c.script, append([]string{"exec", node}, args...)...)
+}
+
+// processes lists the processes on all nodes whose command line holds text, as "node pid".
+func (c *cluster) processes(text string) (found []string) {
+	c.t.Helper()
+	for _, node := range clusterNodes {
+		// text is a pattern to pgrep, in which a dot stands for itself too; 1 means that there is none
+		out := c.onNode(node, "pgrep", "-f", "--", text)
+		if out.code > 1 {
+			c.t.Fatalf("pgrep on %s: %v", node, out)
+		}
+		for _, pid := range strings.Fields(out.stdout) {
+			found = append(found, node+" "+pid)
+		}
+	}
+	return found
+}
+
+// eventually waits until done is true.
+func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for !done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", limit, what)
+		}
+		<-ticker.C
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// commandLimit is far beyond what any command of these tests takes, on a busy machine too.
+const commandLimit = 2 * time.Minute
+
+// output is how a command ended and what it printed.
+type output struct {
+	code           int
+	stdout, stderr string
+}
+
+func (o output) String() string {
+	return fmt.Sprintf("exit code %d\nstdout: %s\nstderr: %s", o.code, o.stdout, o.stderr)
+}
+
+// run runs a command in the test's folder and waits for its end.
+func (c *cluster) run(name string, args ...string) output {
+	c.t.Helper()
+	return c.start(name, args...).end(commandLimit)
+}
+
+// ok runs a command that must succeed.
+func (c *cluster) ok(name string, args ...string) output {
+	c.t.Helper()
+	return c.exits(0, name, args...)
+}
+
+// exits runs a command that must end with that code.
+func (c *cluster) exits(code int, name string, args ...string) output {
+	c.t.Helper()
+	out := c.run(name, args...)
+	if out.code != code {
+		c.t.Fatalf("%s %s: want exit code %d, got %v", name, strings.Join(args, " "), code, out)
+	}
+	return out
+}
+
+// process is a command that runs beside the test.
+type process struct {
+	t              *testing.T
+	cmd            *exec.Cmd
+	stdout, stderr lockedBuffer
+	done           chan struct{} // closed when it has ended
+	err            error         // of its end
+}
+
+// start starts a command in a process group of its own, which is killed at the test's end at the latest.
+func (c *cluster) start(name string, args ...string) *process {
+	c.t.Helper()
+	p := &process{t: c.t, cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p.cmd.Dir = c.dir
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = 10 * time.Second // for a child that keeps the pipes open
+	if err := p.cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	c.t.Cleanup(func() {
+		p.signal(syscall.SIGKILL)
+		<-p.done
+	})
+	return p
+}
+
+// signal signals the process and its children, unless it has ended.
+func (p *process) signal(sig syscall.Signal) {
+	select {
+	case <-p.done:
+	default:
+		_ = syscall.Kill(-p.cmd.Process.Pid, sig) // an error means that it has ended by now
+	}
+}
+
+// end waits for the process's end.
+func (p *process) end(limit time.Duration) output {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		p.t.Fatalf("%s did not end within %v; so far: %v", p.cmd, limit, p.output())
+	}
+	var exit *exec.ExitError
+	if p.err != nil && !errors.As(p.err, &exit) {
+		p.t.Fatalf("%s: %v", p.cmd, p.err)
+	}
+	return p.output()
+}
+
+func (p *process) output() output {
+	out := output{code: -1, stdout: p.stdout.String(), stderr: p.stderr.String()}
+	select {
+	case <-p.done:
+		out.code = p.cmd.ProcessState.ExitCode()
+	default:
+	}
+	return out
+}
+
+// lockedBuffer may be read while it is written.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	data bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data.String()
+}

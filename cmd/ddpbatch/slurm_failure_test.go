@@ -1,0 +1,121 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// crashCommand waits until all 8 ranks run; then rank 4, the first on the third of four nodes, exits with 7.
+const crashCommand = `touch "running.$RANK"
+if [ "$RANK" = 4 ]; then
+	until [ "$(ls running.* | wc -l)" = "$WORLD_SIZE" ]; do sleep 0.05; done
+	echo "rank 4 gives up" >&2
+	exit 7
+fi
+echo "rank $RANK sleeps"
+exec sleep 1000`
+
+// testSlurmCrash: one rank ends badly, and with it the whole job, with the rank's own exit code.
+func testSlurmCrash(t *testing.T, c *cluster) {
+	c.commandJob("crash", "nodes = 4", "2", "sh", "-c", crashCommand)
+	s := c.submit("crash.toml")
+	eventually(t, commandLimit, "rank 4 has exited", func() bool {
+		text, err := os.ReadFile(s.dir.LogPath(1, "n3", 4, "err"))
+		return err == nil && strings.Contains(string(text), "gives up")
+	})
+	crashed := time.Now()
+	job := s.await()
+	if took := time.Since(crashed); took > 10*time.Second {
+		t.Errorf("the other ranks outlived the first failure by %v", took)
+	}
+	if job["JobState"] != "FAILED" || job["ExitCode"] != "7:0" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	if v := s.verdict(1); v.Cause != "crash" || v.Exit != 7 || v.FirstRank != 4 || v.Host != "n3" || !strings.Contains(v.Message, "rank 4 on n3") {
+		t.Errorf("verdict: %+v", v)
+	}
+	s.gone(5 * time.Second)
+	for rank := range 8 {
+		want := fmt.Sprintf("rank %d sleeps\n", rank)
+		if rank == 4 {
+			want = "rank 4 gives up\n"
+		}
+		if out := c.ok("ddpbatch", "logs", s.id, "--rank", strconv.Itoa(rank)).stdout; out != want {
+			t.Errorf("the log of rank %d holds %q, want %q", rank, out, want)
+		}
+	}
+	if out := c.exits(7, "ddpbatch", "logs", "-f", s.id); !strings.Contains(out.stderr, "rank 4 on n3 exited with code 7") {
+		t.Errorf("logs -f of the ended job: %v", out)
+	}
+}
+
+// testSlurmAgentKilled: an agent is killed, and cannot say so. The others notice, and nobody's workers stay.
+func testSlurmAgentKilled(t *testing.T, c *cluster) {
+	c.commandJob("lost", "nodes = 3", "2", "sh", "-c", `touch "running.$RANK"; exec sleep 1000`)
+	s := c.submit("lost.toml", "--", "--nodelist=n[1-3]")
+	eventually(t, commandLimit, "all 6 ranks run", func() bool {
+		found, err := filepath.Glob(filepath.Join(c.dir, "running.*"))
+		return err == nil && len(found) == 6
+	})
+	pids := strings.Fields(c.onNode("n2", "pgrep", "-f", "--", s.dir.Binary()+" run").stdout)
+	if len(pids) != 1 {
+		t.Fatalf("agents on n2: %q", pids)
+	}
+	c.ok(c.script, "exec", "n2", "kill", "-KILL", pids[0])
+	if job := s.await(); job["JobState"] != "FAILED" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	if v := s.verdict(1); v.Cause != "agent-lost" || v.Host != "n2" || v.Exit == 0 {
+		t.Errorf("verdict: %+v", v)
+	}
+	s.gone(5 * time.Second)
+}
+
+// testSlurmWait: submit --wait ends as the job does.
+func testSlurmWait(t *testing.T, c *cluster) {
+	c.commandJob("wait", "nodes = 2", "1", "sh", "-c", `exit "$CODE"`)
+	for _, row := range []struct {
+		code  string
+		exit  int
+		slurm string
+	}{{"0", 0, "0:0"}, {"3", 3, "3:0"}, {"100", 100, "100:0"}} {
+		out := c.exits(row.exit, "ddpbatch", "submit", "wait.toml", "--wait", "--parsable", "--set", `setup.env.CODE="`+row.code+`"`)
+		id := strings.TrimSpace(out.stdout)
+		if job := c.job(id); job["ExitCode"] != row.slurm {
+			t.Errorf("job %s, whose ranks exit with %s: Slurm says %s", id, row.code, job["ExitCode"])
+		}
+		if row.exit != 0 && !strings.Contains(out.stderr, "exited with code "+row.code) {
+			t.Errorf("submit --wait does not say why: %v", out)
+		}
+	}
+}
+
+// testSlurmFollow: logs -f shows a running job's output while it comes, and ends with the job.
+func testSlurmFollow(t *testing.T, c *cluster) {
+	c.commandJob("follow", "nodes = 1", "1", "sh", "-c", `echo first; until [ -e go ]; do sleep 0.05; done; echo last`)
+	s := c.submit("follow.toml")
+	follow := c.start("ddpbatch", "logs", "-f", s.id)
+	eventually(t, commandLimit, "logs -f prints the first line", func() bool {
+		return strings.Contains(follow.stdout.String(), "first\n")
+	})
+	if row := s.status(); row.State != "RUNNING" || row.Attempt != 1 {
+		t.Errorf("status --json while the job runs: %+v", row)
+	}
+	if out := c.exits(exitUsage, "ddpbatch", "resume", s.id); !strings.Contains(out.stderr, "RUNNING") {
+		t.Errorf("resume while the job runs: %v", out)
+	}
+	if _, err := s.dir.Verdict(1); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a verdict while the job runs (%v)", err)
+	}
+	c.write("go", "")
+	if out := follow.end(30 * time.Second); out.code != 0 || !strings.HasSuffix(out.stdout, "first\nlast\n") {
+		t.Errorf("logs -f: %v", out)
+	}
+}

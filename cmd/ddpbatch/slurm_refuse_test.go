@@ -1,0 +1,95 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// commandJob writes the job file of a command.
+func (c *cluster) commandJob(name string, slurm string, nproc string, command ...string) string {
+	c.t.Helper()
+	return c.write(name+".toml", "schema = 1\nname = \""+name+"\"\n[slurm]\ntime = \"00:05:00\"\n"+slurm+
+		"\n[launch]\nnproc_per_node = "+nproc+"\ngrace = \"10s\"\ncommand = "+quoteTOML(c.t, command...)+"\n")
+}
+
+// testSlurmRefused submits what Slurm does not take: its own words are shown, and nothing stays behind.
+func testSlurmRefused(t *testing.T, c *cluster) {
+	c.commandJob("refused", "nodes = 1", "1", "true")
+	// the messages are those of Slurm 22.05 (slurm-corpus/sbatch-errors)
+	for _, row := range []struct{ set, words string }{
+		{"slurm.gpus_per_node=99", "Requested node configuration is not available"},
+		{"slurm.partition=nowhere", "Invalid partition name specified"},
+		{"slurm.nodelist=nobody", "Invalid node name specified"},
+	} {
+		for _, args := range [][]string{{"--wait"}, {"--parsable"}, {"--test-only"}} {
+			out := c.exits(exitRefused, "ddpbatch", append([]string{"submit", "refused.toml", "--set", row.set}, args...)...)
+			if !strings.Contains(out.stderr, row.words) || out.stdout != "" {
+				t.Errorf("%s %s: want %q, got %v", row.set, args, row.words, out)
+			}
+		}
+	}
+	nothingSubmitted(t, c)
+}
+
+// testSlurmTestOnly asks, and shows, and submits nothing.
+func testSlurmTestOnly(t *testing.T, c *cluster) {
+	job := c.commandJob("asked", "nodes = 2\ngpus_per_node = 2", "2", "true")
+	if out := c.ok("ddpbatch", "submit", job, "--test-only"); !strings.Contains(out.stdout, "to start at") {
+		t.Errorf("--test-only: %v", out)
+	}
+	out := c.ok("ddpbatch", "submit", "--dry-run", job)
+	for _, line := range []string{"#!/bin/bash", "#SBATCH --nodes=2", "#SBATCH --gpus-per-node=2", "#SBATCH --job-name=asked"} {
+		if !slices.Contains(strings.Split(out.stdout, "\n"), line) {
+			t.Errorf("--dry-run prints no line %q:\n%s", line, out.stdout)
+		}
+	}
+	// what it prints is a script that bash can read, and that sbatch would take
+	script := c.write("dry-run.sh", out.stdout)
+	c.ok("bash", "-n", script)
+	c.ok("sbatch", "--test-only", script)
+	nothingSubmitted(t, c)
+}
+
+// nothingSubmitted checks that Slurm took no job of the test, and that there is no run.
+func nothingSubmitted(t *testing.T, c *cluster) {
+	t.Helper()
+	for _, job := range c.jobs("-t", "all") {
+		// Slurm itself remembers some that it refused
+		if job[2] != "FAILED" || job[3] != "BadConstraints" {
+			t.Errorf("there is a job: %q", job)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(c.dir, "runs"))
+	if err != nil && !os.IsNotExist(err) {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		t.Errorf("left behind: runs/%s", e.Name())
+	}
+}
+
+// testSlurmSingleton: tasks of one srun that were not told that there are others must not train alone.
+func testSlurmSingleton(t *testing.T, c *cluster) {
+	c.write("job.toml", smallJob)
+	out := c.exits(exitUsage, "srun", "-N2", "-n4", "ddpbatch", "train", "job.toml")
+	if n := strings.Count(out.stderr, "SLURM_NTASKS is 4"); n != 4 {
+		t.Errorf("%d of 4 tasks say why: %v", n, out)
+	}
+	nothing, err := filepath.Glob(filepath.Join(c.dir, "runs", "*"))
+	if err != nil || len(nothing) > 0 {
+		t.Errorf("left behind: %q, %v", nothing, err)
+	}
+	out = c.exits(exitUsage, "srun", "-N2", "-n4", "ddpbatch", "run", "--standalone", "--", "true")
+	if !strings.Contains(out.stderr, "SLURM_NTASKS is 4") {
+		t.Errorf("run --standalone: %v", out)
+	}
+	printed := c.batch("-N2 -n4", "ddpbatch env; echo env $?\nddpbatch run -- true; echo run $?\nddpbatch train job.toml; echo train $?\n")
+	for _, line := range []string{"env 2", "run 2", "train 2"} {
+		if !slices.Contains(strings.Split(printed, "\n"), line) {
+			t.Errorf("in a batch script that forgot srun, there is no %q:\n%s", line, printed)
+		}
+	}
+}

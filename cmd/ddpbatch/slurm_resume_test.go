@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+)
+
+// longJob takes a few seconds, so that it can be stopped in its middle.
+const (
+	longEpochs = 150
+	longSteps  = longEpochs * 32 // 4096 rows / (32 x 4 ranks)
+	longJob    = `schema = 1
+name = "long"
+[slurm]
+nodes = 4
+time = "00:05:00"
+[launch]
+nproc_per_node = 1
+[train]
+epochs = %d
+batch_size = 32
+loss = "mse"
+model = { kind = "mlp", hidden = [32], activation = "tanh" }
+data = { kind = "generated", shuffle = true }
+optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
+[checkpoint]
+every_steps = 100
+`
+)
+
+// testSlurmResume stops a job in its middle, by a cancel and by the death of one of its ranks, and
+// resumes it: it must end with the very same bytes as the same job that nobody stopped.
+func testSlurmResume(t *testing.T, c *cluster) {
+	c.write("long.toml", fmt.Sprintf(longJob, longEpochs))
+	whole := c.submit("long.toml")
+	if job := whole.await(); job["JobState"] != "COMPLETED" {
+		t.Fatalf("the job that nobody stops: %v", job)
+	}
+	want := whole.finalState()
+	if want.Step != longSteps {
+		t.Fatalf("the job that nobody stops ends at step %d, want %d", want.Step, longSteps)
+	}
+	for _, stop := range []struct {
+		name string
+		stop func(*submitted)
+	}{
+		{"cancel", cancelInTheMiddle},
+		{"kill", killInTheMiddle},
+	} {
+		s := c.submit("long.toml")
+		eventually(t, commandLimit, stop.name+": the job is past its middle", func() bool { return s.step() >= longSteps/2 })
+		stop.stop(s)
+		if t.Failed() {
+			return
+		}
+		resumeAndCompare(s, stop.name, want)
+	}
+}
+
+func cancelInTheMiddle(s *submitted) {
+	t := s.c.t
+	t.Helper()
+	out := s.c.ok("ddpbatch", "cancel", s.id).stdout
+	if !strings.Contains(out, "ddpbatch resume ") {
+		t.Errorf("cancel does not tell how to go on:\n%s", out)
+	}
+	if job := s.await(); job["JobState"] != "CANCELLED" {
+		t.Errorf("after cancel Slurm says: %v", job)
+	}
+	if row := s.status(); row.State != "CANCELLED" || *row.Step >= longSteps {
+		t.Errorf("status --json after cancel: %+v", row)
+	}
+	if events := s.events(); !slices.Contains(events, "cancel") {
+		t.Errorf("ledger after cancel: %q", events)
+	}
+	s.gone(5 * time.Second)
+}
+
+// killInTheMiddle kills the rank on n3, as the kernel does where memory is short.
+func killInTheMiddle(s *submitted) {
+	t := s.c.t
+	t.Helper()
+	found := s.c.onNode("n3", "pgrep", "-f", "--", s.dir.Binary()+" train")
+	pids := strings.Fields(found.stdout)
+	if len(pids) != 1 {
+		t.Fatalf("workers on n3: %v", found)
+	}
+	if out := s.c.onNode("n3", "kill", "-KILL", pids[0]); out.code != 0 {
+		t.Fatalf("kill: %v", out)
+	}
+	s.gone(5 * time.Second)
+	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
+		t.Errorf("after the kill Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	// n3 is the third of four nodes with a rank each
+	if v := s.verdict(1); v.Cause != "signal" || v.Signal != 9 || v.Exit != 137 || v.FirstRank != 2 || v.Host != "n3" {
+		t.Errorf("verdict after the kill: %+v", v)
+	}
+	if row := s.status(); row.State != "FAILED" || row.Exit == nil || *row.Exit != 137 || !strings.Contains(row.Message, "n3") {
+		t.Errorf("status --json after the kill: %+v", row)
+	}
+}
+
+// resumeAndCompare resumes a job that was stopped in its middle.
+func resumeAndCompare(s *submitted, name string, want *checkpoint.State) {
+	t := s.c.t
+	t.Helper()
+	_, steps := s.checkpoints()
+	newest := steps[len(steps)-1]
+	out := s.c.ok("ddpbatch", "resume", s.dir.Path(), "--follow")
+	if strings.Contains(out.stdout, "| epoch 0 |") {
+		t.Errorf("%s: resume begins with epoch 0:\n%s", name, out.stdout)
+	}
+	if v := s.verdict(2); v.Cause != "done" || v.Exit != 0 || v.Step != longSteps {
+		t.Errorf("%s: verdict of attempt 2: %+v", name, v)
+	}
+	lines := s.metrics()
+	first := slices.IndexFunc(lines, func(m metric) bool { return m.Attempt == 2 })
+	// a line is written every 10 steps
+	if first < 0 || lines[first].Step <= newest || lines[first].Step > newest+10 {
+		t.Errorf("%s: attempt 2 does not go on from step %d, the newest checkpoint", name, newest)
+	}
+	if newest < longSteps/3 {
+		t.Errorf("%s: the newest checkpoint is of step %d, far from where the job was stopped", name, newest)
+	}
+	if !equalStates(t, s.finalState(), want) {
+		t.Errorf("%s: the resumed job ends with other bytes than the one that nobody stopped", name)
+	}
+}
+
+// finalState is what the newest checkpoint holds.
+func (s *submitted) finalState() *checkpoint.State {
+	s.c.t.Helper()
+	dir, steps := s.checkpoints()
+	state, err := dir.Load(s.c.t.Context(), steps[len(steps)-1])
+	if err != nil {
+		s.c.t.Fatal(err)
+	}
+	return state
+}
+
+// equalStates compares two states bit by bit: parameters, momentum, and the facts beside them.
+func equalStates(t *testing.T, got, want *checkpoint.State) bool {
+	t.Helper()
+	equal := got.Step == want.Step && got.World == want.World && len(got.Tensors) == len(want.Tensors) && len(got.Values) == len(want.Values)
+	if !equal {
+		t.Errorf("step %d, %d ranks, %d tensors, %d values; want step %d, %d ranks, %d tensors, %d values",
+			got.Step, got.World, len(got.Tensors), len(got.Values), want.Step, want.World, len(want.Tensors), len(want.Values))
+		return false
+	}
+	momentum := false
+	for i, w := range want.Tensors {
+		g := got.Tensors[i]
+		momentum = momentum || strings.Contains(w.Name, "momentum")
+		if g.Name != w.Name || g.DType != w.DType || !slices.Equal(g.Shape, w.Shape) || !bytes.Equal(g.Data, w.Data) {
+			t.Errorf("tensor %s differs from %s", g.Name, w.Name)
+			equal = false
+		}
+	}
+	for key, w := range want.Values {
+		if !bytes.Equal(got.Values[key], w) {
+			t.Errorf("value %s is %s, want %s", key, got.Values[key], w)
+			equal = false
+		}
+	}
+	if !momentum {
+		t.Error("no tensor holds the optimizer's momentum")
+	}
+	return equal && momentum
+}

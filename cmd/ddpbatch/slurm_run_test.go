@@ -1,0 +1,160 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// meet is a worker that needs what PyTorch's needs: rank 0 listens on MASTER_ADDR:MASTER_PORT, every
+// other rank connects there, and says who it is.
+const meet = `
+import os, socket, time
+names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE NODE_RANK MASTER_ADDR MASTER_PORT SLURM_PROCID"
+place = " ".join(["place", socket.gethostname()] + [os.environ[name] for name in names.split()])
+world = int(os.environ["WORLD_SIZE"])
+master = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    lines = [place]
+    with socket.create_server(master, backlog=world) as server:
+        server.settimeout(60)
+        while len(lines) < world:
+            peer, _ = server.accept()
+            with peer, peer.makefile() as words:
+                lines.append(words.readline().strip())
+    print("\n".join(lines), flush=True)
+else:
+    for _ in range(600):
+        try:
+            with socket.create_connection(master, timeout=5) as peer:
+                peer.sendall((place + "\n").encode())
+                break
+        except ConnectionRefusedError:  # rank 0 comes later
+            time.sleep(0.1)
+    else:
+        raise SystemExit("rank 0 never came")
+`
+
+// python is the program behind python3, which may be a slow shim, or skips the test.
+func python(t *testing.T) string {
+	path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		t.Skipf("needs python3: %v", err)
+	}
+	return strings.TrimSpace(string(path))
+}
+
+// testSlurmRun starts Python workers by `srun ddpbatch run`, without a batch script of ours and without a
+// run directory: as tasks that are ranks, and as one agent a node.
+func testSlurmRun(t *testing.T, c *cluster) {
+	python := python(t)
+	script := c.write("meet.py", meet)
+	for _, row := range []struct {
+		name string
+		srun string
+		run  []string
+		// fixed: every task is a rank, and has Slurm's number
+		fixed bool
+		world int
+	}{
+		{"task mode", "-N4 -n8 --ntasks-per-node=2", []string{"--", python, script}, true, 8},
+		{"task mode, cyclic", "-N4 -n8 -m cyclic", []string{"--", python, script}, true, 8},
+		{"agent mode", "-N4 --ntasks-per-node=1", []string{"--nproc-per-node", "3", "--", python, script}, false, 12},
+		{"agent mode, as torchrun", "-N2 --ntasks-per-node=1", []string{"--nproc_per_node=2", script}, false, 4},
+	} {
+		args := append(strings.Fields(row.srun), "ddpbatch", "run")
+		checkWorkers(t, row.name, c.ok("srun", append(args, row.run...)...).stdout, row.fixed, row.world)
+	}
+	out := c.batch("-N4 -n7 --ntasks-per-node=2", fmt.Sprintf("srun ddpbatch run -- %s %s\n", python, script))
+	checkWorkers(t, "task mode, uneven", out, true, 7)
+}
+
+func checkWorkers(t *testing.T, name, out string, fixed bool, world int) {
+	t.Helper()
+	workers := readPlaces(t, out)
+	checkPlaces(t, workers, world)
+	if fixed {
+		checkProcs(t, workers)
+	}
+	if t.Failed() {
+		t.Fatalf("%s", name)
+	}
+}
+
+// sayHand is a worker that needs no Slurm.
+const sayHand = `SLURM_PROCID=-1; ` + sayPlace
+
+// byHand starts one of two agents, on a node but outside of any job, as a person does in a terminal there.
+func (c *cluster) byHand(rank int, port int, env ...string) *process {
+	c.t.Helper()
+	args := append([]string{"exec", clusterNodes[rank], "env"}, env...)
+	return c.start(c.script, append(args, "ddpbatch", "run", "--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", "2",
+		"--master-addr", "n1", "--master-port", fmt.Sprint(port), "--", "sh", "-c", sayHand)...)
+}
+
+// handPort is a MASTER_PORT for byHand: some of a range where little else listens, since others may use the
+// cluster at the same time. The agents meet on the eight after it.
+func handPort(t *testing.T) int {
+	port := 20000 + 10*rand.IntN(1200)
+	t.Logf("MASTER_PORT is %d", port)
+	return port
+}
+
+// testSlurmRunByHand starts a run from two terminals. They share nothing but the home folder, in which the
+// first of them makes the key.
+func testSlurmRunByHand(t *testing.T, c *cluster) {
+	port := handPort(t)
+	agents := []*process{c.byHand(0, port), c.byHand(1, port)}
+	var out string
+	for rank, agent := range agents {
+		end := agent.end(commandLimit)
+		if end.code != 0 {
+			t.Errorf("agent %d: %v", rank, end)
+		}
+		out += end.stdout
+	}
+	workers := readPlaces(t, out)
+	checkPlaces(t, workers, 4)
+	if workers[0].master != "n1" || workers[0].port != port || countHost(workers, "n1") != 2 {
+		t.Errorf("workers: %+v", workers)
+	}
+}
+
+// testSlurmRunByHandSecret gives one of the two terminals another secret. Both sides say so, no worker
+// starts, and both end when they are told to.
+func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
+	key := c.write("other-key", strings.Repeat("0123456789abcdef", 4)+"\n")
+	c.ok("chmod", "600", key)
+	port := handPort(t)
+	host, guest := c.byHand(0, port), c.byHand(1, port, "DDPBATCH_SECRET_FILE="+key)
+	eventually(t, commandLimit, "node 0 tells of a refused connection", func() bool {
+		return strings.Contains(host.stderr.String(), "refused")
+	})
+	eventually(t, commandLimit, "node 1 tells that its secret is wrong", func() bool {
+		return strings.Contains(guest.stderr.String(), "secret")
+	})
+	if said := host.stderr.String(); !strings.Contains(said, "secret") || !strings.Contains(said, "10.") {
+		t.Errorf("node 0 does not say who was refused, and why: %s", said)
+	}
+	for name, agent := range map[string]*process{"node 0": host, "node 1": guest} {
+		agent.signal(syscall.SIGTERM)
+		if end := agent.end(20 * time.Second); end.code == 0 || strings.Contains(end.stdout, "place") {
+			t.Errorf("%s: %v", name, end)
+		}
+	}
+}
+
+// quoteTOML writes a list of strings as TOML. JSON's escapes are TOML's too, but JSON has none for DEL.
+func quoteTOML(t *testing.T, words ...string) string {
+	t.Helper()
+	text, err := json.Marshal(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(text), "\x7f", `\u007f`)
+}
