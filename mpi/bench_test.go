@@ -3,6 +3,8 @@ package mpi
 import (
 	"fmt"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // BenchmarkAllReduce reports the bytes of the buffer per second, which nccl-tests call algbw.
@@ -47,7 +49,7 @@ func benchmark(b *testing.B, size, bytes int, collective func(*Comm, []float32) 
 		bufs[rank] = make([]float32, bytes/4)
 	}
 	run := func(n int) {
-		must(b, each(size, func(rank int) error {
+		must(b, testkit.Each(size, func(rank int) error {
 			for range n {
 				if err := collective(comms[rank], bufs[rank]); err != nil {
 					return err

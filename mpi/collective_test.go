@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"pgregory.net/rapid"
+
+	"ddpbatch/internal/testkit"
 )
 
 // Worlds and counts are Gloo's (reference/collectives.md §4.6) without the
@@ -39,7 +41,7 @@ func simpleReduce[T Number](w []*Comm) func(t *testing.T) {
 			{Max, size},
 		} {
 			for _, n := range countsFor(size) {
-				must(t, each(size, func(rank int) error {
+				must(t, testkit.Each(size, func(rank int) error {
 					buf := slices.Repeat([]T{T(rank + 1)}, n)
 					if err := AllReduce(t.Context(), w[rank], buf, tt.op); err != nil {
 						return err
@@ -74,7 +76,7 @@ func TestAllReduce(t *testing.T) {
 func TestAllReduceBackToBack(t *testing.T) {
 	const size = 4
 	w := newWorld(t, size, nil)
-	must(t, each(size, func(rank int) error {
+	must(t, testkit.Each(size, func(rank int) error {
 		for i := range 1000 {
 			buf := []int64{int64(i + rank), int64((rank + 1) * (rank + 1))}
 			if err := AllReduce(t.Context(), w[rank], buf, Sum); err != nil {
@@ -91,7 +93,7 @@ func TestAllReduceBackToBack(t *testing.T) {
 func TestAllReduceWrapsAndExtremes(t *testing.T) {
 	w := newWorld(t, 2, nil)
 	nan, negative := math.NaN(), math.Copysign(0, -1)
-	must(t, each(2, func(rank int) error {
+	must(t, testkit.Each(2, func(rank int) error {
 		// uint8 200+200 wraps to 144 (reference/collectives.md §3.1).
 		if err := wantReduced(t, w[rank], Sum, []uint8{200}, []uint8{144}); err != nil {
 			return err
@@ -137,7 +139,7 @@ func TestAllReduceSameBits(t *testing.T) {
 					continue
 				}
 				bufs := make([][]float32, size)
-				must(t, each(size, func(rank int) error {
+				must(t, testkit.Each(size, func(rank int) error {
 					x := float32(1e-2)
 					switch rank {
 					case a:
@@ -196,7 +198,7 @@ func TestAllReduceOrder(t *testing.T) {
 				want[j] = sum
 			}
 		}
-		err := errors.Join(each(size, func(rank int) error {
+		err := errors.Join(testkit.Each(size, func(rank int) error {
 			buf := slices.Clone(in[rank])
 			if err := AllReduce(t.Context(), ws[size][rank], buf, Sum); err != nil {
 				return err
@@ -233,7 +235,7 @@ func TestBroadcast(t *testing.T) {
 			w := newWorld(t, size, nil)
 			for _, n := range countsFor(size) {
 				for root := range size {
-					must(t, each(size, func(rank int) error {
+					must(t, testkit.Each(size, func(rank int) error {
 						buf := make([]int32, n)
 						for i := range buf {
 							buf[i] = int32(rank<<24 + i)
@@ -264,7 +266,7 @@ func TestBarrier(t *testing.T) {
 				release := make(chan struct{})
 				errs := make(chan []error, 1)
 				go func() {
-					errs <- each(size, func(rank int) error {
+					errs <- testkit.Each(size, func(rank int) error {
 						if rank == last {
 							<-release
 						}
@@ -290,7 +292,7 @@ func TestBarrier(t *testing.T) {
 func TestMixedSequence(t *testing.T) {
 	const size = 3
 	w := newWorld(t, size, nil)
-	must(t, each(size, func(rank int) error {
+	must(t, testkit.Each(size, func(rank int) error {
 		for i := range 200 {
 			x := []float64{float64(rank)}
 			if err := Broadcast(t.Context(), w[rank], x, i%size); err != nil {

@@ -91,11 +91,22 @@ func (c *Comm) end(call transport.Call, err error) error {
 		c.err = fmt.Errorf("%s: %w", describe(call), err)
 		if c.mesh != nil {
 			c.mesh.Abort(c.err)
+			c.release()
 		}
 		err = c.err
 	}
 	c.busy.Store(false)
 	return err
+}
+
+// release makes a broken mesh let go of the frames that it still had to send: the buffer
+// that they lie in is the caller's again.
+func (c *Comm) release() {
+	for rank := range c.Size() {
+		if rank != c.Rank() {
+			c.mesh.Sent(context.Background(), rank) // does not wait, and its error is known already
+		}
+	}
 }
 
 // Close leaves the group. The other ranks may go on with what does not need

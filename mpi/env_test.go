@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
@@ -141,9 +142,9 @@ func freePort(t *testing.T, host string) string {
 // meetByEnv runs InitEnv as all ranks of an environment, and a collective.
 func meetByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	must(t, each(size, func(rank int) error {
+	must(t, testkit.Each(size, func(rank int) error {
 		own := map[string]string{"RANK": strconv.Itoa(rank), "WORLD_SIZE": strconv.Itoa(size), "DDPBATCH_SECRET": secretHex}
 		for name, text := range vars {
 			own[name] = text
@@ -207,11 +208,11 @@ func TestHostWaitsForOthers(t *testing.T) {
 func TestGuestsWaitIsBounded(t *testing.T) {
 	g := newGuests()
 	g.joined("rank 1", nil)
-	within(t, patience, func() { g.wait(time.Millisecond) })
+	testkit.Within(t, testkit.Patience, func() { g.wait(time.Millisecond) })
 	g.joined("rank 2", nil)
 	g.left("rank 1")
 	g.left("rank 2")
-	within(t, patience, func() { g.wait(time.Hour) })
+	testkit.Within(t, testkit.Patience, func() { g.wait(time.Hour) })
 }
 
 // The agent's store: it is dialled by all, under the rank's name, and lives on.
@@ -306,13 +307,13 @@ func TestInitEnvWrongSecret(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	port := freePort(t, "127.0.0.1")
-	var log journal
-	errs := each(3, func(rank int) error {
+	var log testkit.Journal
+	errs := testkit.Each(3, func(rank int) error {
 		vars := environ("RANK", strconv.Itoa(rank), "WORLD_SIZE", "3", "MASTER_PORT", port)
 		if rank == 2 {
 			vars["DDPBATCH_SECRET"] = strings.Repeat("ab", 32)
 		}
-		_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), log.logger())
+		_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), log.Logger())
 		return err
 	})
 	var missing *transport.MissingError

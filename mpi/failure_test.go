@@ -3,14 +3,13 @@ package mpi
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
@@ -21,16 +20,16 @@ func TestCancelInCollective(t *testing.T) {
 	errs := make(chan []error, 1)
 	buf := [2][]float32{make([]float32, 1<<20), make([]float32, 1<<20)}
 	go func() {
-		errs <- each(2, func(rank int) error { // rank 2 does not come
+		errs <- testkit.Each(2, func(rank int) error { // rank 2 does not come
 			if rank == 0 {
 				return AllReduce(ctx, w[0], buf[0], Sum)
 			}
 			return AllReduce(t.Context(), w[1], buf[1], Sum)
 		})
 	}()
-	eventually(t, "both ranks are in the collective", func() bool { return w[0].busy.Load() && w[1].busy.Load() })
+	testkit.Eventually(t, "both ranks are in the collective", func() bool { return w[0].busy.Load() && w[1].busy.Load() })
 	var got []error
-	within(t, time.Second, func() {
+	testkit.Within(t, testkit.Moment, func() {
 		cancel()
 		got = <-errs
 	})
@@ -66,8 +65,8 @@ func TestCancelledBefore(t *testing.T) {
 func TestPeerNeverComes(t *testing.T) {
 	w := newWorld(t, 3, func(cfg *InitConfig) { cfg.Config.Timeout = 300 * time.Millisecond })
 	begin := time.Now()
-	errs := each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
-	if took := time.Since(begin); took < 300*time.Millisecond || took > 2*time.Second {
+	errs := testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
+	if took := time.Since(begin); took < 300*time.Millisecond || took > testkit.Moment {
 		t.Errorf("took %v", took)
 	}
 	named := false
@@ -93,8 +92,8 @@ func TestCutInMidCollective(t *testing.T) {
 	})
 	r.cutAfter(3 << 20)
 	var errs []error
-	within(t, 2*time.Second, func() {
-		errs = each(size, func(rank int) error { return AllReduce(t.Context(), w[rank], make([]float32, 1<<21), Sum) })
+	testkit.Within(t, testkit.Moment, func() {
+		errs = testkit.Each(size, func(rank int) error { return AllReduce(t.Context(), w[rank], make([]float32, 1<<21), Sum) })
 	})
 	for rank, err := range errs {
 		if !errors.Is(err, ErrLost) || rank > 0 && !strings.Contains(err.Error(), "rank 0: connection lost") {
@@ -143,26 +142,6 @@ func TestInitGivesUpAfterTimeout(t *testing.T) {
 	}
 }
 
-// journal is a log that tests read.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
-
 // A rank with another secret is refused and logged; the others name it when
 // their context ends.
 func TestInitWrongSecret(t *testing.T) {
@@ -170,13 +149,13 @@ func TestInitWrongSecret(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	var log journal
-	errs := each(3, func(rank int) error {
+	var log testkit.Journal
+	errs := testkit.Each(3, func(rank int) error {
 		cfg := testConfig(s, rank, 3)
 		if rank == 1 {
 			cfg.Secret = auth.Secret{9}
 		} else {
-			cfg.Log = log.logger()
+			cfg.Log = log.Logger()
 		}
 		_, err := Init(ctx, cfg)
 		return err
@@ -187,7 +166,7 @@ func TestInitWrongSecret(t *testing.T) {
 			t.Errorf("rank %d got %v", rank, errs[rank])
 		}
 	}
-	if errs[1] == nil || !strings.Contains(log.String(), "refused a connection") {
+	if errs[1] == nil || !strings.Contains(log.String(), "transport: connection refused") {
 		t.Errorf("rank 1 got %v; logged %q", errs[1], log.String())
 	}
 }
@@ -200,7 +179,7 @@ func TestInitAmongStrangers(t *testing.T) {
 	done := make(chan []error, 1)
 	ready := make(chan struct{})
 	go func() {
-		done <- each(2, func(rank int) (err error) {
+		done <- testkit.Each(2, func(rank int) (err error) {
 			if rank == 1 {
 				<-ready
 			}
@@ -222,7 +201,7 @@ func TestInitAmongStrangers(t *testing.T) {
 	}
 	close(ready)
 	must(t, <-done)
-	must(t, each(2, func(rank int) error { return comms[rank].Barrier(t.Context()) }))
+	must(t, testkit.Each(2, func(rank int) error { return comms[rank].Barrier(t.Context()) }))
 	for _, c := range comms {
 		c.Close()
 	}

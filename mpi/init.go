@@ -14,7 +14,8 @@ import (
 //
 // It gives up when ctx ends, or after cfg.Config.Timeout; the error is then a
 // [transport.MissingError], which names the ranks that were not met. A rank
-// with another secret, run or attempt is refused, and logged.
+// with another secret, run or attempt is refused, and logged; one with another Size, or of a number
+// that is there already, gives up at once.
 //
 // A store serves one group of an attempt: give further ones a store.Prefix of it.
 func Init(ctx context.Context, cfg InitConfig) (*Comm, error) {

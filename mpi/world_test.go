@@ -5,23 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 )
-
-// patience is how long a test waits for what should happen at once.
-const patience = 20 * time.Second
 
 var testSecret = auth.Secret{1, 2, 3}
 
 // testConfig is rank's part in a world on this machine.
 func testConfig(s store.Store, rank, size int) InitConfig {
 	cfg := DefaultConfig()
-	cfg.Timeout = patience
+	cfg.Timeout = testkit.Patience
 	return InitConfig{
 		Rank: rank, Size: size, Store: s, Listen: "127.0.0.1", Run: "test", Attempt: 1, Secret: testSecret, Config: cfg,
 		Log: slog.New(slog.DiscardHandler),
@@ -31,12 +27,12 @@ func testConfig(s store.Store, rank, size int) InitConfig {
 // newWorld returns size connected ranks; change, if not nil, adjusts the configuration of each.
 func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	s := store.NewMemory()
 	defer s.Close()
 	comms := make([]*Comm, size)
-	errs := each(size, func(rank int) (err error) {
+	errs := testkit.Each(size, func(rank int) (err error) {
 		cfg := testConfig(s, rank, size)
 		if change != nil {
 			change(&cfg)
@@ -57,17 +53,6 @@ func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	return comms
 }
 
-// each runs f as every rank at once, and returns their errors by rank.
-func each(size int, f func(rank int) error) []error {
-	errs := make([]error, size)
-	var tasks sync.WaitGroup
-	for rank := range size {
-		tasks.Go(func() { errs[rank] = f(rank) })
-	}
-	tasks.Wait()
-	return errs
-}
-
 // must fails the test if some rank failed.
 func must(t testing.TB, errs []error) {
 	t.Helper()
@@ -78,33 +63,6 @@ func must(t testing.TB, errs []error) {
 	}
 	if t.Failed() {
 		t.FailNow()
-	}
-}
-
-// within runs f and fails the test if it takes longer than limit.
-func within(t testing.TB, limit time.Duration, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(limit):
-		t.Fatalf("not done after %v", limit)
-	}
-}
-
-// eventually waits until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("did not happen within %v: %s", patience, what)
-		}
-		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -30,7 +30,7 @@ var classes = map[string]error{
 	"too new":  checkpoint.ErrFormatTooNew,
 }
 
-// remoteError is another rank's error. errors.Is finds its class.
+// remoteError is another rank's error. errors.Is finds ErrElsewhere and its class.
 type remoteError struct {
 	rank  int
 	text  string
@@ -38,7 +38,9 @@ type remoteError struct {
 }
 
 func (e *remoteError) Error() string { return fmt.Sprintf("rank %d: %s", e.rank, e.text) }
-func (e *remoteError) Unwrap() error { return e.class }
+
+func (e *remoteError) Is(target error) bool { return target == ErrElsewhere }
+func (e *remoteError) Unwrap() error        { return e.class }
 
 // onRank0 calls f on rank 0 alone and returns its outcome on every rank. Rank 0 gets f's own error.
 func onRank0[T any](ctx context.Context, comm *mpi.Comm, f func() (T, error)) (T, error) {

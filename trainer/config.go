@@ -5,7 +5,7 @@ package trainer
 type Config struct {
 	Epochs    int             `json:"epochs"`
 	BatchSize int             `json:"batch_size"` // rows per rank and step
-	Seed      uint64          `json:"seed"`       // of initial weights, the order of rows and generated data; the low 32 bits count
+	Seed      uint64          `json:"seed"`       // of initial weights and the order of rows, by its low 32 bits, and of generated data
 	Loss      string          `json:"loss"`       // "cross_entropy" or "mse"
 	Model     ModelConfig     `json:"model"`
 	Data      DataConfig      `json:"data"`

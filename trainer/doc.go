@@ -15,7 +15,7 @@
 //
 // # Guarantees
 //
-// A run is a function of its Config and the number of ranks: run again on machines of the same kind, it ends with
+// A run is a function of its Config, its data and the number of ranks: run again on machines of the same kind, it ends with
 // the same bytes, whatever their number of cores. So does one that was stopped, after whatever step, and resumed from its checkpoint. A checkpoint that
 // would break this promise is refused with [ErrMismatch].
 //
@@ -25,7 +25,7 @@
 //
 // # Lines for people and programs
 //
-// Each rank prints, at an epoch's start, its batch size and number of steps; rank 0, at its end, the mean loss, the
+// Each rank prints, at an epoch's start, its batch size and number of steps; rank 0, at its end, the mean of the steps' losses, the
 // throughput of all ranks and, where the job evaluates, accuracy or loss on the evaluation rows:
 //
 //	rank 0 | epoch 0 | batch size 32 | steps 32

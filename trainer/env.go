@@ -16,6 +16,9 @@ var (
 	ErrMismatch = errors.New("the checkpoint does not fit this job")
 	// ErrDiverged: a loss or a parameter is not a finite number.
 	ErrDiverged = errors.New("training diverged")
+	// ErrElsewhere: what went wrong did so on another rank, which the error's text names, and which ends with
+	// an error of its own.
+	ErrElsewhere = errors.New("another rank failed")
 )
 
 // Env is what a rank trains with, besides the job's Config.

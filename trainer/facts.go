@@ -37,7 +37,12 @@ func factsOf(cfg Config, train data.Dataset, world int) facts {
 		f["model.hidden"] = fmt.Sprint(cfg.Model.Hidden)
 		f["model.activation"] = cfg.Model.Activation
 	}
-	if cfg.Data.Kind == "generated" {
+	switch cfg.Data.Kind {
+	case "mnist":
+		// Files may change under their names. Half of the hash is plenty against accidents.
+		sum := data.Digest(train)
+		f["SHA-256 of the rows"] = fmt.Sprintf("%x", sum[:len(sum)/2])
+	case "generated": // a function of these
 		f["data.rows"] = fmt.Sprint(cfg.Data.Rows)
 		f["data.noise"] = fmt.Sprint(cfg.Data.Noise)
 	}

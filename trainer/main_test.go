@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -117,6 +119,25 @@ func (c checkpoints) latest(t testing.TB) *checkpoint.State {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// corrupt spoils the commit record of a step.
+func (c checkpoints) corrupt(t testing.TB, step int64) {
+	t.Helper()
+	name := filepath.Join("checkpoints", fmt.Sprintf("step-%012d", step), "MANIFEST.json")
+	if err := c.fs.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	f, err := c.fs.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // steps are the steps of which there is a checkpoint, the oldest first.

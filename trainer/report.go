@@ -130,13 +130,25 @@ func (t *trainer) writeMetrics(e evaluation) {
 			m.Accuracy = &e.accuracy
 		}
 	}
-	line, err := json.Marshal(m)
-	if err == nil {
-		_, err = t.env.Metrics.Write(append(line, '\n'))
-	}
-	if err != nil && !t.metricsBroken {
+	if err := t.appendMetrics(m); err != nil && !t.metricsBroken {
 		// Training is worth more than its log; one warning is enough.
 		t.metricsBroken = true
 		t.log.Warn("metrics are not written", "error", err)
 	}
+}
+
+// appendMetrics writes one line in one Write, and ends the one before it if that was cut short.
+func (t *trainer) appendMetrics(m metrics) error {
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if t.metricsTorn {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := t.env.Metrics.Write(append(line, '\n'))
+	if n > 0 {
+		t.metricsTorn = err != nil
+	}
+	return err
 }

@@ -205,6 +205,45 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// The file has the same name and the same number of rows, but other rows.
+func TestChangedDataIsAMismatch(t *testing.T) {
+	c := newCheckpoints()
+	run := func(labels ...byte) error {
+		dir, cfg := digits(t, labels...)
+		return train(t, 1, cfg, func(_ int, _ *Config, env *Env) {
+			env.Checkpoints, env.Resume, env.WorkDir = c.open(t), true, dir
+		})[0].err
+	}
+	for _, test := range []struct {
+		labels []byte
+		want   string // empty: it fits
+	}{
+		{[]byte{3, 4, 5}, ""},
+		{[]byte{3, 9, 5}, "SHA-256 of the rows is "},
+		{[]byte{3, 4, 9}, ""}, // another row to evaluate
+	} {
+		err := run(test.labels...)
+		if test.want == "" && err != nil || test.want != "" && (!errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("labels %v: error %v, want %q", test.labels, err, test.want)
+		}
+	}
+}
+
+// Where every checkpoint is corrupt, the run must not start over by itself.
+func TestAllCorrupt(t *testing.T) {
+	c := newCheckpoints()
+	cfg := small(2, 2, 5)
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.EverySteps = c.open(t), 5 })
+	for _, step := range c.steps(t) {
+		c.corrupt(t, step)
+	}
+	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true }) {
+		if !errors.Is(r.err, checkpoint.ErrCorrupt) || !strings.Contains(r.err.Error(), "start a new run") {
+			t.Errorf("rank %d: error %v, want ErrCorrupt and what to do", i, r.err)
+		}
+	}
+}
+
 // Checkpoints of other programs, or whose parts contradict each other.
 func TestForeignCheckpoints(t *testing.T) {
 	cfg := small(1, 2, 5)

@@ -42,7 +42,8 @@ type trainer struct {
 	evaluation evaluation
 
 	window, epoch meter // since the last line of metrics, and in this epoch
-	metricsBroken bool
+	metricsBroken bool  // it was warned of
+	metricsTorn   bool  // the last line has no end
 }
 
 // Run trains as cfg says, as one rank of env.Comm; every rank of it calls Run with the same
@@ -128,10 +129,10 @@ func (t *trainer) build() error {
 
 // configDigest is a hash of all that ranks must have in common.
 func (t *trainer) configDigest() ([sha256.Size]byte, error) {
-	evalRows := 0
+	var eval [sha256.Size]byte
 	if t.eval != nil {
-		evalRows = t.eval.Len()
+		eval = data.Digest(t.eval)
 	}
-	text, err := json.Marshal([]any{t.cfg, t.facts, evalRows})
+	text, err := json.Marshal([]any{t.cfg, t.facts, eval})
 	return sha256.Sum256(text), err
 }

@@ -131,7 +131,7 @@ func TestMetrics(t *testing.T) {
 		if last := l.Step%12 == 0; (l.EvalLoss != nil) != last || l.Accuracy != nil {
 			t.Errorf("evaluation in the line of step %d: %v, %v", l.Step, l.EvalLoss, l.Accuracy)
 		}
-		if l.Time.Year() != 2024 && l.Time.Location() != time.UTC {
+		if l.Time.Year() != 2024 || l.Time.Location() != time.UTC {
 			t.Errorf("time %v", l.Time)
 		}
 	}
@@ -143,6 +143,27 @@ func TestMetrics(t *testing.T) {
 
 func TestMetricsThatCannotBeWrittenDoNotStopTraining(t *testing.T) {
 	mustTrain(t, 1, small(1, 2, 5), func(_ int, _ *Config, env *Env) { env.Metrics = full{} })
+}
+
+// A line that was cut short, say by a full disk, does not spoil the one after it.
+func TestMetricsAfterAShortWrite(t *testing.T) {
+	w := new(short)
+	mustTrain(t, 1, small(1, 3, 5), func(_ int, _ *Config, env *Env) { env.Metrics = w })
+	lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
+	if len(lines) != 3 || json.Valid([]byte(lines[0])) || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
+		t.Errorf("wrote %q, want half a line and two whole ones", lines)
+	}
+}
+
+// short is a disk that has room for half of the first write only, and then for all.
+type short struct{ bytes.Buffer }
+
+func (s *short) Write(b []byte) (int, error) {
+	if s.Len() == 0 {
+		n, _ := s.Buffer.Write(b[:len(b)/2])
+		return n, errors.New("disk full")
+	}
+	return s.Buffer.Write(b)
 }
 
 type full struct{}
@@ -208,6 +229,9 @@ func TestSaveFails(t *testing.T) {
 			}) {
 				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), "checkpoint of step 2") {
 					t.Errorf("rank %d: error %v, want %v", i, r.err, test.class)
+				}
+				if errors.Is(r.err, ErrElsewhere) != (i > 0) {
+					t.Errorf("rank %d: error %v; only rank 0 is at fault", i, r.err)
 				}
 			}
 		})
@@ -300,6 +324,40 @@ func TestBadInputEndsAllRanks(t *testing.T) {
 			}) {
 				if r.err == nil || !strings.Contains(r.err.Error(), test.want) {
 					t.Errorf("rank %d: error %v, want %q", i, r.err, test.want)
+				}
+			}
+		})
+	}
+}
+
+// digits writes three images of one pixel with their labels into a new folder, and returns a job for them.
+func digits(t *testing.T, labels ...byte) (dir string, cfg Config) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, b := range map[string][]byte{
+		"images": {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 1, 0, 0, 0, 1, 50, 60, 70},
+		"labels": append([]byte{0, 0, 8, 1, 0, 0, 0, 3}, labels...),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg = small(1, 1, 1)
+	cfg.Loss, cfg.Data = "cross_entropy", DataConfig{Kind: "mnist", Images: "images", Labels: "labels", Train: "0:2", Eval: "2:3"}
+	return dir, cfg
+}
+
+// A node may hold an old copy of the data.
+func TestRanksMustHaveTheSameData(t *testing.T) {
+	here, cfg := digits(t, 3, 4, 5)
+	for name, labels := range map[string][]byte{"to train on": {3, 9, 5}, "to evaluate": {3, 4, 9}} {
+		t.Run(name, func(t *testing.T) {
+			there, _ := digits(t, labels...)
+			for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+				env.WorkDir = []string{here, there}[rank]
+			}) {
+				if r.err == nil || !strings.Contains(r.err.Error(), "rank 1 and rank 0 differ in their training settings or data") {
+					t.Errorf("rank %d: error %v, want one about the data", i, r.err)
 				}
 			}
 		})

@@ -47,6 +47,9 @@ func (t *trainer) makePlan(ctx context.Context) (plan, error) {
 	if errors.Is(err, checkpoint.ErrNone) {
 		return p, nil
 	}
+	if errors.Is(err, checkpoint.ErrCorrupt) {
+		return p, fmt.Errorf("resume: %w; put a good copy back, or start a new run", err)
+	}
 	if err != nil {
 		return p, fmt.Errorf("resume: %w", err)
 	}

@@ -31,11 +31,12 @@ func (c Config) Validate() error {
 	c.Model.validate(&f)
 	c.Data.validate(&f)
 	f.oneOf("optimizer.kind", c.Optimizer.Kind, "sgd")
-	if lr := c.Optimizer.LR; !(lr > 0 && lr <= math.MaxFloat32) {
-		f.add("optimizer.lr", lr, "must be a number above 0")
+	// What counts is the float32 that the optimizer makes of them.
+	if lr := c.Optimizer.LR; !(float32(lr) > 0 && lr <= math.MaxFloat32) {
+		f.add("optimizer.lr", lr, "must be a number above 0, from 1e-45 to 3e38")
 	}
-	if m := c.Optimizer.Momentum; !(m >= 0 && m < 1) {
-		f.add("optimizer.momentum", m, "must be at least 0 and below 1")
+	if m := c.Optimizer.Momentum; !(m >= 0 && float32(m) < 1) {
+		f.add("optimizer.momentum", m, "must be at least 0 and below 1, up to 0.9999999")
 	}
 	f.between("evaluate.every_epochs", c.Evaluate.EveryEpochs, 0, maxEpochs)
 	return errors.Join(f...)

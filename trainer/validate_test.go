@@ -37,6 +37,8 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.images is "": must name an IDX file`:                    func(c *Config) { c.Data.Kind, c.Loss = "mnist", "cross_entropy" },
 		`optimizer.kind is "adam": must be "sgd"`:                     func(c *Config) { c.Optimizer.Kind = "adam" },
 		"optimizer.lr is +Inf: must be":                               func(c *Config) { c.Optimizer.LR = math.Inf(1) },
+		"optimizer.lr is 1e-50: must be":                              func(c *Config) { c.Optimizer.LR = 1e-50 },                // 0 in float32
+		"optimizer.momentum is 0.999999999999: must be":               func(c *Config) { c.Optimizer.Momentum = 0.999999999999 }, // and this 1
 		"optimizer.momentum is 1: must be at least 0 and below 1":     func(c *Config) { c.Optimizer.Momentum = 1 },
 		"evaluate.every_epochs is -1: must be":                        func(c *Config) { c.Evaluate.EveryEpochs = -1 },
 	} {

@@ -208,11 +208,26 @@ func (r *rank) openRun() (err error) {
 	if err != nil {
 		return err
 	}
-	r.metrics, err = os.OpenFile(r.run.MetricsPath(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
+	if r.metrics, err = openMetrics(r.run.MetricsPath()); err != nil {
 		return fmt.Errorf("open the metrics file: %w", err)
 	}
 	return nil
+}
+
+// openMetrics opens the file to append to, and ends the line that an attempt that died, or a full
+// disk, has cut short.
+func openMetrics(path string) (io.WriteCloser, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	last := make([]byte, 1)
+	if info, err := f.Stat(); err == nil && info.Size() > 0 {
+		if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+			_, _ = f.Write([]byte{'\n'}) // where it fails, so will the metrics, which say so
+		}
+	}
+	return f, nil
 }
 
 func (r *rank) train(ctx context.Context) error {
@@ -250,12 +265,12 @@ func (r *rank) train(ctx context.Context) error {
 // the lost rank's own end well within that.
 const victimWait = 5 * time.Second
 
-// letOthersFailFirst holds a rank back whose only trouble is that another one is gone. The connection's end
+// letOthersFailFirst holds a rank back whose only trouble is that another one has failed. Word of that
 // reaches it sooner than that rank's exit reaches the agents, and the run's verdict must name the rank
 // that failed, not the first one to notice. The agent's TERM ends the wait.
 func (r *rank) letOthersFailFirst(ctx context.Context, err error) {
-	launched := r.e.get("DDPBATCH_STORE") != ""
-	if launched && (errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) || errors.Is(err, mpi.ErrAborted)) {
+	victim := errors.Is(err, trainer.ErrElsewhere) || errors.Is(err, mpi.ErrLost) || errors.Is(err, mpi.ErrLeft) || errors.Is(err, mpi.ErrAborted)
+	if launched := r.e.get("DDPBATCH_STORE") != ""; launched && victim {
 		select {
 		case <-ctx.Done():
 		case <-time.After(victimWait):
@@ -267,7 +282,7 @@ func (r *rank) letOthersFailFirst(ctx context.Context, err error) {
 func (r *rank) sayEnd(result trainer.Result) {
 	more := ""
 	if !result.Stopped {
-		more = "train.epochs=" + strconv.Itoa(2*r.job.Train.Epochs)
+		more = "train.epochs=" + strconv.Itoa(2*max(r.job.Train.Epochs, result.Epochs))
 	}
 	out := unchecked(r.e.Out)
 	if result.Checkpoint != "" {

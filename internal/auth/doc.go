@@ -2,7 +2,8 @@
 // connection that nobody else vouches for, that they know the run's secret.
 //
 // Store and transport begin every connection with it: the side that dialled
-// calls [Client], the side that accepted calls [Server].
+// calls [Client], the side that accepted calls [Server], or has a [Gate] do so for
+// all that connect to a listener.
 //
 //	conn, err := net.Dial("tcp", addr)
 //	...

@@ -42,6 +42,9 @@ func ParseSecret(text string) (Secret, error) {
 	if _, err := hex.Decode(s[:], []byte(text)); err != nil {
 		return Secret{}, errors.New("parse a secret: it has characters that are no hexadecimal digits")
 	}
+	if s.IsZero() {
+		return Secret{}, errors.New("parse a secret: all of its digits are 0")
+	}
 	return s, nil
 }
 

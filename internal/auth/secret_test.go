@@ -40,6 +40,7 @@ func TestParseSecretRefuses(t *testing.T) {
 		"newline":     good + "\n",
 		"letters":     strings.Repeat("zq", 32),
 		"placeholder": redacted,
+		"zeros":       strings.Repeat("0", 64),
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := ParseSecret(in)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // TestSetWhileWaiting waits for a key and sets it over the same connection.
@@ -24,7 +26,7 @@ func TestSetWhileWaiting(t *testing.T) {
 		}
 		got <- string(value)
 	}()
-	eventually(t, "a call waits", func() bool { return s.waiters("k") == 1 })
+	testkit.Eventually(t, "a call waits", func() bool { return s.waiters("k") == 1 })
 	if err := c.Set(bounded(t), "k", []byte("v")); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,7 @@ func TestCancelledCallLeavesTheConnection(t *testing.T) {
 			t.Fatalf("got %q, %v", got, err)
 		}
 	}
-	eventually(t, "nobody waits", func() bool { return s.awaited() == 0 })
+	testkit.Eventually(t, "nobody waits", func() bool { return s.awaited() == 0 })
 }
 
 // TestClientEndsItsWaits closes a client whose goroutines wait: the server forgets them.
@@ -66,13 +68,13 @@ func TestClientEndsItsWaits(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return s.waiters("never") == 10 })
+	testkit.Eventually(t, "all wait", func() bool { return s.waiters("never") == 10 })
 	c.Close()
 	waits.Wait()
 	if err := c.Err(); !errors.Is(err, ErrClosed) {
 		t.Errorf("Err is %v", err)
 	}
-	eventually(t, "the server forgets", func() bool { return s.awaited() == 0 })
+	testkit.Eventually(t, "the server forgets", func() bool { return s.awaited() == 0 })
 }
 
 func TestLostConnection(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"strings"
+	"sync"
 	"time"
 
 	"ddpbatch/internal/auth"
@@ -15,8 +15,8 @@ import (
 
 // DialConfig says where a store may be, and what to prove to it.
 type DialConfig struct {
-	// Addrs ("host:port") are tried in turn, again and again, until one proves that it
-	// knows the secret or ctx ends.
+	// Addrs ("host:port") are tried side by side, each again and again, until one proves that it
+	// knows the secret or ctx ends. They must not be two ways to one store: that may see this client twice.
 	Addrs   []string
 	Secret  auth.Secret
 	Binding auth.Binding
@@ -25,9 +25,9 @@ type DialConfig struct {
 }
 
 // Dial connects to the first of several addresses where this run's store
-// answers. What is not there yet is tried again until ctx ends, and so is an
-// address where somebody else answers: the store may have its port later. The
-// error is then a *DialError.
+// answers; whoever else answers at another, or keeps silent there, holds up nothing. What is not
+// there yet is tried again until ctx ends, and so is an address where somebody else answers: the
+// store may have its port later. The error is then a *DialError.
 func Dial(ctx context.Context, cfg DialConfig) (*Client, error) {
 	switch {
 	case len(cfg.Addrs) == 0:
@@ -37,44 +37,88 @@ func Dial(ctx context.Context, cfg DialConfig) (*Client, error) {
 	case len(cfg.Name) > auth.MaxHello:
 		return nil, fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(cfg.Name), auth.MaxHello)
 	}
-	log := cfg.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	failed := &DialError{Addrs: cfg.Addrs, Reasons: make([]error, len(cfg.Addrs))}
-	resting := make([]time.Time, len(cfg.Addrs)) // until when an address that somebody else holds is left alone
-	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		for i, addr := range cfg.Addrs {
-			if time.Now().Before(resting[i]) {
-				continue
+	s := &search{cfg: &cfg, reasons: make([]error, len(cfg.Addrs))}
+	if conn := s.race(ctx); conn != nil {
+		return newClient(conn), nil
+	}
+	return nil, &DialError{Addrs: cfg.Addrs, Reasons: s.reasons, Tries: s.tries, Err: ctx.Err()}
+}
+
+// search is a Dial under way.
+type search struct {
+	cfg *DialConfig
+
+	mu      sync.Mutex
+	reasons []error // the last one of each address
+	tries   int
+}
+
+// race returns the connection that first proved itself, nil where ctx ended before.
+func (s *search) race(ctx context.Context) net.Conn {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	proved := make(chan net.Conn, len(s.cfg.Addrs))
+	var tasks sync.WaitGroup
+	for i := range s.cfg.Addrs {
+		tasks.Go(func() {
+			if conn := s.try(ctx, i); conn != nil {
+				proved <- conn
+				stop()
 			}
-			conn, err := dial(ctx, addr, &cfg)
-			if err == nil {
-				return newClient(conn), nil
-			}
-			failed.Tries++
-			level := slog.LevelInfo
-			if strange(err) {
-				resting[i], level = time.Now().Add(strangerRetry), slog.LevelWarn
-			}
-			if before := failed.Reasons[i]; ctx.Err() == nil || before == nil {
-				failed.Reasons[i] = err
-				if before == nil || before.Error() != err.Error() {
-					log.Log(ctx, level, "store: not reached yet", "addr", addr, "err", err)
-				}
-			}
-			if failed.Err = ctx.Err(); failed.Err != nil {
-				return nil, failed
-			}
+		})
+	}
+	tasks.Wait()
+	close(proved)
+	first := <-proved
+	for late := range proved {
+		late.Close()
+	}
+	return first
+}
+
+// try dials one address until it proves itself or ctx ends.
+func (s *search) try(ctx context.Context, i int) net.Conn {
+	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
+		conn, err := dial(ctx, s.cfg.Addrs[i], s.cfg)
+		if err == nil {
+			return conn
+		}
+		s.note(ctx, i, err)
+		// Between a half and the whole pause, so that ranks that began together do not go on together.
+		rest := pause/2 + rand.N(pause/2)
+		if strange(err) {
+			rest = strangerRetry
 		}
 		select {
-		// Between a half and the whole pause, so that ranks that began together do not go on together.
-		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-time.After(rest):
 		case <-ctx.Done():
-			failed.Err = ctx.Err()
-			return nil, failed
 		}
 	}
+	return nil
+}
+
+// note keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
+// less than the try before.
+func (s *search) note(ctx context.Context, i int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tries++
+	before := s.reasons[i]
+	if ctx.Err() != nil && before != nil {
+		return
+	}
+	s.reasons[i] = err
+	if ctx.Err() != nil || before != nil && before.Error() == err.Error() {
+		return
+	}
+	level := slog.LevelInfo
+	if strange(err) {
+		level = slog.LevelWarn
+	}
+	s.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", s.cfg.Addrs[i], "err", err)
 }
 
 // strange tells whether somebody answered who does not belong to this run: another job, most likely, or
@@ -105,44 +149,4 @@ func prove(ctx context.Context, conn net.Conn, cfg *DialConfig) error {
 	defer cancel()
 	_, err := auth.Client(ctx, conn, cfg.Secret, cfg.Binding, []byte(cfg.Name))
 	return err
-}
-
-// DialError says why no store was reached by the end of the context. It
-// matches the context's error and the last reason of each address.
-type DialError struct {
-	Addrs   []string
-	Reasons []error // the last one of each address; nil where there was no time to try it
-	Tries   int
-	Err     error // the context's error
-}
-
-func (e *DialError) Error() string {
-	text := make([]string, len(e.Addrs))
-	for i, addr := range e.Addrs {
-		text[i] = addr + ": " + reason(e.Reasons[i])
-	}
-	return fmt.Sprintf("connect to the store: %v after %d tries: %s", e.Err, e.Tries, strings.Join(text, "; "))
-}
-
-// Unwrap gives the context's error and the reasons.
-func (e *DialError) Unwrap() []error {
-	errs := []error{e.Err}
-	for _, err := range e.Reasons {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
-}
-
-// reason is an error in one line, without the address where net tells it again.
-func reason(err error) string {
-	var op *net.OpError
-	switch {
-	case err == nil:
-		return "not tried"
-	case errors.As(err, &op) && op.Op == "dial":
-		err = op.Err
-	}
-	return strings.ReplaceAll(err.Error(), "\n", " ")
 }

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 // deadAddr is a loopback address that refuses connections.
@@ -40,9 +43,9 @@ func TestDialRefusesToBegin(t *testing.T) {
 // TestDialWaitsForServer dials an address where a server comes up later.
 func TestDialWaitsForServer(t *testing.T) {
 	addr := deadAddr(t)
-	var log logBuffer
+	var log testkit.Journal
 	cfg := dialConfig(addr)
-	cfg.Log = log.logger()
+	cfg.Log = log.Logger()
 	dialled := make(chan error)
 	go func() {
 		c, err := Dial(bounded(t), cfg)
@@ -52,7 +55,7 @@ func TestDialWaitsForServer(t *testing.T) {
 		}
 		dialled <- err
 	}()
-	eventually(t, "the first try fails", func() bool { return strings.Contains(log.String(), "connection refused") })
+	testkit.Eventually(t, "the first try fails", func() bool { return strings.Contains(log.String(), "connection refused") })
 	l, err := net.Listen("tcp", addr.String())
 	if err != nil {
 		t.Skipf("another process took the port in the meantime: %v", err)
@@ -65,18 +68,18 @@ func TestDialWaitsForServer(t *testing.T) {
 
 // TestDialLogsAReasonOnce is refused several times for one and the same reason.
 func TestDialLogsAReasonOnce(t *testing.T) {
-	var refusals, log logBuffer
-	otherRun := Serve(listen(t), ServerConfig{Secret: auth.Secret{9}, Binding: binding, Log: refusals.logger()})
+	var refusals, log testkit.Journal
+	otherRun := Serve(listen(t), ServerConfig{Secret: auth.Secret{9}, Binding: binding, Log: refusals.Logger()})
 	defer otherRun.Close()
 	cfg := dialConfig(otherRun.Addr())
-	cfg.Log = log.logger()
+	cfg.Log = log.Logger()
 	ctx, cancel := context.WithCancel(bounded(t))
 	dialled := make(chan error)
 	go func() {
 		_, err := Dial(ctx, cfg)
 		dialled <- err
 	}()
-	eventually(t, "three tries", func() bool { return strings.Count(refusals.String(), "did not prove") >= 3 })
+	testkit.Eventually(t, "three tries", func() bool { return strings.Count(refusals.String(), "did not prove") >= 3 })
 	cancel()
 	if err := <-dialled; !errors.Is(err, auth.ErrRefused) {
 		t.Errorf("error %v, want ErrRefused", err)
@@ -101,6 +104,32 @@ func TestDialFindsTheRightServer(t *testing.T) {
 	}
 	if c.LocalAddr().String() != c.conn.LocalAddr().String() {
 		t.Errorf("LocalAddr is %v", c.LocalAddr())
+	}
+}
+
+// TestDialPassesSilentStrangers has programs that accept and say nothing at all addresses but the last: each
+// of them alone would take a handshake's whole time.
+func TestDialPassesSilentStrangers(t *testing.T) {
+	var silent []net.Addr
+	for range 7 {
+		l := listen(t)
+		defer l.Close()
+		silent = append(silent, l.Addr()) // the kernel completes the connection, and nobody accepts it
+	}
+	var told events
+	right := serve(t, told.config())
+	begin := time.Now()
+	c, err := Dial(bounded(t), dialConfig(append(silent, right.Addr())...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > auth.Timeout/2 {
+		t.Errorf("took %v", took)
+	}
+	c.Close()
+	testkit.Eventually(t, "the client has left", func() bool { return len(told.all()) == 2 })
+	if got := told.all(); !slices.Equal(got, []string{"joined client", "left client"}) {
+		t.Errorf("the server was told %q", got)
 	}
 }
 
@@ -132,15 +161,15 @@ func TestDialTellsEveryReason(t *testing.T) {
 	dead, web := deadAddr(t), stranger(t)
 	cfg := dialConfig(dead, web, otherRun.Addr())
 	cfg.Addrs = append(cfg.Addrs, "host.invalid:1") // RFC 2606: no such name
-	var log logBuffer
-	cfg.Log = log.logger()
+	var log testkit.Journal
+	cfg.Log = log.Logger()
 	ctx, cancel := context.WithCancel(bounded(t))
 	dialled := make(chan error)
 	go func() {
 		_, err := Dial(ctx, cfg)
 		dialled <- err
 	}()
-	eventually(t, "every address was tried", func() bool { return strings.Count(log.String(), "\n") >= len(cfg.Addrs) })
+	testkit.Eventually(t, "every address was tried", func() bool { return strings.Count(log.String(), "\n") >= len(cfg.Addrs) })
 	cancel()
 	err := <-dialled
 	var failed *DialError

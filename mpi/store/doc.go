@@ -29,7 +29,7 @@
 // Only who proves that it knows the run's secret (package auth). A connection
 // that does not has auth.Timeout for it, costs a goroutine and some kilobytes,
 // and keeps nobody waiting; of more than [MaxHandshakes], the oldest is closed. It
-// is logged with its address and what was wrong. What follows the proof is not encrypted.
+// is logged with its address and what was wrong, of a flood fewer and fewer. What follows the proof is not encrypted.
 // Keys, values, waits and the store as a whole have the limits that are given
 // as constants; no length off the wire is believed before it is checked.
 //

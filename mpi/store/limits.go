@@ -21,7 +21,7 @@ const (
 
 const (
 	connectTimeout = 5 * time.Second       // for TCP to reach one address
-	firstRetry     = 10 * time.Millisecond // pause after all addresses were tried once, doubled each time
+	firstRetry     = 10 * time.Millisecond // pause before an address is tried again, doubled each time
 	lastRetry      = 250 * time.Millisecond
 	strangerRetry  = 2 * time.Second        // until an address is tried again where somebody else answered
 	cancelGrace    = 250 * time.Millisecond // how long a cancelled call waits to hear what became of it

@@ -4,11 +4,11 @@ import (
 	"context"
 	"net"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -17,9 +17,6 @@ var (
 	secret  = auth.Secret{1, 2, 3}
 	binding = auth.Binding{Run: "test", Attempt: 1, Role: "store"}
 )
-
-// patience is how long a test waits for what should come at once.
-const patience = 20 * time.Second
 
 // listen returns a listener on a free loopback port.
 func listen(t testing.TB) net.Listener {
@@ -56,7 +53,7 @@ func connect(t testing.TB, s *Server) *Client {
 
 func connectAs(t testing.TB, s *Server, name string) *Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	cfg := dialConfig(s.Addr())
 	cfg.Name = name
@@ -70,21 +67,9 @@ func connectAs(t testing.TB, s *Server, name string) *Client {
 
 // bounded returns a context for calls that should return at once.
 func bounded(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// eventually waits until cond holds.
-func eventually(t testing.TB, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !cond(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
-		}
-	}
 }
 
 // waiters tells how many calls wait for key in the store itself.

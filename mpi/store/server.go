@@ -6,8 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"ddpbatch/internal/auth"
 )
@@ -38,13 +36,11 @@ type Server struct {
 	log      *slog.Logger
 	listener net.Listener
 
-	ctx        context.Context // ends with Close
-	cancel     context.CancelFunc
-	tasks      sync.WaitGroup // accepting, and every connection
-	handshakes handshakes
-	refused    atomic.Int64 // connections that did not prove themselves
-	calls      *callQueue
-	closeOnce  sync.Once
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	accepting sync.WaitGroup // and every connection
+	calls     *callQueue
+	closeOnce sync.Once
 }
 
 // Serve begins to serve an empty store on l, which is then the Server's.
@@ -56,7 +52,10 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.tasks.Go(s.accept)
+	gate := &auth.Gate{Secret: cfg.Secret, Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log}
+	s.accepting.Go(func() {
+		gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })
+	})
 	return s
 }
 
@@ -70,60 +69,25 @@ func (s *Server) Close() error {
 		s.cancel()
 		s.listener.Close()
 		s.memory.Close()
-		s.tasks.Wait()
+		s.accepting.Wait()
 		s.calls.close()
 	})
 	return nil
 }
 
-func (s *Server) accept() {
-	const longest = time.Second
-	pause := time.Duration(0)
-	for {
-		conn, err := s.listener.Accept()
-		switch {
-		case err == nil:
-			pause = 0
-			s.tasks.Go(func() { s.serve(conn) })
-			continue
-		case s.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
-			return
-		}
-		// Out of file descriptors, say: connections that end give some back.
-		pause = min(max(2*pause, 5*time.Millisecond), longest)
-		s.log.Warn("store: accept a connection", "err", err, "retry_in", pause)
-		select {
-		case <-time.After(pause):
-		case <-s.ctx.Done():
-			return
-		}
+// serve serves a connection that has proved itself; name is the client's.
+func (s *Server) serve(conn net.Conn, name string) error {
+	if err := tune(conn); err != nil {
+		return err
 	}
-}
-
-// logRefusal tells of connections that did not prove themselves: of the first ones, and then of fewer and fewer, lest
-// a flood of them fills the job's log.
-func (s *Server) logRefusal(remote net.Addr, err error) {
-	n := s.refused.Add(1)
-	if s.ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
-		s.log.Warn("store: connection refused", "remote", remote.String(), "err", err, "so_far", n)
-	}
-}
-
-// serve lets a connection prove itself, and then serves it.
-func (s *Server) serve(conn net.Conn) {
 	defer conn.Close()
-	name, err := s.admit(conn)
-	if err != nil {
-		s.logRefusal(conn.RemoteAddr(), err)
-		return
-	}
 	log := s.log.With("client", name, "remote", conn.RemoteAddr().String())
 	log.Debug("store: client joined")
 	if s.cfg.Joined != nil {
 		local := conn.LocalAddr()
 		s.calls.add(func() { s.cfg.Joined(name, local) })
 	}
-	err = newSession(s.ctx, s.memory, conn).serve()
+	err := newSession(s.ctx, s.memory, conn).serve()
 	switch {
 	case errors.Is(err, errMalformed):
 		log.Warn("store: client dropped", "err", err)
@@ -133,19 +97,5 @@ func (s *Server) serve(conn net.Conn) {
 	if s.cfg.Left != nil {
 		s.calls.add(func() { s.cfg.Left(name) })
 	}
-}
-
-// admit returns the name of a client that knows the secret.
-func (s *Server) admit(conn net.Conn) (name string, err error) {
-	if err := tune(conn); err != nil {
-		return "", err
-	}
-	h := s.handshakes.begin(conn)
-	ctx, cancel := context.WithTimeout(s.ctx, auth.Timeout)
-	defer cancel()
-	hello, err := auth.Server(ctx, conn, s.cfg.Secret, s.cfg.Binding, nil)
-	if s.handshakes.end(h) {
-		return "", errCrowded
-	}
-	return string(hello), err
+	return nil
 }

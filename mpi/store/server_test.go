@@ -11,10 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 // events is what Joined and Left tell.
@@ -61,7 +61,7 @@ func TestJoinedAndLeft(t *testing.T) {
 	var want []string
 	expect := func(event string) {
 		want = append(want, event)
-		eventually(t, fmt.Sprint(want), func() bool { return slices.Equal(told.all(), want) })
+		testkit.Eventually(t, fmt.Sprint(want), func() bool { return slices.Equal(told.all(), want) })
 	}
 
 	a := connectAs(t, s, "rank 0")
@@ -97,7 +97,7 @@ func TestSlowCallbackHoldsUpNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.Close()
-		eventually(t, "the client has left", func() bool {
+		testkit.Eventually(t, "the client has left", func() bool {
 			s.calls.mu.Lock()
 			defer s.calls.mu.Unlock()
 			return len(s.calls.waiting) == 2*i+1 // the first of all is being called
@@ -112,9 +112,9 @@ func TestSlowCallbackHoldsUpNobody(t *testing.T) {
 
 func TestServerRefuses(t *testing.T) {
 	var told events
-	var log logBuffer
+	var log testkit.Journal
 	cfg := told.config()
-	cfg.Log = log.logger()
+	cfg.Log = log.Logger()
 	s := serve(t, cfg)
 	for name, c := range map[string]struct {
 		change func(*DialConfig)
@@ -136,7 +136,7 @@ func TestServerRefuses(t *testing.T) {
 			if err := prove(bounded(t), conn, &cfg); !errors.Is(err, auth.ErrRefused) {
 				t.Errorf("error %v, want ErrRefused", err)
 			}
-			eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
+			testkit.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
 			line := strings.Split(log.String(), "\n")[before]
 			for _, part := range []string{"level=WARN", "remote=" + conn.LocalAddr().String(), "did not prove"} {
 				if !strings.Contains(line, part) {
@@ -189,84 +189,6 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 	}
 }
 
-// TestHandshakeTimesOut keeps silent, and is cut off after auth.Timeout.
-func TestHandshakeTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
-		var log logBuffer
-		s := Serve(l, ServerConfig{Secret: secret, Binding: binding, Log: log.logger()})
-		defer s.Close()
-		begin := time.Now()
-		if _, err := l.dial().Read(make([]byte, 1)); err != io.EOF {
-			t.Errorf("error %v, want EOF", err)
-		}
-		if took := time.Since(begin); took != auth.Timeout {
-			t.Errorf("took %v, want %v", took, auth.Timeout)
-		}
-		synctest.Wait()
-		if !strings.Contains(log.String(), "connection refused") {
-			t.Errorf("log: %s", log.String())
-		}
-	})
-}
-
-// TestOldestHandshakeMakesRoom has one silent connection more than there is room for.
-func TestOldestHandshakeMakesRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
-		var log logBuffer
-		s := Serve(l, ServerConfig{Secret: secret, Binding: binding, Log: log.logger()})
-		defer s.Close()
-		conns := make([]net.Conn, MaxHandshakes+1)
-		for i := range conns {
-			conns[i] = l.dial()
-			synctest.Wait()
-		}
-		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, errCrowded.Error()) {
-			t.Errorf("log: %s", text)
-		}
-		begin := time.Now()
-		for i, conn := range conns[:2] {
-			_, err := conn.Read(make([]byte, 1))
-			if after := []time.Duration{0, auth.Timeout}[i]; err != io.EOF || time.Since(begin) != after {
-				t.Errorf("connection %d: %v after %v, want EOF after %v", i, err, time.Since(begin), after)
-			}
-		}
-	})
-}
-
-// TestAcceptGoesOn has the listener run out of file descriptors for a while.
-func TestAcceptGoesOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &failingListener{pipeListener: newPipeListener(), failures: 12}
-		s := Serve(l, ServerConfig{Secret: secret, Binding: binding})
-		defer s.Close()
-		begin := time.Now()
-		conn := l.dial()
-		defer conn.Close()
-		cfg := dialConfig()
-		if err := prove(t.Context(), conn, &cfg); err != nil {
-			t.Error(err)
-		}
-		// 5 ms, doubled seven times, 8 pauses, then 1 s four times.
-		if took, want := time.Since(begin), 255*5*time.Millisecond+4*time.Second; took != want {
-			t.Errorf("took %v, want %v", took, want)
-		}
-	})
-}
-
-type failingListener struct {
-	*pipeListener
-	failures int
-}
-
-func (l *failingListener) Accept() (net.Conn, error) {
-	if l.failures--; l.failures >= 0 {
-		return nil, errors.New("too many open files")
-	}
-	return l.pipeListener.Accept()
-}
-
 // TestServerClose closes a server with strangers, idle clients and waiting ones.
 func TestServerClose(t *testing.T) {
 	s := serve(t, ServerConfig{})
@@ -278,7 +200,7 @@ func TestServerClose(t *testing.T) {
 	c := connect(t, s)
 	waiting := make(chan error)
 	go func() { _, err := c.Get(bounded(t), "never"); waiting <- err }()
-	eventually(t, "the client waits", func() bool { return s.waiters("never") == 1 })
+	testkit.Eventually(t, "the client waits", func() bool { return s.waiters("never") == 1 })
 	s.Close()
 	var lost *LostError
 	if err := <-waiting; !errors.As(err, &lost) && !errors.Is(err, ErrClosed) {
@@ -288,7 +210,7 @@ func TestServerClose(t *testing.T) {
 	if err := c.Err(); !errors.As(err, &lost) || lost.Addr != s.Addr().String() {
 		t.Errorf("the client says %v", err)
 	}
-	if _, err := net.DialTimeout("tcp", s.Addr().String(), patience); err == nil {
+	if _, err := net.DialTimeout("tcp", s.Addr().String(), testkit.Patience); err == nil {
 		t.Error("the server still listens")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 // rawClient is a peer that knows the secret and may say anything.
@@ -52,7 +53,7 @@ func TestHostileClient(t *testing.T) {
 			if name == "a frame halved" {
 				conn.(*net.TCPConn).CloseWrite()
 			}
-			conn.SetReadDeadline(time.Now().Add(patience))
+			conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 			if answer, err := io.ReadAll(conn); len(answer) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 				t.Errorf("the server answered %q, %v", answer, err)
 			}
@@ -61,7 +62,7 @@ func TestHostileClient(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "nobody waits any more", func() bool { return s.awaited() == 0 })
+	testkit.Eventually(t, "nobody waits any more", func() bool { return s.awaited() == 0 })
 }
 
 // TestTooManyWaits has one connection wait until it may not any more.
@@ -79,7 +80,7 @@ func TestTooManyWaits(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all wait", func() bool { return s.waiters("never") == MaxWaiting })
+	testkit.Eventually(t, "all wait", func() bool { return s.waiters("never") == MaxWaiting })
 	if _, err := c.Get(bounded(t), "never"); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more: %v, want ErrBusy", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // stores are all kinds of Store, each with the memory at its bottom and the prefix of its keys there.
@@ -216,7 +218,7 @@ func TestClose(t *testing.T) {
 		waits := make(chan error, 2)
 		go func() { _, err := s.Get(bounded(t), "k"); waits <- err }()
 		go func() { waits <- s.Wait(bounded(t), "k") }()
-		eventually(t, "two calls wait", func() bool { return m.waiters("k") == 2 })
+		testkit.Eventually(t, "two calls wait", func() bool { return m.waiters("k") == 2 })
 		for range 2 {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // TestMutationsWake has a Get and a Wait wait for a key, and makes it in every way there is.
@@ -36,7 +38,7 @@ func TestMutationsWake(t *testing.T) {
 				if err := s.Set(ctx, "there", nil); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "two calls wait for k", func() bool { return m.waiters(prefix+"k") == 2 })
+				testkit.Eventually(t, "two calls wait for k", func() bool { return m.waiters(prefix+"k") == 2 })
 				if err := mutate(ctx, s); err != nil {
 					t.Fatal(err)
 				}
@@ -57,7 +59,7 @@ func TestGetSeesKeyThatGoesAtOnce(t *testing.T) {
 			value, err := s.Get(ctx, "k")
 			got <- fmt.Sprint(string(value), err)
 		}()
-		eventually(t, "a call waits for k", func() bool { return m.waiters(prefix+"k") == 1 })
+		testkit.Eventually(t, "a call waits for k", func() bool { return m.waiters(prefix+"k") == 1 })
 		if err := errors.Join(m.set(prefix+"k", []byte("short-lived")), drop(m.remove(prefix+"k"))); err != nil {
 			t.Fatal(err)
 		}
@@ -75,18 +77,18 @@ func TestWaitWantsAllAtOnce(t *testing.T) {
 		ctx := bounded(t)
 		done := make(chan error)
 		go func() { done <- s.Wait(ctx, "a", "b") }()
-		eventually(t, "it waits for a", func() bool { return m.waiters(prefix+"a") == 1 })
+		testkit.Eventually(t, "it waits for a", func() bool { return m.waiters(prefix+"a") == 1 })
 		if err := s.Set(ctx, "a", nil); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it waits for b", func() bool { return m.waiters(prefix+"b") == 1 })
+		testkit.Eventually(t, "it waits for b", func() bool { return m.waiters(prefix+"b") == 1 })
 		if _, err := s.Delete(ctx, "a"); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Set(ctx, "b", nil); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it waits for a again", func() bool { return m.waiters(prefix+"a") == 1 })
+		testkit.Eventually(t, "it waits for a again", func() bool { return m.waiters(prefix+"a") == 1 })
 		if err := s.Set(ctx, "a", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +147,7 @@ func TestCancelledWaitSaysWhatIsMissing(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			done := make(chan error)
 			go func() { done <- c.call(ctx) }()
-			eventually(t, "the call waits", func() bool { return m.waiters(prefix+c.blocked) == 1 })
+			testkit.Eventually(t, "the call waits", func() bool { return m.waiters(prefix+c.blocked) == 1 })
 			cancel(errors.New("a cause of the caller's own"))
 			err := <-done
 			var wait *WaitError
@@ -161,7 +163,7 @@ func TestCancelledWaitSaysWhatIsMissing(t *testing.T) {
 				t.Errorf("%d missing, %d absent, %d keys; want %d, %d, %d",
 					len(wait.Missing), wait.Absent, len(wait.Keys), len(c.missing), c.absent, len(c.keys))
 			}
-			eventually(t, "nobody waits", func() bool { return m.awaited() == 0 })
+			testkit.Eventually(t, "nobody waits", func() bool { return m.awaited() == 0 })
 		}
 	})
 }

@@ -2,62 +2,27 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"ddpbatch/internal/auth"
 )
 
-const (
-	// lobbyRoom is how many connections may be on their way through the handshake.
-	lobbyRoom = 256
-
-	// maxRefusals is how many refused connections a meeting logs.
-	maxRefusals = 20
-)
+// room is how many connections may be on their way through the handshake, in a small group.
+const room = 256
 
 // accept lets the higher ranks in until l is closed.
 func (s *meeting) accept(ctx context.Context, l net.Listener) {
-	waiting := lobby{room: max(lobbyRoom, s.cfg.Size)}
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	for {
-		conn, err := l.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of descriptors, say: those in the lobby will be free in a moment
-			s.cfg.Log.Warn("cannot accept connections of other ranks; trying on", "err", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(firstPause):
-			}
-			continue
-		}
-		waiting.enter(conn)
-		tasks.Go(func() {
-			if err := s.receive(ctx, conn.(*net.TCPConn), &waiting); err != nil {
-				conn.Close()
-				s.refuse(ctx, conn, err)
-			}
-		})
+	gate := &auth.Gate{
+		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.cfg.hello().encode(),
+		Room: max(room, s.cfg.Size), Log: s.cfg.Log,
 	}
+	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.seat(conn.(*net.TCPConn), theirs) })
 }
 
-// receive takes one connection through the handshake to its rank's place.
-func (s *meeting) receive(ctx context.Context, conn *net.TCPConn, waiting *lobby) error {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
-	defer cancel()
-	theirs, err := auth.Server(ctx, conn, s.cfg.Secret, s.cfg.binding(), s.cfg.hello().encode())
-	if !waiting.leave(conn) {
-		return errors.New("it took long and made room for newer ones")
-	}
-	if err != nil {
-		return err
-	}
+// seat takes a connection that has proved itself to its rank's place.
+func (s *meeting) seat(conn *net.TCPConn, theirs []byte) error {
 	h, err := decodeHello(theirs)
 	if err != nil {
 		return err
@@ -69,7 +34,7 @@ func (s *meeting) receive(ctx context.Context, conn *net.TCPConn, waiting *lobby
 	case !s.claim(rank):
 		reply = duplicate
 	}
-	conn.SetWriteDeadline(time.Now().Add(handshakeTime))
+	conn.SetWriteDeadline(time.Now().Add(auth.Timeout))
 	_, err = conn.Write([]byte{byte(reply)})
 	conn.SetWriteDeadline(time.Time{})
 	if reply != welcome {
@@ -84,20 +49,4 @@ func (s *meeting) receive(ctx context.Context, conn *net.TCPConn, waiting *lobby
 	}
 	s.settle(rank, conn)
 	return nil
-}
-
-// refuse logs a connection that was not let in, unless the meeting has ended.
-// Strangers must not fill the log: after maxRefusals it says no more.
-func (s *meeting) refuse(ctx context.Context, conn net.Conn, err error) {
-	s.mu.Lock()
-	s.refused++
-	n := s.refused
-	s.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-	case n <= maxRefusals:
-		s.cfg.Log.Warn("refused a connection", "remote", conn.RemoteAddr().String(), "err", err)
-	case n == maxRefusals+1:
-		s.cfg.Log.Warn("refused one more connection; others will not be logged")
-	}
 }

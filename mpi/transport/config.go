@@ -54,6 +54,9 @@ func (cfg Config) complete() (Config, error) {
 	if ip.IsUnspecified() {
 		return cfg, fmt.Errorf("address to listen on: the other ranks cannot connect to %s: name the one they reach this machine by", ip)
 	}
+	if cfg.Secret.IsZero() && cfg.Size > 1 {
+		return cfg, auth.ErrNoSecret
+	}
 	if cfg.Timeout <= 0 {
 		return cfg, errors.New("the time-out must be positive")
 	}

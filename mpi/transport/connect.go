@@ -7,14 +7,11 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 )
 
-// handshakeTime is how long a connection may take to prove itself.
-const handshakeTime = 10 * time.Second
-
 // ConnectTCP meets the other ranks and returns when this one is connected to each of
-// them. It tries until ctx ends; the error is then a MissingError.
+// them. It tries until ctx ends, or until a rank refuses this one: because its world has another
+// size, or has a rank of that number already. The error is then a MissingError.
 func ConnectTCP(ctx context.Context, cfg Config) (*TCP, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
@@ -73,7 +70,6 @@ type meeting struct {
 	claimed []bool         // by rank: it has proved itself, and is being answered or is here
 	reasons []string       // by rank: why it is not here yet
 	missing int
-	refused int
 }
 
 // meet returns the connections by rank.
@@ -169,4 +165,5 @@ func closeAll(conns []*net.TCPConn) {
 	}
 }
 
+// errRefused is what no other try mends: the other rank, which has proved that it is one, does not take this one.
 var errRefused = errors.New("refused")

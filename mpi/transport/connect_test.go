@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 func TestConfigFaults(t *testing.T) {
@@ -27,6 +28,7 @@ func TestConfigFaults(t *testing.T) {
 		{"listen_everywhere_6", func(c *Config) { c.Listen = "::" }, "cannot connect to ::"},
 		{"listen_elsewhere", func(c *Config) { c.Listen = "192.0.2.1" }, "listen for the other ranks"}, // TEST-NET-1, RFC 5737
 		{"timeout", func(c *Config) { c.Timeout = 0 }, "time-out"},
+		{"no_secret", func(c *Config) { c.Secret = auth.Secret{} }, "no secret is set"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -109,10 +111,10 @@ func TestStrangerRank(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
 			dir := newBoard()
-			var log journal
-			errs := each(3, func(rank int) error {
+			var log testkit.Journal
+			errs := testkit.Each(3, func(rank int) error {
 				cfg := testConfig(dir, rank, 3)
-				cfg.Log = log.logger()
+				cfg.Log = log.Logger()
 				if rank == 2 {
 					cfg.Log = nil
 					tt.change(&cfg)
@@ -139,7 +141,43 @@ func TestStrangerRank(t *testing.T) {
 	}
 }
 
-// claimants prove themselves as the rank that hello says, and return the answer.
+// What waiting does not mend ends a meeting at once: a rank with another size of the world, and a second
+// one of the same number.
+func TestMeetingThatCannotBe(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		rank, size int // who comes to rank 0 of 3, where a rank 2 is
+		text       string
+	}{
+		{"size", 1, 2, "rank 0 is in a world of 3, and this one in a world of 2: start all ranks with the same world size"},
+		{"duplicate", 2, 3, ": refused: a rank of that number is there already"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			dir := newBoard()
+			done := make(chan error, 1)
+			go func() {
+				_, err := ConnectTCP(ctx, testConfig(dir, 0, 3))
+				done <- err
+			}()
+			if got := claim(ctx, t, dir, 0, hello{2, 3}); got != welcome {
+				t.Fatalf("the first rank 2 got answer %d", got)
+			}
+			var err error
+			testkit.Within(t, testkit.Moment, func() { _, err = ConnectTCP(ctx, testConfig(dir, tt.rank, tt.size)) })
+			var missing *MissingError
+			if !errors.As(err, &missing) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", err, tt.text)
+			}
+			cancel()
+			if err := <-done; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 {
+				t.Errorf("rank 0 got %v, want only rank 1 to be missing", err)
+			}
+		})
+	}
+}
+
+// claim proves itself to a rank as the one that hello says, and returns the answer.
 func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) answer {
 	t.Helper()
 	addr, err := dir.Get(ctx, addressKey(to))
@@ -165,11 +203,11 @@ func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) an
 func TestImpossibleAndDuplicateRanks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := newBoard()
-	var log journal
+	var log testkit.Journal
 	done := make(chan error, 1)
 	go func() {
 		cfg := testConfig(dir, 1, 3)
-		cfg.Log = log.logger()
+		cfg.Log = log.Logger()
 		_, err := ConnectTCP(ctx, cfg)
 		done <- err
 	}()
@@ -190,6 +228,7 @@ func TestImpossibleAndDuplicateRanks(t *testing.T) {
 			t.Errorf("%s: answer %d, want %d", tt.name, got, tt.want)
 		}
 	}
+	testkit.Eventually(t, "all refusals are logged", func() bool { return strings.Contains(log.String(), "so_far=6") })
 	cancel()
 	var missing *MissingError
 	if err := <-done; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 0 {
@@ -203,16 +242,16 @@ func TestImpossibleAndDuplicateRanks(t *testing.T) {
 }
 
 // Connections that send rubbish, or nothing, do not disturb a meeting, even
-// when they are more than the lobby holds.
+// when they are more than there is room for.
 func TestStrangersDoNotDisturb(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	dir := newBoard()
-	var log journal
+	var log testkit.Journal
 	meshes := make([]*TCP, 3)
 	connect := func(rank int) (err error) {
 		cfg := testConfig(dir, rank, 3)
-		cfg.Log = log.logger()
+		cfg.Log = log.Logger()
 		meshes[rank], err = ConnectTCP(ctx, cfg)
 		return err
 	}
@@ -223,7 +262,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 		t.Fatal(err)
 	}
 	rubbish := []string{"", "GET / HTTP/1.1\r\n\r\n", "ddpbatch\x00\x01", "ddpbatch\xff\xff", strings.Repeat("\xff", 5000)}
-	for i := range lobbyRoom + 50 {
+	for i := range room + 50 {
 		conn, err := net.Dial("tcp", string(addr))
 		if err != nil {
 			t.Fatal(err)
@@ -231,15 +270,15 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 		defer conn.Close()
 		io.WriteString(conn, rubbish[i%len(rubbish)])
 	}
-	errs := each(2, func(i int) error { return connect(i + 1) })
+	errs := testkit.Each(2, func(i int) error { return connect(i + 1) })
 	if err := errors.Join(append(errs, <-first)...); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range meshes {
 		m.Close()
 	}
-	if n := strings.Count(log.String(), "refused a connection"); n == 0 || n > maxRefusals {
-		t.Errorf("%d refusals are logged, want 1 to %d", n, maxRefusals)
+	if n := strings.Count(log.String(), "transport: connection refused"); n == 0 || n > 20 {
+		t.Errorf("%d refusals are logged of %d, want some, but few", n, room+50)
 	}
 }
 

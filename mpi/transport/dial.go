@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -43,6 +44,9 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 			return nil // the reason of the attempt before says more
 		}
 		s.note(rank, "%v", err)
+		if errors.Is(err, errRefused) {
+			return err
+		}
 		s.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
 		select {
 		case <-ctx.Done():
@@ -54,7 +58,7 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 
 // knock makes one attempt.
 func (s *meeting) knock(ctx context.Context, rank int, addr netip.AddrPort) (_ *net.TCPConn, err error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
 	defer cancel()
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "tcp", addr.String())
@@ -79,15 +83,19 @@ func (s *meeting) knock(ctx context.Context, rank int, addr netip.AddrPort) (_ *
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", addr, err)
 	}
-	if int64(h.rank) != int64(rank) || int64(h.size) != int64(s.cfg.Size) {
-		return nil, fmt.Errorf("%s is rank %d of %d, not rank %d of %d", addr, h.rank, h.size, rank, s.cfg.Size)
+	if int64(h.size) != int64(s.cfg.Size) {
+		return nil, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
+			errRefused, h.rank, h.size, s.cfg.Size)
+	}
+	if int64(h.rank) != int64(rank) {
+		return nil, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, rank)
 	}
 	var reply [1]byte
 	if _, err := io.ReadFull(conn, reply[:]); err != nil {
 		return nil, fmt.Errorf("%s: wait for its answer: %w", addr, err)
 	}
 	if err := answer(reply[0]).err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, fmt.Errorf("rank %d at %s: %w", rank, addr, err)
 	}
 	return conn, tune(conn)
 }

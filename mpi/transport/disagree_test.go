@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // Calls differ: both sides say so, whether the frame comes before this rank's
@@ -33,11 +35,11 @@ func TestMismatch(t *testing.T) {
 				meshes[1].Begin(theirs)
 				if early {
 					meshes[1].Send(t.Context(), 0, make([]byte, 4))
-					eventually(t, "the frame is there", func() bool { return meshes[0].peers[1].last.Load() == 2 })
+					testkit.Eventually(t, "the frame is there", func() bool { return meshes[0].peers[1].last.Load() == 2 })
 				}
 				var errs []error
-				quick(t, func() {
-					errs = each(2, func(rank int) error {
+				testkit.Within(t, testkit.Moment, func() {
+					errs = testkit.Each(2, func(rank int) error {
 						if rank == 1 {
 							meshes[1].Send(t.Context(), 0, make([]byte, 4))
 							return meshes[1].Recv(t.Context(), 0, nil)
@@ -104,7 +106,7 @@ func TestHostilePeer(t *testing.T) {
 			meshes := newMeshes(t, 2, nil)
 			meshes[1].peers[0].conn.Write(tt.sent)
 			var err error
-			quick(t, func() { err = meshes[0].Recv(t.Context(), 1, make([]byte, 8)) })
+			testkit.Within(t, testkit.Moment, func() { err = meshes[0].Recv(t.Context(), 1, make([]byte, 8)) })
 			wantPeerError(t, err, 1, ErrProtocol)
 			if !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %q, want %q", err, tt.text)
@@ -117,8 +119,8 @@ func TestAbort(t *testing.T) {
 	meshes := newMeshes(t, 3, nil)
 	why := errors.New("bad arguments")
 	var errs []error
-	quick(t, func() {
-		errs = each(3, func(rank int) error {
+	testkit.Within(t, testkit.Moment, func() {
+		errs = testkit.Each(3, func(rank int) error {
 			if rank == 1 {
 				meshes[1].Abort(why)
 			}

@@ -21,8 +21,8 @@
 // the Directory, dials every lower rank and accepts every higher one. Both sides
 // prove that they know the run's secret (package auth, role "transport") before
 // anything else is read, and say which rank of how many they are. A stranger,
-// an impossible rank and a rank that is there already are refused and logged;
-// they hold up nobody, and nothing listens any more once all ranks are there.
+// an impossible rank and a rank that is there already are refused and logged
+// ([auth.Gate]); they hold up nobody, and nothing listens any more once all ranks are there.
 //
 // # The wire
 //

@@ -75,6 +75,16 @@ func (m *TCP) mismatch(a arrival) error {
 	return &MismatchError{Here: m.rank, There: a.from, HereCall: m.describe(here), ThereCall: m.describe(a.call)}
 }
 
+// hasLeft tells whether the rank has said goodbye.
+func (p *peer) hasLeft() bool {
+	select {
+	case <-p.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 // left is the error of needing a rank that has said goodbye.
 func (p *peer) left() error {
 	return &PeerError{Rank: p.rank, Err: fmt.Errorf("%w after call #%d", ErrLeft, p.last.Load())}

@@ -1,21 +1,16 @@
 package transport
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
-
-// patience is how long a test waits for what should happen at once.
-const patience = 20 * time.Second
 
 var testSecret = auth.Secret{1, 2, 3}
 
@@ -59,18 +54,18 @@ func (b *board) Get(ctx context.Context, key string) ([]byte, error) {
 func testConfig(dir Directory, rank, size int) Config {
 	return Config{
 		Rank: rank, Size: size, Listen: "127.0.0.1", Directory: dir, Secret: testSecret,
-		Run: "test", Attempt: 1, Timeout: patience,
+		Run: "test", Attempt: 1, Timeout: testkit.Patience,
 	}
 }
 
 // newMeshes connects size ranks; change, if not nil, adjusts the configuration of each.
 func newMeshes(t *testing.T, size int, change func(*Config)) []*TCP {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	dir := newBoard()
 	meshes := make([]*TCP, size)
-	errs := each(size, func(rank int) (err error) {
+	errs := testkit.Each(size, func(rank int) (err error) {
 		cfg := testConfig(dir, rank, size)
 		if change != nil {
 			change(&cfg)
@@ -88,56 +83,3 @@ func newMeshes(t *testing.T, size int, change func(*Config)) []*TCP {
 	})
 	return meshes
 }
-
-// each runs f as every rank at once, and returns their errors by rank.
-func each(size int, f func(rank int) error) []error {
-	errs := make([]error, size)
-	var tasks sync.WaitGroup
-	for rank := range size {
-		tasks.Go(func() { errs[rank] = f(rank) })
-	}
-	tasks.Wait()
-	return errs
-}
-
-// eventually waits until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("did not happen within %v: %s", patience, what)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
-// quick fails the test if f takes a second or more.
-func quick(t *testing.T, f func()) {
-	t.Helper()
-	begin := time.Now()
-	f()
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("took %v", took)
-	}
-}
-
-// journal is a log that tests read.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
-}
-
-func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }

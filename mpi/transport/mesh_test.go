@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // exchange sends out to and receives in from a rank.
@@ -38,7 +40,7 @@ func TestExchangeAllPairs(t *testing.T) {
 			for i := range payload {
 				payload[i] = pattern(uint64(i), n)
 			}
-			errs := each(size, func(rank int) error {
+			errs := testkit.Each(size, func(rank int) error {
 				in := make([]byte, n)
 				for round := range 4 {
 					if err := meshes[rank].Begin(Call{Seq: uint64(round + 1)}); err != nil {
@@ -84,7 +86,7 @@ func TestExchangeAllPairs(t *testing.T) {
 func TestSenderAhead(t *testing.T) {
 	meshes := newMeshes(t, 2, nil)
 	const frames = 64
-	errs := each(2, func(rank int) error {
+	errs := testkit.Each(2, func(rank int) error {
 		m := meshes[rank]
 		if err := m.Begin(Call{Seq: 1}); err != nil {
 			return err
@@ -164,7 +166,7 @@ func TestRecvTimesOut(t *testing.T) {
 			if again := meshes[0].Begin(Call{Seq: 2}); again != err {
 				t.Errorf("later got %v, want the first failure", again)
 			}
-			quick(t, func() { err = meshes[1].Recv(t.Context(), 0, nil) })
+			testkit.Within(t, testkit.Moment, func() { err = meshes[1].Recv(t.Context(), 0, nil) })
 			wantAbort(t, err, 0, 1, ErrTimeout)
 		})
 	}
@@ -182,6 +184,28 @@ func TestSentTimesOut(t *testing.T) {
 	wantPeerError(t, err, 1, ErrTimeout)
 }
 
+// fill sends payload to a rank that does not receive, again and again, and returns when the sockets are
+// full. What comes of it is the first error.
+func fill(ctx context.Context, t *testing.T, m *TCP, to int, payload []byte) chan error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		for {
+			if err := m.Send(ctx, to, payload); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	testkit.Eventually(t, "the sockets are full", func() bool {
+		p := m.peers[to]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.partial
+	})
+	return done
+}
+
 func TestCancel(t *testing.T) {
 	for _, when := range []string{"before_the_frame", "in_the_payload", "sending"} {
 		t.Run(when, func(t *testing.T) {
@@ -194,32 +218,19 @@ func TestCancel(t *testing.T) {
 			case "before_the_frame", "in_the_payload":
 				p := meshes[0].peers[1]
 				go func() { done <- meshes[0].Recv(ctx, 1, buf) }()
-				eventually(t, "Recv waits", func() bool { return len(p.post) == 1 })
+				testkit.Eventually(t, "Recv waits", func() bool { return len(p.post) == 1 })
 				if when == "in_the_payload" {
 					// A frame of which only a part arrives.
 					var head [headerSize]byte
 					header{kind: kindData, length: MaxPayload}.encode(&head)
 					meshes[1].peers[0].conn.Write(append(head[:], make([]byte, 1000)...))
-					eventually(t, "the reader has the buffer", func() bool { return len(p.post) == 0 })
+					testkit.Eventually(t, "the reader has the buffer", func() bool { return len(p.post) == 0 })
 				}
 			case "sending":
-				go func() {
-					for {
-						if err := meshes[0].Send(ctx, 1, buf); err != nil {
-							done <- err
-							return
-						}
-					}
-				}()
-				eventually(t, "the sockets are full", func() bool {
-					p := meshes[0].peers[1]
-					p.mu.Lock()
-					defer p.mu.Unlock()
-					return p.partial
-				})
+				done = fill(ctx, t, meshes[0], 1, buf)
 			}
 			var err error
-			quick(t, func() {
+			testkit.Within(t, testkit.Moment, func() {
 				cancel(why)
 				err = <-done
 			})
@@ -232,7 +243,7 @@ func TestCancel(t *testing.T) {
 				buf[i] = 1
 			}
 			// The other rank learns why, or at least that the stream has ended.
-			quick(t, func() { err = meshes[1].Recv(t.Context(), 0, make([]byte, 8)) })
+			testkit.Within(t, testkit.Moment, func() { err = meshes[1].Recv(t.Context(), 0, make([]byte, 8)) })
 			if when != "sending" {
 				wantAbort(t, err, 0, 0, ErrAborted)
 			} else if err == nil {
@@ -247,7 +258,7 @@ func TestPeerDies(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- meshes[0].Recv(t.Context(), 1, make([]byte, 8)) }() // 1 is fine, 2 dies
 	var err error
-	quick(t, func() {
+	testkit.Within(t, testkit.Moment, func() {
 		for _, p := range meshes[2].peers[:2] {
 			p.conn.Close() // as the system does when a process ends
 		}
@@ -279,13 +290,13 @@ func TestWriteToDeadPeer(t *testing.T) {
 	meshes := newMeshes(t, 2, nil)
 	meshes[1].Begin(Call{Seq: 1})
 	meshes[1].Send(t.Context(), 0, make([]byte, 8))
-	eventually(t, "the frame is there", func() bool { return meshes[0].peers[1].last.Load() == 1 })
+	testkit.Eventually(t, "the frame is there", func() bool { return meshes[0].peers[1].last.Load() == 1 })
 	conn := meshes[1].peers[0].conn
 	conn.SetLinger(0) // a reset, as when a process dies with data unread
 	conn.Close()
 	meshes[0].Begin(Call{Seq: 1})
 	var err error
-	quick(t, func() {
+	testkit.Within(t, testkit.Moment, func() {
 		for err == nil {
 			err = meshes[0].Send(t.Context(), 1, nil)
 		}
@@ -307,7 +318,7 @@ func TestPeerLeaves(t *testing.T) {
 	}
 	<-meshes[0].peers[2].gone
 	<-meshes[1].peers[2].gone
-	errs := each(2, func(rank int) error { return exchange(t.Context(), meshes[rank], 1-rank, []byte("x"), make([]byte, 1)) })
+	errs := testkit.Each(2, func(rank int) error { return exchange(t.Context(), meshes[rank], 1-rank, []byte("x"), make([]byte, 1)) })
 	if err := errors.Join(errs...); err != nil {
 		t.Fatalf("the ranks that stayed: %v", err)
 	}

@@ -137,15 +137,20 @@ func (m *TCP) Sent(ctx context.Context, to int) error {
 		return nil
 	}
 	err, done := m.await(ctx, p, p.sent)
-	if !done {
+	if done {
+		p.completed()
+		if err != nil {
+			return m.failWrite(p, err)
+		}
+		return nil
+	}
+	p.conn.SetWriteDeadline(longAgo) // the writer lets go of payload
+	if werr := <-p.sent; werr == nil && p.hasLeft() {
+		err = nil // it had all of the frame before it left
+	} else {
 		err = m.fail(err)
-		p.conn.SetWriteDeadline(longAgo) // the writer lets go of payload
-		<-p.sent
 	}
 	p.completed()
-	if done && err != nil {
-		return m.failWrite(p, err)
-	}
 	return err
 }
 
@@ -165,13 +170,11 @@ func (m *TCP) Recv(ctx context.Context, from int, buf []byte) error {
 		return m.fail(err)
 	default:
 	}
-	select {
-	case <-p.gone: // the goodbye came right behind this very frame
+	if p.hasLeft() { // the goodbye came right behind this very frame
 		if err := <-p.got; err != nil {
 			return m.fail(err)
 		}
 		return nil
-	default:
 	}
 	err = m.fail(err)
 	p.conn.SetReadDeadline(longAgo) // the reader lets go of buf

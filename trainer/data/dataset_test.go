@@ -161,3 +161,51 @@ func FuzzParseRange(f *testing.F) {
 		}
 	})
 }
+
+// Whatever differs in a row, or in how rows are read, differs in the digest; copies agree.
+func TestDigest(t *testing.T) {
+	load := func(images, labels []byte) Dataset {
+		set, err := LoadMNIST(writeMNIST(t, images, labels))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	images, labels := idxBytes([]uint32{3, 1, 2}, 1, 2, 3, 4, 1, 2), idxBytes([]uint32{3}, 7, 8, 7)
+	want := Digest(load(images, labels))
+	if Digest(load(images, gzipped(t, labels))) != want {
+		t.Error("a copy of the files has another digest")
+	}
+	part := func(first, end int) Dataset {
+		set, err := Subset(load(images, labels), Range{first, end})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	if Digest(part(0, 1)) != Digest(part(2, 3)) {
+		t.Error("equal rows at other places have another digest")
+	}
+	for name, set := range map[string]Dataset{
+		"a pixel":      load(idxBytes([]uint32{3, 1, 2}, 1, 2, 3, 5, 1, 2), labels),
+		"a label":      load(images, idxBytes([]uint32{3}, 7, 9, 7)),
+		"the order":    load(idxBytes([]uint32{3, 1, 2}, 3, 4, 1, 2, 1, 2), idxBytes([]uint32{3}, 8, 7, 7)),
+		"fewer rows":   part(0, 2),
+		"another kind": mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1}),
+	} {
+		if Digest(set) == want {
+			t.Errorf("%s: the digest is the same", name)
+		}
+	}
+	if a, b := mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1}), mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1, Noise: 1}); Digest(a) == Digest(b) {
+		t.Error("other outputs have the same digest")
+	}
+}
+
+func BenchmarkDigest(b *testing.B) {
+	set := mustGenerate(b, GeneratedConfig{Rows: 9000, Inputs: 784, Outputs: 1})
+	b.SetBytes(9000 * 785 * 4)
+	for b.Loop() {
+		Digest(set)
+	}
+}

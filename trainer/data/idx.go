@@ -28,17 +28,17 @@ type IDX struct {
 
 // OpenIDX reads the file at path, plain or gzip.
 func OpenIDX(path string) (*IDX, error) {
+	// A pipe would be waited for, already by Open; a folder gives a bare EISDIR.
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	// A pipe or a terminal would be waited for; a folder gives a bare EISDIR.
-	if info, err := f.Stat(); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
 	idx, err := ReadIDX(f)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

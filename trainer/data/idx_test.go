@@ -8,7 +8,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/testenv"
 )
@@ -95,6 +97,27 @@ func TestOpenIDXNamesThePath(t *testing.T) {
 		if _, err := OpenIDX(path); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want one that names %s", err, path)
 		}
+	}
+}
+
+// A named pipe would be waited for until somebody writes to it.
+func TestOpenIDXDoesNotWaitForAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := OpenIDX(pipe)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), pipe+" is not a regular file") {
+			t.Errorf("error %v, want one that names the pipe", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("OpenIDX waits for a writer")
 	}
 }
 

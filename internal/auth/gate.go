@@ -1,0 +1,88 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Gate lets in, of all that connect to a listener, those that prove the run's secret. Strangers
+// hold up nobody, however many they are and however slowly they speak: each has
+// Timeout to prove itself, and of more than Room at a time the oldest is closed.
+type Gate struct {
+	Secret  Secret
+	Binding Binding
+	Hello   []byte       // this side's, at most MaxHello bytes
+	Room    int          // connections that have proved nothing yet, at least 1
+	Log     *slog.Logger // hears of connections that are refused, under the binding's role
+
+	crowd   crowd
+	refused atomic.Int64
+}
+
+// Serve accepts connections until l is closed, which is left to the caller, and calls serve for each that has
+// proved itself, with the client's hello, on a goroutine of its own. It returns when all these
+// have returned. The end of ctx interrupts handshakes.
+//
+// serve owns its connection, unless it returns an error: then the connection is refused like one that
+// has proved nothing, that is closed and logged.
+func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Conn, hello []byte) error) {
+	const longest = time.Second
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	for pause := time.Duration(0); ; {
+		conn, err := l.Accept()
+		switch {
+		case err == nil:
+			pause = 0
+			g.crowd.enter(conn, g.Room)
+			tasks.Go(func() { g.receive(ctx, conn, serve) })
+			continue
+		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		}
+		// Out of file descriptors, say: connections that end give some back.
+		pause = min(max(2*pause, 5*time.Millisecond), longest)
+		g.Log.Warn(g.Binding.Role+": accept a connection", "err", err, "retry_in", pause)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (g *Gate) receive(ctx context.Context, conn net.Conn, serve func(net.Conn, []byte) error) {
+	hello, err := g.admit(ctx, conn)
+	if err == nil {
+		err = serve(conn, hello)
+	}
+	if err != nil {
+		conn.Close()
+		g.refuse(ctx, conn, err)
+	}
+}
+
+// admit returns the hello of a client that knows the secret.
+func (g *Gate) admit(ctx context.Context, conn net.Conn) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	hello, err := Server(ctx, conn, g.Secret, g.Binding, g.Hello)
+	if !g.crowd.leave(conn) {
+		return nil, errCrowded
+	}
+	return hello, err
+}
+
+// refuse tells of connections that did not get in: of the first ones, and then of fewer and fewer, lest
+// a flood of them fills the job's log.
+func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
+	n := g.refused.Add(1)
+	if ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
+		g.Log.Warn(g.Binding.Role+": connection refused", "remote", conn.RemoteAddr().String(), "err", err, "so_far", n)
+	}
+}

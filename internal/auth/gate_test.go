@@ -1,0 +1,148 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// guard runs a gate for as long as test runs, in a bubble of synctest; its listener fails some times first.
+func guard(t *testing.T, room, failures int, serve func(net.Conn, []byte) error, test func(t *testing.T, l *failingListener, log *testkit.Journal)) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &failingListener{pipeListener: newPipeListener(), failures: failures}
+		var log testkit.Journal
+		g := &Gate{Secret: counting(), Binding: binding, Hello: []byte("s"), Room: room, Log: log.Logger()}
+		ctx, cancel := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() { g.Serve(ctx, l, serve) })
+		test(t, l, &log)
+		cancel()
+		l.Close()
+		served.Wait()
+	})
+}
+
+func TestGateLetsIn(t *testing.T) {
+	var hellos []string // written before the client's stream ends
+	serve := func(conn net.Conn, hello []byte) error {
+		hellos = append(hellos, string(hello))
+		conn.Read(make([]byte, 1)) // until the client has done with the handshake: a pipe's end is felt at once
+		if string(hello) == "unwelcome" {
+			return errors.New("not you")
+		}
+		defer conn.Close()
+		_, err := io.WriteString(conn, "in")
+		return err
+	}
+	guard(t, 1, 0, serve, func(t *testing.T, l *failingListener, log *testkit.Journal) {
+		for hello, want := range map[string]string{"rank 1": "in", "unwelcome": ""} {
+			conn := l.dial()
+			peer, err := Client(t.Context(), conn, counting(), binding, []byte(hello))
+			if err != nil || string(peer) != "s" {
+				t.Errorf("%s: got %q, %v", hello, peer, err)
+			}
+			conn.Write([]byte("x"))
+			if got, err := io.ReadAll(conn); string(got) != want || err != nil {
+				t.Errorf("%s: read %q, %v", hello, got, err)
+			}
+			if got := hellos[len(hellos)-1]; got != hello {
+				t.Errorf("served %q, want %q", got, hello)
+			}
+		}
+		synctest.Wait()
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], `"store: connection refused"`) || !strings.Contains(lines[0], "not you") {
+			t.Errorf("log: %q", lines)
+		}
+	})
+}
+
+// TestGateTimesOut keeps silent, and is cut off after Timeout.
+func TestGateTimesOut(t *testing.T) {
+	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
+		begin := time.Now()
+		if _, err := l.dial().Read(make([]byte, 1)); err != io.EOF {
+			t.Errorf("error %v, want EOF", err)
+		}
+		if took := time.Since(begin); took != Timeout {
+			t.Errorf("took %v, want %v", took, Timeout)
+		}
+		synctest.Wait()
+		if lines := log.Lines(); !strings.Contains(lines[0], "connection refused") {
+			t.Errorf("log: %q", lines)
+		}
+	})
+}
+
+// TestGateMakesRoom has one silent connection more than there is room for.
+func TestGateMakesRoom(t *testing.T) {
+	const room = 5
+	guard(t, room, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
+		conns := make([]net.Conn, room+1)
+		for i := range conns {
+			conns[i] = l.dial()
+			synctest.Wait()
+		}
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], errCrowded.Error()) {
+			t.Errorf("log: %q", lines)
+		}
+		begin := time.Now()
+		for i, conn := range conns[:2] {
+			_, err := conn.Read(make([]byte, 1))
+			if after := []time.Duration{0, Timeout}[i]; err != io.EOF || time.Since(begin) != after {
+				t.Errorf("connection %d: %v after %v, want EOF after %v", i, err, time.Since(begin), after)
+			}
+		}
+	})
+}
+
+// TestGateLogsFewerAndFewer sends rubbish often.
+func TestGateLogsFewerAndFewer(t *testing.T) {
+	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
+		for range 100 {
+			conn := l.dial()
+			io.WriteString(conn, "GET / HTTP")
+			conn.Close()
+			synctest.Wait()
+		}
+		lines := log.Lines()
+		if len(lines) != 16+2 || !strings.Contains(lines[16], "so_far=32") || !strings.Contains(lines[17], "so_far=64") {
+			t.Errorf("%d lines: %q", len(lines), lines)
+		}
+	})
+}
+
+// TestGateGoesOn has the listener run out of file descriptors for a while.
+func TestGateGoesOn(t *testing.T) {
+	guard(t, 1, 12, func(net.Conn, []byte) error { return nil }, func(t *testing.T, l *failingListener, _ *testkit.Journal) {
+		begin := time.Now()
+		conn := l.dial()
+		defer conn.Close()
+		if _, err := Client(t.Context(), conn, counting(), binding, nil); err != nil {
+			t.Error(err)
+		}
+		// 5 ms, doubled seven times, 8 pauses, then 1 s four times.
+		if took, want := time.Since(begin), 255*5*time.Millisecond+4*time.Second; took != want {
+			t.Errorf("took %v, want %v", took, want)
+		}
+	})
+}
+
+type failingListener struct {
+	*pipeListener
+	failures int
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.failures--; l.failures >= 0 {
+		return nil, errors.New("too many open files")
+	}
+	return l.pipeListener.Accept()
+}

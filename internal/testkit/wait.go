@@ -1,0 +1,41 @@
+package testkit
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	// Patience is how long a test waits for what should happen.
+	Patience = 20 * time.Second
+
+	// Moment is how long that may take which happens at once, on a machine that has other things to do.
+	Moment = 5 * time.Second
+)
+
+// Eventually waits until ok, for up to Patience.
+func Eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(Patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("did not happen within %v: %s", Patience, what)
+		}
+	}
+}
+
+// Within runs f and fails the test if that takes longer than limit.
+func Within(t testing.TB, limit time.Duration, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(limit):
+		t.Fatalf("not done after %v", limit)
+	}
+}
