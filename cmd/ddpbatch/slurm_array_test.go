@@ -11,7 +11,6 @@ import (
 // testSlurmArray: each element of an array has a run directory of its own below the job's.
 func testSlurmArray(t *testing.T, c *cluster) {
 	c.write("job.toml", strings.Replace(smallJob, "nodes = 2", "nodes = 2\narray = \"0-1\"", 1))
-	skipWithoutArrays(c, "job.toml")
 	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "job.toml", "--parsable", "--wait").stdout)
 	whole := c.find(id)
 	for i := range 2 {
@@ -42,7 +41,6 @@ func testSlurmArray(t *testing.T, c *cluster) {
 // testSlurmArrayFailure: an array is done only when every element is, and one element can be resumed alone.
 func testSlurmArrayFailure(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-2\"", "1", "sh", "-c", `test -e mended || test "$SLURM_ARRAY_TASK_ID" != 1 || exit 5`)
-	skipWithoutArrays(c, "array.toml")
 	out := c.run("ddpbatch", "submit", "array.toml", "--parsable", "--wait")
 	if out.code == 0 {
 		t.Errorf("submit --wait says that all went well: %v", out)
@@ -66,13 +64,5 @@ func testSlurmArrayFailure(t *testing.T, c *cluster) {
 		if row := elements[i].status(); row.State != "COMPLETED" || row.Attempt != want {
 			t.Errorf("after the resume of element 1, element %d: %+v, want attempt %d", i, row, want)
 		}
-	}
-}
-
-// skipWithoutArrays skips a test where job files may not ask for an array.
-func skipWithoutArrays(c *cluster, job string) {
-	c.t.Helper()
-	if out := c.run("ddpbatch", "check", job); strings.Contains(out.stderr, "slurm.array") {
-		c.t.Skipf("needs slurm.array, which is refused: %s", out.stderr)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // away starts one agent of w in a process of its own.
@@ -100,7 +102,7 @@ func TestLostBeforeAllMet(t *testing.T) {
 		v, err := Run(t.Context(), w.agents[0])
 		ended <- result{v, err, 0}
 	}()
-	eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
+	testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
 	must(t, agent.Process.Kill())
 	r := <-ended
 	if r.err == nil || r.Cause != "agent-lost" || r.Exit != 1 || !strings.Contains(r.Message, "agent 1 on n2 was lost") {
@@ -124,13 +126,13 @@ func TestToldBeforeAllMet(t *testing.T) {
 	theirs, cancelTheirs := context.WithCancelCause(t.Context())
 	defer cancelTheirs(nil)
 	go func() {
-		eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
+		testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
 		cancelTheirs(SignalError{syscall.SIGTERM})
 	}()
 	if v, err := Run(theirs, w.agents[1]); err == nil || v.Cause != "cancelled" {
 		t.Errorf("agent 1 ended with %+v, %v", v, err)
 	}
-	eventually(t, "agent 1 to leave", func() bool { return strings.Contains(w.log.String(), "client left") })
+	testkit.Eventually(t, "agent 1 to leave", func() bool { return strings.Contains(w.log.String(), "client left") })
 	cancel(SignalError{syscall.SIGTERM})
 	if r := <-ended; r.err == nil || r.Cause != "cancelled" || r.Exit != 143 {
 		t.Errorf("agent 0 ended with %+v", r)
@@ -149,7 +151,7 @@ func TestVerdictBeforeTheWorkersEnd(t *testing.T) {
 	}()
 	w.awaitMarks("orphan")
 	cancel(SignalError{syscall.SIGTERM})
-	eventually(t, "the verdict", func() bool {
+	testkit.Eventually(t, "the verdict", func() bool {
 		v, err := w.dir.Verdict(1)
 		return err == nil && v.Cause == "cancelled" && v.Exit == 143
 	})

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // Four writers of a thousand lines on each stream: every file is complete and in
@@ -116,7 +118,7 @@ func TestSlowConsoleLosesNothing(t *testing.T) {
 	release := make(chan struct{})
 	w.agents[0].Stdout = slowWriter{release}
 	go func() {
-		eventually(t, "the worker's end", func() bool { return strings.Contains(w.log.String(), "worker ended") })
+		testkit.Eventually(t, "the worker's end", func() bool { return strings.Contains(w.log.String(), "worker ended") })
 		time.AfterFunc(lateOutput+lateOutput/4, func() { close(release) })
 	}()
 	w.agree(w.run())

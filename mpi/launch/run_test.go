@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 func TestDone(t *testing.T) {
@@ -136,7 +138,7 @@ func TestTermIgnoredMeansKill(t *testing.T) {
 func TestStopped(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "stop")
 	go func() { // the others end when rank 0's agent has told of its end
-		eventually(t, "rank 0's end", func() bool { return strings.Contains(w.log.String(), "asks to be started again") })
+		testkit.Eventually(t, "rank 0's end", func() bool { return strings.Contains(w.log.String(), "asks to be started again") })
 		os.WriteFile(w.folder+"/go", nil, 0o600)
 	}()
 	v := w.agree(w.run())

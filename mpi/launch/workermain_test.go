@@ -191,7 +191,7 @@ func await(names []string) {
 			if time.Now().After(deadline) {
 				panic("no mark " + name)
 			}
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 	}
 }

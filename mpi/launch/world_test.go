@@ -17,6 +17,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
 )
 
 // world is a run of several agents, all in this process unless a test says
@@ -141,7 +142,7 @@ func (w *world) environOf(host string, rank int) map[string]string {
 func (w *world) awaitMarks(names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		eventually(w.t, "mark "+name, func() bool {
+		testkit.Eventually(w.t, "mark "+name, func() bool {
 			_, err := os.Stat(filepath.Join(w.folder, name))
 			return err == nil
 		})
@@ -151,7 +152,7 @@ func (w *world) awaitMarks(names ...string) {
 // noSurvivors looks for processes of this test in /proc.
 func (w *world) noSurvivors() {
 	w.t.Helper()
-	eventually(w.t, "the end of all processes", func() bool { return len(w.processes()) == 0 })
+	testkit.Eventually(w.t, "the end of all processes", func() bool { return len(w.processes()) == 0 })
 }
 
 func (w *world) processes() []string {
@@ -165,18 +166,6 @@ func (w *world) processes() []string {
 		}
 	}
 	return list
-}
-
-// eventually polls until ok, for 5 s at most.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 func must(t testing.TB, err error) {

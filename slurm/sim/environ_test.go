@@ -54,13 +54,13 @@ var different = map[string]string{
 	"SLURM_CLUSTER_NAME":       "simulate",
 	"SLURM_JOB_PARTITION":      "simulate",
 	"SLURM_LAUNCH_NODE_IPADDR": "127.0.0.1",
-	"SLURM_SUBMIT_DIR":         "/work/here",
+	"SLURM_SUBMIT_DIR":         "/home/ann/digits",
 }
 
 // TestEnvironAgainstSlurm compares name by name and value by value with what Slurm 22.05 set for
 // four agents. The real nodes are n1 to n4.
 func TestEnvironAgainstSlurm(t *testing.T) {
-	pretend := sim.Allocation{JobID: 3, JobName: "shape.sh", Nodes: 4, CPUs: 4, WorkDir: "/work/here"}
+	pretend := sim.Allocation{JobID: 3, JobName: "shape.sh", Nodes: 4, CPUs: 4, WorkDir: "/home/ann/digits"}
 	names := regexp.MustCompile(`node(\d|\[)`)
 	for i, file := range []string{"task-00.env", "task-01.env", "task-02.env", "task-03.env"} {
 		data, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", "env", "03-agent-per-node", file))
