@@ -17,6 +17,7 @@ type gap struct {
 
 func gaps() []gap {
 	return []gap{
+		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
 		{key: "container", why: "this version starts no containers: put the call of the container's program into launch.command"},
 		{key: "launch.interface", why: "this version meets at the address of the first node's name: leave it out"},
 		{key: "launch.max_restarts", allow: []any{int64(0)}, warn: true, why: "this version does not restart within a job: go on with `ddpbatch resume`"},

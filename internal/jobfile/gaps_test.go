@@ -10,6 +10,7 @@ import (
 // same keys that are fine.
 func TestGaps(t *testing.T) {
 	for _, test := range []struct{ table, line, fault, warning string }{
+		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`, ""},
 		{"launch", `interface = "ib0"`, `launch.interface = "ib0": this version meets at the address of the first node's name: leave it out`, ""},
 		{"launch", `max_restarts = 0`, "", ""},
 		{"launch", `max_restarts = 3`, "", "launch.max_restarts = 3: this version does not restart within a job: go on with `ddpbatch resume`"},
