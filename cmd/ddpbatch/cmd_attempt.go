@@ -84,7 +84,7 @@ const causeUnknown = "unknown"
 func (a *attempt) end(e *env, code int) (rundir.Verdict, error) {
 	v, err := a.run.Verdict(a.number)
 	if err == nil {
-		return v, nil
+		return v, a.run.Settle(v.Exit != exitMismatch)
 	}
 	v = rundir.Verdict{
 		Attempt: a.number, JobID: a.jobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: e.Now(),

@@ -10,7 +10,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/slurm"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -56,7 +55,7 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if err := run.Append(rundir.Event{Time: e.Now(), Event: "cancel", Detail: "job " + id}); err != nil {
 		e.log().Warn("the job is cancelled, but its ledger could not be written", "job", id, "error", err)
 	}
-	fmt.Fprintf(e.Out, "cancelled job %s\nresume: ddpbatch resume %s\n", id, slurm.ShellQuote(e.short(run.Path())))
+	fmt.Fprintf(e.Out, "cancelled job %s\nresume: %s\n", id, resumeCommand(run, ""))
 	return nil
 }
 

@@ -84,7 +84,10 @@ func runRankLogs(e *env, run *rundir.Dir, attempt, rank int) error {
 		if err != nil {
 			return err
 		}
-		attempt = newest
+		if attempt = newest; attempt == 0 {
+			fmt.Fprintln(e.Err, "no output yet")
+			return nil
+		}
 	}
 	paths, err := run.RankLogs(attempt, rank)
 	if err != nil {

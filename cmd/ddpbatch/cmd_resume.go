@@ -138,6 +138,5 @@ func resumedJob(e *env, run *rundir.Dir, sets []string) (*jobfile.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	spec.WorkDir, spec.Nodes, spec.Job, spec.Sets = fresh.WorkDir, fresh.Nodes, fresh.Job, fresh.Sets
-	return job, run.WriteSpec(spec)
+	return job, run.WriteSpec(spec.Override(rundir.Overridden{Sets: sets, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}))
 }

@@ -65,6 +65,9 @@ func newRunCommand(e *env) *cli.Command {
 			if err := o.check(c.IsSet("nnodes")); err != nil {
 				return err
 			}
+			if o.nnodes > 1 && (!c.IsSet("node-rank") || !c.IsSet("master-addr")) {
+				return &usageError{message: fmt.Sprintf("--nnodes is %d", o.nnodes), hint: "say --node-rank and --master-addr, too; under srun leave --nnodes out"}
+			}
 			return runRun(c.Context, e, o)
 		},
 	}
@@ -156,6 +159,12 @@ func placeByHand(e *env, o runOptions, w *workers, cfg *launch.AgentConfig) (err
 	cfg.Index, cfg.Count = o.nodeRank, max(1, o.nnodes)
 	if cfg.Nproc, err = w.nproc.On(o.nodeRank, e.lookup); err != nil {
 		return usagef("%v", err)
+	}
+	if tasks := tasksOf(e); tasks > 1 && cfg.Count*cfg.Nproc == 1 {
+		return &usageError{
+			message: fmt.Sprintf("SLURM_NTASKS is %d, and this would be a world of one", tasks),
+			hint:    "start it with srun and without --standalone, or say --nproc-per-node",
+		}
 	}
 	cfg.RunID = "standalone"
 	if cfg.Count > 1 {

@@ -66,16 +66,26 @@ func refuseSingleton(e *env) error {
 		return nil
 	}
 	alloc, err := slurm.FromEnviron(e.lookup)
-	if errors.Is(err, slurm.ErrNotInSlurm) || err == nil && alloc.Tasks <= 1 {
-		return nil
-	}
-	if err != nil {
+	tasks := tasksOf(e) // without a job, too: somebody cleared half of the environment
+	switch {
+	case err == nil:
+		tasks = alloc.Tasks
+	case !errors.Is(err, slurm.ErrNotInSlurm):
 		return usagef("%v", err)
 	}
+	if tasks <= 1 {
+		return nil
+	}
 	return &usageError{
-		message: fmt.Sprintf("SLURM_NTASKS is %d, but this rank would train alone (WORLD_SIZE is not set)", alloc.Tasks),
+		message: fmt.Sprintf("SLURM_NTASKS is %d, but this rank would train alone (WORLD_SIZE is not set)", tasks),
 		hint:    `use "srun ddpbatch run --", or eval "$(ddpbatch env)" in each task first`,
 	}
+}
+
+// tasksOf is SLURM_NTASKS; 0 where it is not set or no number.
+func tasksOf(e *env) int {
+	tasks, _ := strconv.Atoi(e.get("SLURM_NTASKS"))
+	return tasks
 }
 
 // joinWorld meets the other ranks by env://, or stays alone where nobody said that there are any.
@@ -164,7 +174,8 @@ func (r *rank) work(ctx context.Context) (err error) {
 	}
 	err = r.train(ctx)
 	if r.claimed {
-		err = errors.Join(err, r.run.WriteVerdict(r.verdict(ctx, err)))
+		v := r.verdict(ctx, err)
+		err = errors.Join(err, r.run.WriteVerdict(v), r.run.Settle(v.Exit != exitMismatch))
 	}
 	return err
 }

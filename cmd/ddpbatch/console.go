@@ -31,7 +31,7 @@ type console struct {
 }
 
 // progressPoll is how often the progress line is brought up to date.
-const progressPoll = 100 * time.Millisecond
+const progressPoll = 20 * time.Millisecond
 
 func openConsole(e *env, run *rundir.Dir, logPath string) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -74,17 +74,20 @@ func (c *console) watch() {
 		case <-c.stop:
 			return
 		case <-ticker.C:
-			if m, ok, err := c.run.LastMetrics(); err == nil && ok {
-				c.setProgress(progressLine(m, c.columns))
-			}
+			c.mu.Lock()
+			c.refresh()
+			c.mu.Unlock()
 		}
 	}
 }
 
-func (c *console) setProgress(line string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if line != c.progress {
+// refresh shows the newest progress line. c.mu is held.
+func (c *console) refresh() {
+	line := c.progress
+	if m, ok, err := c.run.LastMetrics(); err == nil && ok && c.columns > 0 {
+		line = progressLine(m, c.columns)
+	}
+	if line != c.progress || !c.shown {
 		c.clear()
 		c.progress = line
 		c.draw()
@@ -122,7 +125,7 @@ func (c *console) write(lines []byte, stderr bool) {
 	if _, err := c.log.Write(lines); err != nil {
 		c.note(fmt.Errorf("write the job's log: %w", err))
 	}
-	c.draw()
+	c.refresh()
 }
 
 // note keeps the first error. c.mu is held.

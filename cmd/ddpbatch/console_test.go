@@ -223,3 +223,23 @@ func TestProgressLineFits(t *testing.T) {
 		}
 	})
 }
+
+// TestConsoleProgressFollowsEveryLine holds that a run too short for the next tick shows how far it is, all the same.
+func TestConsoleProgressFollowsEveryLine(t *testing.T) {
+	var screen bytes.Buffer
+	c, run, _ := testConsole(t, &screen, 80)
+	c.mu.Lock() // no tick gets through
+	metrics := `{"step":32,"steps":64,"epoch":0,"loss":0.5,"samples_per_s":10}` + "\n"
+	if err := os.WriteFile(run.MetricsPath(), []byte(metrics), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.refresh()
+	got := screen.String()
+	c.mu.Unlock()
+	if !strings.Contains(got, "] step 32/64  epoch 0  loss 0.5  10 samples/s") {
+		t.Errorf("the screen holds %q", got)
+	}
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+}

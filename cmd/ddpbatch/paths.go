@@ -16,7 +16,7 @@ func (e *env) abs(path string) string {
 
 // short is path as a person standing in e's working directory would type it.
 func (e *env) short(path string) string {
-	if rel, err := filepath.Rel(e.Dir, path); err == nil && !strings.HasPrefix(rel, "..") {
+	if rel, err := filepath.Rel(e.Dir, path); err == nil && !strings.HasPrefix(rel, "..") && e.Dir != "/" {
 		return rel
 	}
 	return path

@@ -120,3 +120,22 @@ func TestTask(t *testing.T) {
 		t.Error("an element of nothing was opened")
 	}
 }
+
+// TestSettle holds that a job that the checkpoints do not fit is taken back, to what last fitted.
+func TestSettle(t *testing.T) {
+	for _, fits := range []bool{true, false} {
+		d := create1(t, t.TempDir(), "job")
+		first := d.Spec()
+		must(t, d.Settle(false)) // nothing is on trial
+		for _, set := range []string{"a=1", "a=2"} {
+			must(t, d.WriteSpec(d.Spec().Override(Overridden{Sets: []string{set}, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
+		}
+		must(t, d.Settle(fits))
+		again, err := Open(d.Path())
+		must(t, err)
+		got := again.Spec()
+		if got.Before != nil || fits != (len(got.Sets) == 1 && got.Sets[0] == "a=2" && got.Nodes == 3) || !fits && (len(got.Sets) != 0 || got.Nodes != first.Nodes || got.WorkDir != first.WorkDir) {
+			t.Errorf("fits %v: %+v", fits, got)
+		}
+	}
+}

@@ -20,12 +20,44 @@ type Spec struct {
 	Kind    string          `json:"kind"`   // "slurm", "simulate" or "train"
 	Created time.Time       `json:"created"`
 	Version string          `json:"version"`
-	SHA256  string          `json:"sha256"`         // of bin/ddpbatch, in hexadecimal
-	Source  string          `json:"source"`         // the job file that was submitted; absolute
-	Sets    []string        `json:"sets,omitempty"` // what --set laid over it, in order
-	WorkDir string          `json:"workdir"`        // where ranks run; absolute
+	SHA256  string          `json:"sha256"`           // of bin/ddpbatch, in hexadecimal
+	Source  string          `json:"source"`           // the job file that was submitted; absolute
+	Sets    []string        `json:"sets,omitempty"`   // what --set laid over it, in order
+	Before  *Overridden     `json:"before,omitempty"` // what the newest resume --set has changed, until an attempt has run with it
+	WorkDir string          `json:"workdir"`          // where ranks run; absolute
 	Nodes   int             `json:"nodes"`
 	Job     json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
+}
+
+// Overridden is the part of a spec that a resume --set changes.
+type Overridden struct {
+	Sets    []string        `json:"sets,omitempty"`
+	WorkDir string          `json:"workdir"`
+	Nodes   int             `json:"nodes"`
+	Job     json.RawMessage `json:"job"`
+}
+
+// Override lays a changed job over the spec, on trial until Settle.
+func (s Spec) Override(o Overridden) Spec {
+	if s.Before == nil { // else no attempt has settled the one before
+		s.Before = &Overridden{Sets: s.Sets, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job}
+	}
+	s.Sets, s.WorkDir, s.Nodes, s.Job = o.Sets, o.WorkDir, o.Nodes, o.Job
+	return s
+}
+
+// Settle ends the trial of the newest Override: it stays, or, where the run's checkpoints do not fit it,
+// what was before it comes back, lest every later resume is refused, too.
+func (d *Dir) Settle(fits bool) error {
+	s := d.Spec()
+	if s.Before == nil {
+		return nil
+	}
+	if !fits {
+		s.Sets, s.WorkDir, s.Nodes, s.Job = s.Before.Sets, s.Before.WorkDir, s.Before.Nodes, s.Before.Job
+	}
+	s.Before = nil
+	return d.WriteSpec(s)
 }
 
 // jobName is what job.toml allows as a name (DESIGN §4). Nothing in it can
