@@ -227,16 +227,14 @@ func TestProgressLineFits(t *testing.T) {
 // TestConsoleProgressFollowsEveryLine holds that a run too short for the next tick shows how far it is, all the same.
 func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 	var screen bytes.Buffer
-	c, run, _ := testConsole(t, &screen, 80)
-	c.mu.Lock() // no tick gets through
+	c, run, _ := testConsole(t, &screen, 0) // no terminal: its own ticks draw nothing
 	metrics := `{"step":32,"steps":64,"epoch":0,"loss":0.5,"samples_per_s":10}` + "\n"
 	if err := os.WriteFile(run.MetricsPath(), []byte(metrics), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.refresh()
-	got := screen.String()
-	c.mu.Unlock()
-	if !strings.Contains(got, "] step 32/64  epoch 0  loss 0.5  10 samples/s") {
+	untimed := &console{e: c.e, run: run, log: c.log, columns: 80}
+	untimed.write([]byte("a line\n"), false)
+	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] step 32/64  epoch 0  loss 0.5  10 samples/s") {
 		t.Errorf("the screen holds %q", got)
 	}
 	if err := c.close(); err != nil {
