@@ -9,10 +9,16 @@ import (
 
 // BenchmarkAllReduce reports the bytes of the buffer per second, which nccl-tests call algbw.
 func BenchmarkAllReduce(b *testing.B) {
+	for _, transport := range []string{"shm", "tcp"} {
+		b.Run(transport, func(b *testing.B) { benchmarkAllReduce(b, transport) })
+	}
+}
+
+func benchmarkAllReduce(b *testing.B, transport string) {
 	for _, size := range []int{2, 4} {
 		for _, bytes := range []int{4, 64, 1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20} {
 			b.Run(fmt.Sprintf("%s/%d_bytes", rankName(size), bytes), func(b *testing.B) {
-				benchmark(b, size, bytes, func(c *Comm, buf []float32) error {
+				benchmark(b, transport, size, bytes, func(c *Comm, buf []float32) error {
 					return AllReduce(b.Context(), c, buf, Sum)
 				})
 			})
@@ -25,7 +31,7 @@ func BenchmarkBroadcast(b *testing.B) {
 	for _, size := range []int{2, 4} {
 		for _, bytes := range []int{4, 16 << 10, 1 << 20, 16 << 20} {
 			b.Run(fmt.Sprintf("%s/%d_bytes", rankName(size), bytes), func(b *testing.B) {
-				benchmark(b, size, bytes, func(c *Comm, buf []float32) error {
+				benchmark(b, "auto", size, bytes, func(c *Comm, buf []float32) error {
 					return Broadcast(b.Context(), c, buf, 0)
 				})
 			})
@@ -36,14 +42,14 @@ func BenchmarkBroadcast(b *testing.B) {
 func BenchmarkBarrier(b *testing.B) {
 	for _, size := range []int{2, 4} {
 		b.Run(rankName(size), func(b *testing.B) {
-			benchmark(b, size, 0, func(c *Comm, _ []float32) error { return c.Barrier(b.Context()) })
+			benchmark(b, "auto", size, 0, func(c *Comm, _ []float32) error { return c.Barrier(b.Context()) })
 		})
 	}
 }
 
 // benchmark runs one collective on all ranks, in step with rank 0's clock.
-func benchmark(b *testing.B, size, bytes int, collective func(*Comm, []float32) error) {
-	comms := newWorld(b, size, nil)
+func benchmark(b *testing.B, transport string, size, bytes int, collective func(*Comm, []float32) error) {
+	comms := newWorld(b, size, func(cfg *InitConfig) { cfg.Config.Transport = transport })
 	bufs := make([][]float32, size)
 	for rank := range bufs {
 		bufs[rank] = make([]float32, bytes/4)

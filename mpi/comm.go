@@ -3,136 +3,103 @@ package mpi
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 
+	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/transport"
 )
 
 // Comm is one rank's place in a group of processes.
 //
-// Its methods, and the collectives called with it, are for one goroutine at a
-// time; a second one panics. All ranks must call the same
-// collectives in the same order.
+// All ranks must call the same collectives in the same order. Calls of several goroutines on one rank
+// follow one another in the order in which they come: that order, too, must be the same everywhere, which is
+// best left to one goroutine. Messages, and collectives of other Comms, are not bound to it.
 //
 // After its first failure a Comm is broken, and every later call returns that
 // failure: what other ranks have got of the collective cannot be known. The others are
-// told, and fail with it. All that is left to do is Close.
+// told, and fail with it. What is left to do is Shrink or Close. Other Comms go on, unless
+// a rank of theirs has died.
 type Comm struct {
-	mesh    transport.Mesh // nil where the world is one rank
-	scratch []uint64       // a frame's worth of what arrives to be combined
-	busy    atomic.Bool
-	seq     uint64
-	err     error       // the first failure
-	met     *rendezvous // what InitEnv opened, or nil
+	core      *core
+	algorithm string // that of Using, or empty
 }
 
 // ErrClosed is what calls on a closed Comm return.
-var ErrClosed = errors.New("communicator is closed")
+var ErrClosed = engine.ErrClosed
 
-// What a collective's error may match, besides ctx's own errors. The packages of
-// these errors word them for one rank; see [transport].
+// What a collective's error may match, besides ctx's own errors.
 var (
-	ErrMismatch = transport.ErrMismatch // ranks called different collectives; the error shows both calls
-	ErrTimeout  = transport.ErrTimeout  // a rank made no progress for Config.Timeout
-	ErrLost     = transport.ErrLost     // a rank's process or connection died
-	ErrLeft     = transport.ErrLeft     // a rank has closed its Comm
-	ErrAborted  = transport.ErrAborted  // another rank gave up for reasons of its own, such as its context's end
+	ErrMismatch  = engine.ErrMismatch    // ranks called different collectives; the error shows both calls
+	ErrTimeout   = engine.ErrTimeout     // a rank made no progress for Config.Timeout
+	ErrLost      = engine.ErrLost        // a rank's process or connection died
+	ErrLeft      = engine.ErrLeft        // a rank has closed its Comm
+	ErrAborted   = engine.ErrAborted     // another rank gave up for reasons of its own, such as its context's end
+	ErrProtocol  = transport.ErrProtocol // a rank sent what no rank of this version sends
+	ErrTruncated = engine.ErrTruncated   // a message was longer than the buffer for it
 )
 
+// PeerError is a failure of, or while waiting for, one rank.
+type PeerError = engine.PeerError
+
+// AbortError is the failure of another rank, as that rank told it.
+type AbortError = engine.AbortError
+
+// MismatchError says that two ranks made different calls.
+type MismatchError = engine.MismatchError
+
 // Self is the communicator of a world of one.
-func Self() *Comm { return &Comm{} }
+func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }
+
+// alone is Self with a configuration.
+func alone(cfg InitConfig) *Comm {
+	return &Comm{core: &core{world: begun(cfg), members: []int{0}, owner: true}}
+}
 
 // Rank is this process's place in the group, from 0.
-func (c *Comm) Rank() int {
-	if c.mesh == nil {
-		return 0
-	}
-	return c.mesh.Rank()
-}
+func (c *Comm) Rank() int { return c.core.port.Rank() }
 
 // Size is the number of ranks.
-func (c *Comm) Size() int {
-	if c.mesh == nil {
-		return 1
-	}
-	return c.mesh.Size()
+func (c *Comm) Size() int { return c.core.port.Size() }
+
+// Using is the same Comm with one algorithm for all of its collectives, by its name, instead of the one that is
+// predicted to be fastest. Calls whose collective has none of that name return an error, as do those that are to be
+// deterministic with one that is not canonical. All ranks must use the same.
+func (c *Comm) Using(algorithm string) *Comm { return &Comm{core: c.core, algorithm: algorithm} }
+
+// Barrier returns when every rank has called it.
+func (c *Comm) Barrier(ctx context.Context) error {
+	o := operation{kind: barrierCall}
+	return c.run(ctx, &o)
 }
 
-// begin starts a collective and numbers it. wrong is what is wrong with the
-// caller's arguments; it breaks the Comm too, as the other ranks may have
-// begun.
-func (c *Comm) begin(ctx context.Context, call *transport.Call, wrong error) error {
-	if !c.busy.CompareAndSwap(false, true) {
-		panic("mpi: a Comm was used by two goroutines at a time")
-	}
-	if c.err != nil {
-		c.busy.Store(false)
-		return c.err
-	}
-	c.seq++
-	call.Seq = c.seq
-	err := wrong
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err == nil && c.mesh != nil {
-		err = c.mesh.Begin(*call)
-	}
-	if err != nil {
-		return c.end(*call, err)
-	}
-	return nil
-}
+// IsInitialized tells whether c can still be used: it is neither nil nor closed nor broken.
+func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
 
-// end ends the collective that begin began.
-func (c *Comm) end(call transport.Call, err error) error {
-	if err != nil {
-		c.err = fmt.Errorf("%s: %w", describe(call), err)
-		if c.mesh != nil {
-			c.mesh.Abort(c.err)
-			c.release()
-		}
-		err = c.err
-	}
-	c.busy.Store(false)
-	return err
-}
-
-// release makes a broken mesh let go of the frames that it still had to send: the buffer
-// that they lie in is the caller's again.
-func (c *Comm) release() {
-	for rank := range c.Size() {
-		if rank != c.Rank() {
-			c.mesh.Sent(context.Background(), rank) // does not wait, and its error is known already
-		}
-	}
-}
+// Err is the failure that has broken the Comm, or nil.
+func (c *Comm) Err() error { return c.core.broken() }
 
 // Close leaves the group. The other ranks may go on with what does not need
-// this one; a collective that does fails there. A rank that has served the
+// this one; a collective that does fails there. Requests that are under way fail. The Comm that Init has made also ends the
+// connections, which all made from it use. A rank that has served the
 // store of InitEnv waits for the others to leave, up to 10 seconds, unless the
 // Comm is broken.
 func (c *Comm) Close() error {
-	if !c.busy.CompareAndSwap(false, true) {
-		panic("mpi: a Comm was closed while a collective ran")
-	}
-	defer c.busy.Store(false)
-	if c.err == ErrClosed {
+	k := c.core
+	k.mu.Lock()
+	before := k.err
+	k.err = ErrClosed
+	k.failed.Store(true)
+	k.mu.Unlock()
+	if before == ErrClosed {
 		return nil
 	}
-	broken := c.err != nil
-	c.err = ErrClosed
-	var errs []error
-	if c.mesh != nil {
-		errs = append(errs, c.mesh.Close())
+	if k.group != nil {
+		k.group.Close()
 	}
-	switch {
-	case c.met == nil:
-	case broken:
-		errs = append(errs, c.met.abandon())
-	default:
-		errs = append(errs, c.met.close())
+	k.turns.await() // nothing uses the memory any more, or will
+	errs := []error{k.releaseMemory()}
+	k.give()
+	if k.owner {
+		errs = append(errs, k.world.close(before != nil))
 	}
 	return errors.Join(errs...)
 }

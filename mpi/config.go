@@ -1,20 +1,25 @@
 package mpi
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/model"
 	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport"
 )
 
 // Config is the [mpi] table of a job. An empty word or a zero time-out stands for what
 // DefaultConfig has.
 type Config struct {
-	Transport     string        `json:"transport"`     // "auto" or "tcp"
-	Algorithm     string        `json:"algorithm"`     // "auto" or "ring"
-	Deterministic bool          `json:"deterministic"` // results are reproducible either way: there is no other kind so far
+	Transport     string        `json:"transport"`     // "auto", "shm" or "tcp"
+	Algorithm     string        `json:"algorithm"`     // of all-reduce: "auto" or a name
+	Deterministic bool          `json:"deterministic"` // reductions in the canonical order
 	Timeout       time.Duration `json:"timeout"`       // longest time without progress
 }
 
@@ -23,22 +28,51 @@ func DefaultConfig() Config {
 	return Config{Transport: "auto", Algorithm: "auto", Deterministic: true, Timeout: 10 * time.Minute}
 }
 
-// Validate tells what is wrong with c.
+// Validate tells all that is wrong with c. Each error begins with the name of its key.
 func (c Config) Validate() error {
+	var errs []error
 	switch c.Transport {
-	case "", "auto", "tcp":
+	case "", "auto", "shm", "tcp":
 	default:
-		return fmt.Errorf("transport %q is not known: use \"auto\" or \"tcp\"", c.Transport)
+		errs = append(errs, fmt.Errorf("transport %q is not known: use \"auto\", \"shm\" or \"tcp\"", c.Transport))
 	}
-	switch c.Algorithm {
-	case "", "auto", "ring":
-	default:
-		return fmt.Errorf("algorithm %q is not known: use \"auto\" or \"ring\"", c.Algorithm)
+	if err := c.checkAlgorithm(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Timeout < 0 {
-		return fmt.Errorf("the time-out %v is negative", c.Timeout)
+		errs = append(errs, fmt.Errorf("timeout %v is negative", c.Timeout))
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// checkAlgorithm knows all but whether the algorithm fits the number of ranks. Its error begins with the word algorithm.
+func (c Config) checkAlgorithm() error {
+	switch c.Algorithm {
+	case "", "auto", sharedName, hierarchicalName:
+		return nil
+	}
+	const some = 2 // ranks, which all algorithms work for
+	_, err := model.Named(algorithm.AllReduces(), c.Algorithm, some, c.Deterministic)
+	return err
+}
+
+// complete fills in what was left out.
+func (c Config) complete() Config {
+	d := DefaultConfig()
+	c.Transport, c.Algorithm = cmp.Or(c.Transport, d.Transport), cmp.Or(c.Algorithm, d.Algorithm)
+	c.Timeout = c.timeout()
+	return c
+}
+
+// sharing is what the transport means for ranks of one machine.
+func (c Config) sharing() transport.Sharing {
+	switch c.Transport {
+	case "tcp":
+		return transport.ShareNever
+	case "shm":
+		return transport.ShareAlways
+	}
+	return transport.ShareWhereItWorks
 }
 
 // timeout is c.Timeout, or the default.
@@ -57,6 +91,16 @@ type InitConfig struct {
 	Run        string
 	Attempt    int
 	Secret     auth.Secret
+	Group      string // tells groups that meet at one store in one attempt apart; may be empty
 	Config     Config
+	Flight     string       // file to write the last operations to at the first failure, or empty
 	Log        *slog.Logger // nil discards
+}
+
+// prefix is where in the store the ranks of this group and attempt meet.
+func (cfg InitConfig) prefix() string {
+	if cfg.Group == "" {
+		return fmt.Sprintf("mpi/%d", cfg.Attempt)
+	}
+	return fmt.Sprintf("mpi/%d/group/%s", cfg.Attempt, cfg.Group)
 }

@@ -24,6 +24,9 @@ import (
 // torchrun's TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT+1, then to "none" and
 // 1. A world of one rank needs nothing but RANK and WORLD_SIZE.
 //
+// DDPBATCH_TRANSPORT takes the place of cfg.Transport, and DDPBATCH_FLIGHT_FILE names the file that the last operations are written to
+// at the first failure.
+//
 // It gives up when ctx ends, or after cfg.Timeout. Close also closes what
 // InitEnv opened.
 func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config, log *slog.Logger) (*Comm, error) {
@@ -34,11 +37,14 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	if err != nil {
 		return nil, fmt.Errorf("init from the environment: %w", err)
 	}
+	if e.transport != "" {
+		cfg.Transport = e.transport
+	}
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("init from the environment: %w", err)
 	}
 	if e.size == 1 {
-		return Self(), nil
+		return alone(InitConfig{Config: cfg, Log: log}), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
 	defer cancel()
@@ -48,12 +54,12 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	}
 	c, err := Init(ctx, InitConfig{
 		Rank: e.rank, Size: e.size, Store: r.store, Listen: r.listen,
-		Run: e.run, Attempt: e.attempt, Secret: e.secret, Config: cfg, Log: log,
+		Run: e.run, Attempt: e.attempt, Secret: e.secret, Config: cfg, Flight: e.flight, Log: log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
-	c.met = r
+	c.core.world.met = r
 	return c, nil
 }
 
@@ -67,6 +73,8 @@ type environment struct {
 	attempt      int
 	restart      string // torchrun's count of restarts within the attempt, or empty
 	secret       auth.Secret
+	transport    string // that replaces the configuration's, or empty
+	flight       string // where the flight recorder goes, or empty
 }
 
 // readEnvironment reports everything that is wrong, not only the first.
@@ -104,5 +112,6 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxWorld, "0")
 	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxWorld, strconv.Itoa(restarts+1))
 	e.secret = v.secret("DDPBATCH_SECRET")
+	e.transport, e.flight = v.get("DDPBATCH_TRANSPORT"), v.get("DDPBATCH_FLIGHT_FILE")
 	return e, v.err()
 }

@@ -191,8 +191,8 @@ func TestHostWaitsForOthers(t *testing.T) {
 			close(reached) // and goes on to Close
 		case 1:
 			<-reached
-			// Rank 0's mesh has gone, or is going; its store has not.
-			if err := c.mesh.Recv(t.Context(), 0, nil); !errors.Is(err, ErrLeft) {
+			// Rank 0's connections have gone, or are going; its store has not.
+			if _, err := Recv(t.Context(), c, make([]byte, 1), 0, 0); !errors.Is(err, ErrLeft) {
 				t.Errorf("got %v", err)
 			}
 			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))

@@ -1,40 +1,98 @@
 package mpi
 
 import (
+	"encoding/binary"
 	"fmt"
 
-	"ddpbatch/mpi/transport"
+	"ddpbatch/mpi/internal/element"
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/shm"
 )
 
 // collective is the code of a kind of call. The codes are part of the wire's format.
 type collective uint8
 
 const (
-	initCall collective = iota // the zero transport.Call: how every mesh begins
+	setupCall collective = iota // what a Comm does of its own while it comes to be
 	allReduceCall
 	broadcastCall
 	barrierCall
+	reduceCall
+	allGatherCall
+	gatherCall
+	scatterCall
+	reduceScatterCall
+	allToAllCall
+	scanCall
+	exscanCall
+	groupCall
+	messageCall // point to point
+	monitoredCall
 )
+
+var collectiveNames = [...]string{
+	setupCall: "init", allReduceCall: "all_reduce", broadcastCall: "broadcast", barrierCall: "barrier", reduceCall: "reduce",
+	allGatherCall: "all_gather", gatherCall: "gather", scatterCall: "scatter", reduceScatterCall: "reduce_scatter",
+	allToAllCall: "all_to_all", scanCall: "scan", exscanCall: "exscan", groupCall: "new_group", messageCall: "message", monitoredCall: "monitored_barrier",
+}
+
+func (c collective) String() string {
+	if int(c) >= len(collectiveNames) {
+		return fmt.Sprintf("collective %d", uint8(c))
+	}
+	return collectiveNames[c]
+}
 
 // describe words a fingerprint as errors show it, such as "all_reduce #7 float32 x 10 sum".
 // Fingerprints come off the wire, too: no code is taken for granted.
-func describe(call transport.Call) string {
-	switch collective(call.Collective) {
-	case initCall:
-		return "init"
-	case allReduceCall:
-		return fmt.Sprintf("all_reduce #%d %s x %d %v", call.Seq, elementName(call.Element), call.Count, Op(call.Op))
-	case broadcastCall:
-		return fmt.Sprintf("broadcast #%d %s x %d from rank %d", call.Seq, elementName(call.Element), call.Count, call.Root)
-	case barrierCall:
-		return fmt.Sprintf("barrier #%d", call.Seq)
+func describe(call engine.Call) string {
+	kind, data := collective(call.Collective), element.Type(call.Element)
+	text := fmt.Sprintf("%v #%d", kind, call.Seq)
+	switch kind {
+	case setupCall, barrierCall, groupCall, monitoredCall:
+		return text
+	case messageCall:
+		return fmt.Sprintf("message with tag %d, %v x %d", call.Seq, data, call.Count)
 	}
-	return fmt.Sprintf("collective %d #%d", call.Collective, call.Seq)
+	if int(kind) >= len(collectiveNames) {
+		return text
+	}
+	text += fmt.Sprintf(" %v", data)
+	if call.Count != noCount {
+		text += fmt.Sprintf(" x %d", call.Count)
+	}
+	if call.Op != 0 {
+		text += " " + opName(call.Op)
+	}
+	switch kind {
+	case broadcastCall:
+		text += fmt.Sprintf(" from rank %d", call.Root)
+	case reduceCall, gatherCall:
+		text += fmt.Sprintf(" to rank %d", call.Root)
+	case scatterCall:
+		text += fmt.Sprintf(" from rank %d", call.Root)
+	}
+	return text
 }
 
-func elementName(code uint8) string {
-	if int(code) >= len(elementNames) || elementNames[code] == "" {
-		return fmt.Sprintf("element type %d", code)
+// noCount is the count of a call whose ranks have buffers of different lengths.
+const noCount = 1<<64 - 1
+
+// stampOf is a fingerprint for shared memory.
+func stampOf(call engine.Call) (s shm.Stamp) {
+	binary.LittleEndian.PutUint64(s[0:], call.Group)
+	binary.LittleEndian.PutUint64(s[8:], call.Seq)
+	binary.LittleEndian.PutUint64(s[16:], call.Count)
+	binary.LittleEndian.PutUint32(s[24:], uint32(call.Root))
+	s[28], s[29], s[30], s[31] = call.Collective, call.Element, call.Op, call.Algorithm
+	return s
+}
+
+// callOf is the reverse.
+func callOf(s shm.Stamp) engine.Call {
+	return engine.Call{
+		Group: binary.LittleEndian.Uint64(s[0:]), Seq: binary.LittleEndian.Uint64(s[8:]),
+		Count: binary.LittleEndian.Uint64(s[16:]), Root: int32(binary.LittleEndian.Uint32(s[24:])),
+		Collective: s[28], Element: s[29], Op: s[30], Algorithm: s[31],
 	}
-	return elementNames[code]
 }

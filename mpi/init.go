@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
+	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
@@ -17,7 +19,8 @@ import (
 // with another secret, run or attempt is refused, and logged; one with another Size, or of a number
 // that is there already, gives up at once.
 //
-// A store serves one group of an attempt: give further ones a store.Prefix of it.
+// A store serves one group of an attempt: give further ones another Group name, or make them of this one
+// with Split.
 func Init(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	c, err := connect(ctx, cfg)
 	if err != nil {
@@ -34,29 +37,85 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		return nil, err
 	}
 	if cfg.Size == 1 && cfg.Rank == 0 {
-		return Self(), nil
+		return alone(cfg), nil
 	}
-	timeout := cfg.Config.timeout()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
 	defer cancel()
-	mesh, err := transport.ConnectTCP(ctx, transport.Config{
+	fabric, err := transport.Connect(ctx, transport.Config{
 		Rank: cfg.Rank, Size: cfg.Size, Listen: cfg.Listen,
-		Directory: store.Prefix(cfg.Store, fmt.Sprintf("mpi/%d", cfg.Attempt)),
+		Directory: store.Prefix(cfg.Store, cfg.prefix()),
 		Secret:    cfg.Secret, Run: cfg.Run, Attempt: cfg.Attempt,
-		Timeout: timeout, Describe: describe, Log: cfg.Log,
+		Sharing: cfg.Config.sharing(), Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	c := newComm(mesh)
-	// Every mesh begins in the same call, number 0, so this needs no Begin.
-	if err := c.disseminate(ctx); err != nil {
-		mesh.Close()
-		return nil, fmt.Errorf("wait until all ranks are connected: %w", err)
+	return join(ctx, fabric, cfg)
+}
+
+// worldID is the number of the group of all ranks.
+const worldID = 1
+
+// join makes the Comm of all ranks on their links, which it takes over.
+func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
+	w := begun(cfg)
+	w.engine = engine.New(fabric, engine.Options{
+		Timeout: w.config.Timeout, Describe: describe, Label: label(), Log: w.log,
+	})
+	members := make([]int, fabric.Size())
+	for rank := range members {
+		members[rank] = rank
 	}
+	c, err := w.assemble(ctx, worldID, members, func(setup *core) error { return setup.meet(ctx, fabric.Shared()) })
+	if err != nil {
+		return nil, errors.Join(err, w.engine.Close())
+	}
+	c.core.owner = true
 	return c, nil
 }
 
-func newComm(mesh transport.Mesh) *Comm {
-	return &Comm{mesh: mesh, scratch: make([]uint64, frameBytes/8)}
+// setupBit tells the group in which a Comm is made from the Comm's own, whose calls are numbered from 1.
+const setupBit = 1 << 63
+
+// assemble makes this rank's part in a group, once its ranks have done together what it takes: first, if that is not nil,
+// and to share memory.
+func (w *world) assemble(ctx context.Context, id uint64, members []int, first func(setup *core) error) (*Comm, error) {
+	setup, err := w.newCore(id|setupBit, members)
+	if err != nil {
+		return nil, err
+	}
+	k, err := w.newCore(id&^setupBit, members)
+	if err != nil {
+		return nil, err
+	}
+	if first != nil {
+		err = first(setup)
+	}
+	if err == nil {
+		err = setup.share(ctx, k)
+	}
+	if err != nil {
+		return nil, err
+	}
+	setup.group.Retire()
+	return &Comm{core: k}, nil
+}
+
+func (w *world) newCore(id uint64, members []int) (*core, error) {
+	group, err := w.engine.Group(id, members)
+	if err != nil {
+		return nil, err
+	}
+	k := &core{world: w, group: group, members: members}
+	k.port.group, k.waiter.group = group, group
+	return k, nil
+}
+
+// label says who this process is, for the errors of others.
+func label() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("%s, pid %d", host, os.Getpid())
 }

@@ -21,7 +21,7 @@ func TestCancelAtAnyMoment(t *testing.T) {
 		size := 2 + dice.IntN(4)
 		victim, moment := dice.IntN(size), time.Duration(dice.IntN(20_000))*time.Microsecond
 		shared := dice.Uint64()
-		w := newWorld(t, size, nil)
+		w := newWorldOn(t, transports[dice.IntN(len(transports))], size, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(moment, cancel)
 		testkit.Within(t, testkit.Moment, func() {

@@ -3,62 +3,37 @@ package mpi
 import (
 	"encoding/binary"
 	"unsafe"
+
+	"ddpbatch/mpi/internal/element"
 )
 
-// Number is an element type that collectives work on.
-type Number interface {
-	~float32 | ~float64 | ~int32 | ~int64 | ~uint8
-}
+// Number is an element type that collectives work on: floats, integers, bool and complex numbers, [Float16] and
+// [BFloat16], and types made from them.
+type Number = element.Number
 
-// element is a Number's code in fingerprints. The codes are part of the wire's format.
-type element uint8
+// Float16 is an IEEE 754 binary16 number. Reductions compute in float32 and round each result.
+type Float16 = element.F16
 
-const (
-	float32Element element = iota + 1
-	float64Element
-	int32Element
-	int64Element
-	uint8Element
-)
+// BFloat16 is the upper half of a float32. Reductions compute in float32 and round each result.
+type BFloat16 = element.BF16
 
-var elementNames = [...]string{
-	float32Element: "float32",
-	float64Element: "float64",
-	int32Element:   "int32",
-	int64Element:   "int64",
-	uint8Element:   "uint8",
-}
+// ToFloat16 rounds to the nearest.
+func ToFloat16(f float32) Float16 { return element.ToFloat16(f) }
 
-// elementOf finds the underlying type of T by its size and by whether it has fractions.
-func elementOf[T Number]() element {
-	fraction := T(1)/T(2) != 0
-	switch size := sizeOf[T](); {
-	case size == 1:
-		return uint8Element
-	case size == 4 && fraction:
-		return float32Element
-	case size == 4:
-		return int32Element
-	case fraction:
-		return float64Element
-	}
-	return int64Element
-}
-
-func sizeOf[T Number]() int {
-	var zero T
-	return int(unsafe.Sizeof(zero))
-}
+// ToBFloat16 rounds to the nearest.
+func ToBFloat16(f float32) BFloat16 { return element.ToBFloat16(f) }
 
 // bytesOf is the memory of s, as it goes over the wire: little-endian. Init
 // refuses machines of the other kind.
 func bytesOf[T Number](s []T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*sizeOf[T]())
+	var zero T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(zero)))
 }
 
-// scratchOf is the inverse for memory that is aligned for every Number.
-func scratchOf[T Number](words []uint64) []T {
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*8/sizeOf[T]())
+// sliceOf is the reverse, of memory that is aligned for T.
+func sliceOf[T Number](b []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
 // littleEndian tells whether this machine is.

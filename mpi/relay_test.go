@@ -30,11 +30,12 @@ type relayed struct {
 
 func (s relayed) Set(ctx context.Context, key string, value []byte) error {
 	if strings.Contains(key, "transport/") {
-		addr, err := s.relay.listen(string(value))
+		target, machine, _ := strings.Cut(string(value), " ")
+		addr, err := s.relay.listen(target)
 		if err != nil {
 			return err
 		}
-		value = []byte(addr)
+		value = []byte(addr + " " + machine)
 	}
 	return s.Store.Set(ctx, key, value)
 }

@@ -5,12 +5,87 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
+	"ddpbatch/mpi/transport"
 )
+
+// transports are what tests go over: a network within this process, loopback, shared memory, and the last two together, with ranks
+// that take themselves for those of several machines.
+var transports = []string{"local", "tcp", "shm", "machines"}
+
+// newWorldOn is newWorld on one of transports.
+func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) []*Comm {
+	t.Helper()
+	if over != "local" {
+		return newWorld(t, size, func(cfg *InitConfig) {
+			if cfg.Config.Transport = over; over == "machines" {
+				cfg.Config.Transport = "auto"
+				cfg.Store = machines{cfg.Store, cfg.Rank, widthOf(size)}
+			}
+			if change != nil {
+				change(cfg)
+			}
+		})
+	}
+	return newLocal(t, transport.NewNetwork(size), change)
+}
+
+// newLocal is newWorld on a network within this process. The configuration is the same for all ranks.
+func newLocal(t testing.TB, network *transport.Network, change func(*InitConfig)) []*Comm {
+	t.Helper()
+	cfg := testConfig(nil, 0, network.Size())
+	if change != nil {
+		change(&cfg)
+	}
+	comms, err := InitLocal(t.Context(), network, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAll(t, comms)
+	return comms
+}
+
+// sizesOn are those of sizes to test on a transport: all on the one within this process, which costs little, and half of them, others
+// in each run, on the others.
+func sizesOn(over string, sizes []int) []int {
+	if over == "local" || *conformRounds > 1 {
+		return sizes
+	}
+	some := slices.Clone(sizes)
+	rand.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+	some = some[:(len(some)+1)/2]
+	slices.Sort(some)
+	return some
+}
+
+// everywhere runs f as every rank of worlds of some of the given sizes on all transports.
+func everywhere(t *testing.T, sizes []int, f func(ctx context.Context, c *Comm) error) {
+	t.Helper()
+	for _, over := range transports {
+		for _, size := range sizesOn(over, sizes) {
+			t.Run(over+"/"+rankName(size), func(t *testing.T) {
+				w := newWorldOn(t, over, size, nil)
+				must(t, testkit.Each(size, func(rank int) error { return f(t.Context(), w[rank]) }))
+			})
+		}
+	}
+}
+
+func closeAll(t testing.TB, comms []*Comm) {
+	t.Cleanup(func() {
+		for _, c := range comms {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
 
 var testSecret = auth.Secret{1, 2, 3}
 
@@ -43,13 +118,7 @@ func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		for _, c := range comms {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	closeAll(t, comms)
 	return comms
 }
 

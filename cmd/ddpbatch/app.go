@@ -36,7 +36,7 @@ func newApp(e *env) *cli.App {
 			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e),
 			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newEnvCommand(e), newNodesCommand(e),
 			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
-			newCkptCommand(e), newVersionCommand(e), newAttemptCommand(e),
+			newCkptCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e), newAttemptCommand(e),
 		},
 	}
 	for _, c := range app.Commands {

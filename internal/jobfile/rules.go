@@ -28,6 +28,7 @@ func (c *checker) rules(values map[string]any, root *place) {
 		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
 	}
 	c.asked(root, "", j.Setup.Validate())
+	c.asked(root, "mpi.", j.MPI.Validate())
 	c.perTask(root)
 	if j.Builtin() && c.sound("launch.command", "train") {
 		c.builtin(values, root)

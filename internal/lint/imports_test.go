@@ -9,21 +9,22 @@ import (
 // mayImport is DESIGN's list of who may know whom (docs/architecture.md), for imports inside
 // the module. A room that is not listed imports only internal/...
 var mayImport = map[string][]string{
-	"cmd/ddpbatch":     {"*"},
-	"internal/jobfile": {"slurm", "mpi", "mpi/launch", "trainer", "checkpoint"},
-	"slurm":            {},
-	"slurm/sim":        {"slurm"},
-	"templates":        {},
-	"checkpoint":       {},
-	"mpi":              {"mpi/store", "mpi/transport"},
-	"mpi/store":        {},
-	"mpi/transport":    {"mpi/store"},
-	"mpi/launch":       {"mpi/store"},
-	"trainer":          {"trainer/ddp", "trainer/nn", "trainer/optim", "trainer/data", "mpi", "checkpoint"},
-	"trainer/ddp":      {"mpi", "trainer/nn"},
-	"trainer/nn":       {},
-	"trainer/optim":    {"trainer/nn"},
-	"trainer/data":     {},
+	"cmd/ddpbatch":        {"*"},
+	"internal/jobfile":    {"slurm", "mpi", "mpi/launch", "trainer", "checkpoint"},
+	"slurm":               {},
+	"slurm/sim":           {"slurm"},
+	"templates":           {},
+	"checkpoint":          {},
+	"mpi":                 {"mpi/store", "mpi/transport"},
+	"mpi/store":           {},
+	"mpi/transport":       {"mpi/store"},
+	"mpi/internal/engine": {"mpi/transport"},
+	"mpi/launch":          {"mpi/store"},
+	"trainer":             {"trainer/ddp", "trainer/nn", "trainer/optim", "trainer/data", "mpi", "checkpoint"},
+	"trainer/ddp":         {"mpi", "trainer/nn"},
+	"trainer/nn":          {},
+	"trainer/optim":       {"trainer/nn"},
+	"trainer/data":        {},
 }
 
 // internalFor says which internal rooms stand open to which others; the rest are open to all.

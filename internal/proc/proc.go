@@ -28,15 +28,17 @@ type Process struct {
 // The parent-death signal fires when the thread that forked ends, not the process
 // (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes (golang/go#27505): so a goroutine that
 // is locked to its thread starts the child and stays until the child has gone.
-func Start(cmd *exec.Cmd) (*Process, error) {
+func Start(cmd *exec.Cmd) (*Process, error) { return StartOn(nil, cmd) }
+
+// StartOn is Start of a process that runs on the given cores; nil: on those of this process.
+func StartOn(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &Process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if err != nil {
+		if err := startOn(cores, cmd); err != nil {
 			started <- err
 			return
 		}
@@ -50,6 +52,22 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// startOn starts cmd from a thread that is on the child's cores for that moment: a child has those of the thread that forks
+// it (sched_setaffinity(2)).
+func startOn(cores *unix.CPUSet, cmd *exec.Cmd) error {
+	if cores == nil {
+		return cmd.Start()
+	}
+	var own unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &own); err != nil {
+		return fmt.Errorf("read the cores of this thread: %w", err)
+	}
+	if err := unix.SchedSetaffinity(0, cores); err != nil {
+		return fmt.Errorf("bind the process to cores: %w", err)
+	}
+	return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &own))
 }
 
 // await waits for the child's end, ends its group, and reaps it. The order matters: as long

@@ -1,11 +1,8 @@
 package launch
 
 import (
-	"runtime"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // workerEnviron is the environment of one worker: what it inherits, less every name
@@ -94,10 +91,11 @@ func torchVariables(c AgentConfig, p Place, masterPort int) []variable {
 // ddpbatchVariables are DESIGN §7's, and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
 func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
-	var runDir, errorFile, deadline string
+	var runDir, errorFile, flightFile, deadline string
 	if c.RunDir != nil {
 		runDir = c.RunDir.Path()
 		errorFile = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "error.json")
+		flightFile = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "flight.jsonl")
 	}
 	if !c.Deadline.IsZero() {
 		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
@@ -112,6 +110,7 @@ func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
 		text("DDPBATCH_LISTEN", m.listen),
 		text("DDPBATCH_RUN_ID", c.RunID),
 		number("DDPBATCH_ATTEMPT", c.Attempt),
+		text("DDPBATCH_FLIGHT_FILE", flightFile),
 	}
 	for i := range inner {
 		inner[i].absent = inner[i].absent || !c.Builtin
@@ -144,14 +143,4 @@ func (c AgentConfig) threads(p Place, cores int) int {
 		return cores
 	}
 	return max(1, cores/p.LocalWorldSize)
-}
-
-// cores counts those that this process, and so a worker, may run on
-// (sched_getaffinity(2)).
-func cores() int {
-	var mask unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &mask); err != nil {
-		return runtime.NumCPU() // a machine with more cores than the mask has bits
-	}
-	return max(1, mask.Count())
 }

@@ -51,7 +51,7 @@ func TestWorkerEnviron(t *testing.T) {
 	c.Builtin = true
 	maps.Copy(want, map[string]string{
 		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "n1:61001", "DDPBATCH_LISTEN": "10.0.0.2",
-		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_ATTEMPT": "1",
+		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_ATTEMPT": "1", "DDPBATCH_FLIGHT_FILE": run + "/attempts/1/logs/n2.3.flight.jsonl",
 	})
 	check("ddpbatch's own worker")
 

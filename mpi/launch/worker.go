@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/proc"
 )
 
@@ -13,6 +15,7 @@ import (
 type worker struct {
 	place     Place
 	cmd       *exec.Cmd
+	cores     *unix.CPUSet // that it is bound to; nil: all
 	process   *proc.Process
 	out, errs *stream
 
@@ -24,7 +27,7 @@ type worker struct {
 // it is over and its exit and signal are set.
 func (w *worker) start(ended func(*worker)) error {
 	w.cmd.Stdout, w.cmd.Stderr = w.out.w, w.errs.w
-	process, err := proc.Start(w.cmd)
+	process, err := proc.StartOn(w.cores, w.cmd)
 	if err != nil {
 		w.out.drop()
 		w.errs.drop()
@@ -50,7 +53,7 @@ func (w *worker) send(sig syscall.Signal) {
 
 // newWorker makes a worker ready to start.
 func newWorker(c AgentConfig, m *meeting, p Place, path string, out, errs io.Writer) (*worker, error) {
-	w := &worker{place: p}
+	w := &worker{place: p, cores: c.coresOf(p)}
 	var outPath, errPath string
 	if c.RunDir != nil {
 		outPath = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "out")

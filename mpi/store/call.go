@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 func (c *Client) Set(ctx context.Context, key string, value []byte) error {
@@ -44,79 +43,57 @@ func (c *Client) Delete(ctx context.Context, key string) (bool, error) {
 	return res.bool()
 }
 
-// do sends a request and returns what the server makes of it. When ctx ends
-// first, the server is told, and has cancelGrace to say what is missing, or
-// that the request was carried out after all.
-func (c *Client) do(ctx context.Context, req *request) (result, error) {
-	if err := req.check(); err != nil {
-		return nil, fmt.Errorf("%v: %w", req, err)
-	}
-	if ctx.Err() != nil {
-		return nil, unsent(ctx, req)
-	}
-	answer, err := c.expect(req)
+func (c *Client) Append(ctx context.Context, key string, value []byte) error {
+	_, err := c.do(ctx, &request{op: opAppend, key: key, value: value})
+	return err
+}
+
+func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
+	res, err := c.do(ctx, &request{op: opCheck, keys: keys})
 	if err != nil {
-		return nil, fmt.Errorf("%v: %w", req, err)
+		return false, err
 	}
-	defer c.forget(req.id)
-	select {
-	case c.out <- req.frame():
-	case <-c.done:
-		return nil, fmt.Errorf("%v: %w", req, c.Err())
-	case <-ctx.Done():
-		return nil, unsent(ctx, req)
-	}
-	select {
-	case rep := <-answer:
-		return rep.outcome(ctx, req)
-	case <-c.done:
-		return c.lastWord(ctx, req, answer)
-	case <-ctx.Done():
-	}
-
-	grace := time.NewTimer(cancelGrace)
-	defer grace.Stop()
-	cancel := &request{id: req.id, op: opCancel}
-	select {
-	case c.out <- cancel.frame():
-	case <-c.done:
-		return c.lastWord(ctx, req, answer)
-	case <-grace.C:
-		return nil, unanswered(ctx, req)
-	}
-	select {
-	case rep := <-answer:
-		return rep.outcome(ctx, req)
-	case <-c.done:
-		return c.lastWord(ctx, req, answer)
-	case <-grace.C:
-		return nil, unanswered(ctx, req)
-	}
+	return res.bool()
 }
 
-// lastWord is the reply that came before the connection ended, if one did.
-func (c *Client) lastWord(ctx context.Context, req *request, answer <-chan reply) (result, error) {
-	select {
-	case rep := <-answer:
-		return rep.outcome(ctx, req)
-	default:
-		return nil, fmt.Errorf("%v: %w", req, c.Err())
+func (c *Client) NumKeys(ctx context.Context, prefix string) (int, error) {
+	res, err := c.do(ctx, &request{op: opNumKeys, key: prefix})
+	if err != nil {
+		return 0, err
 	}
+	n, err := res.number()
+	return int(n), err
 }
 
-// unsent is the error of a request that did not leave before its context ended.
-func unsent(ctx context.Context, req *request) error {
-	if keys := req.awaited(); keys != nil {
-		return &WaitError{Keys: keys, Err: ctx.Err()}
+func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
+	res, err := c.do(ctx, &request{op: opList, key: prefix})
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("%v: %w", req, ctx.Err())
+	list, err := res.list()
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(list))
+	for i, key := range list {
+		keys[i] = string(key)
+	}
+	return keys, nil
 }
 
-// unanswered is the error of a request that was sent, but of which nothing was
-// heard by the end of its context and cancelGrace.
-func unanswered(ctx context.Context, req *request) error {
-	if keys := req.awaited(); keys != nil {
-		return &WaitError{Keys: keys, Err: fmt.Errorf("%w, and the server does not answer", ctx.Err())}
+func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	res, err := c.do(ctx, &request{op: opMultiGet, keys: keys})
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Errorf("%v: %w, and the server does not answer: whether it was done is not known", req, ctx.Err())
+	values, err := res.list()
+	if err == nil && len(values) != len(keys) {
+		err = fmt.Errorf("%w: %d values for %d keys", errMalformed, len(values), len(keys))
+	}
+	return values, err
+}
+
+func (c *Client) MultiSet(ctx context.Context, items ...Item) error {
+	_, err := c.do(ctx, &request{op: opMultiSet, items: items})
+	return err
 }

@@ -68,6 +68,7 @@ func TestDialWaitsForServer(t *testing.T) {
 
 // TestDialLogsAReasonOnce is refused several times for one and the same reason.
 func TestDialLogsAReasonOnce(t *testing.T) {
+	t.Parallel() // most of it is a pause
 	var refusals, log testkit.Journal
 	otherRun := Serve(listen(t), ServerConfig{Secret: auth.Secret{9}, Binding: binding, Log: refusals.Logger()})
 	defer otherRun.Close()

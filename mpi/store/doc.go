@@ -2,8 +2,9 @@
 // each publishes its address under a key, and waits for the keys of the others.
 //
 // [NewMemory] is a store within one process. [Serve] lets other processes
-// reach one over TCP, which they do with [Dial]. [Prefix] is a view of a store
-// in which all keys have a common beginning.
+// reach one over TCP, which they do with [Dial]. [OpenFile] is a store in a file that processes share, in the
+// format of PyTorch's FileStore. [Prefix] is a view of a store in which all keys have a common beginning. [Open] takes
+// a word, tcp://host:port or file:///path, as torch.distributed's init methods are.
 //
 //	server := store.Serve(listener, store.ServerConfig{Secret: secret, Binding: binding})
 //	defer server.Close()
@@ -15,14 +16,22 @@
 //
 // # Guarantees
 //
-// Every operation but Get and Wait takes effect at one moment, before it
-// returns, and all see them in the same order. Whatever makes a key, be it Set, Add
-// or CompareSet, wakes who waits for it; a Get also sees a key that is gone
-// again by then. A call ends with its context and says which keys were
+// Every operation takes effect at one moment, before it returns, and all see them in the same order;
+// that holds for all keys of a Check, MultiGet, MultiSet or List together. Get, MultiGet and Wait wait for that
+// moment. Whatever makes a key, be it Set, Add, Append, CompareSet or MultiSet, wakes who waits
+// for it; a Get also sees a key that is gone again by then. A call ends with its context and says which keys were
 // missing; the server then forgets it. Values are copied, in and out.
 //
 // A connection that is lost, by a process that ends, a machine that goes
 // silent or a cut cable, makes every call on it fail within about 20 seconds.
+//
+// # In a file
+//
+// A [File] is a log: each change is a record at its end (filerecord.go), and every call first reads what others have
+// added. flock(2) keeps writers apart, so the file system must have that, between machines if they share
+// it: NFS on Linux does, Lustre only where it is mounted with flock. Of a MultiSet under which a process was killed
+// the first items may be there. The log is never shortened while it is in use, as PyTorch's processes remember how
+// far they have read.
 //
 // # Whom a server serves
 //
@@ -32,6 +41,13 @@
 // is logged with its address and what was wrong, of a flood fewer and fewer. What follows the proof is not encrypted.
 // Keys, values, waits and the store as a whole have the limits that are given
 // as constants; no length off the wire is believed before it is checked.
+//
+// With ServerConfig.Torch, PyTorch's TCPStore clients are served on the same port. They are told
+// apart from ddpbatch's, and from each other, by their first bytes (torchquery.go, torchdoor.go). They prove nothing,
+// so their part of the store, TorchPrefix, is open to whoever reaches the port. The limits hold for them, too; a
+// query that has begun must come whole within 30 seconds; a malformed one ends its connection, and no other. Unlike
+// PyTorch's own server, this one wakes who waits at every change, and sends nothing to a client that has given
+// up waiting. Not served: watching keys (1.13's C++ interface) and queues (2.x).
 //
 // # On the wire
 //

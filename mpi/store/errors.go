@@ -20,6 +20,9 @@ var (
 	// bits, or that the sum would be none.
 	ErrNotNumber = errors.New("not a decimal number of 64 bits")
 
+	// ErrMalformedFile says that a File's file holds what no store writes.
+	ErrMalformedFile = errors.New("not a store's file")
+
 	// ErrBusy says that too many requests of this connection wait for keys:
 	// MaxWaiting, or MaxWaitingBytes.
 	ErrBusy = errors.New("too many requests wait on this connection")

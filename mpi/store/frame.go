@@ -91,6 +91,15 @@ func (f *fields) uint64() uint64 {
 	return 0
 }
 
+// count takes the number of what follows, each of at least size bytes.
+func (f *fields) count(size uint64) (uint32, error) {
+	n := f.uint32()
+	if n > MaxRequestKeys || uint64(n)*size > uint64(len(f.rest)) {
+		return 0, fmt.Errorf("%w: it has no room for %d keys", errMalformed, n)
+	}
+	return n, nil
+}
+
 func (f *fields) bytes() []byte { return f.take(uint64(f.uint32())) }
 
 // end tells whether there was exactly what was asked for.

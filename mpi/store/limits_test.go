@@ -31,6 +31,9 @@ func TestLimits(t *testing.T) {
 		for name, err := range map[string]error{
 			"set":        s.Set(ctx, "larger", larger),
 			"compareset": func() error { _, err := s.CompareSet(ctx, "larger", nil, larger); return err }(),
+			"append":     s.Append(ctx, "larger", larger),
+			"append 1":   s.Append(ctx, longest, []byte("v")),
+			"multiset":   s.MultiSet(ctx, Item{"small", nil}, Item{"larger", larger}),
 		} {
 			if !errors.Is(err, ErrTooLarge) {
 				t.Errorf("%s with a larger value: %v", name, err)
@@ -38,6 +41,9 @@ func TestLimits(t *testing.T) {
 		}
 		if value, _ := m.peek(prefix + "larger"); value != nil {
 			t.Error("the larger value is there")
+		}
+		if value, _ := m.peek(prefix + "small"); value != nil {
+			t.Error("the item before the larger one is there")
 		}
 	})
 }
@@ -55,11 +61,20 @@ func TestFull(t *testing.T) {
 			"a key more":          s.Set(ctx, "d", nil),
 			"a byte too many":     s.Set(ctx, "a", []byte("123456")),
 			"a number more":       func() error { _, err := s.Add(ctx, "d", 1); return err }(),
+			"an end more":         s.Append(ctx, "a", []byte("23456")),
+			"one of two more":     s.MultiSet(ctx, Item{"a", []byte("2")}, Item{"d", nil}),
+			"two of which one":    s.MultiSet(ctx, Item{"a", []byte("1234")}, Item{"b", []byte("12345")}),
 			"a comparison's more": func() error { _, err := s.CompareSet(ctx, "d", nil, nil); return err }(),
 		} {
 			if !errors.Is(err, ErrFull) {
 				t.Errorf("%s: %v, want ErrFull", name, err)
 			}
+		}
+		if got, err := s.MultiGet(ctx, "a", "b", "c"); err != nil || string(got[0])+string(got[1])+string(got[2]) != "122333" {
+			t.Errorf("the values became %q, %v", got, err)
+		}
+		if err := s.MultiSet(ctx, Item{"a", []byte("123456")}, Item{"a", []byte("12345")}); err != nil {
+			t.Errorf("a later value that just fits: %v", err)
 		}
 		if err := s.Set(ctx, "a", []byte("12345")); err != nil {
 			t.Errorf("a value that just fits: %v", err)

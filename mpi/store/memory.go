@@ -2,8 +2,10 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -59,21 +61,48 @@ func (m *memory) Add(ctx context.Context, key string, delta int64) (int64, error
 func (m *memory) add(key string, delta int64) (int64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	sum, err := plus(m.values[key], delta)
+	if err == nil {
+		err = m.put(key, decimal(sum))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("add to %s: %w", quote(key), err)
+	}
+	return sum, nil
+}
+
+// plus adds delta to the number that value is in decimal digits; nil is 0.
+func plus(value []byte, delta int64) (int64, error) {
 	var number int64
-	if value, ok := m.values[key]; ok {
+	if value != nil {
 		var err error
 		if number, err = strconv.ParseInt(string(value), 10, 64); err != nil {
-			return 0, fmt.Errorf("add to %s: its value is %w", quote(key), ErrNotNumber)
+			return 0, fmt.Errorf("its value is %w", ErrNotNumber)
 		}
 	}
 	sum := number + delta
 	if delta > 0 && sum < number || delta < 0 && sum > number {
-		return 0, fmt.Errorf("add to %s: the sum of %d and %d is %w", quote(key), number, delta, ErrNotNumber)
-	}
-	if err := m.put(key, strconv.AppendInt(nil, sum, 10)); err != nil {
-		return 0, fmt.Errorf("add to %s: %w", quote(key), err)
+		return 0, fmt.Errorf("the sum of %d and %d is %w", number, delta, ErrNotNumber)
 	}
 	return sum, nil
+}
+
+func decimal(number int64) []byte { return strconv.AppendInt(nil, number, 10) }
+
+func (m *memory) Append(ctx context.Context, key string, value []byte) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("append to %s: %w", quote(key), err)
+	}
+	return m.extend(key, value)
+}
+
+func (m *memory) extend(key string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.put(key, slices.Concat(m.values[key], value)); err != nil {
+		return fmt.Errorf("append to %s: %w", quote(key), err)
+	}
+	return nil
 }
 
 func (m *memory) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
@@ -108,8 +137,17 @@ func (m *memory) Delete(ctx context.Context, key string) (bool, error) {
 func (m *memory) remove(key string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.usable(key); err != nil {
+	was, err := m.drop(key)
+	if err != nil {
 		return false, fmt.Errorf("delete %s: %w", quote(key), err)
+	}
+	return was, nil
+}
+
+// drop removes key and tells whether it was there. mu is held.
+func (m *memory) drop(key string) (bool, error) {
+	if err := m.usable(key); err != nil {
+		return false, err
 	}
 	value, ok := m.values[key]
 	if ok {
@@ -128,6 +166,15 @@ func (m *memory) Close() error {
 		m.values, m.size = nil, 0
 	}
 	return nil
+}
+
+// clear empties the store. Who waits goes on.
+func (m *memory) clear() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed() == nil {
+		m.values, m.size = make(map[string][]byte), 0
+	}
 }
 
 func (m *memory) closed() error {
@@ -149,24 +196,59 @@ func (m *memory) usable(key string) error {
 
 // put stores a copy of value and wakes who waits for key. mu is held.
 func (m *memory) put(key string, value []byte) error {
-	if err := m.usable(key); err != nil {
+	if err := m.room([]Item{{key, value}}); err != nil {
 		return err
 	}
-	if err := checkValue(value); err != nil {
-		return err
+	m.keep(key, value)
+	return nil
+}
+
+// room tells whether the store takes items, all of them. mu is held.
+func (m *memory) room(items []Item) error {
+	size, keys := m.size, len(m.values)
+	var added map[string]int // bytes of the value, by key
+	if len(items) > 1 {
+		added = make(map[string]int, len(items))
 	}
-	size, keys := m.size+len(value), len(m.values)
-	if old, ok := m.values[key]; ok {
-		size -= len(old)
-	} else {
-		size += len(key)
-		keys++
+	for _, item := range items {
+		if err := cmp.Or(m.usable(item.Key), checkValue(item.Value)); err != nil {
+			return err
+		}
+		if before, ok := added[item.Key]; ok {
+			size -= before
+		} else if old, ok := m.values[item.Key]; ok {
+			size -= len(old)
+		} else {
+			size += len(item.Key)
+			keys++
+		}
+		size += len(item.Value)
+		if added != nil {
+			added[item.Key] = len(item.Value)
+		}
 	}
 	if keys > m.maxKeys || size > m.maxBytes {
 		return fmt.Errorf("%w: it holds %d keys and %d bytes", ErrFull, len(m.values), m.size)
 	}
-	value = append([]byte{}, value...) // never nil, which means absent
-	m.values[key], m.size = value, size
-	m.arrived(key, value)
 	return nil
+}
+
+// keep stores a copy of value, for which there is room, and wakes who waits for key. mu is held.
+func (m *memory) keep(key string, value []byte) {
+	if old, ok := m.values[key]; ok {
+		m.size -= len(old)
+	} else {
+		m.size += len(key)
+	}
+	value = append([]byte{}, value...) // never nil, which means absent
+	m.values[key] = value
+	m.size += len(value)
+	m.arrived(key, value)
+}
+
+// takes is room for who does not hold mu.
+func (m *memory) takes(items []Item) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.room(items)
 }

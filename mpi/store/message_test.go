@@ -30,6 +30,18 @@ var requests = []struct {
 		"0000001c 0000000000000005 05 00000003 00000001 61 00000000 00000002 6263"},
 	{"delete", request{id: 6, op: opDelete, key: "k"},
 		"0000000e 0000000000000006 06 00000001 6b"},
+	{"append", request{id: 8, op: opAppend, key: "k", value: []byte("v1")},
+		"00000014 0000000000000008 08 00000001 6b 00000002 7631"},
+	{"check", request{id: 9, op: opCheck, keys: []string{"a", "bc"}},
+		"00000018 0000000000000009 09 00000002 00000001 61 00000002 6263"},
+	{"numkeys", request{id: 10, op: opNumKeys, key: "p/"},
+		"0000000f 000000000000000a 0a 00000002 702f"},
+	{"list", request{id: 11, op: opList, key: ""},
+		"0000000d 000000000000000b 0b 00000000"},
+	{"multiget", request{id: 12, op: opMultiGet, keys: []string{"a"}},
+		"00000012 000000000000000c 0c 00000001 00000001 61"},
+	{"multiset", request{id: 13, op: opMultiSet, items: []Item{{"a", []byte("v")}, {"", []byte{}}}},
+		"0000001f 000000000000000d 0d 00000002 00000001 61 00000001 76 00000000 00000000"},
 	{"cancel", request{id: 7, op: opCancel},
 		"00000009 0000000000000007 07"},
 }
@@ -73,12 +85,14 @@ func TestRequestFrames(t *testing.T) {
 func TestMalformedRequests(t *testing.T) {
 	for name, body := range map[string]string{
 		"no such op":           "0000000000000001 00",
-		"nor this one":         "0000000000000001 08",
+		"nor this one":         "0000000000000001 0e",
 		"huge key":             "0000000000000001 02 ffffffff 6b",
 		"huge value":           "0000000000000001 01 00000001 6b 7fffffff",
 		"huge list":            "0000000000000001 05 ffffffff",
 		"list without keys":    "0000000000000001 05 00010000 00000001 61",
-		"list is one too long": "0000000000000001 05 00010001" + strings.Repeat("00000000", 0x10001),
+		"list is one too long": "0000000000000001 05 00020001" + strings.Repeat("00000000", 0x20001),
+		"list without values":  "0000000000000001 0d 00000002 00000001 61 00000001 76 00000000",
+		"no room for values":   "0000000000000001 0d 00010000 00000001 61 00000001 76",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if r, err := parseRequest(unhex(t, body)); !errors.Is(err, errMalformed) {
@@ -145,6 +159,10 @@ func TestMalformedReplies(t *testing.T) {
 		"truth 2":           func() error { _, err := result("\x02").bool(); return err },
 		"two truths":        func() error { _, err := result("\x01\x01").bool(); return err },
 		"no option":         func() error { _, err := result("").optional(); return err },
+		"no list":           func() error { _, err := result("").list(); return err },
+		"short list":        func() error { _, err := result("\x00\x00\x00\x01").list(); return err },
+		"huge list":         func() error { _, err := result("\xff\xff\xff\xff").list(); return err },
+		"list with more":    func() error { _, err := result("\x00\x00\x00\x00v").list(); return err },
 		"option 2":          func() error { _, err := result("\x02").optional(); return err },
 		"none, and a value": func() error { _, err := result("\x00v").optional(); return err },
 	} {
@@ -195,6 +213,7 @@ func FuzzReply(f *testing.F) {
 			res.number()
 			res.bool()
 			res.optional()
+			res.list()
 		}
 	})
 }

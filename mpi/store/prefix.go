@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"strings"
+)
 
 // Prefix returns a view of s in which every key stands for prefix + "/" + key.
 // Closing the view does nothing: s stays whoever's it was. Errors name keys in full.
@@ -28,15 +31,53 @@ func (p *prefixed) CompareSet(ctx context.Context, key string, expected, desired
 }
 
 func (p *prefixed) Wait(ctx context.Context, keys ...string) error {
-	full := make([]string, len(keys))
-	for i, key := range keys {
-		full[i] = p.prefix + key
-	}
-	return p.store.Wait(ctx, full...)
+	return p.store.Wait(ctx, p.full(keys)...)
 }
 
 func (p *prefixed) Delete(ctx context.Context, key string) (bool, error) {
 	return p.store.Delete(ctx, p.prefix+key)
 }
 
+func (p *prefixed) Append(ctx context.Context, key string, value []byte) error {
+	return p.store.Append(ctx, p.prefix+key, value)
+}
+
+func (p *prefixed) Check(ctx context.Context, keys ...string) (bool, error) {
+	return p.store.Check(ctx, p.full(keys)...)
+}
+
+// NumKeys counts those of the view.
+func (p *prefixed) NumKeys(ctx context.Context, prefix string) (int, error) {
+	return p.store.NumKeys(ctx, p.prefix+prefix)
+}
+
+// List lists those of the view, as they are called there.
+func (p *prefixed) List(ctx context.Context, prefix string) ([]string, error) {
+	keys, err := p.store.List(ctx, p.prefix+prefix)
+	for i, key := range keys {
+		keys[i] = strings.TrimPrefix(key, p.prefix)
+	}
+	return keys, err
+}
+
+func (p *prefixed) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	return p.store.MultiGet(ctx, p.full(keys)...)
+}
+
+func (p *prefixed) MultiSet(ctx context.Context, items ...Item) error {
+	full := make([]Item, len(items))
+	for i, item := range items {
+		full[i] = Item{p.prefix + item.Key, item.Value}
+	}
+	return p.store.MultiSet(ctx, full...)
+}
+
 func (p *prefixed) Close() error { return nil }
+
+func (p *prefixed) full(keys []string) []string {
+	full := make([]string, len(keys))
+	for i, key := range keys {
+		full[i] = p.prefix + key
+	}
+	return full
+}

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -103,6 +105,73 @@ func (m *mapModel) Delete(t *rapid.T) {
 	delete(m.values, key)
 	if got, err := m.store.Delete(t.Context(), key); err != nil || got != want {
 		t.Fatalf("delete %q: %v, %v; want %v", key, got, err, want)
+	}
+}
+
+func (m *mapModel) Append(t *rapid.T) {
+	key, value := someKey.Draw(t, "key"), someValue.Draw(t, "value")
+	if err := m.store.Append(t.Context(), key, value); err != nil {
+		t.Fatal(err)
+	}
+	m.values[key] = append(bytes.Clone(m.values[key]), append([]byte{}, value...)...)
+	if m.values[key] == nil {
+		m.values[key] = []byte{}
+	}
+}
+
+func (m *mapModel) MultiSet(t *rapid.T) {
+	keys := rapid.SliceOfN(someKey, 0, 4).Draw(t, "keys")
+	var items []Item
+	for _, key := range keys {
+		items = append(items, Item{key, someValue.Draw(t, "value")})
+	}
+	if err := m.store.MultiSet(t.Context(), items...); err != nil {
+		t.Fatal(err)
+	}
+	for _, item := range items {
+		m.values[item.Key] = append([]byte{}, item.Value...)
+	}
+}
+
+func (m *mapModel) MultiGet(t *rapid.T) {
+	var keys []string
+	for key := range m.values {
+		keys = append(keys, key, key)
+	}
+	got, err := m.store.MultiGet(t.Context(), keys...)
+	if err != nil || len(got) != len(keys) {
+		t.Fatalf("get %q: %q, %v", keys, got, err)
+	}
+	for i, key := range keys {
+		if !bytes.Equal(got[i], m.values[key]) {
+			t.Fatalf("get %q: %q, want %q", key, got[i], m.values[key])
+		}
+	}
+}
+
+func (m *mapModel) Look(t *rapid.T) {
+	prefix := rapid.SampledFrom([]string{"", "a", "a/", "b", "c"}).Draw(t, "prefix")
+	var want []string
+	for key := range m.values {
+		if strings.HasPrefix(key, prefix) {
+			want = append(want, key)
+		}
+	}
+	slices.Sort(want)
+	if got, err := m.store.List(t.Context(), prefix); err != nil || !slices.Equal(got, want) {
+		t.Fatalf("list %q: %q, %v; want %q", prefix, got, err, want)
+	}
+	if n, err := m.store.NumKeys(t.Context(), prefix); err != nil || n != len(want) {
+		t.Fatalf("%d keys begin with %q, %v; want %d", n, prefix, err, len(want))
+	}
+	keys := rapid.SliceOfN(someKey, 0, 4).Draw(t, "keys")
+	all := true
+	for _, key := range keys {
+		_, there := m.values[key]
+		all = all && there
+	}
+	if got, err := m.store.Check(t.Context(), keys...); err != nil || got != all {
+		t.Fatalf("check %q: %v, %v; want %v", keys, got, err, all)
 	}
 }
 

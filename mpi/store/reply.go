@@ -42,11 +42,12 @@ type reply struct {
 
 // result is the rest of a statusDone:
 //
-//	Set, Wait     nothing
-//	Get           the value
-//	Add           the sum (8 bytes)
-//	CompareSet    1 and the value, or 0 where there is none
-//	Delete        1 or 0
+//	Set, Wait, Append, MultiSet    nothing
+//	Get                            the value
+//	Add, NumKeys                   the sum, the number (8 bytes)
+//	CompareSet                     1 and the value, or 0 where there is none
+//	Delete, Check                  1 or 0
+//	List, MultiGet                 number of keys or values (4 bytes), each with its length (4 bytes) before it
 type result []byte
 
 func numberResult(n int64) result { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
@@ -63,6 +64,32 @@ func optionalResult(value []byte) result {
 		return result{0}
 	}
 	return append(result{1}, value...)
+}
+
+func listResult[T string | []byte](list []T) result {
+	size := 4
+	for _, e := range list {
+		size += 4 + len(e)
+	}
+	r := binary.BigEndian.AppendUint32(make(result, 0, size), uint32(len(list)))
+	for _, e := range list {
+		r = appendBytes(r, e)
+	}
+	return r
+}
+
+// list returns parts of r.
+func (r result) list() ([][]byte, error) {
+	f := fields{rest: r}
+	n, err := f.count(4)
+	if err != nil {
+		return nil, err
+	}
+	list := make([][]byte, n)
+	for i := range list {
+		list[i] = f.bytes()
+	}
+	return list, f.end()
 }
 
 func (r result) optional() ([]byte, error) {

@@ -20,6 +20,12 @@ const (
 	opWait                     // number of keys, keys
 	opDelete                   // key
 	opCancel                   // nothing: the id is that of the request to cancel
+	opAppend                   // key, value
+	opCheck                    // number of keys, keys
+	opNumKeys                  // prefix
+	opList                     // prefix
+	opMultiGet                 // number of keys, keys
+	opMultiSet                 // number of keys, each key with its value
 )
 
 // request is what a client sends: id (8 bytes), op (1 byte), and the op's
@@ -27,9 +33,10 @@ const (
 type request struct {
 	id       uint64
 	op       op
-	key      string
-	keys     []string // of opWait
-	value    []byte   // of opSet and opCompareSet
+	key      string   // or prefix
+	keys     []string // of opWait, opCheck and opMultiGet
+	items    []Item   // of opMultiSet
+	value    []byte   // of opSet, opAppend and opCompareSet
 	expected []byte
 	delta    int64
 }
@@ -40,6 +47,9 @@ func (r *request) size() int {
 	for _, key := range r.keys {
 		size += 4 + len(key)
 	}
+	for _, item := range r.items {
+		size += 4 + len(item.Key) + 4 + len(item.Value)
+	}
 	return size
 }
 
@@ -48,7 +58,7 @@ func (r *request) awaited() []string {
 	switch r.op {
 	case opGet:
 		return []string{r.key}
-	case opWait:
+	case opWait, opMultiGet:
 		return r.keys
 	}
 	return nil
@@ -56,13 +66,7 @@ func (r *request) awaited() []string {
 
 // check refuses, before it is sent, what no store takes.
 func (r *request) check() error {
-	if err := cmp.Or(checkKey(r.key), checkValue(r.value), checkValue(r.expected), checkWait(r.keys)); err != nil {
-		return err
-	}
-	if size := r.size(); size > maxFrame-minFrame {
-		return fmt.Errorf("the keys have %d bytes together, more than %d: %w", size, maxFrame-minFrame, ErrTooLarge)
-	}
-	return nil
+	return cmp.Or(checkKey(r.key), checkValue(r.value), checkValue(r.expected), checkKeys(r.keys), checkItems(r.items))
 }
 
 // String says what the request is, for errors.
@@ -78,6 +82,18 @@ func (r *request) String() string {
 		return "compare and set " + quote(r.key)
 	case opDelete:
 		return "delete " + quote(r.key)
+	case opAppend:
+		return "append to " + quote(r.key)
+	case opCheck:
+		return "check"
+	case opNumKeys:
+		return "count the keys"
+	case opList:
+		return "list the keys that begin with " + quote(r.key)
+	case opMultiGet:
+		return "get several keys"
+	case opMultiSet:
+		return "set several keys"
 	}
 	return "wait"
 }
@@ -88,45 +104,59 @@ func (r *request) frame() []byte {
 	buf = binary.BigEndian.AppendUint64(buf, r.id)
 	buf = append(buf, byte(r.op))
 	switch r.op {
-	case opSet:
+	case opSet, opAppend:
 		buf = appendBytes(appendBytes(buf, r.key), r.value)
-	case opGet, opDelete:
+	case opGet, opDelete, opNumKeys, opList:
 		buf = appendBytes(buf, r.key)
 	case opAdd:
 		buf = binary.BigEndian.AppendUint64(appendBytes(buf, r.key), uint64(r.delta))
 	case opCompareSet:
 		buf = appendBytes(appendBytes(appendBytes(buf, r.key), r.expected), r.value)
-	case opWait:
+	case opWait, opCheck, opMultiGet:
 		buf = binary.BigEndian.AppendUint32(buf, uint32(len(r.keys)))
 		for _, key := range r.keys {
 			buf = appendBytes(buf, key)
+		}
+	case opMultiSet:
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(r.items)))
+		for _, item := range r.items {
+			buf = appendBytes(appendBytes(buf, item.Key), item.Value)
 		}
 	}
 	return endFrame(buf)
 }
 
-// parseRequest takes a frame apart. value and expected stay parts of it. Limits on
-// keys and values are the store's to check.
+// parseRequest takes a frame apart. Values stay parts of it. Limits on keys and values are the
+// store's to check.
 func parseRequest(frame []byte) (request, error) {
 	f := fields{rest: frame}
 	r := request{id: f.uint64(), op: op(f.byte())}
 	switch r.op {
-	case opSet:
+	case opSet, opAppend:
 		r.key, r.value = string(f.bytes()), f.bytes()
-	case opGet, opDelete:
+	case opGet, opDelete, opNumKeys, opList:
 		r.key = string(f.bytes())
 	case opAdd:
 		r.key, r.delta = string(f.bytes()), int64(f.uint64())
 	case opCompareSet:
 		r.key, r.expected, r.value = string(f.bytes()), f.bytes(), f.bytes()
-	case opWait:
-		n := f.uint32()
-		if n > MaxWaitKeys || uint64(n)*4 > uint64(len(f.rest)) {
-			return r, fmt.Errorf("%w: it has no room for %d keys", errMalformed, n)
+	case opWait, opCheck, opMultiGet:
+		n, err := f.count(4)
+		if err != nil {
+			return r, err
 		}
 		r.keys = make([]string, n)
 		for i := range r.keys {
 			r.keys[i] = string(f.bytes())
+		}
+	case opMultiSet:
+		n, err := f.count(4 + 4)
+		if err != nil {
+			return r, err
+		}
+		r.items = make([]Item, n)
+		for i := range r.items {
+			r.items[i] = Item{string(f.bytes()), f.bytes()}
 		}
 	case opCancel:
 	default:

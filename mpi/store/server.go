@@ -25,6 +25,14 @@ type ServerConfig struct {
 	Joined func(name string, local net.Addr)
 	Left   func(name string)
 
+	// Torch has the server speak the TCPStore wire of PyTorch, too, on the same listener: the form of 1.13, and that
+	// of 2.2 and later but for its queues. That wire knows no proof: whoever reaches the listener reads and writes
+	// what is below TorchPrefix. Give it a listener on the job's interface, never on all.
+	Torch bool
+
+	// TorchPrefix is put before every key of a PyTorch client, which then sees no other keys. "": it sees all.
+	TorchPrefix string
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -53,10 +61,25 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	gate := &auth.Gate{Secret: cfg.Secret, Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log}
+	if cfg.Torch {
+		door := newTorchDoor(s.ctx, l, s.memory, &cfg, s.log)
+		s.accepting.Go(door.tasks.Wait)
+		if onAllInterfaces(l.Addr()) {
+			s.log.Warn("store: every machine that reaches this one may read and change the store by PyTorch's wire; bind it to one interface",
+				"addr", l.Addr().String())
+		}
+		l = door
+	}
 	s.accepting.Go(func() {
 		gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })
 	})
 	return s
+}
+
+// onAllInterfaces tells whether a listener is on all interfaces.
+func onAllInterfaces(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsUnspecified()
 }
 
 // Addr is the address that the server listens on.

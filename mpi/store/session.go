@@ -67,40 +67,6 @@ func (s *session) serve() error {
 	}
 }
 
-// handle answers a request, or has it wait. An error ends the session.
-func (s *session) handle(req *request) error {
-	switch req.op {
-	case opSet:
-		return s.answer(req.id, nil, s.store.set(req.key, req.value))
-	case opAdd:
-		sum, err := s.store.add(req.key, req.delta)
-		return s.answer(req.id, numberResult(sum), err)
-	case opCompareSet:
-		value, err := s.store.compareSet(req.key, req.expected, req.value)
-		return s.answer(req.id, optionalResult(value), err)
-	case opDelete:
-		was, err := s.store.remove(req.key)
-		return s.answer(req.id, boolResult(was), err)
-	case opGet:
-		value, err := s.store.peek(req.key)
-		if value != nil || err != nil {
-			return s.answer(req.id, value, err)
-		}
-		key := req.key
-		return s.wait(req, func(ctx context.Context) ([]byte, error) { return s.store.get(ctx, key) })
-	case opWait:
-		present, err := s.store.present(req.keys)
-		if present || err != nil {
-			return s.answer(req.id, nil, err)
-		}
-		keys := req.keys
-		return s.wait(req, func(ctx context.Context) ([]byte, error) { return nil, s.store.Wait(ctx, keys...) })
-	case opCancel:
-		s.interrupt(req.id)
-	}
-	return nil
-}
-
 // wait answers a request when until returns, which it does at the latest when the client cancels it.
 func (s *session) wait(req *request, until func(context.Context) ([]byte, error)) error {
 	id, size := req.id, req.size()

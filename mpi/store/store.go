@@ -30,8 +30,35 @@ type Store interface {
 	// Delete removes key and tells whether it was there.
 	Delete(ctx context.Context, key string) (bool, error)
 
+	// Append adds value at the end of key's value (absent: empty).
+	Append(ctx context.Context, key string, value []byte) error
+
+	// Check tells, without waiting, whether every key is there.
+	Check(ctx context.Context, keys ...string) (bool, error)
+
+	// NumKeys counts the keys that begin with prefix.
+	NumKeys(ctx context.Context, prefix string) (int, error)
+
+	// List returns the keys that begin with prefix, in the order of their bytes. More than
+	// MaxRequestKeys of them, or MaxTogether bytes, are ErrTooLarge: none are left out unsaid.
+	List(ctx context.Context, prefix string) ([]string, error)
+
+	// MultiGet waits until every key is there at one moment and returns their values of that moment, in
+	// the order of keys; more than MaxTogether bytes are ErrTooLarge. When ctx ends first, the error is a *WaitError.
+	MultiGet(ctx context.Context, keys ...string) ([][]byte, error)
+
+	// MultiSet sets several keys at one moment: all of them, or, with an error, none. Of two items with one key
+	// the later one counts.
+	MultiSet(ctx context.Context, items ...Item) error
+
 	// Close ends the store, or this connection to it. Whoever waits gets ErrClosed.
 	Close() error
+}
+
+// Item is a key with its value.
+type Item struct {
+	Key   string
+	Value []byte
 }
 
 var (
@@ -39,4 +66,5 @@ var (
 	_ Store = (*prefixed)(nil)
 	_ Store = (*Server)(nil)
 	_ Store = (*Client)(nil)
+	_ Store = (*File)(nil)
 )

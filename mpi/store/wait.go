@@ -58,19 +58,24 @@ func (m *memory) peek(key string) ([]byte, error) {
 	return m.values[key], nil
 }
 
-// Wait waits for one absent key at a time; where it left off, the next search
-// begins, so that keys that come in order cost no more than one look each.
 func (m *memory) Wait(ctx context.Context, keys ...string) error {
-	if err := checkWait(keys); err != nil {
-		return fmt.Errorf("wait: %w", err)
+	return m.whenThere(ctx, "wait", keys, func() error { return nil })
+}
+
+// whenThere calls then, with mu held, at a moment at which every key is there. It waits for one absent key at a
+// time; where it left off, the next search begins, so that keys that come in order cost no more than one
+// look each.
+func (m *memory) whenThere(ctx context.Context, what string, keys []string, then func() error) error {
+	if err := checkKeys(keys); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return m.waitError(err, keys...)
 	}
 	for from := 0; ; {
-		i, a, err := m.absentAndArrival(keys, from)
+		i, a, err := m.thenOrArrival(keys, from, then)
 		if err != nil {
-			return fmt.Errorf("wait: %w", err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		if a == nil {
 			return nil
@@ -82,7 +87,8 @@ func (m *memory) Wait(ctx context.Context, keys ...string) error {
 	}
 }
 
-func (m *memory) absentAndArrival(keys []string, from int) (int, *arrival, error) {
+// thenOrArrival calls then, or returns the index and the arrival of an absent key.
+func (m *memory) thenOrArrival(keys []string, from int, then func() error) (int, *arrival, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.closed(); err != nil {
@@ -90,7 +96,7 @@ func (m *memory) absentAndArrival(keys []string, from int) (int, *arrival, error
 	}
 	i := m.absent(keys, from)
 	if i < 0 {
-		return 0, nil, nil
+		return 0, nil, then()
 	}
 	return i, m.expect(keys[i]), nil
 }
@@ -100,7 +106,7 @@ func (m *memory) present(keys []string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.closed(); err != nil {
-		return false, fmt.Errorf("wait: %w", err)
+		return false, fmt.Errorf("look for keys: %w", err)
 	}
 	return m.absent(keys, 0) < 0, nil
 }

@@ -20,6 +20,10 @@ func TestMutationsWake(t *testing.T) {
 			_, err := s.CompareSet(ctx, "k", nil, []byte("7"))
 			return err
 		},
+		"append": func(ctx context.Context, s Store) error { return s.Append(ctx, "k", []byte("7")) },
+		"multiset": func(ctx context.Context, s Store) error {
+			return s.MultiSet(ctx, Item{"other", nil}, Item{"k", []byte("7")})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
@@ -38,7 +42,12 @@ func TestMutationsWake(t *testing.T) {
 				if err := s.Set(ctx, "there", nil); err != nil {
 					t.Fatal(err)
 				}
-				testkit.Eventually(t, "two calls wait for k", func() bool { return m.waiters(prefix+"k") == 2 })
+				waits.Go(func() {
+					if got, err := s.MultiGet(ctx, "k", "there"); err != nil || string(got[0]) != "7" || string(got[1]) != "" {
+						t.Errorf("multiget: %q, %v", got, err)
+					}
+				})
+				testkit.Eventually(t, "three calls wait for k", func() bool { return m.waiters(prefix+"k") == 3 })
 				if err := mutate(ctx, s); err != nil {
 					t.Fatal(err)
 				}
@@ -104,7 +113,7 @@ func TestWaitMany(t *testing.T) {
 		if err := s.Wait(ctx); err != nil {
 			t.Errorf("wait for nothing: %v", err)
 		}
-		keys := make([]string, MaxWaitKeys)
+		keys := make([]string, MaxRequestKeys)
 		for i := range keys {
 			keys[i] = fmt.Sprint("rank/", i)
 		}
@@ -142,6 +151,7 @@ func TestCancelledWaitSaysWhatIsMissing(t *testing.T) {
 		}{
 			{[]string{"gone"}, "gone", func(ctx context.Context) error { _, err := s.Get(ctx, "gone"); return err }, []string{"gone"}, 1},
 			{[]string{"here", "b", "here", "c"}, "b", func(ctx context.Context) error { return s.Wait(ctx, "here", "b", "here", "c") }, []string{"b", "c"}, 2},
+			{[]string{"here", "b"}, "b", func(ctx context.Context) error { _, err := s.MultiGet(ctx, "here", "b"); return err }, []string{"b"}, 1},
 			{many, "many/00", func(ctx context.Context) error { return s.Wait(ctx, many...) }, many[:8], 20},
 		} {
 			ctx, cancel := context.WithCancelCause(context.Background())

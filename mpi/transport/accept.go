@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
@@ -15,7 +16,7 @@ const room = 256
 // accept lets the higher ranks in until l is closed.
 func (s *meeting) accept(ctx context.Context, l net.Listener) {
 	gate := &auth.Gate{
-		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.cfg.hello().encode(),
+		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.hello(false, nil).encode(),
 		Room: max(room, s.cfg.Size), Log: s.cfg.Log,
 	}
 	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.seat(conn.(*net.TCPConn), theirs) })
@@ -34,19 +35,51 @@ func (s *meeting) seat(conn *net.TCPConn, theirs []byte) error {
 	case !s.claim(rank):
 		reply = duplicate
 	}
-	conn.SetWriteDeadline(time.Now().Add(auth.Timeout))
-	_, err = conn.Write([]byte{byte(reply)})
-	conn.SetWriteDeadline(time.Time{})
 	if reply != welcome {
+		conn.SetWriteDeadline(time.Now().Add(auth.Timeout))
+		conn.Write([]byte{byte(reply)})
 		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, reply.err())
 	}
+	p, err := s.receive(conn, h)
 	if err == nil {
 		err = tune(conn)
 	}
 	if err != nil {
-		s.settle(rank, nil)
+		s.settle(rank, nil, nil, false)
 		return fmt.Errorf("welcome rank %d: %w", rank, err)
 	}
-	s.settle(rank, conn)
+	s.settle(rank, conn, p, h.near == 1)
 	return nil
+}
+
+// receive welcomes a rank, and opens the memory that it offers.
+func (s *meeting) receive(conn *net.TCPConn, h hello) (*pair, error) {
+	conn.SetDeadline(time.Now().Add(auth.Timeout))
+	defer conn.SetDeadline(time.Time{})
+	reply := welcome
+	var p *pair
+	if h.offers() {
+		var err error
+		if p, err = openPair(h); err != nil {
+			s.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
+		} else {
+			reply = sharing
+		}
+	}
+	if p == nil && s.cfg.Sharing == ShareAlways {
+		return nil, errNoSharing
+	}
+	if _, err := conn.Write([]byte{byte(reply)}); err != nil || p == nil {
+		return nil, err
+	}
+	var use [1]byte
+	if _, err := io.ReadFull(conn, use[:]); err != nil {
+		p.close()
+		return nil, err
+	}
+	if use[0] != 1 {
+		p.close()
+		return nil, nil
+	}
+	return p, nil
 }

@@ -7,12 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"time"
+	"os"
+	"runtime"
 
 	"ddpbatch/internal/auth"
 )
 
-// role is what the handshakes of a mesh are bound to.
+// role is what the handshakes of ranks are bound to.
 const role = "transport"
 
 // Directory is where ranks publish their addresses. The stores of mpi/store are
@@ -23,7 +24,16 @@ type Directory interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// Config is what ConnectTCP needs to know.
+// Sharing says which ranks of one machine use its memory between them.
+type Sharing int
+
+const (
+	ShareWhereItWorks Sharing = iota
+	ShareNever                // TCP alone
+	ShareAlways               // a pair that cannot is an error
+)
+
+// Config is what Connect needs to know.
 type Config struct {
 	Rank, Size int
 	Listen     string    // IP address to listen on and to publish; it must be one that the other ranks reach
@@ -31,15 +41,8 @@ type Config struct {
 	Secret     auth.Secret
 	Run        string // the run's id and attempt: ranks of another are refused
 	Attempt    int
-
-	// Timeout is how long Send, Sent and Recv wait for a rank that makes no
-	// progress. A frame is the least progress that counts.
-	Timeout time.Duration
-
-	// Describe words a call in errors; nil prints its numbers.
-	Describe func(Call) string
-
-	Log *slog.Logger // nil discards
+	Sharing    Sharing
+	Log        *slog.Logger // nil discards
 }
 
 // complete checks cfg and fills in what may be left out.
@@ -57,12 +60,6 @@ func (cfg Config) complete() (Config, error) {
 	if cfg.Secret.IsZero() && cfg.Size > 1 {
 		return cfg, auth.ErrNoSecret
 	}
-	if cfg.Timeout <= 0 {
-		return cfg, errors.New("the time-out must be positive")
-	}
-	if cfg.Describe == nil {
-		cfg.Describe = func(c Call) string { return fmt.Sprintf("%+v", c) }
-	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -74,13 +71,13 @@ func (cfg Config) binding() auth.Binding {
 }
 
 // listen opens this rank's port and publishes it.
-func (cfg Config) listen(ctx context.Context) (net.Listener, error) {
+func (cfg Config) listen(ctx context.Context, machine string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(cfg.Listen, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the other ranks: %w", err)
 	}
-	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), []byte(l.Addr().String())); err != nil {
+	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), entry{l.Addr().String(), machine}.encode()); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("publish the address of rank %d: %w", cfg.Rank, err)
 	}
@@ -88,3 +85,17 @@ func (cfg Config) listen(ctx context.Context) (net.Listener, error) {
 }
 
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
+
+// crowded tells whether near ranks and this one have fewer cores than they are.
+func crowded(near int) bool { return near+1 > runtime.NumCPU() }
+
+// machineID tells machines apart, as far as sharing memory goes: it is that of the kernel's life (random(4)).
+func machineID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || len(id) < 36 {
+		return "unknown"
+	}
+	return string(id[:36])
+}
+
+var errNoSharing = errors.New("the ranks are to use shared memory alone, and these two have none: are they on one machine, of one user, in one container?")

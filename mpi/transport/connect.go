@@ -9,24 +9,30 @@ import (
 	"sync"
 )
 
-// ConnectTCP meets the other ranks and returns when this one is connected to each of
+// Connect meets the other ranks and returns when this one is connected to each of
 // them. It tries until ctx ends, or until a rank refuses this one: because its world has another
 // size, or has a rank of that number already. The error is then a MissingError.
-func ConnectTCP(ctx context.Context, cfg Config) (*TCP, error) {
+func Connect(ctx context.Context, cfg Config) (*Sockets, error) {
 	cfg, err := cfg.complete()
 	if err != nil {
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	conns, err := meet(ctx, cfg)
+	own, err := newBell()
 	if err != nil {
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	m, err := newTCP(cfg, conns)
+	s, err := meet(ctx, cfg, own)
 	if err != nil {
-		closeAll(conns)
+		own.close()
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	return m, nil
+	fabric, err := newSockets(s)
+	if err != nil {
+		s.closeAll()
+		own.close()
+		return nil, fmt.Errorf("connect ranks: %w", err)
+	}
+	return fabric, nil
 }
 
 // MissingError names the ranks that were not met.
@@ -62,26 +68,31 @@ func (e *MissingError) Unwrap() error { return e.Err }
 
 // meeting is what a rank knows while it meets the others.
 type meeting struct {
-	cfg  Config
-	done chan struct{} // closed when nobody is missing
+	cfg     Config
+	bell    *bell
+	machine string
+	done    chan struct{} // closed when nobody is missing
 
 	mu      sync.Mutex
 	conns   []*net.TCPConn // by rank
+	pairs   []*pair        // by rank; nil where no memory is shared
 	claimed []bool         // by rank: it has proved itself, and is being answered or is here
+	near    int            // ranks on this machine, whether memory is shared or not
 	reasons []string       // by rank: why it is not here yet
 	missing int
 }
 
-// meet returns the connections by rank.
-func meet(ctx context.Context, cfg Config) ([]*net.TCPConn, error) {
+// meet returns the meeting when everybody is there.
+func meet(ctx context.Context, cfg Config, own *bell) (*meeting, error) {
 	s := &meeting{
-		cfg: cfg, done: make(chan struct{}), missing: cfg.Size - 1,
-		conns: make([]*net.TCPConn, cfg.Size), claimed: make([]bool, cfg.Size), reasons: make([]string, cfg.Size),
+		cfg: cfg, bell: own, machine: machineID(), done: make(chan struct{}), missing: cfg.Size - 1,
+		conns: make([]*net.TCPConn, cfg.Size), pairs: make([]*pair, cfg.Size),
+		claimed: make([]bool, cfg.Size), reasons: make([]string, cfg.Size),
 	}
 	if s.missing == 0 {
-		return s.conns, nil
+		return s, nil
 	}
-	l, err := cfg.listen(ctx)
+	l, err := cfg.listen(ctx, s.machine)
 	if err != nil {
 		return nil, err
 	}
@@ -104,9 +115,9 @@ func meet(ctx context.Context, cfg Config) ([]*net.TCPConn, error) {
 	l.Close()
 	tasks.Wait()
 	if s.missing == 0 {
-		return s.conns, nil
+		return s, nil
 	}
-	closeAll(s.conns)
+	s.closeAll()
 	return nil, s.absent(err)
 }
 
@@ -137,15 +148,18 @@ func (s *meeting) claim(rank int) bool {
 	return true
 }
 
-// settle ends a claim: conn is the rank's connection, or nil where it broke.
-func (s *meeting) settle(rank int, conn *net.TCPConn) {
+// settle ends a claim: conn is the rank's connection, or nil where it broke, and p the memory shared with it, or nil.
+func (s *meeting) settle(rank int, conn *net.TCPConn, p *pair, near bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if conn == nil {
 		s.claimed[rank] = false
 		return
 	}
-	s.conns[rank] = conn
+	s.conns[rank], s.pairs[rank] = conn, p
+	if near {
+		s.near++
+	}
 	if s.missing--; s.missing == 0 {
 		close(s.done)
 	}
@@ -157,10 +171,13 @@ func (s *meeting) note(rank int, format string, args ...any) {
 	s.mu.Unlock()
 }
 
-func closeAll(conns []*net.TCPConn) {
-	for _, conn := range conns {
+func (s *meeting) closeAll() {
+	for rank, conn := range s.conns {
 		if conn != nil {
 			conn.Close()
+		}
+		if p := s.pairs[rank]; p != nil {
+			p.close()
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"ddpbatch/internal/auth"
@@ -29,15 +30,16 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
-	addr, err := netip.ParseAddrPort(string(text))
+	addr, machine, err := decodeEntry(text)
 	if err != nil {
-		return fmt.Errorf("look up rank %d: %q is no address", rank, text)
+		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
 	s.note(rank, "%s does not answer", addr)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		conn, err := s.knock(ctx, rank, addr)
+		near := machine == s.machine
+		conn, p, err := s.visit(ctx, rank, addr, near)
 		if err == nil {
-			s.settle(rank, conn)
+			s.settle(rank, conn, p, near)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -56,14 +58,35 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 	}
 }
 
-// knock makes one attempt.
-func (s *meeting) knock(ctx context.Context, rank int, addr netip.AddrPort) (_ *net.TCPConn, err error) {
+// visit makes one attempt, and offers memory to a rank on the same machine.
+func (s *meeting) visit(ctx context.Context, rank int, addr netip.AddrPort, near bool) (*net.TCPConn, *pair, error) {
+	if s.cfg.Sharing == ShareNever || !near {
+		if s.cfg.Sharing == ShareAlways {
+			return nil, nil, fmt.Errorf("%w: rank %d: %w", errRefused, rank, errNoSharing)
+		}
+		conn, _, err := s.knock(ctx, rank, addr, near, nil)
+		return conn, nil, err
+	}
+	p, err := newPair()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, shared, err := s.knock(ctx, rank, addr, near, p)
+	if err != nil || !shared {
+		p.close()
+		p = nil
+	}
+	return conn, p, err
+}
+
+// knock connects, and tells whether the other rank shares the memory offered.
+func (s *meeting) knock(ctx context.Context, rank int, addr netip.AddrPort, near bool, offer *pair) (_ *net.TCPConn, shared bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
 	defer cancel()
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "tcp", addr.String())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	conn := c.(*net.TCPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -75,27 +98,57 @@ func (s *meeting) knock(ctx context.Context, rank int, addr netip.AddrPort) (_ *
 			conn.Close()
 		}
 	}()
-	theirs, err := auth.Client(ctx, conn, s.cfg.Secret, s.cfg.binding(), s.cfg.hello().encode())
+	theirs, err := auth.Client(ctx, conn, s.cfg.Secret, s.cfg.binding(), s.hello(near, offer).encode())
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}
 	h, err := decodeHello(theirs)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", addr, err)
+		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}
 	if int64(h.size) != int64(s.cfg.Size) {
-		return nil, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
+		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
 			errRefused, h.rank, h.size, s.cfg.Size)
 	}
 	if int64(h.rank) != int64(rank) {
-		return nil, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, rank)
+		return nil, false, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, rank)
 	}
 	var reply [1]byte
 	if _, err := io.ReadFull(conn, reply[:]); err != nil {
-		return nil, fmt.Errorf("%s: wait for its answer: %w", addr, err)
+		return nil, false, fmt.Errorf("%s: wait for its answer: %w", addr, err)
 	}
 	if err := answer(reply[0]).err(); err != nil {
-		return nil, fmt.Errorf("rank %d at %s: %w", rank, addr, err)
+		return nil, false, fmt.Errorf("rank %d at %s: %w", rank, addr, err)
 	}
-	return conn, tune(conn)
+	if answer(reply[0]) == sharing && offer != nil {
+		if shared, err = offer.confirm(conn, h); err != nil {
+			return nil, false, fmt.Errorf("rank %d at %s: %w", rank, addr, err)
+		}
+	}
+	return conn, shared, tune(conn)
+}
+
+// confirm opens the bell of the rank that has opened the memory, and tells it whether that worked.
+func (p *pair) confirm(conn *net.TCPConn, h hello) (bool, error) {
+	use := byte(1)
+	if err := p.openBell(h); err != nil {
+		use = 0
+	}
+	_, err := conn.Write([]byte{use})
+	return use == 1, err
+}
+
+// hello says who this rank is, and what memory it offers.
+func (s *meeting) hello(near bool, offer *pair) hello {
+	h := hello{rank: uint32(s.cfg.Rank), size: uint32(s.cfg.Size)}
+	if near {
+		h.near = 1
+	}
+	if s.cfg.Sharing != ShareNever {
+		h.pid, h.bell = uint32(os.Getpid()), uint32(s.bell.write)
+	}
+	if offer != nil {
+		h.memory = offer.segment.Handle().Encode()
+	}
+	return h
 }

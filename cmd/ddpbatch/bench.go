@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/urfave/cli/v2"
+)
+
+func newBenchCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name:      "bench",
+		Usage:     "time a collective over sizes and check its results: nccl-tests' columns",
+		ArgsUsage: "COLLECTIVE",
+		Description: example("ddpbatch bench allreduce -b 4 -e 64M -f 4 -n 2 --transport shm",
+			"ddpbatch bench pingpong --json", "srun ddpbatch run -- ddpbatch bench allreduce"),
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "b", Usage: "smallest `SIZE` in bytes; K, M and G are powers of 1024", Value: "4"},
+			&cli.StringFlag{Name: "e", Usage: "largest `SIZE`", Value: "64M"},
+			&cli.Int64Flag{Name: "f", Usage: "from one size to the next, `TIMES`", Value: 4},
+			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine (2); not among ranks that are there already"},
+			&cli.StringFlag{Name: "transport", Usage: "auto, shm or tcp", Value: "auto"},
+			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
+			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
+			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms", Value: true},
+			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then work on each other's memory"},
+			&cli.StringFlag{Name: "type", Usage: "element type", Value: "float32"},
+			&cli.StringFlag{Name: "op", Usage: "reduce operation", Value: "sum"},
+			&cli.IntFlag{Name: "iters", Usage: "timed calls of each size; 0: as many as fit into the budget, 7 to 10,000"},
+			&cli.IntFlag{Name: "warmup", Usage: "calls before them; 0: for a tenth of the budget"},
+			&cli.DurationFlag{Name: "budget", Usage: "`TIME` for the calls of one size", Value: 200 * time.Millisecond},
+			jsonFlag(),
+		},
+		Action: func(c *cli.Context) error {
+			name, err := oneArg(c, "collective")
+			if err != nil {
+				return err
+			}
+			o := benchOptions{
+				ranks: c.Int("n"), factor: c.Int64("f"), transport: c.String("transport"), algorithm: c.String("algorithm"),
+				alloc: c.Bool("alloc"), explain: c.Bool("explain"), deterministic: c.Bool("deterministic"),
+				iters: c.Int("iters"), warmup: c.Int("warmup"), budget: c.Duration("budget"), json: c.Bool("json"),
+			}
+			if err := o.setNames(name, c.String("type"), c.String("op")); err != nil {
+				return err
+			}
+			if o.begin, err = parseBytes("-b", c.String("b")); err != nil {
+				return err
+			}
+			if o.end, err = parseBytes("-e", c.String("e")); err != nil {
+				return err
+			}
+			if err := o.check(c.IsSet("n")); err != nil {
+				return err
+			}
+			return runBench(c.Context, e, o)
+		},
+	}
+}
+
+// runBench is one rank of the world that the environment names, or starts one on this machine.
+func runBench(ctx context.Context, e *env, o benchOptions) error {
+	size := e.get("WORLD_SIZE")
+	if size != "" || e.get("RANK") != "" {
+		if o.ranks != 0 && size != fmt.Sprint(o.ranks) {
+			return usagef("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.ranks, size)
+		}
+		return benchAsRank(ctx, e, o)
+	}
+	if tasks := tasksOf(e); tasks > 1 {
+		return &usageError{
+			message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
+			hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.collective.name),
+		}
+	}
+	if o.ranks == 0 {
+		o.ranks = 2
+	}
+	if err := o.checkWorld(o.ranks); err != nil {
+		return err
+	}
+	if o.collective.name == "startup" {
+		return benchStartup(ctx, e, o)
+	}
+	return benchWorld(ctx, e, o, e.Out)
+}

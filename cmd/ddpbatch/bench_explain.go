@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// explained are the collectives that have a choice of algorithms, by the name that package mpi has for them.
+func explained(collective string) string {
+	return map[string]string{
+		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "broadcast": "broadcast",
+		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all",
+	}[collective]
+}
+
+// explain makes a row of each algorithm that can serve the call, with what was predicted of it.
+func (b *benchRank) explain(ctx context.Context, row benchRow, call benchCall) error {
+	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(row.Size))
+	if err != nil {
+		return err
+	}
+	for _, p := range predictions {
+		if p.Refused != "" {
+			continue
+		}
+		b.timed, b.o.algorithm = b.comm.Using(p.Algorithm), p.Algorithm
+		row.Predicted, row.Chosen = float64(p.Time)/float64(time.Microsecond), p.Chosen
+		if err := b.time(ctx, row, call); err != nil {
+			return err
+		}
+	}
+	return nil
+}

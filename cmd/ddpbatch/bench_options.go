@@ -1,0 +1,155 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"ddpbatch/mpi"
+)
+
+// benchOptions are bench's flags.
+type benchOptions struct {
+	collective           *benchCollective
+	begin, end, factor   int64 // sizes, in bytes
+	ranks                int   // 0: not given
+	transport, algorithm string
+	element              *benchElement
+	op                   benchOp
+	alloc                bool // buffers from comm.Alloc
+	deterministic        bool
+	explain              bool // a row for each algorithm
+	iters, warmup        int  // 0: by the budget
+	budget               time.Duration
+	json                 bool
+}
+
+const (
+	maxBenchSize   = 1 << 36 // bytes; a slip of the pen has more
+	maxBenchFactor = 1 << 20
+	maxBenchRanks  = 1024 // on one machine
+	minBenchCalls  = 7
+	maxBenchCalls  = 10_000
+)
+
+// parseBytes reads a number of bytes, as 4, 64K or 1G.
+func parseBytes(flag, text string) (int64, error) {
+	digits, shift := text, 0
+	if last := len(text) - 1; last > 0 {
+		if unit := strings.IndexByte("KMG", text[last]&^0x20); unit >= 0 {
+			digits, shift = text[:last], 10*(unit+1)
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 1 || n > maxBenchSize>>shift {
+		return 0, usagef("%s is %q; it must be a size from 1 to 64G bytes, such as 64K", flag, text)
+	}
+	return n << shift, nil
+}
+
+// setNames sets what has a name.
+func (o *benchOptions) setNames(collective, element, op string) error {
+	if o.collective = collectiveNamed(collective); o.collective == nil {
+		return usagef("there is no collective %q; it is one of %s", collective, collectiveNames())
+	}
+	var names []string
+	for i, e := range benchElements {
+		if names = append(names, e.name); e.name == element {
+			o.element = &benchElements[i]
+		}
+	}
+	if o.element == nil {
+		return usagef("there is no element type %q; it is one of %s", element, strings.Join(names, ", "))
+	}
+	names = nil
+	for _, known := range benchOps {
+		if names = append(names, known.name); known.name == op {
+			o.op = known
+			return nil
+		}
+	}
+	return usagef("there is no reduce operation %q; it is one of %s", op, strings.Join(names, ", "))
+}
+
+func (o *benchOptions) check(ranksGiven bool) error {
+	switch {
+	case ranksGiven && (o.ranks < 1 || o.ranks > maxBenchRanks):
+		return usagef("-n is %d; it must be 1 to %d", o.ranks, maxBenchRanks)
+	case o.explain && explained(o.collective.name) == "":
+		return usagef("%s has no choice of algorithms to explain", o.collective.name)
+	case o.explain && o.algorithm != "auto":
+		return usagef("--explain times all algorithms: leave --algorithm out")
+	case o.end < o.begin:
+		return usagef("-e is %d, smaller than -b, which is %d", o.end, o.begin)
+	case o.factor < 2 || o.factor > maxBenchFactor:
+		return usagef("-f is %d; it must be 2 to %d", o.factor, maxBenchFactor)
+	case o.iters < 0 || o.warmup < 0:
+		return usagef("--iters is %d and --warmup is %d; neither may be negative", o.iters, o.warmup)
+	case o.iters > 100*maxBenchCalls || o.warmup > 100*maxBenchCalls:
+		return usagef("--iters and --warmup may be up to %d", 100*maxBenchCalls)
+	case o.budget < time.Millisecond || o.budget > time.Hour:
+		return usagef("--budget is %v; it must be 1ms to 1h", o.budget)
+	}
+	cfg := o.config()
+	if o.collective.name == "allreduce" {
+		cfg.Algorithm = o.algorithm // of the other collectives, the calls themselves tell
+	}
+	if err := cfg.Validate(); err != nil {
+		return usagef("%v", err)
+	}
+	return nil
+}
+
+// checkWorld tells whether so many ranks can do what is asked.
+func (o *benchOptions) checkWorld(ranks int) error {
+	c, least := o.collective, o.element.width
+	if c.blocks {
+		least *= int64(ranks)
+	}
+	switch {
+	case ranks < c.atLeast:
+		return usagef("%s needs %d ranks, not %d", c.name, c.atLeast, ranks)
+	case !c.unsized && o.largest() < least:
+		return usagef("the largest size is %d, too small for an element of each rank: %d bytes", o.largest(), least)
+	}
+	return nil
+}
+
+// largest is the last size of the row.
+func (o *benchOptions) largest() int64 {
+	size := o.begin
+	for size*o.factor <= o.end {
+		size *= o.factor
+	}
+	return size
+}
+
+// config is what the ranks join with.
+func (o *benchOptions) config() mpi.Config {
+	cfg := mpi.DefaultConfig()
+	cfg.Transport, cfg.Deterministic = o.transport, o.deterministic
+	return cfg
+}
+
+// args are the words that say the same to another process, less -n.
+func (o *benchOptions) args() []string {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	args := []string{
+		"bench", o.collective.name, "-b", number(o.begin), "-e", number(o.end), "-f", number(o.factor),
+		"--transport", o.transport, "--algorithm", o.algorithm, "--type", o.element.name, "--op", o.op.name,
+		"--iters", strconv.Itoa(o.iters), "--warmup", strconv.Itoa(o.warmup), "--budget", o.budget.String(),
+	}
+	if o.alloc {
+		args = append(args, "--alloc")
+	}
+	if o.explain {
+		args = append(args, "--explain")
+	}
+	if !o.deterministic {
+		args = append(args, "--deterministic=false")
+	}
+	if o.json {
+		args = append(args, "--json")
+	}
+	return args
+}

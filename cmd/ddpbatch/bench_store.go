@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/mpi"
+	"ddpbatch/mpi/store"
+)
+
+// maxStoreValue is the largest value that store rows have.
+const maxStoreValue = 64 << 10
+
+// store times operations on a TCP store that rank 0 serves, by all ranks at once, each over a connection and on keys
+// of its own.
+func (b *benchRank) store(ctx context.Context) (err error) {
+	secret, err := b.storeSecret()
+	if err != nil {
+		return err
+	}
+	addr, stop, err := b.serveStore(ctx, secret)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	client, err := store.Dial(ctx, store.DialConfig{
+		Addrs: []string{addr}, Secret: secret, Binding: storeBinding, Name: fmt.Sprintf("rank %d", b.rank), Log: b.e.log(),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, client.Close()) }()
+	own := fmt.Sprintf("bench/%d", b.rank)
+	for size := b.o.begin; size <= min(b.o.end, maxStoreValue); size *= b.o.factor {
+		for _, op := range []string{"set", "get"} {
+			row := benchRow{Size: size, Count: size, Type: "bytes", Redop: op}
+			if err := b.time(ctx, row, valueCall(ctx, client, own, op, int(size))); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.time(ctx, benchRow{Size: 8, Count: 1, Type: "int64", Redop: "add"}, addCall(client, own+"/sum")); err != nil {
+		return err
+	}
+	return b.comm.Barrier(ctx) // nobody's store ends before its last call
+}
+
+var storeBinding = auth.Binding{Run: "bench", Attempt: 1, Role: "store"}
+
+// storeSecret is one for this store alone, made from the run's.
+func (b *benchRank) storeSecret() (auth.Secret, error) {
+	if b.ranks == 1 {
+		return auth.NewSecret()
+	}
+	lookup, err := withSecret(b.e)
+	if err != nil {
+		return auth.Secret{}, err
+	}
+	text, _ := lookup("DDPBATCH_SECRET")
+	secret, err := auth.ParseSecret(text)
+	if err != nil {
+		return secret, usagef("read DDPBATCH_SECRET: %v", err)
+	}
+	return secret.Derive("bench", "store"), nil
+}
+
+// serveStore serves the store on rank 0, where MASTER_ADDR leads, and tells all ranks its address.
+func (b *benchRank) serveStore(ctx context.Context, secret auth.Secret) (addr string, stop func() error, err error) {
+	host := b.e.get("MASTER_ADDR")
+	if b.ranks == 1 || host == "" {
+		host = "127.0.0.1"
+	}
+	port := []int64{0}
+	stop = func() error { return nil }
+	if b.rank == 0 {
+		at := ""
+		if ip := net.ParseIP(host); ip != nil && ip.IsLoopback() {
+			at = host
+		}
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(at, "0"))
+		if err != nil {
+			return "", stop, fmt.Errorf("serve a store: %w", err)
+		}
+		server := store.Serve(l, store.ServerConfig{Secret: secret, Binding: storeBinding, Log: b.e.log()})
+		stop, port[0] = server.Close, int64(l.Addr().(*net.TCPAddr).Port)
+	}
+	if err := mpi.Broadcast(ctx, b.comm, port, 0); err != nil {
+		return "", stop, errors.Join(err, stop())
+	}
+	return net.JoinHostPort(host, fmt.Sprint(port[0])), stop, nil
+}
+
+// valueCall sets, or gets, a value of size bytes.
+func valueCall(ctx context.Context, s store.Store, key, op string, size int) benchCall {
+	key = fmt.Sprintf("%s/%d", key, size)
+	value := make([]byte, size)
+	var got []byte
+	call := benchCall{
+		fill: func(seed int) { spread(value, bytePattern(seed), 0) },
+		run:  func(ctx context.Context) error { return s.Set(ctx, key, value) },
+	}
+	if op == "get" {
+		set := call
+		call.fill = func(seed int) {
+			set.fill(seed)
+			got = nil
+			_ = set.run(ctx) // a failure leaves what the check finds
+		}
+		call.run = func(ctx context.Context) (err error) {
+			got, err = s.Get(ctx, key)
+			return err
+		}
+	}
+	call.wrong = func(seed int) int64 {
+		if op == "set" {
+			got, _ = s.Get(ctx, key) // nothing is all wrong
+		}
+		return int64(size-len(got)) + differ(got, bytePattern(seed), 0)
+	}
+	return call
+}
+
+func bytePattern(seed int) []byte {
+	return converted(pattern(opSum, 0, 1, seed), func(x int64) byte { return byte(x) })
+}
+
+// addCall adds 1 to a number.
+func addCall(s store.Store, key string) benchCall {
+	var sum, calls int64
+	return benchCall{
+		fill: func(int) {},
+		run: func(ctx context.Context) (err error) {
+			calls++
+			sum, err = s.Add(ctx, key, 1)
+			return err
+		},
+		wrong: func(int) int64 {
+			if sum != calls {
+				return 1
+			}
+			return 0
+		},
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"ddpbatch/mpi"
+)
+
+var benchEpoch = time.Now()
+
+// now is a reading of the monotonic clock, which alone is what time.Since reads.
+func now() time.Duration { return time.Since(benchEpoch) }
+
+func microsecondsOf(d time.Duration) float64 { return float64(d) / 1e3 }
+
+// clockCost is what two readings of the clock around nothing are apart, in microseconds: the median.
+func clockCost() float64 {
+	apart := make([]float64, 1001)
+	for i := range apart {
+		start := now()
+		apart[i] = microsecondsOf(now() - start)
+	}
+	return medianOf(apart)
+}
+
+// medianOf sorts x.
+func medianOf(x []float64) float64 {
+	slices.Sort(x)
+	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
+}
+
+// measure is the time of one call in microseconds: the median over calls, with a barrier before each, of the mean
+// over ranks, less what reading the clock takes. scripts/bench/peers times the other libraries in the same way.
+func (b *benchRank) measure(ctx context.Context, call benchCall) (float64, error) {
+	runtime.GC() // for the buffers of the size before
+	calls, err := b.warmUp(ctx, call)
+	if err != nil {
+		return 0, err
+	}
+	took := make([]float64, calls)
+	for i := range took {
+		if err := b.comm.Barrier(ctx); err != nil {
+			return 0, err
+		}
+		start := now()
+		if err := call.run(ctx); err != nil {
+			return 0, err
+		}
+		took[i] = microsecondsOf(now()-start) - b.clock
+	}
+	parts := float64(b.ranks)
+	if b.o.collective.oneWay {
+		parts = 2 // halves of rank 0's round trip
+		if b.rank != 0 {
+			clear(took)
+		}
+	}
+	if err := mpi.AllReduce(ctx, b.comm, took, mpi.Sum); err != nil {
+		return 0, err
+	}
+	return medianOf(took) / parts, nil
+}
+
+// warmUp doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it,
+// within bounds. Rank 0's clock decides for all. What --warmup and --iters name is kept.
+func (b *benchRank) warmUp(ctx context.Context, call benchCall) (calls int, err error) {
+	budget := microsecondsOf(b.o.budget)
+	n := max(1, b.o.warmup)
+	for {
+		took, err := b.batch(ctx, call, n)
+		if err != nil {
+			return 0, err
+		}
+		enough := took >= budget/10 || n >= maxBenchCalls || b.o.warmup > 0
+		switch {
+		case enough && b.o.iters > 0:
+			return b.o.iters, nil
+		case enough:
+			return int(min(max(budget/(took/float64(n)), minBenchCalls), maxBenchCalls)), nil
+		}
+		n *= 2
+	}
+}
+
+// batch makes n calls, each after a barrier, and returns rank 0's time for all of them, in microseconds.
+func (b *benchRank) batch(ctx context.Context, call benchCall, n int) (float64, error) {
+	start := now()
+	for range n {
+		if err := b.comm.Barrier(ctx); err != nil {
+			return 0, err
+		}
+		if err := call.run(ctx); err != nil {
+			return 0, err
+		}
+	}
+	took := []float64{microsecondsOf(now() - start)}
+	err := mpi.Broadcast(ctx, b.comm, took, 0)
+	return took[0], err
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/mpi/store"
+)
+
+func newStoreGetCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name: "get", Usage: "wait for keys and print their values, each with a newline after it", ArgsUsage: "KEY...",
+		Description: example("ddpbatch store get rank/0 --addr node1:29400"), Flags: clientFlags(jsonFlag()),
+		Action: storeAction(e, 1, -1, func(ctx context.Context, c *cli.Context, s *store.Client, keys []string) error {
+			values, err := s.MultiGet(ctx, keys...)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(e, storeItems(keys, values))
+			}
+			for _, value := range values {
+				fmt.Fprintln(e.Out, shownValue(e, value))
+			}
+			return nil
+		}),
+	}
+}
+
+func newStoreSetCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name: "set", Usage: "set a key", ArgsUsage: "KEY VALUE",
+		Description: example("ddpbatch store set go 1 --addr node1:29400"), Flags: clientFlags(),
+		Action: storeAction(e, 2, 2, func(ctx context.Context, _ *cli.Context, s *store.Client, words []string) error {
+			return s.Set(ctx, words[0], []byte(words[1]))
+		}),
+	}
+}
+
+func newStoreAddCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name: "add", Usage: "add N, or 1, to the number at a key, and print the sum", ArgsUsage: "KEY [N]",
+		Description: example("ddpbatch store add count 5 --addr node1:29400", "ddpbatch store add --addr node1:29400 -- count -5"),
+		Flags:       clientFlags(),
+		Action: storeAction(e, 1, 2, func(ctx context.Context, _ *cli.Context, s *store.Client, words []string) error {
+			delta := int64(1)
+			if len(words) == 2 {
+				var err error
+				if delta, err = strconv.ParseInt(words[1], 10, 64); err != nil {
+					return usagef("%q is no whole number to add", words[1])
+				}
+			}
+			sum, err := s.Add(ctx, words[0], delta)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(e.Out, sum)
+			return nil
+		}),
+	}
+}
+
+func newStoreWaitCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name: "wait", Usage: "wait until all keys are there", ArgsUsage: "KEY...",
+		Description: example("ddpbatch store wait rank/0 rank/1 --timeout 5m --addr node1:29400"), Flags: clientFlags(),
+		Action: storeAction(e, 1, -1, func(ctx context.Context, _ *cli.Context, s *store.Client, keys []string) error {
+			return s.Wait(ctx, keys...)
+		}),
+	}
+}
+
+func newStoreListCommand(e *env) *cli.Command {
+	return &cli.Command{
+		Name: "list", Usage: "print the keys, or those that begin with PREFIX", ArgsUsage: "[PREFIX]",
+		Description: example("ddpbatch store list --addr node1:29400", "ddpbatch store list rank/ --json"), Flags: clientFlags(jsonFlag()),
+		Action: storeAction(e, 0, 1, func(ctx context.Context, c *cli.Context, s *store.Client, words []string) error {
+			prefix := ""
+			if len(words) == 1 {
+				prefix = words[0]
+			}
+			keys, err := s.List(ctx, prefix)
+			if err != nil {
+				return err
+			}
+			if c.Bool("json") {
+				return printJSON(e, keys)
+			}
+			t := newTable(e, "KEY")
+			for _, key := range keys {
+				t.row(key)
+			}
+			return t.flush()
+		}),
+	}
+}
+
+// storeAction connects to the store that the flags name and calls do with the command's words, least to most (-1: any
+// number) of them.
+func storeAction(e *env, least, most int, do func(context.Context, *cli.Context, *store.Client, []string) error) cli.ActionFunc {
+	return func(c *cli.Context) (err error) {
+		words := c.Args().Slice()
+		if len(words) < least || most >= 0 && len(words) > most {
+			return &usageError{
+				message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, plural(len(words), "word")),
+				hint:    fmt.Sprintf("try %q", "ddpbatch store "+c.Command.Name+" -h"),
+			}
+		}
+		addr := c.String("addr")
+		if addr == "" {
+			addr = e.get("DDPBATCH_STORE")
+		}
+		if addr == "" {
+			return usagef("store %s needs --addr HOST:PORT, as DDPBATCH_STORE is not set", c.Command.Name)
+		}
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return usagef("the store's address is %q, which is no HOST:PORT", addr)
+		}
+		if c.Duration("timeout") <= 0 {
+			return usagef("--timeout is %v; it must be more than 0", c.Duration("timeout"))
+		}
+		secret, binding, err := storeBindingOf(e, c)
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
+		defer cancel()
+		s, err := store.Dial(ctx, store.DialConfig{
+			Addrs: []string{addr}, Secret: secret, Binding: binding, Name: "ddpbatch store " + c.Command.Name, Log: e.log(),
+		})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.Close()) }()
+		return do(ctx, c, s, words)
+	}
+}
+
+// storeItem is a key with its value; one that is no text is in Base64.
+type storeItem struct {
+	Key    string  `json:"key"`
+	Value  *string `json:"value"`
+	Base64 []byte  `json:"base64"`
+}
+
+func storeItems(keys []string, values [][]byte) []storeItem {
+	items := make([]storeItem, len(keys))
+	for i, key := range keys {
+		items[i] = storeItem{Key: key}
+		if text := string(values[i]); utf8.ValidString(text) {
+			items[i].Value = &text
+		} else {
+			items[i].Base64 = values[i]
+		}
+	}
+	return items
+}
+
+// shownValue is a value as it is, but on a terminal quoted where it would do something to it.
+func shownValue(e *env, value []byte) string {
+	text := string(value)
+	if _, terminal := e.Terminal(e.Out); terminal {
+		for _, r := range text {
+			if r == utf8.RuneError || unicode.IsControl(r) && r != '\n' && r != '\t' {
+				return strconv.Quote(text)
+			}
+		}
+	}
+	return text
+}

@@ -1,0 +1,111 @@
+package mpi
+
+import (
+	"errors"
+	"fmt"
+)
+
+var errNoAverage = errors.New("the average is of all ranks: a scan has none")
+
+// from sets the root, if there is such a rank.
+func (o *operation) from(c *Comm, root int) {
+	o.root = root
+	if (root < 0 || root >= c.Size()) && o.wrong == nil {
+		o.wrong = fmt.Errorf("there is no rank %d to be the root: ranks go from 0 to %d", root, c.Size()-1)
+	}
+}
+
+// blocks are the parts of a buffer that belong to the ranks, one after another.
+type blocks struct {
+	even   int   // elements of each,
+	counts []int // or of each rank's
+}
+
+// evenBlocks cuts a buffer of length elements into a block for each rank.
+func (o *operation) evenBlocks(c *Comm, buffer string, length, block int) blocks {
+	if size := c.Size(); length != size*block && o.wrong == nil {
+		o.wrong = fmt.Errorf("%s has %d elements, not %d blocks of %d", buffer, length, size, block)
+	}
+	return blocks{even: block}
+}
+
+// unevenBlocks cuts it by counts.
+func (o *operation) unevenBlocks(c *Comm, buffer string, length int, counts []int) blocks {
+	if o.wrong == nil {
+		o.wrong = checkCounts(c.Size(), buffer, length, counts)
+	}
+	return blocks{counts: counts}
+}
+
+func checkCounts(size int, buffer string, length int, counts []int) error {
+	if len(counts) != size {
+		return fmt.Errorf("there are %d counts of %s for %d ranks", len(counts), buffer, size)
+	}
+	left := length
+	for rank, n := range counts {
+		if n < 0 {
+			return fmt.Errorf("the count of %s for rank %d is %d", buffer, rank, n)
+		}
+		if n > left {
+			return fmt.Errorf("%s has %d elements, fewer than its counts", buffer, length)
+		}
+		left -= n
+	}
+	if left > 0 {
+		return fmt.Errorf("%s has %d elements, %d more than its counts", buffer, length, left)
+	}
+	return nil
+}
+
+// ownBlock checks the other buffer's length against the rank's own count.
+func (o *operation) ownBlock(c *Comm, buffer string, length int, counts []int) {
+	if o.wrong == nil && counts[c.Rank()] != length {
+		o.wrong = fmt.Errorf("%s has %d elements, and the count of rank %d is %d", buffer, length, c.Rank(), counts[c.Rank()])
+	}
+}
+
+// bounds is room for where blocks begin and end, one place more than there are ranks, used again by each call.
+type bounds []int
+
+// of gives the bounds of blocks in bytes.
+func (at *bounds) of(b blocks, size, width int) []int {
+	if len(*at) != size+1 {
+		*at = make([]int, size+1)
+	}
+	for rank := range size {
+		n := b.even
+		if b.counts != nil {
+			n = b.counts[rank]
+		}
+		(*at)[rank+1] = (*at)[rank] + n*width
+	}
+	return *at
+}
+
+// ofElements gives the bounds, in bytes, of n parts of a buffer of length bytes, that differ by an element of width bytes at most.
+func (at *bounds) ofElements(length, width, n int) []int {
+	if len(*at) != n+1 {
+		*at = make([]int, n+1)
+	}
+	elements := length / width
+	for i := range n {
+		part := elements / n
+		if i < elements%n {
+			part++
+		}
+		(*at)[i+1] = (*at)[i] + part*width
+	}
+	return *at
+}
+
+// own is where the rank's own block begins, in elements.
+func (b blocks) own(rank int) int {
+	if b.counts == nil {
+		return rank * b.even
+	}
+	at := 0
+	for _, n := range b.counts[:rank] {
+		at += n
+	}
+	return at
+}

@@ -1,0 +1,179 @@
+package mpi
+
+import (
+	"fmt"
+
+	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/model"
+)
+
+const (
+	sharedName = "shm" // the algorithm that goes straight through the memory that all ranks share
+	sharedCode = 255
+)
+
+// chosen are the algorithms of the call that runs.
+type chosen struct {
+	allReduce     algorithm.AllReduceFunc
+	reduce        algorithm.ReduceFunc
+	reduceScatter algorithm.ReduceScatterFunc
+	scan          algorithm.ScanFunc
+	broadcast     algorithm.BroadcastFunc
+	allGather     algorithm.AllGatherFunc
+	gather        algorithm.GatherFunc
+	scatter       algorithm.ScatterFunc
+	allToAll      algorithm.AllToAllFunc
+	barrier       algorithm.BarrierFunc
+}
+
+// tables are the algorithms that there are; of some collectives, for blocks of one length and for others.
+type tables struct {
+	allReduces     []algorithm.Entry[algorithm.AllReduceFunc]
+	reduces        []algorithm.Entry[algorithm.ReduceFunc]
+	reduceScatters []algorithm.Entry[algorithm.ReduceScatterFunc]
+	scans, exscans []algorithm.Entry[algorithm.ScanFunc]
+	broadcasts     []algorithm.Entry[algorithm.BroadcastFunc]
+	allGathers     []algorithm.Entry[algorithm.AllGatherFunc]
+	gathers        [2][]algorithm.Entry[algorithm.GatherFunc]
+	scatters       [2][]algorithm.Entry[algorithm.ScatterFunc]
+	allToAlls      [2][]algorithm.Entry[algorithm.AllToAllFunc]
+	barriers       []algorithm.Entry[algorithm.BarrierFunc]
+}
+
+func newTables() *tables {
+	return &tables{
+		allReduces: algorithm.AllReduces(), reduces: algorithm.Reduces(), reduceScatters: algorithm.ReduceScatters(),
+		scans: algorithm.Scans(), exscans: algorithm.Exscans(), broadcasts: algorithm.Broadcasts(),
+		allGathers: algorithm.AllGathers(), barriers: algorithm.Barriers(),
+		gathers:   [2][]algorithm.Entry[algorithm.GatherFunc]{algorithm.Gathers(), algorithm.GathersV()},
+		scatters:  [2][]algorithm.Entry[algorithm.ScatterFunc]{algorithm.Scatters(), algorithm.ScattersV()},
+		allToAlls: [2][]algorithm.Entry[algorithm.AllToAllFunc]{algorithm.AllToAlls(), algorithm.AllToAllsV()},
+	}
+}
+
+// choose picks the algorithm of a call: the one named, or else the one that is predicted to be fastest.
+// All ranks come to the same choice, as they know the same.
+func (k *core) choose(o *operation) error {
+	name := o.using
+	if name == "" && k.config().Algorithm != "auto" {
+		name = k.preferred(o)
+	}
+	if k.node != nil && o.canShare() && (name == "" || name == sharedName) {
+		o.code, o.name = sharedCode, sharedName
+		return nil
+	}
+	if name == sharedName {
+		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it", name)
+	}
+	f, t := &k.chosen, k.world.tables
+	switch o.kind {
+	case allReduceCall:
+		return k.chooseAllReduce(o, name)
+	case reduceCall:
+		return pick(k, o, name, t.reduces, &f.reduce)
+	case reduceScatterCall:
+		return pick(k, o, name, t.reduceScatters, &f.reduceScatter)
+	case scanCall:
+		return pick(k, o, name, t.scans, &f.scan)
+	case exscanCall:
+		return pick(k, o, name, t.exscans, &f.scan)
+	case broadcastCall:
+		return pick(k, o, name, t.broadcasts, &f.broadcast)
+	case allGatherCall, setupCall:
+		return pick(k, o, name, t.allGathers, &f.allGather)
+	case gatherCall:
+		return pick(k, o, name, t.gathers[o.unevenly()], &f.gather)
+	case scatterCall:
+		return pick(k, o, name, t.scatters[o.unevenly()], &f.scatter)
+	case allToAllCall:
+		return pick(k, o, name, t.allToAlls[o.unevenly()], &f.allToAll)
+	default:
+		return pick(k, o, name, t.barriers, &f.barrier)
+	}
+}
+
+// chooseAllReduce is choose's part for all-reduce, which has one algorithm more where the group lies evenly on several machines.
+func (k *core) chooseAllReduce(o *operation, name string) error {
+	f, t, h := &k.chosen, k.world.tables, k.hierarchy
+	possible := h != nil && (h.canonical() || !k.ordered(o))
+	switch {
+	case name == hierarchicalName && !possible:
+		return k.refuseHierarchy(o)
+	case name != "" && name != hierarchicalName || !possible:
+		return pick(k, o, name, t.allReduces, &f.allReduce)
+	}
+	n, far := len(o.out), k.world.far
+	between := model.Choose(t.allReduces, far, len(h.cross), n/h.width, k.ordered(o))
+	flat := model.Choose(t.allReduces, far, k.port.Size(), n, k.ordered(o))
+	if name == "" && h.cost(between, far, n) > flat.Cost(far, k.port.Size(), n) {
+		f.allReduce, o.code, o.name = flat.Run, flat.Code, flat.Name
+		return nil
+	}
+	f.allReduce, o.code, o.name = between.Run, hierarchicalCode, hierarchicalName
+	return nil
+}
+
+func (k *core) refuseHierarchy(o *operation) error {
+	if k.hierarchy != nil {
+		return fmt.Errorf("algorithm %q keeps the canonical order only with a power of two of ranks on each machine: "+
+			"set deterministic = false, or name another", hierarchicalName)
+	}
+	return fmt.Errorf("algorithm %q needs ranks on several machines: the same number on each, at least two, "+
+		"one machine's after another's, that share memory", hierarchicalName)
+}
+
+// ordered tells whether a reduction must keep the canonical order.
+func (k *core) ordered(o *operation) bool {
+	return o.op.code != 0 && (k.config().Deterministic || !o.op.commutes)
+}
+
+// pick sets run to the algorithm chosen from entries.
+func pick[F any](k *core, o *operation, name string, entries []algorithm.Entry[F], run *F) error {
+	var e algorithm.Entry[F]
+	canonical := k.ordered(o)
+	if name == "" {
+		e = model.Choose(entries, k.machine(), k.port.Size(), o.bytes(), canonical)
+	} else {
+		var err error
+		if e, err = model.Named(entries, name, k.port.Size(), canonical); err != nil {
+			return err
+		}
+	}
+	*run, o.code, o.name = e.Run, e.Code, e.Name
+	return nil
+}
+
+// unevenly is which of two tables holds: that of blocks of one length, or that of blocks whose lengths not all ranks know.
+func (o *operation) unevenly() int {
+	if o.ragged {
+		return 1
+	}
+	return 0
+}
+
+// canShare tells whether the operation can go straight through memory.
+func (o *operation) canShare() bool {
+	switch o.kind {
+	case allReduceCall, reduceCall, reduceScatterCall, broadcastCall, allGatherCall, allToAllCall, barrierCall:
+		return true
+	}
+	return false
+}
+
+// preferred is the algorithm of the configuration, as far as this collective has it.
+func (k *core) preferred(o *operation) string {
+	if o.kind == allReduceCall {
+		return k.config().Algorithm
+	}
+	return ""
+}
+
+func (k *core) config() *Config { return &k.world.config }
+
+// machine is what messages in this group cost: that of its slowest pair.
+func (k *core) machine() algorithm.Machine {
+	if k.spread {
+		return k.world.far
+	}
+	return k.world.near
+}

@@ -1,0 +1,153 @@
+package mpi
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/shm"
+	"ddpbatch/mpi/internal/tick"
+)
+
+// core is what all views of one Comm share.
+type core struct {
+	world   *world
+	group   *engine.Group // nil in a world of one rank
+	members []int         // world ranks, by rank
+	owner   bool          // Close ends the world
+
+	// Of the call that runs: for one goroutine at a time.
+	port      port
+	node      *shm.Node  // where all ranks are on this machine; or nil
+	hierarchy *hierarchy // where they are on several, evenly; or nil
+	waiter    nodeWaiter
+	memory    []*shm.Segment // of the node and of Alloc, to be closed
+	chosen    chosen
+	spread    bool // the group has ranks on several machines
+	seq       uint64
+	shrinks   int // how often Shrink was called
+
+	outBounds, inBounds bounds
+
+	turns turns
+
+	failed atomic.Bool
+	mu     sync.Mutex // guards err
+	err    error      // the first failure
+}
+
+// run makes a collective call and returns when it is over.
+func (c *Comm) run(ctx context.Context, o *operation) error {
+	k := c.core
+	o.using = c.algorithm
+	if !k.turns.take() {
+		p := k.start(ctx, *o)
+		<-p.done
+		return p.err
+	}
+	err := k.execute(ctx, o)
+	k.give()
+	return err
+}
+
+// start makes a collective call that goes on by itself.
+func (k *core) start(ctx context.Context, o operation) *pending {
+	p := &pending{ctx: ctx, op: o, done: make(chan struct{})}
+	k.turns.push(p)
+	if k.turns.taken.CompareAndSwap(false, true) {
+		go k.work()
+	}
+	return p
+}
+
+// give gives the turn back, or to those that wait for it.
+func (k *core) give() {
+	if k.turns.give() {
+		go k.work()
+	}
+}
+
+// work executes what waits, one after another. The turn is taken.
+func (k *core) work() {
+	for again := true; again; again = k.turns.give() {
+		for p := k.turns.pop(); p != nil; p = k.turns.pop() {
+			p.err = k.execute(p.ctx, &p.op)
+			close(p.done)
+		}
+	}
+}
+
+// alone runs f while no call does.
+func (k *core) alone(f func() error) error {
+	k.turns.await()
+	defer k.give()
+	return f()
+}
+
+// execute makes one call. The turn is taken.
+func (k *core) execute(ctx context.Context, o *operation) error {
+	k.seq++
+	err := o.wrong
+	if err == nil && k.failed.Load() {
+		err = k.broken()
+	}
+	if err == nil {
+		err = k.choose(o)
+	}
+	call := o.call(k)
+	r, from := k.world.recorder, tick.Now()
+	number := r.begin(call, o.name, from)
+	if err == nil {
+		err = k.attempt(ctx, o, call, from)
+	}
+	if err != nil {
+		err = k.fail(call, err)
+	}
+	to := tick.Now()
+	r.end(number, err, to)
+	if err != nil {
+		k.world.writeFlight()
+	} else if k.group != nil {
+		k.group.End(to)
+	}
+	return err
+}
+
+// attempt is execute's call, with none of the bookkeeping around it.
+func (k *core) attempt(ctx context.Context, o *operation, call engine.Call, now tick.Count) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if k.group != nil {
+		if err := k.group.Begin(call, now); err != nil {
+			return err
+		}
+	}
+	k.port.begin(ctx)
+	return o.run(k, call)
+}
+
+// fail breaks the Comm, and its other ranks with it, and returns its first failure.
+func (k *core) fail(call engine.Call, err error) error {
+	k.mu.Lock()
+	first := k.err == nil
+	if first {
+		k.err = fmt.Errorf("%s: %w", describe(call), err)
+		k.failed.Store(true)
+	}
+	broken := k.err
+	k.mu.Unlock()
+	if first && k.group != nil {
+		k.group.Fail(err)
+	}
+	return broken
+}
+
+// broken is the Comm's first failure.
+func (k *core) broken() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}

@@ -1,0 +1,123 @@
+package mpi
+
+import (
+	"context"
+
+	"ddpbatch/mpi/internal/element"
+)
+
+// AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
+// the rank's own block of out.
+func AllGather[T Number](ctx context.Context, c *Comm, out, in []T) error {
+	var o operation
+	allGatherOf(&o, c, out, in, nil)
+	return c.run(ctx, &o)
+}
+
+// AllGatherV is AllGather of ins of different lengths: counts[i] elements of rank i. All ranks give the same counts.
+func AllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) error {
+	var o operation
+	allGatherOf(&o, c, out, in, counts)
+	return c.run(ctx, &o)
+}
+
+// IAllGather is AllGather that goes on by itself. Both buffers are the Request's until that is done.
+func IAllGather[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
+	var o operation
+	allGatherOf(&o, c, out, in, nil)
+	return c.request(ctx, &o)
+}
+
+func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
+	o.kind, o.data, o.count = allGatherCall, element.TypeOf[T](), uint64(len(out))
+	o.out = bytesOf(out)
+	if counts == nil {
+		o.outBlocks = o.evenBlocks(c, "out", len(out), len(in))
+	} else {
+		o.outBlocks = o.unevenBlocks(c, "out", len(out), counts)
+		o.ownBlock(c, "in", len(in), counts)
+	}
+	if o.wrong == nil {
+		copy(out[o.outBlocks.own(c.Rank()):], in)
+	}
+}
+
+// Gather puts the ranks' in together, in the order of ranks, in root's out. All ins have the same length; other
+// ranks' out is not used. in may be root's own block of out.
+func Gather[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
+	var o operation
+	gatherOf(&o, c, out, in, nil, root, false)
+	return c.run(ctx, &o)
+}
+
+// GatherV is Gather of ins of different lengths: counts[i] elements of rank i. Only root's counts are used.
+func GatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
+	var o operation
+	gatherOf(&o, c, out, in, counts, root, true)
+	return c.run(ctx, &o)
+}
+
+// IGather is Gather that goes on by itself. Both buffers are the Request's until that is done.
+func IGather[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
+	var o operation
+	gatherOf(&o, c, out, in, nil, root, false)
+	return c.request(ctx, &o)
+}
+
+func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
+	o.kind, o.data, o.count = gatherCall, element.TypeOf[T](), uint64(len(in))
+	o.in, o.ragged = bytesOf(in), ragged
+	if ragged {
+		o.count = noCount
+	}
+	if o.from(c, root); c.Rank() != root {
+		return
+	}
+	o.out = bytesOf(out)
+	if ragged {
+		o.outBlocks = o.unevenBlocks(c, "out", len(out), counts)
+		o.ownBlock(c, "in", len(in), counts)
+	} else {
+		o.outBlocks = o.evenBlocks(c, "out", len(out), len(in))
+	}
+}
+
+// Scatter hands root's in out to the ranks, block by block, each into its out. All outs have the same length; other
+// ranks' in is not used. out may be root's own block of in.
+func Scatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
+	var o operation
+	scatterOf(&o, c, out, in, nil, root, false)
+	return c.run(ctx, &o)
+}
+
+// ScatterV is Scatter with blocks of different lengths: counts[i] elements for rank i. Only root's counts are used.
+func ScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
+	var o operation
+	scatterOf(&o, c, out, in, counts, root, true)
+	return c.run(ctx, &o)
+}
+
+// IScatter is Scatter that goes on by itself. Both buffers are the Request's until that is done.
+func IScatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
+	var o operation
+	scatterOf(&o, c, out, in, nil, root, false)
+	return c.request(ctx, &o)
+}
+
+func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
+	o.kind, o.data, o.count = scatterCall, element.TypeOf[T](), uint64(len(out))
+	o.out, o.ragged = bytesOf(out), ragged
+	if ragged {
+		o.count = noCount
+	}
+	if o.from(c, root); c.Rank() != root {
+		return
+	}
+	o.in = bytesOf(in)
+	if ragged {
+		o.inBlocks = o.unevenBlocks(c, "in", len(in), counts)
+		o.ownBlock(c, "out", len(out), counts)
+	} else {
+		o.inBlocks = o.evenBlocks(c, "in", len(in), len(out))
+	}
+}

@@ -1,0 +1,116 @@
+package mpi
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"slices"
+)
+
+// Group makes a Comm of the given ranks of c, in that order: rank i of it is ranks[i] of c. All ranks of c call it with the same
+// ranks; those that are not among them get nil. The new Comm uses the connections of c, and lives no longer than
+// the one that Init made; its calls and those of c do not disturb each other.
+func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
+	seen := make([]bool, c.Size())
+	for _, rank := range ranks {
+		if rank < 0 || rank >= c.Size() {
+			return nil, fmt.Errorf("new group: there is no rank %d: ranks go from 0 to %d", rank, c.Size()-1)
+		}
+		if seen[rank] {
+			return nil, fmt.Errorf("new group: rank %d is named twice", rank)
+		}
+		seen[rank] = true
+	}
+	if len(ranks) == 0 {
+		return nil, fmt.Errorf("new group: it has no ranks")
+	}
+	var made *Comm
+	err := c.core.alone(func() error {
+		digest := digestOf(ranks)
+		o := operation{kind: groupCall, count: digest}
+		if err := c.core.execute(ctx, &o); err != nil || !seen[c.Rank()] {
+			return err
+		}
+		var err error
+		made, err = c.core.branch(ctx, ranks, c.core.seq)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("new group: %w", err)
+	}
+	return made, nil
+}
+
+// Dup makes another Comm of the same ranks.
+func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
+	ranks := make([]int, c.Size())
+	for rank := range ranks {
+		ranks[rank] = rank
+	}
+	return c.Group(ctx, ranks)
+}
+
+// Split parts the ranks of c: those that call it with the same colour make a Comm together, in the order of their keys, and of
+// their ranks where keys are equal. A rank whose colour is negative gets nil.
+func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
+	var made *Comm
+	err := c.core.alone(func() error {
+		own := binary.LittleEndian.AppendUint64(nil, uint64(int64(colour)))
+		own = binary.LittleEndian.AppendUint64(own, uint64(int64(key)))
+		all, err := c.core.collect(ctx, own)
+		if err != nil || colour < 0 {
+			return err
+		}
+		var ranks []int
+		keys := make([]int64, len(all))
+		for rank, block := range all {
+			keys[rank] = int64(binary.LittleEndian.Uint64(block[8:]))
+			if int64(binary.LittleEndian.Uint64(block)) == int64(colour) {
+				ranks = append(ranks, rank)
+			}
+		}
+		slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
+		made, err = c.core.branch(ctx, ranks, c.core.seq)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("split: %w", err)
+	}
+	return made, nil
+}
+
+// branch makes the Comm of some ranks of k, this one among them, right after these have agreed on them. They agree on the moment,
+// too, which no other branch of k has.
+func (k *core) branch(ctx context.Context, ranks []int, moment uint64) (*Comm, error) {
+	if k.group == nil {
+		return &Comm{core: &core{world: k.world, members: []int{0}}}, nil
+	}
+	members := make([]int, len(ranks))
+	for i, rank := range ranks {
+		members[i] = k.members[rank]
+	}
+	return k.world.assemble(ctx, childID(k.group.ID(), moment, digestOf(ranks)), members, nil)
+}
+
+// childID is a number for a group that no other has: the hash of its parent, of when that made it, and of its ranks.
+func childID(parent, seq, digest uint64) uint64 {
+	h := fnv.New64a()
+	for _, n := range [...]uint64{parent, seq, digest} {
+		h.Write(binary.LittleEndian.AppendUint64(nil, n))
+	}
+	return h.Sum64()
+}
+
+// digestOf is a hash of ranks, for the fingerprint.
+func digestOf(ranks []int) uint64 {
+	h := fnv.New64a()
+	for _, rank := range ranks {
+		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(rank)))
+	}
+	return h.Sum64()
+}
+
+// Ranks is the ranks of the world, that of Init, that the Comm is made of, in the order of its own.
+func (c *Comm) Ranks() []int { return slices.Clone(c.core.members) }

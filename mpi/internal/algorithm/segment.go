@@ -1,0 +1,72 @@
+package algorithm
+
+const (
+	// segmentBytes is about how large messages are that are reduced on arrival: large enough to be
+	// sent at full speed, small enough that the segment still is in a core's cache when it is reduced.
+	segmentBytes = 256 << 10
+
+	// window is how many segments of one stream are under way at once.
+	window = 4
+)
+
+// part is the i'th of n nearly equal parts of b, cut between elements. Parts of a
+// buffer that has fewer elements than parts may be empty.
+func (r Reduction) part(b []byte, i, n int) []byte {
+	elements := len(b) / r.Size
+	return b[elements*i/n*r.Size : elements*(i+1)/n*r.Size]
+}
+
+// widest is the length of the longest of n parts of length bytes.
+func (r Reduction) widest(length, n int) int {
+	return (length/r.Size + n - 1) / n * r.Size
+}
+
+// segments is into how many parts length bytes are cut. It is never 0: an empty message is
+// one too, which tells that its sender has come.
+func (r Reduction) segments(length int) int {
+	whole := max(1, segmentBytes/r.Size) * r.Size
+	return max(1, (length+whole-1)/whole)
+}
+
+// stage is one of the things to be done for each step of a pipeline, delay steps
+// after the step has begun.
+type stage struct {
+	delay int
+	do    func(k int) error
+}
+
+// pipeline does the stages, given by growing delay, of all steps. At a time, later stages
+// of earlier steps come first: what they free can be used again.
+func pipeline(steps int, stages ...stage) error {
+	last := len(stages) - 1
+	for t := range steps + stages[last].delay {
+		for i := last; i >= 0; i-- {
+			k := t - stages[i].delay
+			if k < 0 || k >= steps {
+				continue
+			}
+			if err := stages[i].do(k); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// slots is scratch memory for n buffers of up to width bytes, used in turn.
+type slots struct {
+	memory   []byte
+	width, n int
+}
+
+func newSlots(p Port, width, n int) slots {
+	const align = 64 // that of a cache line, more than any element's
+	width = (width + align - 1) / align * align
+	return slots{memory: p.Scratch(width * n), width: width, n: n}
+}
+
+// at is the slot of number i, cut to length.
+func (s slots) at(i, length int) []byte {
+	start := i % s.n * s.width
+	return s.memory[start : start+length : start+length]
+}

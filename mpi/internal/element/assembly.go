@@ -1,0 +1,52 @@
+package element
+
+// sums adds: dst[i] = a[i] + b[i] over n bytes. It is a table of routines by Type.
+type sums [len(types)]func(dst, a, b *byte, n int)
+
+// block is the bytes that routines work on at a time: a multiple of every element's size.
+const block = 64
+
+// set is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of block and not 0, at any address;
+// they trust what they are given.
+type set struct {
+	sum      sums
+	pair32   func(dst, dst2, a, b *byte, n int) // the sum of float32, stored twice
+	pair64   func(dst, dst2, a, b *byte, n int)
+	divide32 func(dst *byte, n int, by float32)
+	divide64 func(dst *byte, n int, by float64)
+}
+
+// best is what this CPU can run.
+var best = assembly()
+
+// over is t with the kernels that s has, in place of those there.
+func (s set) over(t table) table {
+	for typ, routine := range s.sum {
+		if routine == nil {
+			continue
+		}
+		kernel := blockwise(routine, t[typ][Sum])
+		t[typ][Sum], t[typ][Avg], t[typ][PreMulSum] = kernel, kernel, kernel
+	}
+	return t
+}
+
+// blockwise is the kernel that has routine do whole blocks, and plain the rest.
+func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
+	return func(dst, a, b []byte) {
+		if len(a) != len(dst) || len(b) != len(dst) {
+			panic(badLength)
+		}
+		n := whole(len(dst))
+		if n > 0 {
+			reads(a[:n])
+			reads(b[:n])
+			writes(dst[:n])
+			routine(&dst[0], &a[0], &b[0], n)
+		}
+		plain(dst[n:], a[n:], b[n:])
+	}
+}
+
+// whole is how many of n bytes are whole blocks.
+func whole(n int) int { return n - n%block }

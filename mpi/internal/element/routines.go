@@ -1,0 +1,55 @@
+//go:build amd64 || arm64
+
+package element
+
+// routines are in the .s files. Signed and unsigned integers have the same
+// sum; complex numbers that of their parts.
+var routines = set{
+	sum: sums{
+		Float32: sumFloat32, Complex64: sumFloat32,
+		Float64: sumFloat64, Complex128: sumFloat64,
+		Int8: sumInt8, Uint8: sumInt8,
+		Int16: sumInt16, Uint16: sumInt16,
+		Int32: sumInt32, Uint32: sumInt32,
+		Int64: sumInt64, Uint64: sumInt64,
+		Float16: sumFloat16, BFloat16: sumBFloat16,
+	},
+	pair32: pairFloat32, pair64: pairFloat64,
+	divide32: divideFloat32, divide64: divideFloat64,
+}
+
+//go:noescape
+func sumFloat32(dst, a, b *byte, n int)
+
+//go:noescape
+func sumFloat64(dst, a, b *byte, n int)
+
+//go:noescape
+func sumInt8(dst, a, b *byte, n int)
+
+//go:noescape
+func sumInt16(dst, a, b *byte, n int)
+
+//go:noescape
+func sumInt32(dst, a, b *byte, n int)
+
+//go:noescape
+func sumInt64(dst, a, b *byte, n int)
+
+//go:noescape
+func sumFloat16(dst, a, b *byte, n int)
+
+//go:noescape
+func sumBFloat16(dst, a, b *byte, n int)
+
+//go:noescape
+func pairFloat32(dst, dst2, a, b *byte, n int)
+
+//go:noescape
+func pairFloat64(dst, dst2, a, b *byte, n int)
+
+//go:noescape
+func divideFloat32(dst *byte, n int, by float32)
+
+//go:noescape
+func divideFloat64(dst *byte, n int, by float64)

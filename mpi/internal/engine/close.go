@@ -1,0 +1,73 @@
+package engine
+
+import "time"
+
+// linger bounds how long Close waits for what is still to be written.
+const linger = time.Second
+
+// Close leaves the group. The other members may go on with what does not need this one.
+func (g *Group) Close() {
+	e := g.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.groups[g.id] != g {
+		return
+	}
+	if g.err == nil {
+		for rank, world := range g.members {
+			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
+				e.control(e.peer(world), header{kind: kindLeave, call: g.call}, nil)
+			}
+		}
+		e.failGroup(g, ErrClosed)
+	}
+	delete(e.groups, g.id)
+	e.gone[g.id] = struct{}{}
+}
+
+// Retire ends a group that all members end after the same call: nobody needs to be told.
+func (g *Group) Retire() {
+	e := g.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failGroup(g, ErrClosed)
+	delete(e.groups, g.id)
+	e.gone[g.id] = struct{}{}
+}
+
+// linked tells whether a rank is to hear goodbyes: they are no reason to make a link.
+func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.manner.OnDemand }
+
+// Close leaves all groups, says goodbye, and returns when the engine's goroutine has ended and the fabric is closed.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	for _, g := range e.groups {
+		e.failGroup(g, ErrClosed)
+	}
+	for rank := range e.peers {
+		if rank != e.Rank() && e.linked(rank) {
+			e.control(e.peer(rank), header{kind: kindBye}, nil)
+		}
+	}
+	for deadline := time.Now().Add(linger); len(e.writing) > 0 && time.Now().Before(deadline); {
+		e.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		e.mu.Lock()
+		e.look()
+	}
+	e.mu.Unlock()
+	close(e.stop)
+	e.fabric.Wake()
+	<-e.done
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.nudging.Lock()
+	defer e.nudging.Unlock()
+	e.ended = true
+	return e.fabric.Close()
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// Closing ends all that waits, at once, and leaves nothing behind: no descriptor here, no goroutine (TestMain looks for those).
+func TestCloseLeavesNothing(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		before := openFiles(t)
+		fabrics, _ := join(t, k, 3)
+		engines := make([]*Engine, len(fabrics))
+		for rank, f := range fabrics {
+			engines[rank] = New(f, Options{Timeout: testkit.Patience})
+		}
+		var tasks []chan error
+		for rank, e := range engines {
+			g, err := e.Group(worldID, all(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, wait := range []func() error{
+				func() error { return receive(t.Context(), g, (rank+1)%3, 1, make([]byte, 10)) },
+				func() error { return receive(t.Context(), g, Any, 2, nil) },
+				func() error { return g.Await(t.Context(), func() bool { return false }) },
+				func() error { return send(t.Context(), g, (rank+1)%3, 3, make([]byte, 4<<20)) },
+			} {
+				done := make(chan error, 1)
+				if i < 3 {
+					tasks = append(tasks, done)
+				}
+				go func() { done <- wait() }()
+			}
+			eventuallyAsleep(t, e, 3) // or more, while it sends
+		}
+		start := time.Now()
+		for rank, err := range testkit.Each(3, func(rank int) error { return engines[rank].Close() }) {
+			if err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+		if took := time.Since(start); took > 2*time.Second {
+			t.Errorf("closing took %v", took)
+		}
+		for _, done := range tasks {
+			if err := within(t, func() error { return <-done }); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrLeft) {
+				t.Errorf("a wait got %v", err)
+			}
+		}
+		for _, e := range engines {
+			if err := e.Close(); err != nil {
+				t.Errorf("closing again: %v", err)
+			}
+			if _, err := e.Group(9, all(3)); !errors.Is(err, ErrClosed) {
+				t.Errorf("a new group got %v", err)
+			}
+		}
+		if after := openFiles(t); after > before {
+			t.Errorf("%d descriptors are open, %d were before", after, before)
+		}
+	})
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// Closing while other goroutines use the engine in every way must not let them touch what is closed: memory that is no longer
+// mapped would end the process.
+func TestCloseWhileInUse(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		for range 3 {
+			w := newWorld(t, k, 2, nil)
+			var stopped atomic.Bool
+			uses := []func(rank int, g *Group) error{
+				func(_ int, g *Group) error { g.Notify(); return nil },
+				func(rank int, g *Group) error { return send(t.Context(), g, 1-rank, 1, make([]byte, 100)) },
+				func(rank int, g *Group) error { return receive(t.Context(), g, 1-rank, 1, make([]byte, 100)) },
+				func(_ int, g *Group) error { return g.Await(t.Context(), stopped.Load) },
+				func(rank int, g *Group) error {
+					var op Op
+					g.RecvMessage(&op, 1-rank, tag(5), nil)
+					for !op.Done() && !stopped.Load() {
+						g.Poll(&op)
+					}
+					return ErrClosed
+				},
+			}
+			users := make(chan error, 1)
+			go func() {
+				users <- errors.Join(testkit.Each(2*len(uses), func(i int) error {
+					for !stopped.Load() {
+						if err := uses[i/2](i%2, w.groups[i%2]); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrLeft) {
+							return fmt.Errorf("use %d: %w", i/2, err)
+						}
+					}
+					return nil
+				})...)
+			}()
+			pause(2 * time.Millisecond) // they are at it
+			errs := testkit.Each(2, func(rank int) error { return w.engines[rank].Close() })
+			pause(time.Millisecond)
+			stopped.Store(true)
+			if err := errors.Join(append(errs, within(t, func() error { return <-users }))...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// What was sent before the engine is closed is delivered, as far as the receiver takes it.
+func TestCloseFlushes(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		const n = 10 << 20
+		var r, s Op
+		in := make([]byte, n)
+		w.groups[1].RecvMessage(&r, 0, tag(1), in)
+		done := make(chan error, 1)
+		go func() { done <- w.groups[1].Wait(t.Context(), &r) }()
+		eventuallyAsleep(t, w.engines[1], 1)
+		w.groups[0].SendMessage(&s, 1, tag(1), make([]byte, n))
+		if err := w.groups[0].Wait(t.Context(), &s); err != nil {
+			t.Fatal(err)
+		}
+		w.engines[0].Close()
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Whoever does not read cannot hold up a closing for long.
+func TestCloseDoesNotWaitForTheDeaf(t *testing.T) {
+	t.Parallel()
+	overSome(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil, 1)
+		payload := make([]byte, 16<<20)
+		var s Op
+		w.groups[0].SendMessage(&s, 1, tag(1), payload)
+		testkit.Within(t, linger+testkit.Moment, func() { w.engines[0].Close() })
+		if !s.Done() {
+			t.Error("the send is not over")
+		}
+		clear(payload) // the caller's again
+	}, overTCP, overBoth)
+}
+
+func TestCloseTwice(t *testing.T) {
+	w := newWorld(t, inProcess, 2, nil)
+	g := w.groups[0]
+	g.Close()
+	g.Close()
+	g.Retire()
+	again := w.join(0, 70, all(2))
+	w.engines[0].Close()
+	again.Close()
+	again.Retire()
+	again.Notify()
+	if err := again.Err(); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}

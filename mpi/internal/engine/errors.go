@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrMismatch: two ranks made different calls. The error is a MismatchError on the rank
+	// that saw it, an AbortError elsewhere.
+	ErrMismatch = errors.New("calls differ")
+
+	// ErrTimeout: a rank that was waited for made no progress.
+	ErrTimeout = errors.New("no progress")
+
+	// ErrLost: the connection to a rank ended without a goodbye; its process died,
+	// or its host or the network failed.
+	ErrLost = errors.New("connection lost")
+
+	// ErrLeft: a rank that was needed had left the group.
+	ErrLeft = errors.New("it has left the group")
+
+	// ErrAborted: another rank gave up, for a reason of its own (its
+	// context ended, say).
+	ErrAborted = errors.New("stopped by another rank")
+
+	// ErrProtocol: a rank sent what no rank of this version sends.
+	ErrProtocol = errors.New("protocol violation")
+
+	// ErrTruncated: a message was longer than the buffer that it was received into.
+	ErrTruncated = errors.New("message longer than the buffer")
+
+	// ErrClosed: the group was closed by this process.
+	ErrClosed = errors.New("communicator is closed")
+)
+
+// PeerError is a failure of, or while waiting for, one rank of a group.
+type PeerError struct {
+	Rank int
+	Err  error
+}
+
+func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Err) }
+
+// Unwrap returns Err.
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// MismatchError says that this rank (Here) and another (There) made different
+// calls. The calls are as Options.Describe words them.
+type MismatchError struct {
+	Here, There         int
+	HereCall, ThereCall string
+}
+
+// Error names the lower rank first, so that both sides say the same.
+func (e *MismatchError) Error() string {
+	a, b := e.Here, e.There
+	callA, callB := e.HereCall, e.ThereCall
+	if a > b {
+		a, b, callA, callB = b, a, callB, callA
+	}
+	return fmt.Sprintf("%v: rank %d called %s, rank %d called %s", ErrMismatch, a, callA, b, callB)
+}
+
+// Unwrap makes errors.Is find ErrMismatch.
+func (e *MismatchError) Unwrap() error { return ErrMismatch }

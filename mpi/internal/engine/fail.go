@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// endOf notes that nothing more will be read from a lane. When it is the control lane, that is the end of the peer:
+// what still lies in shared memory is read first. mu is held.
+func (e *Engine) endOf(l *lane, err error) {
+	p := l.peer
+	if l.over {
+		return
+	}
+	l.over = true
+	if errors.Is(err, io.EOF) || !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrLeft) {
+		err = lost(err)
+	}
+	if l != p.control {
+		e.end(p, err)
+		return
+	}
+	if p.data != p.control {
+		e.read(p.data, nil)
+		if p.data.in.stalled && errors.Is(err, ErrLeft) {
+			p.leaving = true // its last words are to be received first
+			return
+		}
+	}
+	e.end(p, err)
+}
+
+func lost(err error) error {
+	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: its process has ended without a goodbye, or was killed", ErrLost)
+	}
+	return fmt.Errorf("%w: %w", ErrLost, err)
+}
+
+// end is the end of a peer, for the given reason: groups that need it fail. One that has said goodbye is
+// needed only by those that wait for it now, or turn to it later.
+func (e *Engine) end(p *peer, err error) {
+	if p.err != nil {
+		return
+	}
+	p.err = err
+	p.control.over, p.data.over = true, true
+	if m := p.data.in.early; m != nil { // the rest of it will never come
+		p.take(func(other *early) bool { return other == m })
+		e.detach(p, m)
+	}
+	for _, g := range e.groups {
+		rank, member := g.rankOf(p.rank)
+		if !member || g.err != nil {
+			continue
+		}
+		switch gone := (&PeerError{Rank: rank, Err: err}); {
+		case g.lenient:
+			e.takeOps(g, p, gone)
+		case !errors.Is(err, ErrLeft) || e.waitsFor(g, p):
+			e.failGroup(g, gone)
+		default:
+			e.leave(g, rank, err)
+		}
+	}
+	e.stopWriting(p.data)
+	e.stopWriting(p.control)
+	e.answered.Broadcast()
+}
+
+// leave notes that a rank has left a group in peace.
+func (e *Engine) leave(g *Group, rank int, err error) {
+	if g.left == nil {
+		g.left = make([]error, len(g.members))
+	}
+	if g.left[rank] == nil {
+		g.left[rank] = err
+	}
+	e.doubt(g)
+}
+
+// waitsFor tells whether the group has a receive posted that only p could serve.
+func (e *Engine) waitsFor(g *Group, p *peer) bool {
+	for op := p.posted.first; op != nil; op = op.next {
+		if op.group == g {
+			return true
+		}
+	}
+	return p.data.in.op != nil && p.data.in.op.group == g
+}
+
+// failGroup ends all that a group does with err, unless it has failed before, and tells its other
+// ranks. mu is held.
+func (e *Engine) failGroup(g *Group, err error) {
+	if g.err != nil {
+		return
+	}
+	g.err = err
+	g.failed.Store(true)
+	of := func(op *Op) bool { return op.group == g }
+	for op := e.anySent.take(of); op != nil; op = e.anySent.take(of) {
+		e.complete(op, err)
+	}
+	for _, world := range g.members {
+		if p := e.peers[world]; p != nil && world != e.Rank() {
+			e.withdraw(g, p, err)
+		}
+	}
+	e.wakeGroup(g)
+	e.answered.Broadcast()
+	if errors.Is(err, ErrClosed) {
+		return
+	}
+	text := err.Error()
+	if !errors.Is(err, ErrMismatch) { // that one shows the call
+		text = e.options.Describe(g.call) + ": " + text
+	}
+	payload := newAbort(g.rank, err, text).encode()
+	for _, world := range g.members {
+		if world != e.Rank() {
+			e.control(e.peer(world), header{kind: kindAbort, call: g.call}, payload)
+		}
+	}
+}
+
+// withdraw takes back what a group has with a peer, for the given reason.
+func (e *Engine) withdraw(g *Group, p *peer, err error) {
+	of := func(m *early) bool { return m.head.call.Group == g.id }
+	for m := p.take(of); m != nil; m = p.take(of) {
+		e.detach(p, m)
+	}
+	e.takeOps(g, p, err)
+	if in := &p.data.in; in.stalled && in.head.call.Group == g.id {
+		e.read(p.data, nil)
+	}
+}
+
+// takeOps ends a group's ops with a peer.
+func (e *Engine) takeOps(g *Group, p *peer, err error) {
+	of := func(op *Op) bool { return op.group == g }
+	for op := p.posted.take(of); op != nil; op = p.posted.take(of) {
+		e.complete(op, err)
+	}
+	l := p.data
+	if op := l.in.op; op != nil && op.group == g {
+		l.in.op, l.in.dst = nil, nil // the rest of the frame is dropped
+		e.complete(op, err)
+	}
+	e.takeBack(l, g, err)
+}
+
+// takeBack removes the group's frames from what is to be written. Of one that is written in part the rest
+// must follow, or the stream would make no sense: from a copy, as the memory is the caller's again.
+func (e *Engine) takeBack(l *lane, g *Group, err error) {
+	first := l.out.first
+	partial := first != nil && first.group == g && first.moved > 0
+	for {
+		op := l.out.take(func(op *Op) bool { return op.group == g && !(partial && op == first) })
+		if op == nil {
+			break
+		}
+		e.complete(op, err)
+	}
+	if !partial {
+		return
+	}
+	rest := &Op{peer: first.peer, kind: first.kind, moved: first.moved, head: first.head, buf: bytes.Clone(first.buf)}
+	l.out.replaceFirst(rest)
+	e.complete(first, err)
+}
+
+// replaceFirst puts op in the place of the first of the list.
+func (l *opList) replaceFirst(op *Op) {
+	op.next = l.first.next
+	if l.last == l.first {
+		l.last = op
+	}
+	l.first.next = nil
+	l.first = op
+}

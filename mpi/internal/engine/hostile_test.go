@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// What a peer sends is checked before it is used. Whatever it is, it ends that peer alone.
+func TestHostilePeer(t *testing.T) {
+	call := Call{Group: worldID}
+	frame := func(h header) func(*puppet) {
+		return func(p *puppet) { p.say(0, h, nil, h.length) }
+	}
+	tests := []struct {
+		name string
+		send func(p *puppet)
+		text string
+	}{
+		{"rubbish", func(p *puppet) { p.write(p.fabric.Control(0), bytes.Repeat([]byte("HTTP"), 20)) }, "a frame begins with 48 54 54 50"},
+		{"huge", frame(header{kind: kindMessage, call: call, length: maxPayload + 1}), "announces 1099511627777 bytes"},
+		{"abort_without_words", func(p *puppet) { p.frame(0, kindAbort, call, nil) }, "an abort of 0 bytes"},
+		{"abort_by_nobody", func(p *puppet) { p.frame(0, kindAbort, call, []byte("\x09\x00\x00\x00\x00\x00\x00\x00\x00")) }, "an abort by rank 9"},
+		{"status_without_words", func(p *puppet) { p.frame(0, kindStatus, call, nil) }, "a status of 0 bytes"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			overAll(t, func(t *testing.T, k kind) {
+				w := newWorld(t, k, 3, nil, 1)
+				pair := w.join(0, 80, []int{0, 2})
+				tt.send(w.puppets[1])
+				err := within(t, func() error { return receive(t.Context(), w.groups[0], 1, 1, make([]byte, 8)) })
+				wantPeer(t, err, 1, ErrProtocol, tt.text)
+				if err := pair.Err(); err != nil {
+					t.Errorf("a group without that rank got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Where payloads have a link of their own, they come by no other, nor anything else by theirs.
+func TestFrameOnTheWrongLink(t *testing.T) {
+	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "bye": kindBye, "query": kindQuery} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, overBoth, 2, nil, 1)
+			p := w.puppets[1]
+			in := make([]byte, 100_000)
+			var op Op
+			w.groups[0].RecvMessage(&op, 1, tag(1), in)
+			p.say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, in[:10_000], uint64(len(in))) // under way
+			wrong := p.fabric.Control(0)
+			if !k.carriesData() {
+				p.write(p.lane(0, kindMessage), in[10_000:])
+				wrong = p.fabric.Data(0)
+			}
+			p.write(wrong, frameOf(k, Call{Group: worldID, Seq: 2}, ""))
+			err := within(t, func() error {
+				return errors.Join(w.groups[0].Wait(t.Context(), &op), receive(t.Context(), w.groups[0], 1, 2, in))
+			})
+			clear(in)
+			if !errors.Is(err, ErrProtocol) {
+				t.Errorf("got %v", err)
+			}
+			wantText(t, err, "on the link for others")
+		})
+	}
+}
+
+// A peer that never stops talking does not keep this rank from anything else.
+func TestTalkativePeer(t *testing.T) {
+	overSome(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 3, nil, 2)
+		talk := make(chan struct{})
+		silent := make(chan struct{})
+		go func() {
+			defer close(silent)
+			nobodys := make([]byte, 1<<20) // of a payload that is dropped
+			p := w.puppets[2]
+			p.say(0, header{kind: kindMessage, call: Call{Group: 90, Seq: 1}}, nil, maxPayload)
+			for l := p.lane(0, kindMessage); ; {
+				select {
+				case <-talk:
+					return
+				default:
+				}
+				if n, err := l.Write(nobodys, nil); err != nil {
+					return
+				} else if n == 0 {
+					runtime.Gosched()
+				}
+			}
+		}()
+		defer func() { close(talk); <-silent }()
+		w.join(0, 90, all(3)).Close()
+		start := time.Now()
+		for i := range uint64(20) {
+			if err := within(t, func() error {
+				return errors.Join(send(t.Context(), w.groups[1], 0, i, nil), receive(t.Context(), w.groups[0], 1, i, nil))
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if err := within(t, func() error { return receive(ctx, w.groups[0], 1, 99, nil) }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+	}, overTCP, overBoth)
+}
+
+// Questions without end get some answers, and cost no memory.
+func TestQuestionsWithoutEnd(t *testing.T) {
+	w := newWorld(t, overTCP, 2, nil, 1)
+	one := frameOf(kindQuery, Call{Group: worldID}, "")
+	many := bytes.Repeat(one, 10_000)
+	for range 12 {
+		w.puppets[1].write(w.puppets[1].fabric.Control(0), many)
+		e := w.engines[0]
+		testkit.Eventually(t, "the questions are read", func() bool {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return !e.look()
+		})
+		e.mu.Lock()
+		n := e.peer(1).control.out.count(kindStatus)
+		e.mu.Unlock()
+		if n > maxOwed {
+			t.Fatalf("%d answers wait to be written", n)
+		}
+	}
+}
+
+// FuzzPeer lets an engine hear arbitrary bytes on either link, in pieces, while it waits: it must not panic nor hang, nor take
+// memory for what has not come.
+func FuzzPeer(f *testing.F) {
+	call := Call{Group: worldID, Seq: 1}
+	abort := string((&AbortError{By: 1, Rank: 1, Reason: ErrLost, Text: "x"}).encode())
+	for _, frames := range [][]byte{
+		frameOf(kindMessage, call, "12345678"),
+		frameOf(kindCollective, call, "1234"),
+		append(frameOf(kindMessage, Call{Group: 2, Seq: 1}, "early"), frameOf(kindMessage, call, "12345678")...),
+		frameOf(kindAbort, call, abort),
+		append(frameOf(kindQuery, call, ""), frameOf(kindLeave, call, "")...),
+		frameOf(kindStatus, call, string((&status{known: true}).encode())),
+		frameOf(kindBye, Call{}, ""),
+		append(frameOf(kindWake, Call{}, ""), "dM"...),
+	} {
+		f.Add(frames, uint16(5))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, piece uint16) {
+		w := newWorld(t, inProcess, 2, nil, 1)
+		var m, c, wild Op
+		in := make([]byte, 24)
+		g := w.groups[0]
+		if err := begin(g, Call{Seq: 1}); err != nil {
+			t.Fatal(err)
+		}
+		g.RecvMessage(&m, 1, tag(1), in[:8])
+		g.Recv(&c, 1, in[8:16])
+		g.RecvMessage(&wild, Any, tag(2), in[16:])
+		link := w.puppets[1].fabric.Control(0)
+		for rest := data; len(rest) > 0; {
+			n := min(len(rest), int(piece)+1)
+			link.Write(rest[:n], nil) // fails once the engine has had enough
+			rest = rest[n:]
+			if piece%2 == 0 {
+				g.Poll(&m)
+			}
+		}
+		w.puppets[1].die()
+		if err := within(t, func() error { return g.Wait(t.Context(), &m) }); err == nil && m.size > 8 {
+			t.Errorf("received %d bytes into 8", m.size)
+		}
+		testkit.Within(t, testkit.Moment, func() {
+			g.Wait(t.Context(), &c)
+			g.Wait(t.Context(), &wild)
+		})
+		clear(in)
+		e := w.engines[0]
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		// The payload of a message gets its memory when its header has come: what a peer may make this rank keep.
+		if e.held > maxEarly+smallest {
+			t.Errorf("%d bytes are held", e.held)
+		}
+	})
+}

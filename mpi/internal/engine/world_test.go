@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/internal/tick"
+	"ddpbatch/mpi/transport"
+)
+
+// worldID is the group of all ranks that newWorld makes.
+const worldID = 1
+
+// world is ranks that live in this process.
+type world struct {
+	t       testing.TB
+	net     *transport.Network // nil over sockets
+	engines []*Engine          // nil where a puppet is
+	groups  []*Group           // of all ranks, by rank; nil where a puppet is
+	puppets []*puppet          // nil where an engine is
+	ended   []bool
+}
+
+// newWorld joins size ranks. Those named as puppets have no engine. change, if not nil,
+// adjusts the options of each rank.
+func newWorld(t testing.TB, k kind, size int, change func(rank int, o *Options), puppets ...int) *world {
+	t.Helper()
+	fabrics, net := join(t, k, size)
+	w := &world{
+		t: t, net: net, engines: make([]*Engine, size), groups: make([]*Group, size),
+		puppets: make([]*puppet, size), ended: make([]bool, size),
+	}
+	for _, rank := range puppets {
+		w.puppets[rank] = &puppet{t: t, net: net, fabric: fabrics[rank]}
+	}
+	for rank, fabric := range fabrics {
+		if p := w.puppets[rank]; p != nil {
+			t.Cleanup(p.die)
+			continue
+		}
+		o := Options{Timeout: testkit.Patience, Describe: describeCall}
+		if change != nil {
+			change(rank, &o)
+		}
+		w.engines[rank] = New(fabric, o)
+		w.groups[rank] = w.join(rank, worldID, all(size))
+	}
+	t.Cleanup(func() {
+		testkit.Each(size, func(rank int) error {
+			if e := w.engines[rank]; e != nil {
+				return e.Close()
+			}
+			return nil
+		})
+	})
+	return w
+}
+
+// join makes a rank a member of another group.
+func (w *world) join(rank int, id uint64, members []int) *Group {
+	w.t.Helper()
+	g, err := w.engines[rank].Group(id, members)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+// each runs f as every rank that has an engine, and wants no errors.
+func (w *world) each(f func(rank int, g *Group) error) {
+	w.t.Helper()
+	for rank, err := range testkit.Each(len(w.groups), func(rank int) error {
+		if w.groups[rank] == nil {
+			return nil
+		}
+		return f(rank, w.groups[rank])
+	}) {
+		if err != nil {
+			w.t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// all is the ranks of a world.
+func all(size int) []int {
+	ranks := make([]int, size)
+	for i := range ranks {
+		ranks[i] = i
+	}
+	return ranks
+}
+
+func describeCall(c Call) string { return fmt.Sprintf("call #%d %c", c.Seq, 'a'+rune(c.Op%26)) }
+
+// shortly is Options.Timeout for tests that wait for it.
+const shortly = 150 * time.Millisecond
+
+func impatient(_ int, o *Options) { o.Timeout = shortly }
+
+// begin starts a collective of the group.
+func begin(g *Group, call Call) error {
+	call.Group = g.ID()
+	return g.Begin(call, tick.Now())
+}
+
+func end(g *Group) { g.End(tick.Now()) }
+
+// tag labels a message.
+func tag(n uint64) Call { return Call{Seq: n} }
+
+func send(ctx context.Context, g *Group, to int, n uint64, buf []byte) error {
+	var op Op
+	g.SendMessage(&op, to, tag(n), buf)
+	return g.Wait(ctx, &op)
+}
+
+func receive(ctx context.Context, g *Group, from int, n uint64, buf []byte) error {
+	var op Op
+	g.RecvMessage(&op, from, tag(n), buf)
+	return g.Wait(ctx, &op)
+}
+
+// exchange is a part of a collective between two ranks.
+func exchange(ctx context.Context, g *Group, with int, out, in []byte) error {
+	var s, r Op
+	g.Send(&s, with, out)
+	g.Recv(&r, with, in)
+	return errors.Join(g.Wait(ctx, &r), g.Wait(ctx, &s))
+}
+
+// within fails the test where f takes longer than what happens at once.
+func within(t testing.TB, f func() error) (err error) {
+	t.Helper()
+	testkit.Within(t, testkit.Moment, func() { err = f() })
+	return err
+}
+
+// pattern is n bytes that differ from those of other seeds.
+func pattern(seed, n int) []byte {
+	b := make([]byte, n)
+	for i := range min(n, 4099) { // a prime: pieces in other places do not look alike
+		b[i] = byte(seed*37 + i*(i>>8+1))
+	}
+	for done := 4099; done < n; {
+		done += copy(b[done:], b[:done])
+	}
+	return b
+}
+
+// wantPeer checks that err is this rank's own finding about rank, for the given reason, and says all of texts.
+func wantPeer(t testing.TB, err error, rank int, reason error, texts ...string) {
+	t.Helper()
+	var at *PeerError
+	var told *AbortError
+	if errors.As(err, &told) || !errors.As(err, &at) || at.Rank != rank || !errors.Is(err, reason) {
+		t.Errorf("got %v; want rank %d: %v", err, rank, reason)
+	}
+	wantText(t, err, texts...)
+}
+
+// wantAbort checks that err is what rank by told of rank about.
+func wantAbort(t testing.TB, err error, by, about int, reason error, texts ...string) {
+	t.Helper()
+	var told *AbortError
+	if !errors.As(err, &told) || told.By != by || told.Rank != about || !errors.Is(err, reason) {
+		t.Errorf("got %v; want rank %d to tell of rank %d: %v", err, by, about, reason)
+	}
+	wantText(t, err, texts...)
+}
+
+func wantText(t testing.TB, err error, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("got %q, which does not say %q", err, text)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package engine
+
+import "slices"
+
+// write sends the op's frame, or queues what of it the link does not take at once. mu is held.
+func (e *Engine) write(l *lane, op *Op) {
+	if l.shut {
+		e.endWrite(op)
+		return
+	}
+	l.out.push(op)
+	if l.out.first != op {
+		return
+	}
+	e.flush(l)
+	if l.out.first != nil && !l.busy {
+		l.busy = true
+		e.writing = append(e.writing, l)
+	}
+}
+
+// flush writes what the link takes of what is queued, and tells whether that was anything.
+func (e *Engine) flush(l *lane) bool {
+	moved := false
+	for op := l.out.first; op != nil; op = l.out.first {
+		var n int
+		var err error
+		if op.moved < headerSize {
+			n, err = l.link.Write(op.head[op.moved:], op.buf)
+		} else {
+			n, err = l.link.Write(op.buf[op.moved-headerSize:], nil)
+		}
+		op.moved += n
+		moved = moved || n > 0
+		if err != nil {
+			e.cut(l)
+			return true
+		}
+		if op.moved < headerSize+len(op.buf) {
+			return moved
+		}
+		l.out.pop()
+		e.complete(op, nil)
+	}
+	return moved
+}
+
+// flushAll goes on with all that is queued.
+func (e *Engine) flushAll() bool {
+	moved := false
+	for i := 0; i < len(e.writing); {
+		l := e.writing[i]
+		moved = e.flush(l) || moved
+		if l.out.first == nil {
+			l.busy = false
+			e.writing = slices.Delete(e.writing, i, i+1)
+			continue
+		}
+		i++
+	}
+	return moved
+}
+
+// cut ends a lane that cannot be written any more. The error of writing says only that the connection is gone;
+// what can still be read says why.
+func (e *Engine) cut(l *lane) {
+	l.shut = true
+	for e.read(l.peer.control, nil) {
+	}
+	if l.peer.err == nil {
+		e.endOf(l.peer.control, ErrLost)
+	}
+	e.stopWriting(l)
+}
+
+// stopWriting ends all sends of a lane: nobody will read it.
+func (e *Engine) stopWriting(l *lane) {
+	l.shut = true
+	for l.out.first != nil {
+		e.endWrite(l.out.pop())
+	}
+}
+
+// endWrite ends a send whose lane is shut.
+func (e *Engine) endWrite(op *Op) {
+	if op.group == nil { // a frame of the engine's own
+		e.complete(op, ErrLost)
+		return
+	}
+	switch p := e.peers[op.peer]; {
+	case p.err != nil:
+		e.miss(op, p.err)
+	case p.leaving:
+		e.miss(op, ErrLeft)
+	default:
+		e.miss(op, ErrLost)
+	}
+}
+
+// miss ends an op whose peer is gone, for the given reason.
+func (e *Engine) miss(op *Op, reason error) {
+	g := op.group
+	rank, _ := g.rankOf(int(op.peer))
+	var err error = &PeerError{Rank: rank, Err: reason}
+	if !g.lenient {
+		e.failGroup(g, err)
+		err = g.err
+	}
+	e.complete(op, err)
+}
+
+// control queues a frame of the engine's own for a peer.
+func (e *Engine) control(p *peer, h header, payload []byte) {
+	if p.err != nil || p.control.shut {
+		return
+	}
+	h.length = uint64(len(payload))
+	op := &Op{peer: int32(p.rank), kind: h.kind, call: h.call, buf: payload}
+	h.encode(&op.head)
+	e.write(p.control, op)
+}

@@ -1,0 +1,70 @@
+package shm
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// MaxRanks is the largest group of one Node: each rank has a cache line of a chunk.
+const MaxRanks = chunkSize / line
+
+const (
+	inlineSize = 32 << 10  // a rank's data of one call without staging
+	chunkSize  = 128 << 10 // a rank's data of one step of a staged call; with depth, small enough for the L2 cache
+	depth      = 3         // chunks that a rank has in staging; see Node.stream
+	words      = 8         // data that travels in the line of a slot
+
+	inlineAt = 4 << 10
+	stagesAt = inlineAt + 2*inlineSize
+
+	// AreaSize is the length in bytes of the segment that each rank of a Node makes.
+	AreaSize = stagesAt + depth*chunkSize
+)
+
+// slot is what a rank says at the start of a call, in one cache line. The flag is set last.
+type slot struct {
+	flag  atomic.Uint64 // the number of the call
+	stamp Stamp
+	ref   uint64      // of a registered buffer, 0: none; in an all-to-all, its longest block
+	word  [words]byte // the data, where it is no longer
+}
+
+// clock counts steps. It only ever grows, and has a line of its own.
+type clock struct {
+	atomic.Uint64
+	_ [2*line - 8]byte
+}
+
+// area is one rank's segment. Only that rank writes there.
+type area struct {
+	slots  [2]*slot // of even and of odd calls
+	inline [2][]byte
+	clocks *[clockKinds]clock
+	stages [depth][]byte
+}
+
+// newArea lays out a segment. Slots are two lines apart as some processors fetch lines in pairs.
+func newArea(s *Segment) (area, error) {
+	mem := s.Bytes()
+	if len(mem) < AreaSize {
+		return area{}, fmt.Errorf("an area of %d bytes, not %d", len(mem), AreaSize)
+	}
+	a := area{clocks: (*[clockKinds]clock)(unsafe.Pointer(&mem[4*line]))}
+	for i := range a.slots {
+		a.slots[i] = (*slot)(unsafe.Pointer(&mem[2*line*i]))
+		a.inline[i] = mem[inlineAt+i*inlineSize:][:inlineSize]
+	}
+	for i := range a.stages {
+		a.stages[i] = mem[stagesAt+i*chunkSize:][:chunkSize]
+	}
+	return a, nil
+}
+
+// data is where n bytes of a call are: in the line that has the flag, if they fit there.
+func (a *area) data(parity uint64, n int) []byte {
+	if n <= words {
+		return a.slots[parity].word[:n]
+	}
+	return a.inline[parity][:n]
+}

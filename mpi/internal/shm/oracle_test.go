@@ -1,0 +1,183 @@
+package shm
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"unsafe"
+)
+
+// mixed is a reduction of uint32 that neither commutes nor associates: another order gives other bits.
+var mixed = &Reduction{Size: 4, Kernel: func(dst, a, b []byte) {
+	d, x, y := numbers(dst), numbers(a), numbers(b)
+	for i := range d {
+		d[i] = mix(x[i], y[i])
+	}
+}}
+
+// mixedTwin has a kernel that stores twice.
+var mixedTwin = &Reduction{Size: 4, Kernel: mixed.Kernel, Kernel2: func(dst, dst2, a, b []byte) {
+	d, e, x, y := numbers(dst), numbers(dst2), numbers(a), numbers(b)
+	for i := range d {
+		d[i] = mix(x[i], y[i])
+		e[i] = d[i]
+	}
+}}
+
+func mix(a, b uint32) uint32 { return 3*a + 5*b ^ 7 }
+
+func numbers(b []byte) []uint32 {
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+func bytesOf(numbers []uint32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(numbers))), 4*len(numbers))
+}
+
+// canonical pairs neighbours, level by level; one left over moves up.
+func canonical(inputs [][]uint32) []uint32 {
+	for len(inputs) > 1 {
+		var up [][]uint32
+		for i := 0; i < len(inputs); i += 2 {
+			if i+1 == len(inputs) {
+				up = append(up, inputs[i])
+				continue
+			}
+			both := make([]uint32, len(inputs[i]))
+			for j := range both {
+				both[j] = mix(inputs[i][j], inputs[i+1][j])
+			}
+			up = append(up, both)
+		}
+		inputs = up
+	}
+	return inputs[0]
+}
+
+// lengths are in numbers of 4 bytes, around every limit of the ways for short and long data.
+var lengths = []int{0, 1, 2, 3, 16, 17, 255, directFrom/4 - 1, directFrom / 4, inlineSize/4 - 1, inlineSize / 4, inlineSize/4 + 1,
+	copyLimit / 4, copyLimit/4 + 1, chunkSize/4 - 1, chunkSize / 4, chunkSize/4 + 1, 3*chunkSize/4 + 17}
+
+// scene is one call that all ranks make up alike, from the same random numbers.
+type scene struct {
+	random *rand.Rand
+	m      *member
+	inputs [][]uint32 // of all ranks
+	at     []int      // blocks in bytes
+	root   int
+	r      *Reduction
+	place  []int // where each rank's buffer is in its registered memory; -1: not there
+	stamp  Stamp
+}
+
+func newScene(m *member, random *rand.Rand, step int) *scene {
+	s := &scene{random: random, m: m, stamp: Stamp{byte(step), byte(step >> 8)}, r: mixed}
+	length := lengths[random.IntN(len(lengths))]
+	if random.IntN(3) == 0 {
+		length = random.IntN(length + 1)
+	}
+	s.root = random.IntN(m.size)
+	if random.IntN(2) == 0 {
+		s.r = mixedTwin
+	}
+	some, every := random.IntN(3) == 0, random.IntN(2) == 0
+	s.at = []int{0}
+	for rank := range m.size {
+		input := make([]uint32, length)
+		seed := random.Uint32()
+		for i := range input {
+			seed = seed*1664525 + 1013904223 // Knuth's generator
+			input[i] = seed
+		}
+		s.inputs = append(s.inputs, input)
+		place := -1
+		if at := 4 * random.IntN(1000); every || some && rank%2 == 0 {
+			place = at
+		}
+		s.place = append(s.place, place)
+		bound := s.at[rank] + 4*random.IntN(length-s.at[rank]/4+1)
+		if random.IntN(2) == 0 {
+			bound = length * (rank + 1) / m.size * 4
+		}
+		s.at = append(s.at, max(bound, s.at[rank]))
+	}
+	s.at[m.size] = 4 * length
+	return s
+}
+
+// buffer is this rank's, with its input.
+func (s *scene) buffer() []byte {
+	input := bytesOf(s.inputs[s.m.rank])
+	if at := s.place[s.m.rank]; at >= 0 {
+		buf := s.m.region.Bytes()[at:][:len(input)]
+		copy(buf, input)
+		return buf
+	}
+	return bytes.Clone(input)
+}
+
+// calls are the collectives, each with what it must leave in the buffer, or return.
+var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, err error){
+	"all_reduce": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		return buf, canonical(s.inputs), s.m.node.AllReduce(s.m.w, s.stamp, buf, s.r)
+	},
+	"reduce": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		want := s.inputs[s.m.rank]
+		if s.root == s.m.rank {
+			want = canonical(s.inputs)
+		}
+		return buf, want, s.m.node.Reduce(s.m.w, s.stamp, buf, s.root, s.r)
+	},
+	"broadcast": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		return buf, s.inputs[s.root], s.m.node.Broadcast(s.m.w, s.stamp, buf, s.root)
+	},
+	"all_gather": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		var want []uint32
+		for rank, input := range s.inputs {
+			want = append(want, input[s.at[rank]/4:s.at[rank+1]/4]...)
+		}
+		return buf, want, s.m.node.AllGather(s.m.w, s.stamp, buf, s.at)
+	},
+	"reduce_scatter": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		from, to := s.at[s.m.rank], s.at[s.m.rank+1]
+		out := make([]byte, to-from)
+		err := s.m.node.ReduceScatter(s.m.w, s.stamp, out, buf, s.at, s.r)
+		if !bytes.Equal(buf, bytesOf(s.inputs[s.m.rank])) {
+			return nil, nil, fmt.Errorf("the input has changed")
+		}
+		return out, canonical(s.inputs)[from/4 : to/4], err
+	},
+	"all_to_all": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		// rank i gives rank j the block that j has in s.at
+		from, to := s.at[s.m.rank]/4, s.at[s.m.rank+1]/4
+		var want []uint32
+		outAt := []int{0}
+		for _, input := range s.inputs {
+			want = append(want, input[from:to]...)
+			outAt = append(outAt, 4*len(want))
+		}
+		out := make([]byte, 4*len(want))
+		return out, want, s.m.node.AllToAll(s.m.w, s.stamp, out, outAt, buf, s.at)
+	},
+	"barrier": func(s *scene, buf []byte) ([]byte, []uint32, error) {
+		return nil, nil, s.m.node.Barrier(s.m.w, s.stamp)
+	},
+}
+
+var callNames = []string{"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "barrier"}
+
+// verify makes random calls and checks every result.
+func (m *member) verify(seed uint64, steps int) error {
+	random := rand.New(rand.NewPCG(seed, 0))
+	m.w.jitter = rand.New(rand.NewPCG(seed, uint64(m.rank)+1))
+	for step := range steps {
+		s := newScene(m, random, step)
+		name := callNames[random.IntN(len(callNames))]
+		got, want, err := calls[name](s, s.buffer())
+		if err != nil || !bytes.Equal(got, bytesOf(want)) {
+			return fmt.Errorf("step %d: rank %d: %s of %d, blocks %v, root %d, registered at %v: %v; result right: %v",
+				step, m.rank, name, len(s.inputs[0]), s.at, s.root, s.place, err, bytes.Equal(got, bytesOf(want)))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package mpi
+
+import (
+	"math"
+	"math/rand/v2"
+)
+
+// kind is an element type with its arithmetic, written down a second time, the slow way.
+type kind[T Number] struct {
+	label  string
+	of     func(x int) T                    // exact, for x from 0 to 255
+	random func(dice *rand.Rand) T          // what is hard to add up
+	fold   func(op Standard) func(a, b T) T // nil where there is no such operation
+	scale  func(x T, factor int) T          // nil where there is none
+	divide func(x T, n int) T               // nil where there is none
+	bits   func(x T) (uint64, uint64)       // what tells values apart; all NaNs are one
+}
+
+var (
+	kindFloat32 = kind[float32]{
+		label: "float32", of: func(x int) float32 { return float32(x) }, fold: foldFloat[float32],
+		random: func(dice *rand.Rand) float32 { return float32(wild(dice)) },
+		scale:  func(x float32, factor int) float32 { return x * float32(factor) },
+		divide: func(x float32, n int) float32 { return x / float32(n) },
+		bits:   func(x float32) (uint64, uint64) { return uint64(math.Float32bits(x)), 0 },
+	}
+	kindFloat64 = kind[float64]{
+		label: "float64", of: func(x int) float64 { return float64(x) }, fold: foldFloat[float64], random: wild,
+		scale:  func(x float64, factor int) float64 { return x * float64(factor) },
+		divide: func(x float64, n int) float64 { return x / float64(n) },
+		bits:   func(x float64) (uint64, uint64) { return math.Float64bits(x), 0 },
+	}
+	kindFloat16  = half("float16", ToFloat16, Float16.Float32)
+	kindBFloat16 = half("bfloat16", ToBFloat16, BFloat16.Float32)
+	kindBool     = kind[bool]{
+		label: "bool", of: func(x int) bool { return x%2 == 1 }, fold: foldBool,
+		random: func(dice *rand.Rand) bool { return dice.IntN(2) == 1 },
+		bits: func(x bool) (uint64, uint64) {
+			if x {
+				return 1, 0
+			}
+			return 0, 0
+		},
+	}
+	kindComplex64 = kind[complex64]{
+		label: "complex64", of: func(x int) complex64 { return complex(float32(x), 0) }, fold: foldComplex[complex64],
+		random: func(dice *rand.Rand) complex64 { return complex64(complex(wild(dice), wild(dice))) },
+		scale: func(x complex64, factor int) complex64 {
+			return complex(real(x)*float32(factor), imag(x)*float32(factor))
+		},
+		divide: func(x complex64, n int) complex64 { return complex(real(x)/float32(n), imag(x)/float32(n)) },
+		bits: func(x complex64) (uint64, uint64) {
+			return uint64(math.Float32bits(real(x))), uint64(math.Float32bits(imag(x)))
+		},
+	}
+	kindComplex128 = kind[complex128]{
+		label: "complex128", of: func(x int) complex128 { return complex(float64(x), 0) }, fold: foldComplex[complex128],
+		random: func(dice *rand.Rand) complex128 { return complex(wild(dice), wild(dice)) },
+		scale: func(x complex128, factor int) complex128 {
+			return complex(real(x)*float64(factor), imag(x)*float64(factor))
+		},
+		divide: func(x complex128, n int) complex128 { return complex(real(x)/float64(n), imag(x)/float64(n)) },
+		bits:   func(x complex128) (uint64, uint64) { return math.Float64bits(real(x)), math.Float64bits(imag(x)) },
+	}
+)
+
+// wild is a number of any sign and of widely different sizes, so that the order of a sum shows in its bits.
+func wild(dice *rand.Rand) float64 { return dice.NormFloat64() * math.Exp2(float64(dice.IntN(24)-12)) }
+
+type wholeNumber interface {
+	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
+}
+
+func whole[T wholeNumber](label string) kind[T] {
+	return kind[T]{
+		label: label, of: func(x int) T { return T(x) }, fold: foldWhole[T],
+		random: func(dice *rand.Rand) T { return T(dice.Uint64()) },
+		scale:  func(x T, factor int) T { return x * T(factor) },
+		divide: func(x T, n int) T { return x / T(n) },
+		bits:   func(x T) (uint64, uint64) { return uint64(x), 0 },
+	}
+}
+
+// half computes in float32, and rounds each result.
+func half[T Float16 | BFloat16](label string, round func(float32) T, widen func(T) float32) kind[T] {
+	return kind[T]{
+		label: label, of: func(x int) T { return round(float32(x)) },
+		random: func(dice *rand.Rand) T { return round(float32(wild(dice) / 64)) },
+		fold: func(op Standard) func(a, b T) T {
+			f := foldFloat[float32](op)
+			if f == nil {
+				return nil
+			}
+			return func(a, b T) T { return round(f(widen(a), widen(b))) }
+		},
+		scale:  func(x T, factor int) T { return round(widen(x) * float32(factor)) },
+		divide: func(x T, n int) T { return round(widen(x) / float32(n)) },
+		bits:   func(x T) (uint64, uint64) { return uint64(x), 0 },
+	}
+}
+
+func foldFloat[T float32 | float64](op Standard) func(a, b T) T {
+	switch op {
+	case Sum:
+		return func(a, b T) T { return a + b }
+	case Product:
+		return func(a, b T) T { return a * b }
+	case Min:
+		return func(a, b T) T { return min(a, b) } // The Go Programming Language Specification: as Min documents
+	case Max:
+		return func(a, b T) T { return max(a, b) }
+	}
+	return nil
+}
+
+func foldWhole[T wholeNumber](op Standard) func(a, b T) T {
+	switch op {
+	case Sum:
+		return func(a, b T) T { return a + b }
+	case Product:
+		return func(a, b T) T { return a * b }
+	case Min:
+		return func(a, b T) T { return min(a, b) }
+	case Max:
+		return func(a, b T) T { return max(a, b) }
+	case BAnd:
+		return func(a, b T) T { return a & b }
+	case BOr:
+		return func(a, b T) T { return a | b }
+	case BXor:
+		return func(a, b T) T { return a ^ b }
+	}
+	return nil
+}
+
+func foldBool(op Standard) func(a, b bool) bool {
+	switch op {
+	case Sum, Max, BOr:
+		return func(a, b bool) bool { return a || b }
+	case Product, Min, BAnd:
+		return func(a, b bool) bool { return a && b }
+	case BXor:
+		return func(a, b bool) bool { return a != b }
+	}
+	return nil
+}
+
+func foldComplex[T complex64 | complex128](op Standard) func(a, b T) T {
+	switch op {
+	case Sum:
+		return func(a, b T) T { return a + b }
+	case Product:
+		return func(a, b T) T { return a * b }
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ddpbatch/mpi/internal/element"
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/tick"
+)
+
+// AnySource, as the source of a message, stands for every rank.
+const AnySource = engine.Any
+
+// Status says what a receive got.
+type Status struct {
+	Source int // the rank that sent it
+	Count  int // elements
+}
+
+// message is a send or a receive that is under way.
+type message struct {
+	core   *core
+	label  engine.Call
+	op     engine.Op
+	wrong  error
+	number uint64 // in the recorder
+	width  int    // bytes of an element
+}
+
+// Send sends buf to rank to. It returns when buf may be used again, which can be before the receiver has it. Messages from one rank
+// to another with the same tag arrive in the order in which they were sent.
+func Send[T Number](ctx context.Context, c *Comm, buf []T, to, tag int) error {
+	m := c.core.world.message()
+	defer c.core.world.recycle(m)
+	send(m, c, buf, to, tag)
+	return m.wait(ctx)
+}
+
+// ISend is Send that goes on by itself. buf is the Request's until that is done.
+func ISend[T Number](c *Comm, buf []T, to, tag int) *Request {
+	m := new(message)
+	send(m, c, buf, to, tag)
+	return &Request{message: m}
+}
+
+// Recv receives the next message with the tag from rank from, or from AnySource, into buf, which must have room for it. A message
+// of other elements than T, or of more than buf holds, is an error that breaks the Comm.
+func Recv[T Number](ctx context.Context, c *Comm, buf []T, from, tag int) (Status, error) {
+	m := c.core.world.message()
+	defer c.core.world.recycle(m)
+	receive(m, c, buf, from, tag)
+	if err := m.wait(ctx); err != nil {
+		return Status{}, err
+	}
+	return m.status(), nil
+}
+
+// IRecv is Recv that goes on by itself. buf is the Request's until that is done; Request.Status then says what came.
+func IRecv[T Number](c *Comm, buf []T, from, tag int) *Request {
+	m := new(message)
+	receive(m, c, buf, from, tag)
+	return &Request{message: m}
+}
+
+// Status says what a receive that is done has got. Of other requests it is zero.
+func (r *Request) Status() Status {
+	if r.message == nil || !r.message.op.Done() || r.message.wrong != nil {
+		return Status{}
+	}
+	return r.message.status()
+}
+
+func send[T Number](m *message, c *Comm, buf []T, to, tag int) {
+	begin[T](m, c, len(buf), tag)
+	m.checkPeer(to)
+	if m.wrong == nil {
+		m.core.group.SendMessage(&m.op, to, m.label, bytesOf(buf))
+	}
+}
+
+func receive[T Number](m *message, c *Comm, buf []T, from, tag int) {
+	begin[T](m, c, len(buf), tag)
+	if from != AnySource {
+		m.checkPeer(from)
+	}
+	if m.wrong == nil {
+		m.core.group.RecvMessage(&m.op, from, m.label, bytesOf(buf))
+	}
+}
+
+// begin fills in what a send and a receive have in common.
+func begin[T Number](m *message, c *Comm, count, tag int) {
+	data := element.TypeOf[T]()
+	m.core, m.width, m.wrong = c.core, data.Size(), nil
+	m.label = engine.Call{Collective: uint8(messageCall), Element: uint8(data), Count: uint64(count), Seq: uint64(tag)}
+	m.number = c.core.world.recorder.begin(m.label, "", tick.Now())
+	switch {
+	case tag < 0:
+		m.wrong = fmt.Errorf("the tag %d is negative", tag)
+	case c.core.group == nil:
+		m.wrong = errors.New("there is no other rank")
+	default:
+		m.wrong = c.Err()
+	}
+}
+
+func (m *message) checkPeer(rank int) {
+	if m.wrong != nil {
+		return
+	}
+	switch size := m.core.group.Size(); {
+	case rank < 0 || rank >= size:
+		m.wrong = fmt.Errorf("there is no rank %d: ranks go from 0 to %d", rank, size-1)
+	case rank == m.core.group.Rank():
+		m.wrong = fmt.Errorf("rank %d is this one: a rank sends itself nothing", rank)
+	}
+}
+
+// wait returns when the message is there, or on its way. When ctx ends first, the Comm is broken.
+func (m *message) wait(ctx context.Context) error {
+	if m.wrong != nil {
+		m.core.world.recorder.end(m.number, m.wrong, tick.Now())
+		return fmt.Errorf("%s: %w", describe(m.label), m.wrong)
+	}
+	err := m.core.group.Wait(ctx, &m.op)
+	if err != nil {
+		err = m.core.fail(m.label, err)
+	}
+	m.core.world.recorder.end(m.number, err, tick.Now())
+	return err
+}
+
+func (m *message) isDone() bool {
+	if m.wrong != nil {
+		return true
+	}
+	m.core.group.Poll(&m.op)
+	return m.op.Done()
+}
+
+func (m *message) status() Status {
+	source, size := m.core.group.Source(&m.op)
+	return Status{Source: source, Count: size / m.width}
+}

@@ -1,0 +1,93 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+func TestMonitoredBarrier(t *testing.T) {
+	everywhere(t, few, func(ctx context.Context, c *Comm) error {
+		for range 20 {
+			if err := c.MonitoredBarrier(ctx, testkit.Patience); err != nil {
+				return err
+			}
+			if err := AllReduce(ctx, c, []int64{1}, Sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// torch's monitored_barrier: all ranks that are missing are named, in order, to all others, and not too early.
+func TestMonitoredBarrierNamesTheAbsent(t *testing.T) {
+	const size, timeout = 6, 200 * time.Millisecond
+	for _, over := range transports {
+		for _, missing := range [][]int{{1}, {3, 5}, {1, 2, 3, 4, 5}} {
+			t.Run(over, func(t *testing.T) {
+				// The Comm's own time-out is shorter: it is not this barrier's.
+				w := newWorldOn(t, over, size, func(cfg *InitConfig) { cfg.Config.Timeout = max(timeout/2, timeout*time.Duration(len(missing)-1)) })
+				begin := time.Now()
+				errs := testkit.Each(size, func(rank int) error {
+					if slices.Contains(missing, rank) {
+						return nil
+					}
+					return w[rank].MonitoredBarrier(t.Context(), timeout)
+				})
+				if took := time.Since(begin); took < timeout || took > testkit.Moment {
+					t.Errorf("took %v", took)
+				}
+				want := (&AbsentError{Ranks: missing, Timeout: timeout}).Error()
+				var absent *AbsentError
+				if !errors.As(errs[0], &absent) || !slices.Equal(absent.Ranks, missing) || !errors.Is(errs[0], ErrTimeout) {
+					t.Errorf("rank 0 got %v", errs[0])
+				}
+				for rank := 1; rank < size; rank++ {
+					if slices.Contains(missing, rank) {
+						continue
+					}
+					if !errors.Is(errs[rank], ErrTimeout) || !strings.Contains(errs[rank].Error(), want) {
+						t.Errorf("rank %d got %v, want %q", rank, errs[rank], want)
+					}
+				}
+				// Who comes late is told, too.
+				if err := w[missing[0]].MonitoredBarrier(t.Context(), timeout); !errors.Is(err, ErrTimeout) {
+					t.Errorf("rank %d, late, got %v", missing[0], err)
+				}
+			})
+		}
+	}
+}
+
+func TestAbsentErrorText(t *testing.T) {
+	for want, ranks := range map[string][]int{
+		"rank 4 has not come within 1s":          {4},
+		"ranks 1, 2, 30 have not come within 1s": {1, 2, 30},
+	} {
+		if got := (&AbsentError{Ranks: ranks, Timeout: time.Second}).Error(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// torch's barrier time-out: rank 0 alone gets an error, not earlier than the time-out.
+func TestBarrierTimeout(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			const timeout = 200 * time.Millisecond
+			w := newWorldOn(t, over, 2, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+			begin := time.Now()
+			err := w[0].Barrier(t.Context())
+			took := time.Since(begin)
+			if took < timeout || took > testkit.Moment || !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "rank 1: no progress for 200ms: it has called nothing yet") {
+				t.Errorf("after %v got %v", took, err)
+			}
+		})
+	}
+}

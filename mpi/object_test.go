@@ -1,0 +1,128 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// shard is an object such as trainers exchange.
+type shard struct {
+	Name   string
+	Rank   int
+	Sizes  []int
+	Extra  map[string]any
+	hidden int
+}
+
+func shardOf(rank int) shard {
+	return shard{Name: strings.Repeat("é\"\x00", rank), Rank: rank, Sizes: make([]int, rank), Extra: map[string]any{"loss": 0.5, "none": nil, "deep": []any{"x", true}}}
+}
+
+func TestObjects(t *testing.T) {
+	everywhere(t, []int{1, 2, 5}, func(ctx context.Context, c *Comm) error {
+		rank, size := c.Rank(), c.Size()
+		var all []shard
+		for r := range size {
+			all = append(all, shardOf(r))
+		}
+		got, err := AllGatherObject(ctx, c, shardOf(rank))
+		if err != nil || !reflect.DeepEqual(got, all) {
+			return fmt.Errorf("all_gather: %+v, %w", got, err)
+		}
+		for root := range size {
+			one, err := BroadcastObject(ctx, c, shardOf(rank), root)
+			if err != nil || !reflect.DeepEqual(one, all[root]) {
+				return fmt.Errorf("broadcast from %d: %+v, %w", root, one, err)
+			}
+			at, err := GatherObject(ctx, c, shardOf(rank), root)
+			if err != nil || rank == root && !reflect.DeepEqual(at, all) || rank != root && at != nil {
+				return fmt.Errorf("gather to %d: %+v, %w", root, at, err)
+			}
+			var values []shard
+			if rank == root {
+				values = all
+			}
+			one, err = ScatterObject(ctx, c, values, root)
+			if err != nil || !reflect.DeepEqual(one, all[rank]) {
+				return fmt.Errorf("scatter from %d: %+v, %w", root, one, err)
+			}
+		}
+		// torch's mixed list: values of different kinds.
+		mixed, err := AllGatherObject[any](ctx, c, []any{"foo", 1.5, nil, map[string]any{"a": "b"}}[rank%4])
+		if err != nil || mixed[0] != "foo" || size > 2 && mixed[2] != nil {
+			return fmt.Errorf("mixed: %v, %w", mixed, err)
+		}
+		return nil
+	})
+}
+
+// One rank's value cannot be encoded: all ranks get an error, and at once.
+func TestObjectsUnencodable(t *testing.T) {
+	bad := func(rank, culprit int) float64 {
+		if rank == culprit {
+			return math.NaN() // JSON has none
+		}
+		return 1
+	}
+	calls := map[string]func(ctx context.Context, c *Comm) error{
+		"all_gather": func(ctx context.Context, c *Comm) error {
+			_, err := AllGatherObject(ctx, c, bad(c.Rank(), 1))
+			return err
+		},
+		"broadcast": func(ctx context.Context, c *Comm) error {
+			_, err := BroadcastObject(ctx, c, bad(c.Rank(), 1), 1)
+			return err
+		},
+		"gather": func(ctx context.Context, c *Comm) error {
+			_, err := GatherObject(ctx, c, bad(c.Rank(), 1), 0)
+			return err
+		},
+		"scatter": func(ctx context.Context, c *Comm) error {
+			_, err := ScatterObject(ctx, c, []float64{1, bad(c.Rank(), 1), 1}, 1)
+			return err
+		},
+		"scatter_count": func(ctx context.Context, c *Comm) error { _, err := ScatterObject(ctx, c, []float64{1}, 1); return err },
+	}
+	for _, over := range transports {
+		for name, call := range calls {
+			t.Run(over+"/"+name, func(t *testing.T) {
+				w := newWorldOn(t, over, 3, nil)
+				var errs []error
+				testkit.Within(t, testkit.Moment, func() {
+					errs = testkit.Each(3, func(rank int) error { return call(t.Context(), w[rank]) })
+				})
+				for rank, err := range errs {
+					if err == nil || rank != 1 && !strings.Contains(err.Error(), "rank 1 could not encode its own") {
+						t.Errorf("rank %d got %v", rank, err)
+					}
+				}
+				// Nothing is broken: all know where they are.
+				must(t, testkit.Each(3, func(rank int) error { return w[rank].Barrier(t.Context()) }))
+			})
+		}
+	}
+}
+
+// What a rank sent is not what another takes.
+func TestObjectsOfAnotherType(t *testing.T) {
+	w := newWorldOn(t, "local", 2, nil)
+	errs := testkit.Each(2, func(rank int) error {
+		if rank == 0 {
+			_, err := BroadcastObject(t.Context(), w[0], "text", 0)
+			return err
+		}
+		_, err := BroadcastObject(t.Context(), w[1], time.Now(), 0)
+		return err
+	})
+	if errs[0] != nil || errs[1] == nil || !strings.Contains(errs[1].Error(), "that of rank 0 is no time.Time") {
+		t.Errorf("got %v", errors.Join(errs...))
+	}
+}

@@ -1,0 +1,127 @@
+package mpi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/tick"
+)
+
+// recorded is how many operations a recorder keeps.
+const recorded = 1000
+
+// recorder keeps the last operations of a rank, as an aircraft's does, to be read when the rank has failed.
+type recorder struct {
+	clock tick.Clock
+
+	mu      sync.Mutex
+	records [recorded]record
+	count   uint64
+	written bool
+}
+
+// record is one operation.
+type record struct {
+	number    uint64
+	call      engine.Call
+	algorithm string
+	from, to  tick.Count // to is 0 while the operation runs
+	err       error
+}
+
+func newRecorder() *recorder { return &recorder{clock: tick.NewClock()} }
+
+// begin notes that an operation starts, and returns its number.
+func (r *recorder) begin(call engine.Call, algorithm string, now tick.Count) uint64 {
+	r.mu.Lock()
+	r.count++
+	number := r.count
+	r.records[number%recorded] = record{number: number, call: call, algorithm: algorithm, from: now}
+	r.mu.Unlock()
+	return number
+}
+
+// end notes that it is over.
+func (r *recorder) end(number uint64, err error, now tick.Count) {
+	r.mu.Lock()
+	if e := &r.records[number%recorded]; e.number == number {
+		e.to, e.err = now, err
+	}
+	r.mu.Unlock()
+}
+
+// line is an operation as it is written.
+type line struct {
+	Number    uint64    `json:"number"`
+	Call      string    `json:"call"`
+	Group     string    `json:"group"`
+	Algorithm string    `json:"algorithm,omitempty"`
+	Begun     time.Time `json:"begun"`
+	Micros    float64   `json:"us,omitempty"` // how long it took
+	State     string    `json:"state"`        // running, done or failed
+	Error     string    `json:"error,omitempty"`
+}
+
+// write writes what is kept, oldest first, as lines of JSON.
+func (r *recorder) write(w io.Writer) error {
+	out := json.NewEncoder(w)
+	for _, e := range r.snapshot() {
+		l := line{
+			Number: e.number, Call: describe(e.call), Group: fmt.Sprintf("%x", e.call.Group), Algorithm: e.algorithm,
+			Begun: r.clock.Time(e.from), State: "running",
+		}
+		if e.to != 0 {
+			l.State, l.Micros = "done", float64(r.clock.Time(e.to).Sub(l.Begun).Nanoseconds())/1e3
+		}
+		if e.err != nil {
+			l.State, l.Error = "failed", e.err.Error()
+		}
+		if err := out.Encode(l); err != nil {
+			return fmt.Errorf("write the flight recorder: %w", err)
+		}
+	}
+	return nil
+}
+
+func (r *recorder) snapshot() []record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var kept []record
+	for i := range uint64(recorded) {
+		if e := r.records[(r.count+1+i)%recorded]; e.number > 0 {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+// WriteFlight writes the last 1,000 operations of this rank's Comms, oldest first: a JSON object a line, with the fields
+// number, call, group, algorithm, begun, us (how long it took), state (running, done or failed) and error.
+func (c *Comm) WriteFlight(w io.Writer) error { return c.core.world.recorder.write(w) }
+
+// writeFlight writes the recorder's file, once. There is nobody to tell of an error: the one that is written about
+// is on its way.
+func (w *world) writeFlight() {
+	w.recorder.mu.Lock()
+	again := w.recorder.written
+	w.recorder.written = true
+	w.recorder.mu.Unlock()
+	if w.flight == "" || again {
+		return
+	}
+	f, err := os.Create(w.flight)
+	if err == nil {
+		err = w.recorder.write(f)
+		if e := f.Close(); err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		w.log.Warn("the flight recorder could not be written", "file", w.flight, "err", err)
+	}
+}

@@ -1,0 +1,64 @@
+package mpi
+
+import "context"
+
+// Request is a collective or a message that goes on by itself. Its methods are safe for concurrent use.
+//
+// Collectives of one Comm are executed one after another, in the order in which they were called.
+type Request struct {
+	call    *pending // of a collective
+	message *message // of a message
+}
+
+// Wait returns when the request is done, with its error. When ctx ends first, a message breaks the Comm, as its buffer would
+// not be the caller's otherwise; a collective goes on, until its own context ends.
+func (r *Request) Wait(ctx context.Context) error {
+	if r.message != nil {
+		return r.message.wait(ctx)
+	}
+	select {
+	case <-r.call.done:
+		return r.call.err
+	default:
+	}
+	select {
+	case <-r.call.done:
+		return r.call.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Done tells whether the request is done. Wait then returns at once.
+func (r *Request) Done() bool {
+	if r.message != nil {
+		return r.message.isDone()
+	}
+	select {
+	case <-r.call.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// WaitAll waits for several requests, and returns the first error.
+func WaitAll(ctx context.Context, requests ...*Request) error {
+	var first error
+	for _, r := range requests {
+		if err := r.Wait(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+// IBarrier is Barrier that goes on by itself.
+func (c *Comm) IBarrier(ctx context.Context) *Request {
+	return c.request(ctx, &operation{kind: barrierCall})
+}
+
+func (c *Comm) request(ctx context.Context, o *operation) *Request {
+	o.using = c.algorithm
+	return &Request{call: c.core.start(ctx, *o)}
+}

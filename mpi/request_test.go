@@ -1,0 +1,101 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"ddpbatch/internal/testkit"
+)
+
+// Requests may be waited for in any order, several times, and by several.
+func TestRequestsOutOfOrder(t *testing.T) {
+	const calls = 1000
+	everywhere(t, []int{1, 3}, func(ctx context.Context, c *Comm) error {
+		bufs, requests := make([][1]int64, calls), make([]*Request, calls)
+		for i := range calls {
+			bufs[i][0] = int64(i)
+			requests[i] = IAllReduce(ctx, c, bufs[i][:], Sum)
+		}
+		for _, i := range rand.Perm(calls) { // another order on each rank
+			if err := errors.Join(requests[i].Wait(ctx), requests[i].Wait(ctx)); err != nil {
+				return err
+			}
+			if !requests[i].Done() || bufs[i][0] != int64(i*c.Size()) {
+				return fmt.Errorf("call %d: done %v, sum %d", i, requests[i].Done(), bufs[i][0])
+			}
+		}
+		if s := requests[0].Status(); s != (Status{}) {
+			return fmt.Errorf("a collective has the status %+v", s)
+		}
+		return nil
+	})
+}
+
+// Done becomes true without a Wait, of collectives and of messages.
+func TestRequestDone(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			w := newWorldOn(t, over, 2, nil)
+			buf := make([]int32, 1)
+			collective, message := w[0].IBarrier(t.Context()), IRecv(w[0], buf, 1, 4)
+			if collective.Done() || message.Done() {
+				t.Error("done before the other rank has come")
+			}
+			if err := errors.Join(w[1].Barrier(t.Context()), Send(t.Context(), w[1], []int32{9}, 0, 4)); err != nil {
+				t.Fatal(err)
+			}
+			testkit.Eventually(t, "both are done", func() bool { return collective.Done() && message.Done() })
+			if err := WaitAll(t.Context(), collective, message); err != nil || buf[0] != 9 || message.Status() != (Status{Source: 1, Count: 1}) {
+				t.Errorf("got %v, %v, %+v", err, buf, message.Status())
+			}
+		})
+	}
+}
+
+// The end of Wait's context leaves a collective alone: it can still succeed.
+func TestRequestWaitCancelled(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			w := newWorldOn(t, over, 2, nil)
+			x := []int32{1}
+			r := IAllReduce(t.Context(), w[0], x, Sum)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := r.Wait(ended); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+			if err := errors.Join(AllReduce(t.Context(), w[1], []int32{2}, Sum), r.Wait(t.Context())); err != nil || x[0] != 3 {
+				t.Errorf("got %v, %v", x, err)
+			}
+		})
+	}
+}
+
+// Requests that wait for their turn when the Comm breaks, or is closed, all end with that error.
+func TestRequestsFail(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			w := newWorldOn(t, over, 2, nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			var requests []*Request
+			for range 10 {
+				requests = append(requests, w[0].IBarrier(ctx))
+			}
+			cancel()
+			for i, r := range requests {
+				if err := r.Wait(t.Context()); !errors.Is(err, context.Canceled) || err != requests[0].Wait(t.Context()) {
+					t.Errorf("request %d got %v", i, err)
+				}
+			}
+			w = newWorldOn(t, over, 2, nil)
+			r := w[0].IBarrier(t.Context())
+			testkit.Within(t, testkit.Moment, func() { w[0].Close() })
+			if err := r.Wait(t.Context()); !errors.Is(err, ErrClosed) {
+				t.Errorf("closed: got %v", err)
+			}
+		})
+	}
+}

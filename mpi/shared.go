@@ -1,0 +1,39 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/shm"
+)
+
+// nodeWaiter is how a group's shared memory waits.
+type nodeWaiter struct {
+	group *engine.Group
+	ctx   context.Context
+}
+
+// Await implements shm.Waiter.
+func (w *nodeWaiter) Await(ready func() bool) error { return w.group.Await(w.ctx, ready) }
+
+// Notify implements shm.Waiter.
+func (w *nodeWaiter) Notify() { w.group.Notify() }
+
+// shared runs what goes through the memory that all ranks share.
+func (k *core) shared(run func(w shm.Waiter, stamp shm.Stamp) error, call engine.Call) error {
+	k.waiter.ctx = k.port.ctx
+	if err := run(&k.waiter, stampOf(call)); err != nil {
+		return k.sharedError(call, err)
+	}
+	return nil
+}
+
+// sharedError words what the shared memory found.
+func (k *core) sharedError(call engine.Call, err error) error {
+	var stamp *shm.StampError
+	if errors.As(err, &stamp) {
+		return &engine.MismatchError{Here: k.group.Rank(), There: stamp.Rank, HereCall: describe(call), ThereCall: describe(callOf(stamp.Stamp))}
+	}
+	return err
+}

@@ -1,0 +1,63 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+const (
+	stopped     = 1 // the rank that is
+	stopTimeout = time.Second
+)
+
+// stopProcess is a rank of a world of three of which one is stopped in the middle of sums. When that goes on, later,
+// the others have gone on without it.
+func stopProcess(ctx context.Context, c *Comm) error {
+	if c.Rank() == stopped {
+		time.AfterFunc(10*time.Millisecond, func() { syscall.Kill(os.Getpid(), syscall.SIGSTOP) })
+	}
+	err := untilBroken(ctx, c, everyCall[0])
+	if c.Rank() == stopped {
+		fmt.Println("stopped rank:", err)
+		return nil
+	}
+	const want = "rank 1: no progress for 1s: it does not answer: it is stopped"
+	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), want) {
+		return fmt.Errorf("want %q: %w", want, err)
+	}
+	next, err := c.Shrink(ctx)
+	if err != nil {
+		return err
+	}
+	return goesOn(ctx, next, []int{0, 2})
+}
+
+// A process that is stopped is named after the time-out, and can be left behind.
+func TestProcessStops(t *testing.T) {
+	for _, over := range realTransports {
+		t.Run(over, func(t *testing.T) {
+			ranks := startRanks(t, "stop", over, 3, stopTimeout)
+			begin := time.Now()
+			wait(t, ranks[0], ranks[2])
+			succeeded(t, ranks)
+			if took := time.Since(begin); took < stopTimeout || took > 3*testkit.Moment {
+				t.Errorf("took %v", took)
+			}
+			if err := ranks[stopped].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, ranks[stopped])
+			if text := ranks[stopped].out.String(); ranks[stopped].err != nil || !strings.Contains(text, "rank ") {
+				t.Errorf("the rank that was stopped: %v; printed %q", ranks[stopped].err, text)
+			}
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The locks of flock(2), which PyTorch's FileStore takes, too.
+const (
+	shared    = unix.LOCK_SH
+	exclusive = unix.LOCK_EX
+)
+
+const (
+	firstLockRetry = 100 * time.Microsecond // pause before a lock is tried for again, doubled each time
+	lastLockRetry  = 10 * time.Millisecond
+)
+
+// lock opens the file and locks it; closing it ends the lock. It does not wait in the kernel, as a
+// process that was stopped with the lock would hold up ctx there.
+func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
+	for pause := firstLockRetry; ; pause = min(2*pause, lastLockRetry) {
+		// Without O_NONBLOCK, opening a FIFO would wait for its other end.
+		file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		locked, err := f.tryLock(file, kind)
+		if err == nil && locked {
+			return file, nil
+		}
+		file.Close()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, and another process holds the lock of %s", ctx.Err(), f.path)
+		}
+	}
+}
+
+// tryLock tells whether file could be locked, and is still the one at the path.
+func (f *File) tryLock(file *os.File, kind int) (bool, error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	var lockErr error
+	err = raw.Control(func(fd uintptr) {
+		for {
+			if lockErr = unix.Flock(int(fd), kind|unix.LOCK_NB); lockErr != unix.EINTR {
+				return
+			}
+		}
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case errors.Is(lockErr, unix.EWOULDBLOCK):
+		return false, nil
+	case lockErr != nil:
+		return false, fmt.Errorf("lock %s: %w (the file must be on a file system that has flock)", f.path, lockErr)
+	}
+	here, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	there, err := os.Stat(f.path)
+	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it
+}

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// torchDoor stands at the listener of a server that speaks PyTorch's wire, too, and parts connections by their first
+// bytes: who begins with a query's number is a PyTorch client and served; all others are what the door's Accept
+// returns, for the gate. (A ddpbatch begins with a letter.)
+type torchDoor struct {
+	net.Listener
+	ctx       context.Context // ends with the server
+	store     *memory
+	prefix    string
+	log       *slog.Logger
+	allowance allowance
+	files     int // how many files a kind of connections may take
+	came      chan accepted
+	tasks     sync.WaitGroup
+	silent    lobby
+	clients   atomic.Int64
+	dropped   atomic.Int64
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func newTorchDoor(ctx context.Context, l net.Listener, store *memory, cfg *ServerConfig, log *slog.Logger) *torchDoor {
+	d := &torchDoor{
+		Listener: l, ctx: ctx, store: store, prefix: cfg.TorchPrefix, log: log,
+		allowance: allowance{most: MaxTorchBytes}, files: quarterOfFiles(), came: make(chan accepted),
+	}
+	d.tasks.Go(d.run)
+	return d
+}
+
+// quarterOfFiles is a quarter of the files that this process may open. Strangers must not take them all.
+func quarterOfFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return math.MaxInt
+	}
+	return int(min(limit.Cur/4, math.MaxInt))
+}
+
+// Accept returns the next connection that is no PyTorch client's.
+func (d *torchDoor) Accept() (net.Conn, error) {
+	select {
+	case a := <-d.came:
+		return a.conn, a.err
+	case <-d.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+// run accepts connections until the listener is closed. After an error it goes on when Accept is called again, which
+// is when the gate has paused.
+func (d *torchDoor) run() {
+	for {
+		conn, err := d.Listener.Accept()
+		if err == nil {
+			d.tasks.Go(func() { d.part(conn) })
+			continue
+		}
+		select {
+		case d.came <- accepted{nil, err}:
+		case <-d.ctx.Done():
+			return
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+	}
+}
+
+// part serves a connection, or hands it on.
+func (d *torchDoor) part(conn net.Conn) {
+	stop := context.AfterFunc(d.ctx, func() { conn.Close() })
+	first, form, err := d.hear(conn)
+	if len(first) > 0 && first[0] > torch1Delete {
+		stop()
+		select {
+		case d.came <- accepted{&heardConn{conn, first}, nil}:
+		case <-d.ctx.Done():
+			conn.Close()
+		}
+		return
+	}
+	defer stop()
+	defer conn.Close()
+	if err == nil {
+		err = d.serve(conn, first, form)
+	}
+	if err != nil && err != errSilent {
+		d.tell(conn, err)
+	}
+}
+
+// tell logs why a client was dropped: of the first ones, and then of fewer and fewer, lest a flood fills the log.
+func (d *torchDoor) tell(conn net.Conn, err error) {
+	n := d.dropped.Add(1)
+	if d.ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
+		d.log.Warn("store: PyTorch client dropped", "remote", conn.RemoteAddr().String(), "err", err, "so_far", n)
+	}
+}
+
+// hear reads as many first bytes of a connection as it takes to tell whose they are; those of torch2's hello, which
+// has then done its work, are not returned. A connection that ends without a byte gives errSilent.
+func (d *torchDoor) hear(conn net.Conn) (first []byte, form torchForm, err error) {
+	if err := tune(conn); err != nil {
+		return nil, 0, err
+	}
+	first = make([]byte, len(torchHello))
+	d.silent.enter(conn, max(1, min(MaxTorchSilent, d.files)))
+	_, err = conn.Read(first[:1])
+	switch stayed := d.silent.leave(conn); {
+	case !stayed:
+		return nil, 0, errors.New("it had said nothing yet when too many others came after it")
+	case err != nil:
+		return nil, 0, errSilent
+	case first[0] != torchHello[0]:
+		return first[:1], torch1, nil
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(torchQueryTime)); err != nil {
+		return nil, 0, err
+	}
+	if _, err := io.ReadFull(conn, first[1:]); err != nil {
+		return nil, 0, err
+	}
+	if string(first) == torchHello {
+		return nil, torch2, nil
+	}
+	return first, torch1, nil
+}
+
+// errSilent is the end of a connection that never said a word, of which nobody is told.
+var errSilent = errors.New("silent")
+
+// serve serves a PyTorch client, of which first was read already.
+func (d *torchDoor) serve(conn net.Conn, first []byte, form torchForm) error {
+	defer d.clients.Add(-1)
+	if n := d.clients.Add(1); n > MaxTorchClients || n > int64(d.files) {
+		return fmt.Errorf("%d PyTorch clients are connected already", n-1)
+	}
+	heard := &heardConn{conn, first}
+	s := &torchSession{
+		store: d.store, conn: heard, out: bufio.NewWriterSize(heard, 4<<10),
+		in: torchReader{r: bufio.NewReaderSize(heard, 4<<10), form: form, prefix: d.prefix, allowance: &d.allowance},
+	}
+	return s.serve(d.ctx)
+}
+
+// heardConn is a connection of which the first bytes were read already.
+type heardConn struct {
+	net.Conn
+	first []byte
+}
+
+func (c *heardConn) Read(p []byte) (int, error) {
+	if len(c.first) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.first)
+	c.first = c.first[n:]
+	return n, nil
+}

@@ -1,0 +1,212 @@
+package store
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// torchForm is one of the forms that PyTorch's TCPStore wire has had. Neither has a proof of who speaks; all integers
+// are in the client's host order, which is little-endian on every host that PyTorch is built for today. A query is
+// its number (1 byte) and its fields; a key or a value is its length (8 bytes), then that many bytes, and
+// a list the number of its elements (8 bytes), then these.
+type torchForm byte
+
+const (
+	// torch1 is that of PyTorch 1.13 (torch/csrc/distributed/c10d/TCPStore.cpp). A client also opens a second
+	// connection, on which it says nothing unless C++ code calls watchKey.
+	torch1 torchForm = iota
+	// torch2 is that of PyTorch 2.2 and later (TCPStoreBackend.hpp). A connection begins with torchHello.
+	torch2
+)
+
+// torchHello is torch2's query 0 with its magic number, 0x3C85F7CE.
+const torchHello = "\x00\xce\xf7\x85\x3c"
+
+// torchOp is a query by its number in torch2. torch1's are one less up to torchNumKeys; then come
+// WATCH_KEY, which only C++ code sends and which is not served, and torchDelete.
+type torchOp byte
+
+const (
+	torchSet        torchOp = iota + 1 // key, value. No reply.
+	torchCompareSet                    // key, expected, desired. Replies the value afterwards; expected where there is none.
+	torchGet                           // key. Replies the value.
+	torchAdd                           // key, 8 bytes. Replies the sum: 8 bytes.
+	torchCheck                         // keys. Replies 0 where all are there, else 1.
+	torchWait                          // keys. Replies 0 when all are there.
+	torchNumKeys                       // Replies 8 bytes.
+	torchDelete                        // key. Replies 8 bytes: 1 where it was there, else 0.
+	torchAppend                        // key, value. No reply.
+	torchMultiGet                      // keys. Replies their values, without their number.
+	torchMultiSet                      // list of key and value. No reply.
+	torchCancelWait                    // Replies 1.
+	torchPing                          // 4 bytes. Replies the same.
+)
+
+// torch1Delete is torchDelete's number in torch1.
+const torch1Delete = 8
+
+// torchQuery is a query. Which fields it has tells torchOp.
+type torchQuery struct {
+	op              torchOp
+	key             string
+	value, expected []byte
+	delta           int64
+	nonce           uint32
+	keys            []string
+	items           []Item
+	size            int // bytes taken from the allowance
+}
+
+// torchReader reads queries. What they hold is taken from an allowance that all connections share,
+// as it arrives, and not before.
+type torchReader struct {
+	r         *bufio.Reader
+	form      torchForm
+	prefix    string // put before every key
+	allowance *allowance
+	taken     int // for the query under way
+}
+
+// next reads one query. Its size is the caller's to give back; after an error it was.
+func (r *torchReader) next() (q torchQuery, err error) {
+	r.taken = 0
+	if q, err = r.query(); err != nil {
+		r.allowance.give(r.taken)
+		return torchQuery{}, err
+	}
+	q.size = r.taken
+	return q, nil
+}
+
+func (r *torchReader) query() (q torchQuery, err error) {
+	number, err := r.r.ReadByte()
+	if err != nil {
+		return q, err
+	}
+	if q.op, err = r.form.op(number); err != nil {
+		return q, err
+	}
+	f := torchFields{torchReader: r}
+	switch q.op {
+	case torchSet, torchAppend:
+		q.key, q.value = f.key(), f.value()
+	case torchCompareSet:
+		q.key, q.expected, q.value = f.key(), f.value(), f.value()
+	case torchGet, torchDelete:
+		q.key = f.key()
+	case torchAdd:
+		q.key, q.delta = f.key(), int64(f.uint64())
+	case torchCheck, torchWait, torchMultiGet:
+		for n := f.count(); len(q.keys) < n && f.err == nil; {
+			q.keys = append(q.keys, f.key())
+		}
+	case torchMultiSet:
+		for n := f.count(); len(q.items) < n && f.err == nil; {
+			q.items = append(q.items, Item{f.key(), f.value()})
+		}
+	case torchPing:
+		q.nonce = f.uint32()
+	}
+	return q, f.err
+}
+
+func (form torchForm) op(number byte) (torchOp, error) {
+	op := torchOp(number)
+	switch {
+	case form == torch2 && op >= torchSet && op <= torchPing:
+		return op, nil
+	case form == torch1 && op < torchNumKeys:
+		return op + 1, nil
+	case form == torch1 && op == torch1Delete:
+		return torchDelete, nil
+	}
+	return 0, fmt.Errorf("%w: query %d is not served", errMalformed, number)
+}
+
+// torchFields reads a query's fields. After the first error, which it keeps, all are zero.
+type torchFields struct {
+	*torchReader
+	err error
+}
+
+func (f *torchFields) key() string {
+	text := f.bytes(MaxKey - len(f.prefix))
+	if f.err != nil {
+		return ""
+	}
+	return f.prefix + string(text)
+}
+
+func (f *torchFields) value() []byte { return f.bytes(MaxValue) }
+
+// count is that of a list.
+func (f *torchFields) count() int {
+	n := f.uint64()
+	if n > MaxRequestKeys && f.err == nil {
+		f.err = fmt.Errorf("%w: %d keys", errMalformed, n)
+	}
+	if f.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func (f *torchFields) uint64() uint64 { return binary.LittleEndian.Uint64(f.fixed(8)) }
+func (f *torchFields) uint32() uint32 { return binary.LittleEndian.Uint32(f.fixed(4)) }
+
+// fixed reads a number of up to 8 bytes, into 8.
+func (f *torchFields) fixed(size int) []byte {
+	var buf [8]byte
+	f.read(buf[:size])
+	return buf[:]
+}
+
+// bytes reads a length and that many bytes.
+func (f *torchFields) bytes(most int) []byte {
+	n := f.uint64()
+	if n > uint64(most) && f.err == nil {
+		f.err = fmt.Errorf("%w: %d bytes where there may be %d", errMalformed, n, most)
+	}
+	if f.err == nil {
+		f.err = f.take(fieldCost)
+	}
+	const first = 4 << 10
+	buf := []byte{}
+	for f.err == nil && len(buf) < int(n) {
+		step := min(int(n)-len(buf), max(len(buf), first)) // no more memory than twice what has come
+		if f.err = f.take(step); f.err == nil {
+			buf = slices.Grow(buf, step)[:len(buf)+step]
+			f.read(buf[len(buf)-step:])
+		}
+	}
+	return buf
+}
+
+func (f *torchFields) read(buf []byte) {
+	if f.err != nil {
+		return
+	}
+	if _, f.err = io.ReadFull(f.r, buf); f.err == io.EOF {
+		f.err = io.ErrUnexpectedEOF
+	}
+}
+
+const (
+	fieldCost     = 64 // bytes that a key or a value costs beside its own, about
+	maxTorchQuery = MaxTogether + 2*MaxRequestKeys*fieldCost
+)
+
+// take takes room for size bytes.
+func (r *torchReader) take(size int) error {
+	if r.taken+size > maxTorchQuery {
+		return fmt.Errorf("%w: a query of more than %d bytes", errMalformed, maxTorchQuery)
+	}
+	if !r.allowance.take(size) {
+		return fmt.Errorf("%w: PyTorch's clients have sent more than %d bytes that are not done with", ErrBusy, r.allowance.most)
+	}
+	r.taken += size
+	return nil
+}

@@ -1,0 +1,185 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// le8 is a number in 8 bytes, and str a key or a value, as PyTorch sends them.
+func le8(n uint64) string    { return string(binary.LittleEndian.AppendUint64(nil, n)) }
+func str(text string) string { return le8(uint64(len(text))) + text }
+
+// dialTorch connects as a PyTorch client does; hello is what it says first.
+func dialTorch(t testing.TB, s *Server, hello string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(testkit.Patience))
+	say(t, conn, hello)
+	return conn
+}
+
+func say(t testing.TB, conn net.Conn, words string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, words); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hear(t testing.TB, conn net.Conn, want string) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(conn, got); err != nil || string(got) != want {
+		t.Fatalf("the server said %q, %v; want %q", got[:n], err, want)
+	}
+}
+
+// expectEnd holds that the server closes the connection and says nothing more.
+func expectEnd(t testing.TB, conn net.Conn) {
+	t.Helper()
+	if rest, err := io.ReadAll(conn); len(rest) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("the server said %q, %v; want the end", rest, err)
+	}
+}
+
+// TestTorch1Transcript has the bytes that went between a TCPStore client of PyTorch 1.13.1 and its own server.
+func TestTorch1Transcript(t *testing.T) {
+	conn := dialTorch(t, serve(t, ServerConfig{Torch: true}), "")
+	for _, c := range []struct{ say, hear string }{
+		{"03 0500000000000000 696e69742f 0100000000000000", "0100000000000000"},
+		{"00 0200000000000000 2f6b 0200000000000000 7631", ""},
+		{"05 0100000000000000 0200000000000000 2f6b", "00"},
+		{"02 0200000000000000 2f6b", "0200000000000000 7631"},
+		{"06", "0200000000000000"},
+		{"04 0100000000000000 0200000000000000 2f6b", "00"},
+		{"04 0200000000000000 0200000000000000 2f6b 0200000000000000 2f6c", "01"},
+		{"04 0000000000000000", "00"},
+		{"01 0200000000000000 2f6b 0200000000000000 7631 0100000000000000 32", "0100000000000000 32"},
+		{"01 0200000000000000 2f6c 0100000000000000 78 0100000000000000 79", "0100000000000000 78"},
+		{"08 0200000000000000 2f6b", "0100000000000000"},
+		{"08 0200000000000000 2f6b", "0000000000000000"},
+	} {
+		say(t, conn, string(unhex(t, c.say)))
+		hear(t, conn, string(unhex(t, c.hear)))
+	}
+}
+
+// TestTorch2 speaks the later form, all of its queries.
+func TestTorch2(t *testing.T) {
+	s := serve(t, ServerConfig{Torch: true})
+	conn := dialTorch(t, s, torchHello)
+	for _, c := range []struct{ say, hear string }{
+		{"\x0d\x01\x02\x03\x04", "\x01\x02\x03\x04"}, // PING
+		{"\x01" + str("/k") + str("v1"), ""},
+		{"\x03" + str("/k"), str("v1")},
+		{"\x03" + str("/absent"), str("")},
+		{"\x02" + str("/k") + str("v1") + str("v2"), str("v2")},
+		{"\x02" + str("/k") + str("v1") + str("v3"), str("v2")},
+		{"\x02" + str("/absent") + str("x") + str("y"), str("x")},
+		{"\x04" + str("/n") + le8(1<<64-7), le8(1<<64 - 7)},
+		{"\x03" + str("/n"), str("-7")},
+		{"\x05" + le8(2) + str("/n") + str("/k"), "\x00"},
+		{"\x05" + le8(2) + str("/n") + str("/absent"), "\x01"},
+		{"\x06" + le8(2) + str("/n") + str("/k"), "\x00"},
+		{"\x07", le8(2)},
+		{"\x08" + str("/n"), le8(1)},
+		{"\x08" + str("/n"), le8(0)},
+		{"\x09" + str("/k") + str("+") + "\x09" + str("/new") + str(""), ""},
+		{"\x0b" + le8(2) + str("/a") + str("1") + str("/b") + str(""), ""},
+		{"\x0a" + le8(5) + str("/k") + str("/a") + str("/b") + str("/absent") + str("/new"), str("v2+") + str("1") + str("") + str("") + str("")},
+		{"\x0a" + le8(0), ""},
+		{"\x0c", "\x01"}, // CANCEL_WAIT without one
+		{"\x07", le8(4)},
+	} {
+		say(t, conn, c.say)
+		hear(t, conn, c.hear)
+	}
+	if got, err := s.MultiGet(bounded(t), "/k", "/a"); err != nil || string(got[0]) != "v2+" || string(got[1]) != "1" {
+		t.Errorf("the server itself has %q, %v", got, err)
+	}
+}
+
+// TestTorchWaits wakes a client by every kind of change, of its own kind and of ours.
+func TestTorchWaits(t *testing.T) {
+	s := serve(t, ServerConfig{Torch: true})
+	other := dialTorch(t, s, torchHello)
+	for name, change := range map[string]func() error{
+		"set":        func() error { say(t, other, "\x01"+str("/k")+str("7")); return nil },
+		"compareset": func() error { say(t, other, "\x02"+str("/k")+str("")+str("7")); hear(t, other, str("7")); return nil },
+		"add":        func() error { say(t, other, "\x04"+str("/k")+le8(7)); hear(t, other, le8(7)); return nil },
+		"append":     func() error { say(t, other, "\x09"+str("/k")+str("7")); return nil },
+		"multiset":   func() error { say(t, other, "\x0b"+le8(1)+str("/k")+str("7")); return nil },
+		"ours":       func() error { return s.Set(bounded(t), "/k", []byte("7")) },
+	} {
+		for form, query := range map[string]string{"": "\x05", torchHello: "\x06"} {
+			t.Run(fmt.Sprintf("%s, %q", name, form), func(t *testing.T) {
+				if _, err := s.Delete(bounded(t), "/k"); err != nil {
+					t.Fatal(err)
+				}
+				conn := dialTorch(t, s, form+query+le8(1)+str("/k"))
+				testkit.Eventually(t, "it waits", func() bool { return s.waiters("/k") == 1 })
+				if err := change(); err != nil {
+					t.Fatal(err)
+				}
+				hear(t, conn, "\x00")
+			})
+		}
+	}
+}
+
+// TestTorchGivesUpWaiting ends a wait in each form's way; what comes late does not get between the replies.
+func TestTorchGivesUpWaiting(t *testing.T) {
+	s := serve(t, ServerConfig{Torch: true})
+	for form, c := range map[string]struct{ wait, cancel, cancelled, count string }{
+		"":         {"\x05", "", "", "\x06"},
+		torchHello: {"\x06", "\x0c", "\x01", "\x07"},
+	} {
+		conn := dialTorch(t, s, form+c.wait+le8(1)+str("/late"))
+		testkit.Eventually(t, "it waits", func() bool { return s.waiters("/late") == 1 })
+		say(t, conn, c.cancel)
+		hear(t, conn, c.cancelled)
+		say(t, conn, c.count)
+		hear(t, conn, le8(0))
+		if err := s.Set(bounded(t), "/late", nil); err != nil {
+			t.Fatal(err)
+		}
+		say(t, conn, c.count)
+		hear(t, conn, le8(1))
+		if _, err := s.Delete(bounded(t), "/late"); err != nil {
+			t.Fatal(err)
+		}
+
+		gone := dialTorch(t, s, form+c.wait+le8(1)+str("/never"))
+		testkit.Eventually(t, "another waits", func() bool { return s.waiters("/never") == 1 })
+		gone.Close()
+		testkit.Eventually(t, "and is forgotten", func() bool { return s.awaited() == 0 })
+	}
+}
+
+func TestTorchPrefix(t *testing.T) {
+	s := serve(t, ServerConfig{Torch: true, TorchPrefix: "torch"})
+	if err := s.Set(bounded(t), "/k", []byte("ours")); err != nil {
+		t.Fatal(err)
+	}
+	conn := dialTorch(t, s, torchHello+"\x05"+le8(1)+str("/k"))
+	hear(t, conn, "\x01")
+	say(t, conn, "\x01"+str("/k")+str("theirs")+"\x07")
+	hear(t, conn, le8(1))
+	expectList(t, s, "/k=ours torch/k=theirs")
+}
+
+// TestTorchIsOffByDefault has PyTorch's clients refused.
+// TestHostileTorch sends what no client sends: its connection ends, no other does, and somebody hears of it.
+// TestTorchRubbish has many strangers say rubbish or nothing, and stay, while clients of each kind come and work.
+// TestAllInterfacesAreWarnedOf listens where every machine reaches it.

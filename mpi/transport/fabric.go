@@ -1,0 +1,56 @@
+package transport
+
+import "time"
+
+// Link is a reliable, ordered stream of bytes to one other rank, and one back.
+// Its methods never wait. One goroutine at a time may use it.
+type Link interface {
+	// Write takes what it can of head and then body at once, and tells how many bytes that was.
+	Write(head, body []byte) (int, error)
+
+	// Read fills buf with what is there, and returns 0 where that is nothing yet. io.EOF says
+	// that the other end is closed and all has been read.
+	Read(buf []byte) (int, error)
+}
+
+// Fabric is one rank's links to all others, and the place where it sleeps until one of them has news. Wake may be called by
+// any goroutine at any time, Arm, Disarm and Sleep by one, the other methods by one at a time.
+type Fabric interface {
+	Rank() int
+	Size() int
+	Manner() Manner
+
+	// Control is the link to a rank that tells of its end. Data is the one for payloads: the
+	// same, or shared memory.
+	Control(rank int) Link
+	Data(rank int) Link
+
+	// Ready appends the ranks whose control link may have something to read, or room to
+	// write after it had none, since the last call.
+	Ready(ranks []int) []int
+
+	// Shared is the ranks whose data link is not the control link: only a look tells whether there is news on
+	// them, unless the fabric is armed.
+	Shared() []int
+
+	// Sleep returns when Ready may have something to say, or after Wake, or, between Arm and Disarm, when a
+	// Shared link has news.
+	Sleep()
+	Arm()
+	Disarm()
+	Wake()
+
+	// Nudge makes the Sleep of another rank return, if it is armed: this one has changed what the
+	// two share.
+	Nudge(rank int)
+
+	// Close closes all links.
+	Close() error
+}
+
+// Manner is how ranks are to wait on a fabric.
+type Manner struct {
+	Spin     time.Duration // how long to poll before sleeping
+	Yield    bool          // ranks share cores: give them away between polls
+	OnDemand bool          // links come to be when they are first used
+}

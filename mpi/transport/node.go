@@ -1,0 +1,173 @@
+package transport
+
+import (
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// node is one rank of a Network, and its Fabric.
+type node struct {
+	rank    int
+	network *Network
+	news    chan struct{} // holds one
+
+	mu      sync.Mutex
+	taken   bool
+	ended   bool
+	inboxes map[int]*inbox // by sender
+	fresh   []int          // senders of what Ready has not told yet
+}
+
+// inbox is what one rank has written to another.
+type inbox struct {
+	buf    []byte // buf[r:] is unread
+	r      int
+	marks  []mark // of what has not arrived yet; oldest first
+	closed bool
+	fresh  bool // the sender is in node.fresh
+}
+
+// mark says when the bytes from start to the next mark's start arrive.
+type mark struct {
+	start int
+	at    time.Time
+}
+
+func (n *node) Rank() int { return n.rank }
+func (n *node) Size() int { return len(n.network.nodes) }
+
+// Manner: ranks of one process that poll would take the processor from those that they wait for.
+func (n *node) Manner() Manner { return Manner{OnDemand: true} }
+
+func (n *node) Control(rank int) Link { return localLink{n, n.network.nodes[rank]} }
+func (n *node) Data(rank int) Link    { return n.Control(rank) }
+func (n *node) Shared() []int         { return nil }
+func (n *node) Arm()                  {}
+func (n *node) Disarm()               {}
+func (n *node) Sleep()                { <-n.news }
+
+func (n *node) Wake() {
+	select {
+	case n.news <- struct{}{}:
+	default:
+	}
+}
+
+// Nudge needs not ask whether the rank is armed.
+func (n *node) Nudge(rank int) { n.network.nodes[rank].Wake() }
+
+func (n *node) Ready(ranks []int) []int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ranks = append(ranks, n.fresh...)
+	for _, from := range n.fresh {
+		n.inboxes[from].fresh = false
+	}
+	n.fresh = n.fresh[:0]
+	return ranks
+}
+
+func (n *node) Close() error {
+	n.end(false)
+	return nil
+}
+
+// end closes the links of the rank: the others read what it has written, then io.EOF. Those that it has never written to
+// are told only if it is killed.
+func (n *node) end(killed bool) {
+	n.mu.Lock()
+	n.ended = true
+	n.mu.Unlock()
+	for _, other := range n.network.nodes {
+		if other == n {
+			continue
+		}
+		other.mu.Lock()
+		if killed || other.inboxes[n.rank] != nil {
+			other.inbox(n.rank).closed = true
+			other.tell(n.rank)
+		}
+		other.mu.Unlock()
+	}
+}
+
+// tell makes Ready name a sender. mu is held.
+func (n *node) tell(from int) {
+	if b := n.inbox(from); !b.fresh {
+		b.fresh = true
+		n.fresh = append(n.fresh, from)
+	}
+	n.Wake()
+}
+
+func (n *node) inbox(from int) *inbox {
+	b := n.inboxes[from]
+	if b == nil {
+		b = &inbox{}
+		n.inboxes[from] = b
+	}
+	return b
+}
+
+// localLink is the Link from one node to another.
+type localLink struct{ here, there *node }
+
+// Write takes everything.
+func (l localLink) Write(head, body []byte) (int, error) {
+	if l.here.isEnded() || l.there.isEnded() {
+		return 0, net.ErrClosed
+	}
+	size := len(head) + len(body)
+	delay, lost := l.here.network.route(l.here.rank, l.there.rank)
+	if lost {
+		return size, nil
+	}
+	to, from := l.there, l.here.rank
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	b := to.inbox(from)
+	if delay > 0 || len(b.marks) > 0 {
+		b.marks = append(b.marks, mark{start: len(b.buf), at: time.Now().Add(delay)})
+		time.AfterFunc(delay, func() {
+			to.mu.Lock()
+			defer to.mu.Unlock()
+			to.tell(from)
+		})
+	}
+	b.buf = append(append(b.buf, head...), body...)
+	to.tell(from)
+	return size, nil
+}
+
+func (n *node) isEnded() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.ended
+}
+
+func (l localLink) Read(buf []byte) (int, error) {
+	n := l.here
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended {
+		return 0, net.ErrClosed
+	}
+	b := n.inbox(l.there.rank)
+	for len(b.marks) > 0 && !time.Now().Before(b.marks[0].at) {
+		b.marks = b.marks[1:]
+	}
+	end := len(b.buf)
+	if len(b.marks) > 0 {
+		end = b.marks[0].start
+	}
+	if b.r == end && b.closed && len(b.marks) == 0 {
+		return 0, io.EOF
+	}
+	k := copy(buf, b.buf[b.r:end])
+	if b.r += k; b.r == len(b.buf) {
+		b.buf, b.r = b.buf[:0], 0
+	}
+	return k, nil
+}

@@ -1,0 +1,64 @@
+package mpi
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+
+	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/engine"
+)
+
+// world is what all Comms of one Init share.
+type world struct {
+	engine   *engine.Engine // nil where the world is one rank
+	config   Config
+	recorder *recorder
+	tables   *tables
+	log      *slog.Logger
+	messages sync.Pool   // of *message
+	flight   string      // file to write the recorder to at the first failure, or empty
+	met      *rendezvous // what InitEnv opened, or nil
+
+	near, far algorithm.Machine // what messages cost within a machine and between machines
+	machines  []int             // by world rank: the lowest rank on the same machine
+}
+
+// begun is a world that has no connections yet.
+func begun(cfg InitConfig) *world {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &world{
+		config: cfg.Config.complete(), recorder: newRecorder(), tables: newTables(), flight: cfg.Flight, log: log,
+		near: defaultMachine, far: defaultMachine,
+	}
+}
+
+// close ends the connections.
+func (w *world) close(broken bool) error {
+	var errs []error
+	if w.engine != nil {
+		errs = append(errs, w.engine.Close())
+	}
+	switch {
+	case w.met == nil:
+	case broken:
+		errs = append(errs, w.met.abandon())
+	default:
+		errs = append(errs, w.met.close())
+	}
+	return errors.Join(errs...)
+}
+
+// message finds room for a message.
+func (w *world) message() *message {
+	if m, ok := w.messages.Get().(*message); ok {
+		return m
+	}
+	return new(message)
+}
+
+// recycle takes the room of a message that is done.
+func (w *world) recycle(m *message) { w.messages.Put(m) }

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// method is how all sides are timed; docs/cli.md has the whole of it.
+const method = `
+Times are microseconds: the median over calls, one barrier before each, of the mean over ranks, less what reading the clock takes;
+then the median over launches. Sides are launched in turn, each turn beginning with another one. Ratio: ours / best peer
+(the peer with the smallest median) launch by launch, its median, and the interval between order statistics that holds it with %s.
+win: all of the interval is below 1; lose: all above 1, or a wrong or missing result of ours; even: neither.`
+
+// header says what was compared, on what and how.
+type header struct {
+	Machine  string            `json:"machine"`
+	Load     string            `json:"load"`
+	Time     string            `json:"time"`
+	Versions map[string]string `json:"versions"`
+	Commands []string          `json:"commands"`
+	Method   string            `json:"method"`
+	sides    []string          // of Versions, in order
+}
+
+func (h header) print(w io.Writer) {
+	fmt.Fprintf(w, "%s, load %s, %s\n", h.Machine, h.Load, h.Time)
+	for _, side := range h.sides {
+		fmt.Fprintf(w, "%s: %s\n", side, h.Versions[side])
+	}
+	for _, line := range h.Commands {
+		fmt.Fprintf(w, "  %s\n", line)
+	}
+	fmt.Fprintln(w, h.Method)
+}
+
+func newHeader(o options, sides []side, settings []setting) header {
+	h := header{
+		Machine:  fmt.Sprintf("%s, %d cores", cpuModel(), runtime.NumCPU()),
+		Load:     loadAverage(),
+		Time:     time.Now().Format(time.RFC3339),
+		Versions: map[string]string{},
+		Method:   strings.TrimSpace(fmt.Sprintf(method, certainty(o.launches))),
+	}
+	for _, side := range sides {
+		if side.version != "" {
+			h.sides = append(h.sides, side.name)
+			h.Versions[side.name] = side.version
+		}
+	}
+	shown := map[string]bool{}
+	for _, s := range settings {
+		for _, side := range takingPart(sides, s) {
+			if key := side.name + s.Transport; !shown[key] {
+				shown[key] = true
+				h.Commands = append(h.Commands, commandLine(side, o, s))
+			}
+		}
+	}
+	return h
+}
+
+// certainty words the coverage of the intervals of so many launches.
+func certainty(launches int) string {
+	c := make(samples, launches).interval().Coverage
+	if c < 0.95 {
+		return fmt.Sprintf("a chance of only %.0f %% (take 6 launches or more for 95 %%)", 100*float64(c))
+	}
+	return fmt.Sprintf("a chance of %.1f %%", 100*float64(c))
+}
+
+// commandLine is one launch as a person would type it, without the folders of its programs.
+func commandLine(side side, o options, s setting) string {
+	commands := side.commands(o, s)
+	cmd := commands[0]
+	line := append([]string{}, cmd.Env...)
+	for _, word := range cmd.Args {
+		if filepath.IsAbs(word) {
+			word = filepath.Base(word)
+		}
+		line = append(line, word)
+	}
+	if len(commands) > 1 {
+		line = append(line, fmt.Sprintf("(and RANK=1 to %d)", len(commands)-1))
+	}
+	return strings.Join(line, " ")
+}
+
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
+}

@@ -1,0 +1,70 @@
+// Command bench runs ddpbatch's collectives and those of other libraries on this machine, in turn, and
+// compares them row by row. scripts/bench-peers builds and starts it, in the root of the repository.
+//
+// Each side is timed by its own small program, all by one method, which docs/cli.md states ("bench"): ours by
+// `ddpbatch bench`, MPI libraries by peers/mpi.c, PyTorch by peers/gloo.py.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	var usage *usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "bench-peers: %v; try -h\n", err)
+		os.Exit(2)
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "bench-peers: interrupted; what it had started is gone")
+		os.Exit(130)
+	}
+	fmt.Fprintf(os.Stderr, "bench-peers: %v\n", err)
+	os.Exit(1)
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := parseOptions(args, stderr)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "bench-peers-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the programs: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	sides, err := prepare(ctx, dir, o)
+	if err != nil {
+		return err
+	}
+	settings := o.settings()
+	h := newHeader(o, sides, settings)
+	h.print(stdout)
+	fmt.Fprintf(stderr, "%d launches in turn; about %v\n", countLaunches(o, sides, settings), estimate(o, sides, settings))
+
+	var tables []table
+	for _, s := range settings {
+		t, err := measure(ctx, o, s, sides, stderr)
+		if err != nil {
+			return err
+		}
+		t.print(stdout)
+		tables = append(tables, t)
+	}
+	if o.json != "" {
+		return writeJSON(o.json, h, tables)
+	}
+	return nil
+}

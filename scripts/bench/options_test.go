@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseOptions(t *testing.T) {
+	o, err := parseOptions(strings.Fields("--collective all_reduce,reduce-scatter,allreduce --ranks 2,4 --transport tcp -b 1K -e 4M -f 8 --quick --launches 9"), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(o.collectives, []string{"allreduce", "reducescatter"}) || !slices.Equal(o.ranks, []int{2, 4}) || !slices.Equal(o.transports, []string{"tcp"}) {
+		t.Errorf("%+v", o)
+	}
+	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.launches != 9 || o.budget != 50*time.Millisecond {
+		t.Errorf("what is named beside --quick does not stay: %+v", o)
+	}
+	if o.sizes() != 5 { // 1K 8K 64K 512K 4M
+		t.Errorf("%d sizes, want 5", o.sizes())
+	}
+	if _, err := parseOptions([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+}
+
+func TestParseOptionsRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--collective allredoce": `-collective: there is no "allredoce"; it is one of allreduce,`,
+		"--transport shm,ib":     `-transport: there is no "ib"; it is one of shm, tcp`,
+		"--ranks 1":              `-ranks: "1" is no number from 2 to 256`,
+		"-b 2":                   `-b: "2" is no size from 4 to 4G bytes, such as 64K`,
+		"-e 5G":                  `-e: "5G" is no size`,
+		"-b 64K -e 4":            "-e 4 is smaller than -b 65536",
+		"-f 1":                   "-f is 1; it must be 2 to 1048576",
+		"--launches 0":           "-launches is 0; it must be 1 to 1000",
+		"--budget 1us":           "-budget is 1µs; it must be 1ms to 1m",
+		"allreduce":              `"allreduce" is not expected`,
+		"--peers nccl":           `-peers: there is no "nccl"`,
+		"--nosuch":               "flag provided but not defined",
+	} {
+		_, err := parseOptions(strings.Fields(args), io.Discard)
+		var usage *usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	o := options{collectives: []string{"allreduce", "pingpong"}, transports: []string{"shm", "tcp"}, ranks: []int{2, 4}}
+	var got []string
+	for _, s := range o.settings() {
+		got = append(got, s.String())
+	}
+	want := []string{
+		"allreduce, shm, 2 ranks", "allreduce, shm, 4 ranks", "allreduce, tcp, 2 ranks", "allreduce, tcp, 4 ranks",
+		"pingpong, shm, 2 ranks", "pingpong, tcp, 2 ranks",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestParseRows(t *testing.T) {
+	if s, ok := parsePeer("row 1048576 314.9000 0"); !ok || s != (sample{1048576, 314.9, 0}) {
+		t.Errorf("%+v, %v", s, ok)
+	}
+	if s, ok := parseOurs(`{"size":64,"count":16,"time_us":0.5,"wrong":2,"transport":"shm"}`); !ok || s != (sample{64, 0.5, 2}) {
+		t.Errorf("%+v, %v", s, ok)
+	}
+	for _, line := range []string{"", "end", "row", "row 4", "row four 1 0", "{}", `{"size":4}`, "# size", "[1]"} {
+		if _, ok := parsePeer(line); ok {
+			t.Errorf("%q is taken for a peer's row", line)
+		}
+		if _, ok := parseOurs(line); ok {
+			t.Errorf("%q is taken for a row of ours", line)
+		}
+	}
+}
