@@ -9,16 +9,18 @@ import (
 
 // Alloc gives a buffer of n elements, all zero, that collectives of c work on fastest: where the ranks share
 // memory, they read and write each other's, and nothing is copied. It is a collective call; n may differ between ranks. The
-// buffer is gone when c is closed: nothing may touch it from then on.
+// buffer is gone when c is closed: nothing may touch it from then on. After a call with it has failed, other ranks may still write
+// to it until the call has failed there, too.
 func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 	var zero T
 	width := int(unsafe.Sizeof(zero))
+	var wrong error
 	if n < 0 || n > maxAlloc/width {
-		return nil, fmt.Errorf("alloc: %d elements of %d bytes", n, width)
+		wrong = fmt.Errorf("there is no buffer of %d elements of %d bytes", n, width)
 	}
-	memory, err := c.core.alloc(ctx, n*width)
+	memory, err := c.core.alloc(ctx, n, width, wrong)
 	if err != nil {
-		return nil, fmt.Errorf("alloc %d bytes: %w", n*width, err)
+		return nil, fmt.Errorf("alloc %d elements: %w", n, err)
 	}
 	if memory == nil {
 		return make([]T, n), nil
@@ -30,17 +32,21 @@ func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
 const maxAlloc = 1 << 40
 
 // alloc returns nil where ranks share no memory. A rank reads and writes that of the others on its machine.
-func (k *core) alloc(ctx context.Context, size int) ([]byte, error) {
-	node, first, last := k.node, 0, len(k.members)
-	if h := k.hierarchy; h != nil {
-		node, first = h.node, k.group.Rank()-h.local
-		last = first + h.width
-	}
-	if node == nil {
-		return nil, nil
-	}
-	var own []byte
-	err := k.alone(func() error {
+func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte, err error) {
+	err = k.alone(ctx, func(ctx context.Context) error {
+		// Every rank hears here of arguments that are wrong on one.
+		if err := k.execute(ctx, &operation{kind: allocCall, wrong: wrong}); err != nil {
+			return err
+		}
+		node, first, last := k.node, 0, len(k.members)
+		if h := k.hierarchy; h != nil {
+			node, first = h.node, k.group.Rank()-h.local
+			last = first + h.width
+		}
+		if node == nil {
+			return nil
+		}
+		size := n * width
 		segments, err := k.shareSegments(ctx, max(size, 1), first, last)
 		if err != nil || segments == nil {
 			return err

@@ -112,13 +112,20 @@ func TestAllocOfGroups(t *testing.T) {
 }
 
 func TestAllocFaults(t *testing.T) {
-	w := newWorldOn(t, "shm", 2, nil)
 	for _, n := range []int{-1, 1 << 60} {
-		if _, err := Alloc[float64](t.Context(), w[0], n); err == nil || !strings.Contains(err.Error(), "elements of 8 bytes") {
-			t.Errorf("%d: got %v", n, err)
+		w := newWorldOn(t, "shm", 2, nil)
+		errs := testkit.Each(2, func(rank int) error {
+			if rank == 0 {
+				_, err := Alloc[float64](t.Context(), w[0], n)
+				return err
+			}
+			return w[1].Barrier(t.Context()) // is told, and does not wait
+		})
+		if errs[0] == nil || !strings.Contains(errs[0].Error(), "elements of 8 bytes") || !errors.Is(errs[1], ErrAborted) {
+			t.Errorf("%d: got %v", n, errs)
 		}
 	}
-	must(t, testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })) // nothing was said to the other
+	w := newWorldOn(t, "shm", 2, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Alloc[float64](ctx, w[0], 1); !errors.Is(err, context.Canceled) {

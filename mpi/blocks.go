@@ -57,6 +57,17 @@ func checkCounts(size int, buffer string, length int, counts []int) error {
 	return nil
 }
 
+// digestOfCounts is a hash of counts (FNV-1a), for the place in the fingerprint where other collectives have a root; never 0.
+func digestOfCounts(counts []int) int {
+	h := uint32(2166136261)
+	for _, n := range counts {
+		for shift := 0; shift < 64; shift += 8 {
+			h = (h ^ uint32(byte(uint64(n)>>shift))) * 16777619
+		}
+	}
+	return int(int32(h | 1))
+}
+
 // ownBlock checks the other buffer's length against the rank's own count.
 func (o *operation) ownBlock(c *Comm, buffer string, length int, counts []int) {
 	if o.wrong == nil && counts[c.Rank()] != length {

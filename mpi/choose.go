@@ -54,6 +54,9 @@ func newTables() *tables {
 // choose picks the algorithm of a call: the one named, or else the one that is predicted to be fastest.
 // All ranks come to the same choice, as they know the same.
 func (k *core) choose(o *operation) error {
+	if o.kind == monitoredCall {
+		return nil
+	}
 	name := o.using
 	if name == "" && k.config().Algorithm != "auto" {
 		name = k.preferred(o)
@@ -109,7 +112,7 @@ func (k *core) chooseAllReduce(o *operation, name string) error {
 		f.allReduce, o.code, o.name = flat.Run, flat.Code, flat.Name
 		return nil
 	}
-	f.allReduce, o.code, o.name = between.Run, hierarchicalCode, hierarchicalName
+	f.allReduce, o.code, o.name = between.Run, hierarchicalCode+between.Code, hierarchicalName
 	return nil
 }
 
@@ -154,18 +157,35 @@ func (o *operation) unevenly() int {
 // canShare tells whether the operation can go straight through memory.
 func (o *operation) canShare() bool {
 	switch o.kind {
-	case allReduceCall, reduceCall, reduceScatterCall, broadcastCall, allGatherCall, allToAllCall, barrierCall:
+	case allReduceCall, reduceCall, reduceScatterCall, broadcastCall, allGatherCall, barrierCall:
 		return true
+	case allToAllCall:
+		return !o.ragged // there is no telling whether the counts of two ranks agree
 	}
 	return false
 }
 
-// preferred is the algorithm of the configuration, as far as this collective has it.
+// preferred is the algorithm of the configuration, as far as this collective has it and it works for this group: one that was made
+// by Split or Shrink can be of another kind than that of all ranks. Then the model chooses.
 func (k *core) preferred(o *operation) string {
-	if o.kind == allReduceCall {
-		return k.config().Algorithm
+	name := k.config().Algorithm
+	switch {
+	case o.kind != allReduceCall:
+		return ""
+	case name == sharedName:
+		if k.node == nil {
+			return ""
+		}
+	case name == hierarchicalName:
+		if h := k.hierarchy; h == nil || !h.canonical() && k.ordered(o) {
+			return ""
+		}
+	default:
+		if _, err := model.Named(k.world.tables.allReduces, name, k.port.Size(), k.ordered(o)); err != nil {
+			return ""
+		}
 	}
-	return ""
+	return name
 }
 
 func (k *core) config() *Config { return &k.world.config }
@@ -176,4 +196,54 @@ func (k *core) machine() algorithm.Machine {
 		return k.world.far
 	}
 	return k.world.near
+}
+
+// algorithmName is the name of an algorithm's code, as it may come off the wire.
+func algorithmName(kind collective, code uint8) string {
+	between := ""
+	switch {
+	case code == sharedCode:
+		return sharedName
+	case code >= hierarchicalCode:
+		code -= hierarchicalCode
+		between = hierarchicalName + " and "
+	}
+	name := ""
+	switch kind {
+	case allReduceCall:
+		name = nameOf(algorithm.AllReduces(), code)
+	case reduceCall:
+		name = nameOf(algorithm.Reduces(), code)
+	case reduceScatterCall:
+		name = nameOf(algorithm.ReduceScatters(), code)
+	case scanCall:
+		name = nameOf(algorithm.Scans(), code)
+	case exscanCall:
+		name = nameOf(algorithm.Exscans(), code)
+	case broadcastCall:
+		name = nameOf(algorithm.Broadcasts(), code)
+	case allGatherCall:
+		name = nameOf(algorithm.AllGathers(), code)
+	case gatherCall:
+		name = nameOf(algorithm.Gathers(), code)
+	case scatterCall:
+		name = nameOf(algorithm.Scatters(), code)
+	case allToAllCall:
+		name = nameOf(algorithm.AllToAlls(), code)
+	case barrierCall:
+		name = nameOf(algorithm.Barriers(), code)
+	}
+	if name == "" {
+		name = fmt.Sprintf("algorithm %d", code)
+	}
+	return between + name
+}
+
+func nameOf[F any](entries []algorithm.Entry[F], code uint8) string {
+	for i := range entries {
+		if entries[i].Code == code {
+			return entries[i].Name
+		}
+	}
+	return ""
 }

@@ -2,11 +2,16 @@ package mpi
 
 import "context"
 
-// AllReduceMany is AllReduce of several buffers in one collective: fewer messages, and, as under Config.Deterministic, the same bits
-// as one call for each. All ranks give buffers of the same lengths.
+// AllReduceMany is AllReduce of several buffers in one collective, unless they are long: fewer messages, and, under Config.Deterministic, the same bits
+// as one call for each. All ranks give buffers of the same lengths. It allocates.
 func AllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) error {
-	if len(bufs) == 1 {
-		return AllReduce(ctx, c, bufs[0], op)
+	if !worthPacking(bufs) {
+		for _, buf := range bufs {
+			if err := AllReduce(ctx, c, buf, op); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	packed := pack(bufs)
 	if err := AllReduce(ctx, c, packed, op); err != nil {
@@ -16,10 +21,15 @@ func AllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) er
 	return nil
 }
 
-// BroadcastMany is Broadcast of several buffers in one collective. All ranks give buffers of the same lengths.
+// BroadcastMany is Broadcast of several buffers in one collective, unless they are long. All ranks give buffers of the same lengths. It allocates.
 func BroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int) error {
-	if len(bufs) == 1 {
-		return Broadcast(ctx, c, bufs[0], root)
+	if !worthPacking(bufs) {
+		for _, buf := range bufs {
+			if err := Broadcast(ctx, c, buf, root); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	packed := pack(bufs)
 	if err := Broadcast(ctx, c, packed, root); err != nil {
@@ -29,6 +39,18 @@ func BroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int)
 		unpack(bufs, packed)
 	}
 	return nil
+}
+
+// maxPacked is how many elements are packed: with more, what a collective costs is no longer the number of its messages.
+const maxPacked = 1 << 18
+
+// worthPacking tells whether one collective for all is better than one for each.
+func worthPacking[T Number](bufs [][]T) bool {
+	n := 0
+	for _, buf := range bufs {
+		n += len(buf)
+	}
+	return len(bufs) > 1 && n <= maxPacked
 }
 
 func pack[T Number](bufs [][]T) []T {

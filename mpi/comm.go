@@ -78,8 +78,8 @@ func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
 func (c *Comm) Err() error { return c.core.broken() }
 
 // Close leaves the group. The other ranks may go on with what does not need
-// this one; a collective that does fails there. Requests that are under way fail. The Comm that Init has made also ends the
-// connections, which all made from it use. A rank that has served the
+// this one; a collective that does fails there. Requests that are under way fail. The Comm that Init has made also closes all that were
+// made of it, and ends the connections. A rank that has served the
 // store of InitEnv waits for the others to leave, up to 10 seconds, unless the
 // Comm is broken.
 func (c *Comm) Close() error {
@@ -88,18 +88,25 @@ func (c *Comm) Close() error {
 	before := k.err
 	k.err = ErrClosed
 	k.failed.Store(true)
+	end := k.end
 	k.mu.Unlock()
 	if before == ErrClosed {
 		return nil
 	}
+	if end != nil {
+		end()
+	}
 	if k.group != nil {
 		k.group.Close()
 	}
-	k.turns.await() // nothing uses the memory any more, or will
-	errs := []error{k.releaseMemory()}
-	k.give()
+	// What runs or waits fails now; then nothing does any more.
+	freed := k.start(&pending{do: k.releaseMemory})
+	<-freed.done
+	errs := []error{freed.err}
 	if k.owner {
 		errs = append(errs, k.world.close(before != nil))
+	} else {
+		k.world.forget(k)
 	}
 	return errors.Join(errs...)
 }

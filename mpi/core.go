@@ -27,15 +27,17 @@ type core struct {
 	chosen    chosen
 	spread    bool // the group has ranks on several machines
 	seq       uint64
-	shrinks   int // how often Shrink was called
+	survey    *survey // of Shrink; nil before it
 
-	outBounds, inBounds bounds
+	outBounds, inBounds, parts bounds
 
 	turns turns
 
 	failed atomic.Bool
-	mu     sync.Mutex // guards err
-	err    error      // the first failure
+	mu     sync.Mutex      // guards what follows
+	err    error           // the first failure
+	alive  context.Context // until Close; made at first use
+	end    context.CancelFunc
 }
 
 // run makes a collective call and returns when it is over.
@@ -43,23 +45,37 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 	k := c.core
 	o.using = c.algorithm
 	if !k.turns.take() {
-		p := k.start(ctx, *o)
-		<-p.done
-		return p.err
+		return k.finish(ctx, k.start(&pending{ctx: ctx, op: *o}))
 	}
 	err := k.execute(ctx, o)
 	k.give()
 	return err
 }
 
-// start makes a collective call that goes on by itself.
-func (k *core) start(ctx context.Context, o operation) *pending {
-	p := &pending{ctx: ctx, op: o, done: make(chan struct{})}
+// start queues a call, which goes on by itself.
+func (k *core) start(p *pending) *pending {
+	p.done = make(chan struct{})
 	k.turns.push(p)
 	if k.turns.taken.CompareAndSwap(false, true) {
 		go k.work()
 	}
 	return p
+}
+
+// finish waits for a call. Where ctx ends before its turn has come, the Comm is broken, as the other ranks may have begun it.
+func (k *core) finish(ctx context.Context, p *pending) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+	}
+	if !k.turns.withdraw(p) {
+		<-p.done
+		return p.err
+	}
+	err := k.fail(p.op.call(k), fmt.Errorf("waited for its turn until %w", context.Cause(ctx)))
+	k.world.writeFlight()
+	return err
 }
 
 // give gives the turn back, or to those that wait for it.
@@ -73,17 +89,41 @@ func (k *core) give() {
 func (k *core) work() {
 	for again := true; again; again = k.turns.give() {
 		for p := k.turns.pop(); p != nil; p = k.turns.pop() {
-			p.err = k.execute(p.ctx, &p.op)
+			if p.do != nil {
+				p.err = p.do()
+			} else {
+				p.err = k.execute(p.ctx, &p.op)
+			}
 			close(p.done)
 		}
 	}
 }
 
-// alone runs f while no call does.
-func (k *core) alone(f func() error) error {
-	k.turns.await()
+// alone runs f, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
+func (k *core) alone(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(k.life(), func() { cancel(ErrClosed) })
+	defer stop()
+	do := func() error { return f(ctx) }
+	if !k.turns.take() {
+		return k.finish(ctx, k.start(&pending{ctx: ctx, do: do}))
+	}
 	defer k.give()
-	return f()
+	return do()
+}
+
+// life is a context that ends when the Comm is closed.
+func (k *core) life() context.Context {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.alive == nil {
+		k.alive, k.end = context.WithCancel(context.Background())
+		if k.err == ErrClosed {
+			k.end()
+		}
+	}
+	return k.alive
 }
 
 // execute makes one call. The turn is taken.
@@ -140,6 +180,9 @@ func (k *core) fail(call engine.Call, err error) error {
 	broken := k.err
 	k.mu.Unlock()
 	if first && k.group != nil {
+		if !k.group.Runs(call.Seq) {
+			err = broken // the group does not know which call it is about
+		}
 		k.group.Fail(err)
 	}
 	return broken

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -90,13 +91,23 @@ func TestDeathsWithinProcess(t *testing.T) {
 	size := len(everyCall) + 2
 	network := transport.NewNetwork(size)
 	w := newLocal(t, network, nil)
-	testkit.Within(t, 2*testkit.Patience, func() {
-		for rank, err := range testkit.Each(size, func(rank int) error {
-			return deaths(t.Context(), w[rank], func(int) { network.Kill(rank) }, func(int) {})
-		}) {
-			if err != nil {
-				t.Errorf("rank %d: %v", rank, err)
-			}
+	var died, told [64]atomic.Int64 // microseconds
+	begin := time.Now()
+	for rank, err := range testkit.Each(size, func(rank int) error {
+		return deaths(t.Context(), w[rank],
+			func(before int) {
+				died[before].Store(time.Since(begin).Microseconds())
+				network.Kill(rank)
+			},
+			func(before int) { told[before].Store(time.Since(begin).Microseconds()) }) // the last one stays
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
 		}
-	})
+	}
+	for i, tt := range everyCall {
+		if took := time.Duration(told[i].Load()-died[i].Load()) * time.Microsecond; took > testkit.Moment {
+			t.Errorf("%s: the last rank was told %v after the death", tt.name, took)
+		}
+	}
 }

@@ -34,12 +34,12 @@
 // others waiting is one after Config.Timeout, and the error says what it last did; and a collective ends at once
 // with its context. After an error the Comm is broken on every rank: what is left is Shrink or Close.
 //
-// In steady state blocking calls allocate nothing.
+// In steady state blocking calls on one buffer, and messages, allocate nothing.
 //
 // # Conventions
 //
 // Buffers are the caller's; a collective lets go of them when
-// it returns, or its Request is done. Arguments that are wrong break the Comm as any failure does, as the other ranks may have begun.
+// it returns, or its Request is done. Arguments of collectives that are wrong break the Comm as any failure does, as the other ranks may have begun.
 // Ranks exchange elements as they lie in memory: all machines are
 // little-endian, and Init refuses to run on another.
 //

@@ -3,6 +3,7 @@ package mpi_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 
 	"ddpbatch/internal/auth"
@@ -86,4 +87,99 @@ func ExampleComm_Barrier() {
 	// Output:
 	// rank 1 has written its part
 	// rank 0 may read it
+}
+
+// A buffer of Alloc is reduced in place, with no copy, where the ranks share memory.
+func ExampleAlloc() {
+	ranks(2, func(ctx context.Context, c *mpi.Comm) error {
+		bucket, err := mpi.Alloc[float32](ctx, c, 3)
+		if err != nil {
+			return err
+		}
+		copy(bucket, []float32{1, 2, float32(c.Rank())})
+		if err := mpi.AllReduce(ctx, c, bucket, mpi.Avg); err != nil {
+			return err
+		}
+		if c.Rank() == 1 {
+			fmt.Println(bucket)
+		}
+		return nil
+	})
+	// Output: [1 2 0.5]
+}
+
+// Even and odd ranks sum on their own.
+func ExampleComm_Split() {
+	ranks(4, func(ctx context.Context, c *mpi.Comm) error {
+		half, err := c.Split(ctx, c.Rank()%2, c.Rank())
+		if err != nil {
+			return err
+		}
+		defer half.Close()
+		x := []int{c.Rank()}
+		if err := mpi.AllReduce(ctx, half, x, mpi.Sum); err != nil {
+			return err
+		}
+		if c.Rank() == 3 {
+			fmt.Println("ranks", half.Ranks(), "have the sum", x[0])
+		}
+		return nil
+	})
+	// Output: ranks [1 3] have the sum 4
+}
+
+func ExampleSend() {
+	const tag = 1
+	ranks(2, func(ctx context.Context, c *mpi.Comm) error {
+		if c.Rank() == 1 {
+			return mpi.Send(ctx, c, []float64{2.5, 3.5}, 0, tag)
+		}
+		buf := make([]float64, 10)
+		status, err := mpi.Recv(ctx, c, buf, mpi.AnySource, tag)
+		if err != nil {
+			return err
+		}
+		fmt.Println("rank", status.Source, "sent", buf[:status.Count])
+		return nil
+	})
+	// Output: rank 1 sent [2.5 3.5]
+}
+
+// The ranks go on with something else while the sum is on its way.
+func ExampleIAllReduce() {
+	ranks(3, func(ctx context.Context, c *mpi.Comm) error {
+		gradient := []float32{1, 2}
+		sum := mpi.IAllReduce(ctx, c, gradient, mpi.Sum)
+		loss := float64(c.Rank()) // computed meanwhile; gradient must be left alone
+		if err := sum.Wait(ctx); err != nil {
+			return err
+		}
+		if c.Rank() == 2 {
+			fmt.Println(gradient, loss)
+		}
+		return nil
+	})
+	// Output: [3 6] 2
+}
+
+// An operation of one's own: the number with the larger absolute value.
+func ExampleNewOp() {
+	largest := mpi.NewOp("largest", true, func(dst, left, right []float64) {
+		for i := range dst {
+			if dst[i] = left[i]; math.Abs(right[i]) > math.Abs(left[i]) {
+				dst[i] = right[i]
+			}
+		}
+	})
+	ranks(3, func(ctx context.Context, c *mpi.Comm) error {
+		x := []float64{float64(c.Rank()), float64(-c.Rank())}
+		if err := mpi.AllReduce(ctx, c, x, largest); err != nil {
+			return err
+		}
+		if c.Rank() == 0 {
+			fmt.Println(x)
+		}
+		return nil
+	})
+	// Output: [2 -2]
 }

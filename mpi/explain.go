@@ -72,6 +72,9 @@ func explain[F any](k *core, kind collective, entries []algorithm.Entry[F], n in
 	for _, p := range model.Predict(entries, m, size, n, k.ordered(&o)) {
 		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
 	}
+	if o := (operation{kind: kind, op: o.op}); k.config().Algorithm != "auto" && k.preferred(&o) != "" {
+		chosen = k.preferred(&o)
+	}
 	for i := range all {
 		all[i].Chosen = all[i].Algorithm == chosen
 	}

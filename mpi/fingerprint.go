@@ -26,6 +26,7 @@ const (
 	scanCall
 	exscanCall
 	groupCall
+	allocCall
 	messageCall // point to point
 	monitoredCall
 )
@@ -33,7 +34,7 @@ const (
 var collectiveNames = [...]string{
 	setupCall: "init", allReduceCall: "all_reduce", broadcastCall: "broadcast", barrierCall: "barrier", reduceCall: "reduce",
 	allGatherCall: "all_gather", gatherCall: "gather", scatterCall: "scatter", reduceScatterCall: "reduce_scatter",
-	allToAllCall: "all_to_all", scanCall: "scan", exscanCall: "exscan", groupCall: "new_group", messageCall: "message", monitoredCall: "monitored_barrier",
+	allToAllCall: "all_to_all", scanCall: "scan", exscanCall: "exscan", groupCall: "new_group", allocCall: "alloc", messageCall: "message", monitoredCall: "monitored_barrier",
 }
 
 func (c collective) String() string {
@@ -43,36 +44,45 @@ func (c collective) String() string {
 	return collectiveNames[c]
 }
 
-// describe words a fingerprint as errors show it, such as "all_reduce #7 float32 x 10 sum".
-// Fingerprints come off the wire, too: no code is taken for granted.
+// describe words a fingerprint as errors show it, such as "all_reduce #7 float32 x 10 sum": all of it but the algorithm. Fingerprints
+// come off the wire, too: no code is taken for granted.
 func describe(call engine.Call) string {
 	kind, data := collective(call.Collective), element.Type(call.Element)
-	text := fmt.Sprintf("%v #%d", kind, call.Seq)
-	switch kind {
-	case setupCall, barrierCall, groupCall, monitoredCall:
-		return text
-	case messageCall:
+	if kind == messageCall {
 		return fmt.Sprintf("message with tag %d, %v x %d", call.Seq, data, call.Count)
 	}
-	if int(kind) >= len(collectiveNames) {
-		return text
+	if kind == setupCall && call.Seq == 0 {
+		return "before the first call"
 	}
-	text += fmt.Sprintf(" %v", data)
-	if call.Count != noCount {
+	text := fmt.Sprintf("%v #%d", kind, call.Seq)
+	if call.Element != 0 {
+		text += fmt.Sprintf(" %v", data)
+	}
+	switch {
+	case kind == groupCall:
+		text += fmt.Sprintf(" of ranks with digest %x", call.Count)
+	case call.Element != 0 && call.Count != noCount:
 		text += fmt.Sprintf(" x %d", call.Count)
 	}
 	if call.Op != 0 {
 		text += " " + opName(call.Op)
 	}
 	switch kind {
-	case broadcastCall:
+	case broadcastCall, scatterCall:
 		text += fmt.Sprintf(" from rank %d", call.Root)
 	case reduceCall, gatherCall:
 		text += fmt.Sprintf(" to rank %d", call.Root)
-	case scatterCall:
-		text += fmt.Sprintf(" from rank %d", call.Root)
+	case allGatherCall, reduceScatterCall:
+		if call.Root != 0 {
+			text += fmt.Sprintf(" with counts of digest %x", uint32(call.Root))
+		}
 	}
 	return text
+}
+
+// describeFully also words the algorithm, so that no two fingerprints that differ read the same.
+func describeFully(call engine.Call) string {
+	return describe(call) + " by " + algorithmName(collective(call.Collective), call.Algorithm)
 }
 
 // noCount is the count of a call whose ranks have buffers of different lengths.

@@ -36,6 +36,7 @@ func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
 	} else {
 		o.outBlocks = o.unevenBlocks(c, "out", len(out), counts)
 		o.ownBlock(c, "in", len(in), counts)
+		o.root = digestOfCounts(counts)
 	}
 	if o.wrong == nil {
 		copy(out[o.outBlocks.own(c.Rank()):], in)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -13,24 +14,10 @@ import (
 // ranks; those that are not among them get nil. The new Comm uses the connections of c, and lives no longer than
 // the one that Init made; its calls and those of c do not disturb each other.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
-	seen := make([]bool, c.Size())
-	for _, rank := range ranks {
-		if rank < 0 || rank >= c.Size() {
-			return nil, fmt.Errorf("new group: there is no rank %d: ranks go from 0 to %d", rank, c.Size()-1)
-		}
-		if seen[rank] {
-			return nil, fmt.Errorf("new group: rank %d is named twice", rank)
-		}
-		seen[rank] = true
-	}
-	if len(ranks) == 0 {
-		return nil, fmt.Errorf("new group: it has no ranks")
-	}
 	var made *Comm
-	err := c.core.alone(func() error {
-		digest := digestOf(ranks)
-		o := operation{kind: groupCall, count: digest}
-		if err := c.core.execute(ctx, &o); err != nil || !seen[c.Rank()] {
+	err := c.core.alone(ctx, func(ctx context.Context) error {
+		o := operation{kind: groupCall, count: digestOf(ranks), wrong: checkRanks(ranks, c.Size())}
+		if err := c.core.execute(ctx, &o); err != nil || !slices.Contains(ranks, c.Rank()) {
 			return err
 		}
 		var err error
@@ -41,6 +28,22 @@ func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 		return nil, fmt.Errorf("new group: %w", err)
 	}
 	return made, nil
+}
+
+// checkRanks tells what is wrong with the ranks of a new group.
+func checkRanks(ranks []int, size int) error {
+	if len(ranks) == 0 {
+		return errors.New("it has no ranks")
+	}
+	for i, rank := range ranks {
+		if rank < 0 || rank >= size {
+			return fmt.Errorf("there is no rank %d: ranks go from 0 to %d", rank, size-1)
+		}
+		if slices.Contains(ranks[:i], rank) {
+			return fmt.Errorf("rank %d is named twice", rank)
+		}
+	}
+	return nil
 }
 
 // Dup makes another Comm of the same ranks.
@@ -56,7 +59,7 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 // their ranks where keys are equal. A rank whose colour is negative gets nil.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	var made *Comm
-	err := c.core.alone(func() error {
+	err := c.core.alone(ctx, func(ctx context.Context) error {
 		own := binary.LittleEndian.AppendUint64(nil, uint64(int64(colour)))
 		own = binary.LittleEndian.AppendUint64(own, uint64(int64(key)))
 		all, err := c.core.collect(ctx, own)
@@ -91,7 +94,12 @@ func (k *core) branch(ctx context.Context, ranks []int, moment uint64) (*Comm, e
 	for i, rank := range ranks {
 		members[i] = k.members[rank]
 	}
-	return k.world.assemble(ctx, childID(k.group.ID(), moment, digestOf(ranks)), members, nil)
+	c, err := k.world.assemble(ctx, childID(k.group.ID(), moment, digestOf(ranks)), members, nil)
+	if err != nil {
+		return nil, err
+	}
+	k.world.keep(c.core)
+	return c, nil
 }
 
 // childID is a number for a group that no other has: the hash of its parent, of when that made it, and of its ranks.

@@ -159,13 +159,22 @@ func TestGroupFaults(t *testing.T) {
 		{[]int{1, 1}, "rank 1 is named twice"},
 		{nil, "it has no ranks"},
 	}
-	w := newWorldOn(t, "local", 2, nil)
 	for _, tt := range tests {
-		if _, err := w[0].Group(t.Context(), tt.ranks); err == nil || !strings.Contains(err.Error(), tt.text) {
-			t.Errorf("%v: got %v, want %q", tt.ranks, err, tt.text)
+		w := newWorldOn(t, "local", 2, nil)
+		errs := testkit.Each(2, func(rank int) error {
+			if rank == 0 {
+				_, err := w[0].Group(t.Context(), tt.ranks)
+				return err
+			}
+			return w[1].Barrier(t.Context()) // is told, and does not wait
+		})
+		if errs[0] == nil || !strings.Contains(errs[0].Error(), tt.text) {
+			t.Errorf("%v: got %v, want %q", tt.ranks, errs[0], tt.text)
+		}
+		if !errors.Is(errs[1], ErrAborted) || !strings.Contains(errs[1].Error(), tt.text) {
+			t.Errorf("%v: the other got %v, want %q", tt.ranks, errs[1], tt.text)
 		}
 	}
-	must(t, testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })) // none of it was said to the others
 }
 
 // Ranks that do not agree on who is in the group find out.

@@ -11,7 +11,7 @@ import (
 
 const (
 	hierarchicalName = "hierarchical" // all-reduce in steps: within machines, between them, within them
-	hierarchicalCode = 254
+	hierarchicalCode = 128            // and up: plus that of the algorithm between machines
 )
 
 // hierarchy is a group whose ranks are on several machines: the same number on each, more than one, and one machine's after
@@ -61,7 +61,7 @@ func (h *hierarchy) cost(between algorithm.Entry[algorithm.AllReduceFunc], m alg
 func (o *operation) runHierarchical(k *core, call engine.Call) error {
 	h := k.hierarchy
 	r := shm.Reduction{Kernel: o.op.kernel, Kernel2: o.op.twin, Size: o.data.Size()}
-	at := k.inBounds.ofElements(len(o.out), r.Size, h.width)
+	at := k.parts.ofElements(len(o.out), r.Size, h.width)
 	part := k.port.Scratch(at[h.local+1] - at[h.local])
 	err := k.shared(func(w shm.Waiter, stamp shm.Stamp) error {
 		return h.node.ReduceScatter(w, stamp, part, o.out, at, &r)

@@ -60,7 +60,7 @@ const worldID = 1
 func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
 	w := begun(cfg)
 	w.engine = engine.New(fabric, engine.Options{
-		Timeout: w.config.Timeout, Describe: describe, Label: label(), Log: w.log,
+		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(), Log: w.log,
 	})
 	members := make([]int, fabric.Size())
 	for rank := range members {
@@ -84,6 +84,7 @@ func (w *world) assemble(ctx context.Context, id uint64, members []int, first fu
 	if err != nil {
 		return nil, err
 	}
+	defer setup.group.Retire()
 	k, err := w.newCore(id&^setupBit, members)
 	if err != nil {
 		return nil, err
@@ -95,9 +96,9 @@ func (w *world) assemble(ctx context.Context, id uint64, members []int, first fu
 		err = setup.share(ctx, k)
 	}
 	if err != nil {
-		return nil, err
+		k.group.Close() // others may have got further
+		return nil, errors.Join(err, k.releaseMemory())
 	}
-	setup.group.Retire()
 	return &Comm{core: k}, nil
 }
 

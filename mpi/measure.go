@@ -24,25 +24,26 @@ const rounds = 5
 // measure fits the model of what messages cost: rank 0 times its links to one rank of its own machine and to one of
 // another, and all ranks take its word, as they have to come to the same choices.
 func (k *core) measure(ctx context.Context) error {
-	near, far := k.partners()
-	own := k.world
-	var err error
-	if own.near, err = k.timeLink(ctx, near, own.near); err == nil {
-		own.far, err = k.timeLink(ctx, far, own.far)
-	}
+	// What is measured here is not yet what this rank chooses by: the collect below is to be the same on all ranks.
+	nearby, afar := k.partners()
+	near, err := k.timeLink(ctx, nearby, defaultMachine)
 	if err != nil {
 		return err
 	}
-	if far < 0 {
-		own.far = own.near
-	}
-	own.near.Gamma = timeReduction()
-	own.far.Gamma = own.near.Gamma
-	all, err := k.collect(ctx, encodeMachines(own.near, own.far))
+	far, err := k.timeLink(ctx, afar, defaultMachine)
 	if err != nil {
 		return err
 	}
-	own.near, own.far = decodeMachines(all[0])
+	if afar < 0 {
+		far = near
+	}
+	near.Gamma = timeReduction()
+	far.Gamma = near.Gamma
+	all, err := k.collect(ctx, encodeMachines(near, far))
+	if err != nil {
+		return err
+	}
+	k.world.near, k.world.far = decodeMachines(all[0])
 	return nil
 }
 

@@ -38,7 +38,8 @@ func Send[T Number](ctx context.Context, c *Comm, buf []T, to, tag int) error {
 	return m.wait(ctx)
 }
 
-// ISend is Send that goes on by itself. buf is the Request's until that is done.
+// ISend is Send that goes on by itself. buf is the Request's until that is done. A rank keeps up to 1 GiB of messages that it has not
+// received yet; what comes after that from the same rank waits until it receives some.
 func ISend[T Number](c *Comm, buf []T, to, tag int) *Request {
 	m := new(message)
 	send(m, c, buf, to, tag)
@@ -129,6 +130,9 @@ func (m *message) wait(ctx context.Context) error {
 		err = m.core.fail(m.label, err)
 	}
 	m.core.world.recorder.end(m.number, err, tick.Now())
+	if err != nil {
+		m.core.world.writeFlight()
+	}
 	return err
 }
 

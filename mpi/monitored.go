@@ -2,12 +2,13 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/engine"
-	"ddpbatch/mpi/internal/tick"
 )
 
 // AbsentError names the ranks that did not come to a MonitoredBarrier.
@@ -32,69 +33,67 @@ func (e *AbsentError) Error() string {
 func (e *AbsentError) Unwrap() error { return ErrTimeout }
 
 // MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError
-// that names all that have not come; the others get an AbortError with the same text. It costs rank 0 a message
-// to and from each rank.
+// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0. It
+// costs rank 0 a message to and from each rank.
 func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) error {
-	k := c.core
-	if k.group == nil {
+	if c.core.group == nil {
 		return c.Barrier(ctx)
 	}
-	return k.alone(func() error {
-		o := operation{kind: monitoredCall}
-		k.seq++
-		call := o.call(k)
-		r, from := k.world.recorder, tick.Now()
-		number := r.begin(call, "", from)
-		err := k.broken()
-		if err == nil {
-			err = k.monitor(ctx, call, from, timeout)
-		}
-		if err != nil {
-			err = k.fail(call, err)
-		}
-		r.end(number, err, tick.Now())
-		return err
-	})
+	o := operation{kind: monitoredCall, timeout: timeout}
+	return c.run(ctx, &o)
 }
 
+// verdict is how much longer than rank 0 the others wait, to hear from it who is missing.
+const verdict = time.Second
+
 // monitor is a rank's part in the barrier.
-func (k *core) monitor(ctx context.Context, call engine.Call, now tick.Count, timeout time.Duration) error {
-	if err := k.group.Begin(call, now); err != nil {
-		return err
-	}
-	defer func() { k.group.End(tick.Now()) }()
-	k.port.begin(ctx)
+func (k *core) monitor(timeout time.Duration) error {
 	if k.group.Rank() != 0 {
 		sent, answer := k.port.Send(0, nil), k.port.Recv(0, nil)
-		if err := k.port.Wait(sent); err != nil {
+		err := k.arrive(timeout+verdict, func() bool { return k.port.ops[answer].Done() })
+		if errors.Is(err, errSilence) {
+			return &AbsentError{Ranks: []int{0}, Timeout: timeout + verdict}
+		}
+		if err != nil {
 			return err
 		}
-		return k.port.Wait(answer)
+		return algorithm.WaitAll(&k.port, sent, answer)
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	for rank := 1; rank < k.group.Size(); rank++ {
 		k.port.Recv(rank, nil)
 	}
 	arrivals := k.port.ops[:k.port.used]
-	if err := k.group.Watch(limited, func() bool { return countDone(arrivals) == len(arrivals) }); err != nil {
-		if ctx.Err() != nil || limited.Err() == nil {
-			return err
+	err := k.arrive(timeout, func() bool { return countDone(arrivals) == len(arrivals) })
+	if errors.Is(err, errSilence) {
+		if missing := absent(arrivals); len(missing) > 0 { // else the last has come at the last moment
+			return &AbsentError{Ranks: missing, Timeout: timeout}
 		}
-		return absent(arrivals, timeout)
+	} else if err != nil {
+		return err
 	}
 	for rank := 1; rank < k.group.Size(); rank++ {
-		if err := k.group.Wait(ctx, arrivals[rank-1]); err != nil {
+		if err := k.group.Wait(k.port.ctx, arrivals[rank-1]); err != nil {
 			return err
 		}
 		k.port.Send(rank, nil)
 	}
 	for _, op := range k.port.ops[:k.port.used] {
-		if err := k.group.Wait(ctx, op); err != nil {
+		if err := k.group.Wait(k.port.ctx, op); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// arrive waits for a condition, for no longer than timeout: then the error is errSilence.
+func (k *core) arrive(timeout time.Duration, ready func() bool) error {
+	limited, cancel := context.WithTimeout(k.port.ctx, timeout)
+	defer cancel()
+	err := k.group.Watch(limited, ready)
+	if err != nil && k.port.ctx.Err() == nil && limited.Err() != nil {
+		return errSilence
+	}
+	return err
 }
 
 func countDone(ops []*engine.Op) int {
@@ -107,13 +106,13 @@ func countDone(ops []*engine.Op) int {
 	return n
 }
 
-// absent names the ranks whose message has not come; that of rank i+1 is ops[i].
-func absent(ops []*engine.Op, timeout time.Duration) error {
-	e := &AbsentError{Timeout: timeout}
+// absent is the ranks whose message has not come; that of rank i+1 is ops[i].
+func absent(ops []*engine.Op) []int {
+	var ranks []int
 	for i, op := range ops {
 		if !op.Done() {
-			e.Ranks = append(e.Ranks, i+1)
+			ranks = append(ranks, i+1)
 		}
 	}
-	return e
+	return ranks
 }

@@ -131,6 +131,9 @@ func encodeObjects[T any](values []T, counts []int) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		if len(text) > maxObject {
+			return nil, fmt.Errorf("that for rank %d has %d bytes, more than %d", rank, len(text), maxObject)
+		}
 		counts[rank] = len(text)
 		all = append(all, text...)
 	}

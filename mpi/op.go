@@ -110,7 +110,7 @@ func (op *userOp[T]) resolve(t element.Type) (resolved, error) {
 // opName is the name of an operation's code, as it may come off the wire.
 func opName(code uint8) string {
 	if code >= userCodes {
-		return "user's op"
+		return fmt.Sprintf("user's op %d", code-userCodes)
 	}
 	return element.Op(code).String()
 }

@@ -1,6 +1,8 @@
 package mpi
 
 import (
+	"time"
+
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
 	"ddpbatch/mpi/internal/engine"
@@ -17,9 +19,10 @@ type operation struct {
 	out, in   []byte
 	outBlocks blocks
 	inBlocks  blocks
-	ragged    bool   // the blocks' bounds are not the same on all ranks, or not known to all
-	wrong     error  // what is wrong with the caller's arguments
-	using     string // the algorithm asked for, or empty
+	ragged    bool          // the blocks' bounds are not the same on all ranks, or not known to all
+	wrong     error         // what is wrong with the caller's arguments
+	using     string        // the algorithm asked for, or empty
+	timeout   time.Duration // of a monitored barrier
 
 	// Chosen by core.choose.
 	code uint8
@@ -55,10 +58,12 @@ func (o *operation) run(k *core, call engine.Call) error {
 		return err
 	}
 	var err error
-	switch o.code {
-	case sharedCode:
+	switch {
+	case o.kind == monitoredCall:
+		err = k.monitor(o.timeout)
+	case o.code == sharedCode:
 		err = o.runShared(k, call)
-	case hierarchicalCode:
+	case o.code >= hierarchicalCode:
 		err = o.runHierarchical(k, call)
 	default:
 		err = o.runChosen(k)

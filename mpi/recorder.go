@@ -69,14 +69,14 @@ type line struct {
 
 // write writes what is kept, oldest first, as lines of JSON.
 func (r *recorder) write(w io.Writer) error {
-	out := json.NewEncoder(w)
+	out, scale := json.NewEncoder(w), r.clock.Scale()
 	for _, e := range r.snapshot() {
 		l := line{
 			Number: e.number, Call: describe(e.call), Group: fmt.Sprintf("%x", e.call.Group), Algorithm: e.algorithm,
-			Begun: r.clock.Time(e.from), State: "running",
+			Begun: scale.Time(e.from), State: "running",
 		}
 		if e.to != 0 {
-			l.State, l.Micros = "done", float64(r.clock.Time(e.to).Sub(l.Begun).Nanoseconds())/1e3
+			l.State, l.Micros = "done", float64(scale.Time(e.to).Sub(l.Begun).Nanoseconds())/1e3
 		}
 		if e.err != nil {
 			l.State, l.Error = "failed", e.err.Error()

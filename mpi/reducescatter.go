@@ -33,5 +33,6 @@ func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int,
 	} else {
 		o.inBlocks = o.unevenBlocks(c, "in", len(in), counts)
 		o.ownBlock(c, "out", len(out), counts)
+		o.root = digestOfCounts(counts)
 	}
 }

@@ -60,5 +60,5 @@ func (c *Comm) IBarrier(ctx context.Context) *Request {
 
 func (c *Comm) request(ctx context.Context, o *operation) *Request {
 	o.using = c.algorithm
-	return &Request{call: c.core.start(ctx, *o)}
+	return &Request{call: c.core.start(&pending{ctx: ctx, op: *o})}
 }

@@ -33,7 +33,11 @@ func (k *core) shared(run func(w shm.Waiter, stamp shm.Stamp) error, call engine
 func (k *core) sharedError(call engine.Call, err error) error {
 	var stamp *shm.StampError
 	if errors.As(err, &stamp) {
-		return &engine.MismatchError{Here: k.group.Rank(), There: stamp.Rank, HereCall: describe(call), ThereCall: describe(callOf(stamp.Stamp))}
+		there := stamp.Rank
+		if h := k.hierarchy; h != nil {
+			there += k.group.Rank() - h.local // the first rank of this machine
+		}
+		return engine.Mismatch(k.group.Rank(), there, call, callOf(stamp.Stamp), describe, describeFully)
 	}
 	return err
 }

@@ -44,6 +44,7 @@ func stopProcess(ctx context.Context, c *Comm) error {
 func TestProcessStops(t *testing.T) {
 	for _, over := range realTransports {
 		t.Run(over, func(t *testing.T) {
+			t.Parallel() // it mostly waits
 			ranks := startRanks(t, "stop", over, 3, stopTimeout)
 			begin := time.Now()
 			wait(t, ranks[0], ranks[2])

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -11,35 +12,22 @@ import (
 type turns struct {
 	taken  atomic.Bool
 	queued atomic.Int32
-	waited atomic.Bool // somebody is in await, or was
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards queue
 	queue []*pending
-	idle  *sync.Cond // the turn was given back
 }
 
-// pending is a call that waits for its turn.
+// pending is what waits for its turn: a collective, or something else that needs the Comm for itself.
 type pending struct {
 	ctx  context.Context
 	op   operation
+	do   func() error // instead of op, unless it is nil
 	err  error
 	done chan struct{}
 }
 
 // take takes the turn if nobody has it or waits for it.
 func (t *turns) take() bool { return t.queued.Load() == 0 && t.taken.CompareAndSwap(false, true) }
-
-// await waits for the turn until nobody has it or waits for it, and takes it.
-func (t *turns) await() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.idle == nil {
-		t.idle = sync.NewCond(&t.mu)
-	}
-	for t.waited.Store(true); !t.take(); {
-		t.idle.Wait()
-	}
-}
 
 // push queues a call.
 func (t *turns) push(p *pending) {
@@ -62,16 +50,21 @@ func (t *turns) pop() *pending {
 	return p
 }
 
+// withdraw takes a call from the queue, and tells whether it was still there.
+func (t *turns) withdraw(p *pending) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.Index(t.queue, p)
+	if i < 0 {
+		return false
+	}
+	t.queue = slices.Delete(t.queue, i, i+1)
+	t.queued.Add(-1)
+	return true
+}
+
 // give gives the turn back and tells whether it is to be taken again, for calls that wait.
 func (t *turns) give() bool {
 	t.taken.Store(false)
-	if t.queued.Load() > 0 {
-		return t.taken.CompareAndSwap(false, true)
-	}
-	if t.waited.Load() {
-		t.mu.Lock()
-		t.idle.Broadcast()
-		t.mu.Unlock()
-	}
-	return false
+	return t.queued.Load() > 0 && t.taken.CompareAndSwap(false, true)
 }

@@ -3,6 +3,8 @@ package mpi
 import (
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"ddpbatch/mpi/internal/algorithm"
@@ -16,9 +18,12 @@ type world struct {
 	recorder *recorder
 	tables   *tables
 	log      *slog.Logger
-	messages sync.Pool   // of *message
-	flight   string      // file to write the recorder to at the first failure, or empty
-	met      *rendezvous // what InitEnv opened, or nil
+	messages sync.Pool // of *message
+
+	mu     sync.Mutex
+	made   map[*core]struct{} // the Comms that were made of that of Init, and are not closed
+	flight string             // file to write the recorder to at the first failure, or empty
+	met    *rendezvous        // what InitEnv opened, or nil
 
 	near, far algorithm.Machine // what messages cost within a machine and between machines
 	machines  []int             // by world rank: the lowest rank on the same machine
@@ -36,9 +41,32 @@ func begun(cfg InitConfig) *world {
 	}
 }
 
+// keep notes a Comm that was made of another, to be closed with the world.
+func (w *world) keep(k *core) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.made == nil {
+		w.made = make(map[*core]struct{})
+	}
+	w.made[k] = struct{}{}
+}
+
+// forget notes that it is closed.
+func (w *world) forget(k *core) {
+	w.mu.Lock()
+	delete(w.made, k)
+	w.mu.Unlock()
+}
+
 // close ends the connections.
 func (w *world) close(broken bool) error {
 	var errs []error
+	w.mu.Lock()
+	made := slices.Collect(maps.Keys(w.made))
+	w.mu.Unlock()
+	for _, k := range made {
+		errs = append(errs, (&Comm{core: k}).Close())
+	}
 	if w.engine != nil {
 		errs = append(errs, w.engine.Close())
 	}

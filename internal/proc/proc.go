@@ -67,7 +67,11 @@ func startOn(cores *unix.CPUSet, cmd *exec.Cmd) error {
 	if err := unix.SchedSetaffinity(0, cores); err != nil {
 		return fmt.Errorf("bind the process to cores: %w", err)
 	}
-	return errors.Join(cmd.Start(), unix.SchedSetaffinity(0, &own))
+	err := cmd.Start()
+	if back := unix.SchedSetaffinity(0, &own); back != nil && err == nil {
+		runtime.LockOSThread() // once more than it is unlocked: Go ends the thread with its goroutine, and it serves no other
+	}
+	return err
 }
 
 // await waits for the child's end, ends its group, and reaps it. The order matters: as long

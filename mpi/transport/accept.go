@@ -19,11 +19,11 @@ func (s *meeting) accept(ctx context.Context, l net.Listener) {
 		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.hello(false, nil).encode(),
 		Room: max(room, s.cfg.Size), Log: s.cfg.Log,
 	}
-	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.seat(conn.(*net.TCPConn), theirs) })
+	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.seat(ctx, conn.(*net.TCPConn), theirs) })
 }
 
 // seat takes a connection that has proved itself to its rank's place.
-func (s *meeting) seat(conn *net.TCPConn, theirs []byte) error {
+func (s *meeting) seat(ctx context.Context, conn *net.TCPConn, theirs []byte) error {
 	h, err := decodeHello(theirs)
 	if err != nil {
 		return err
@@ -40,11 +40,21 @@ func (s *meeting) seat(conn *net.TCPConn, theirs []byte) error {
 		conn.Write([]byte{byte(reply)})
 		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, reply.err())
 	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	p, err := s.receive(conn, h)
 	if err == nil {
 		err = tune(conn)
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil && p != nil {
+			p.close()
+		}
 	}
 	if err != nil {
+		if ctx.Err() == nil {
+			s.note(rank, "%v", err)
+		}
 		s.settle(rank, nil, nil, false)
 		return fmt.Errorf("welcome rank %d: %w", rank, err)
 	}
@@ -53,20 +63,21 @@ func (s *meeting) seat(conn *net.TCPConn, theirs []byte) error {
 }
 
 // receive welcomes a rank, and opens the memory that it offers.
-func (s *meeting) receive(conn *net.TCPConn, h hello) (*pair, error) {
+func (s *meeting) receive(conn *net.TCPConn, h hello) (_ *pair, err error) {
 	conn.SetDeadline(time.Now().Add(auth.Timeout))
 	defer conn.SetDeadline(time.Time{})
-	reply := welcome
-	var p *pair
-	if h.offers() {
-		var err error
-		if p, err = openPair(h); err != nil {
-			s.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
-		} else {
-			reply = sharing
+	p := s.take(h)
+	defer func() {
+		if err != nil && p != nil {
+			p.close()
 		}
-	}
-	if p == nil && s.cfg.Sharing == ShareAlways {
+	}()
+	reply := welcome
+	switch {
+	case p != nil:
+		reply = sharing
+	case s.cfg.Sharing == ShareAlways:
+		conn.Write([]byte{byte(unshared)})
 		return nil, errNoSharing
 	}
 	if _, err := conn.Write([]byte{byte(reply)}); err != nil || p == nil {
@@ -74,12 +85,27 @@ func (s *meeting) receive(conn *net.TCPConn, h hello) (*pair, error) {
 	}
 	var use [1]byte
 	if _, err := io.ReadFull(conn, use[:]); err != nil {
-		p.close()
 		return nil, err
 	}
-	if use[0] != 1 {
-		p.close()
-		return nil, nil
+	if use[0] == useMemory {
+		return p, nil
 	}
-	return p, nil
+	if s.cfg.Sharing == ShareAlways {
+		return nil, errNoSharing
+	}
+	p.close()
+	return nil, nil
+}
+
+// take opens the memory that a rank offers, if this one is to share any and can.
+func (s *meeting) take(h hello) *pair {
+	if s.cfg.Sharing == ShareNever || !h.offers() {
+		return nil
+	}
+	p, err := openPair(h)
+	if err != nil {
+		s.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
+		return nil
+	}
+	return p
 }

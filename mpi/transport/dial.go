@@ -72,11 +72,15 @@ func (s *meeting) visit(ctx context.Context, rank int, addr netip.AddrPort, near
 		return nil, nil, err
 	}
 	conn, shared, err := s.knock(ctx, rank, addr, near, p)
-	if err != nil || !shared {
-		p.close()
-		p = nil
+	if err == nil && shared {
+		return conn, p, nil
 	}
-	return conn, p, err
+	p.close()
+	if err == nil && s.cfg.Sharing == ShareAlways {
+		conn.Close()
+		return nil, nil, fmt.Errorf("%w: rank %d: %w", errRefused, rank, errNoSharing)
+	}
+	return conn, nil, err
 }
 
 // knock connects, and tells whether the other rank shares the memory offered.
@@ -130,12 +134,12 @@ func (s *meeting) knock(ctx context.Context, rank int, addr netip.AddrPort, near
 
 // confirm opens the bell of the rank that has opened the memory, and tells it whether that worked.
 func (p *pair) confirm(conn *net.TCPConn, h hello) (bool, error) {
-	use := byte(1)
+	use := useMemory
 	if err := p.openBell(h); err != nil {
-		use = 0
+		use = useNoMemory
 	}
 	_, err := conn.Write([]byte{use})
-	return use == 1, err
+	return use == useMemory, err
 }
 
 // hello says who this rank is, and what memory it offers.

@@ -45,7 +45,14 @@ const (
 	welcome answer = iota + 1
 	impossible
 	duplicate
-	sharing // welcome, and the memory that was offered is open
+	sharing  // welcome, and the memory that was offered is open
+	unshared // there is no memory to share, and no other way is allowed
+)
+
+// How the dialling rank answers that its memory is open.
+const (
+	useNoMemory byte = iota
+	useMemory
 )
 
 func (a answer) err() error {
@@ -56,6 +63,8 @@ func (a answer) err() error {
 		return fmt.Errorf("%w: no such rank is due there", errRefused)
 	case duplicate:
 		return fmt.Errorf("%w: a rank of that number is there already", errRefused)
+	case unshared:
+		return fmt.Errorf("%w: %w", errRefused, errNoSharing)
 	}
 	return fmt.Errorf("%w: answer %d", ErrProtocol, a)
 }

@@ -136,6 +136,9 @@ func (l localLink) Write(head, body []byte) (int, error) {
 			to.tell(from)
 		})
 	}
+	if len(b.marks) == 0 && b.r > len(b.buf)/2 { // or a reader that lags a little would make it grow for ever
+		b.buf, b.r = b.buf[:copy(b.buf, b.buf[b.r:])], 0
+	}
 	b.buf = append(append(b.buf, head...), body...)
 	to.tell(from)
 	return size, nil

@@ -22,6 +22,7 @@ type Sockets struct {
 	near   []int         // ranks with shared memory
 	poll   int           // epoll(7): edges of all sockets
 	bell   *bell
+	closed bool
 	events [64]unix.EpollEvent
 }
 
@@ -141,11 +142,35 @@ func (s *Sockets) Nudge(rank int) {
 
 // Close implements Fabric.
 func (s *Sockets) Close() error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.settle()
 	errs := []error{s.closeLinks(), s.bell.close()}
 	for _, rank := range s.near {
 		errs = append(errs, s.shared[rank].close())
 	}
 	return errors.Join(errs...)
+}
+
+// linger bounds how long Close waits for what was written to arrive.
+const linger = 250 * time.Millisecond
+
+// settle waits until the other ranks' systems have what was written: a connection that is closed with something unread resets, and
+// takes with it what is still on its way.
+func (s *Sockets) settle() {
+	for _, l := range s.links {
+		if l != nil {
+			unix.Shutdown(l.fd, unix.SHUT_WR)
+		}
+	}
+	deadline := time.Now().Add(linger)
+	for _, l := range s.links {
+		for l != nil && !l.delivered() && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+	}
 }
 
 func (s *Sockets) closeLinks() error {

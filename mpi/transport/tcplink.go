@@ -68,4 +68,10 @@ func (l *tcpLink) Read(buf []byte) (int, error) {
 	return n, err
 }
 
+// delivered tells whether the other end's system has all that was written.
+func (l *tcpLink) delivered() bool {
+	n, err := unix.IoctlGetInt(l.fd, unix.SIOCOUTQ)
+	return err != nil || n == 0
+}
+
 func (l *tcpLink) close() error { return unix.Close(l.fd) }

@@ -70,48 +70,46 @@ func TestAwaitEnds(t *testing.T) {
 
 func TestAwaitTimesOut(t *testing.T) {
 	t.Parallel()
-	overShared(t, func(t *testing.T, k kind) {
+	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, impatient)
 		if err := errors.Join(begin(w.groups[0], Call{Seq: 1}), begin(w.groups[1], Call{Seq: 1})); err != nil {
 			t.Fatal(err)
 		}
 		err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) })
-		wantPeer(t, err, 2, ErrTimeout, "rank 2: no progress for 150ms: it has called nothing yet")
-	})
+		wantPeer(t, err, 2, ErrTimeout, "rank 2: no progress for 100ms: it has called nothing yet")
+	}, overBoth)
 }
 
 // A rank that leaves may be the one whose part is missing, or not: the others wait on for a while, and no longer.
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	for _, first := range []string{"leaves_first", "waits_first"} {
+	for first, k := range map[string]kind{"leaves_first": inProcess, "waits_first": overBoth} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
-			overShared(t, func(t *testing.T, k kind) {
-				w := newWorld(t, k, 3, nil)
-				wait := func() chan error {
-					done := make(chan error, 1)
-					go func() { done <- w.groups[0].Await(t.Context(), func() bool { return false }) }()
-					eventuallyAsleep(t, w.engines[0], 1)
-					return done
-				}
-				var done chan error
-				if err := send(t.Context(), w.groups[2], 0, 9, nil); err != nil { // a Network links whom it must
-					t.Fatal(err)
-				}
-				if first == "waits_first" {
-					done = wait()
-				}
-				w.groups[2].Close()
-				testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
-				start := time.Now()
-				if first == "leaves_first" {
-					done = wait()
-				}
-				wantPeer(t, within(t, func() error { return <-done }), 2, ErrLeft)
-				if took := time.Since(start); took < patience*9/10 {
-					t.Errorf("it gave up after %v, before %v", took, patience)
-				}
-			})
+			w := newWorld(t, k, 3, nil)
+			wait := func() chan error {
+				done := make(chan error, 1)
+				go func() { done <- w.groups[0].Await(t.Context(), func() bool { return false }) }()
+				eventuallyAsleep(t, w.engines[0], 1)
+				return done
+			}
+			var done chan error
+			if err := send(t.Context(), w.groups[2], 0, 9, nil); err != nil { // a Network links whom it must
+				t.Fatal(err)
+			}
+			if first == "waits_first" {
+				done = wait()
+			}
+			w.groups[2].Close()
+			testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
+			start := time.Now()
+			if first == "leaves_first" {
+				done = wait()
+			}
+			wantPeer(t, within(t, func() error { return <-done }), 2, ErrLeft)
+			if took := time.Since(start); took < patience*9/10 {
+				t.Errorf("it gave up after %v, before %v", took, patience)
+			}
 		})
 	}
 }
@@ -139,7 +137,7 @@ func TestPatienceIsRewarded(t *testing.T) {
 // Watch gives up with its context, and only then; the group goes on.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	overShared(t, func(t *testing.T, k kind) {
+	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, impatient)
 		ctx, cancel := context.WithTimeout(t.Context(), 3*shortly)
 		defer cancel()
@@ -163,32 +161,22 @@ func TestWatch(t *testing.T) {
 		if err := w.groups[0].Err(); err != nil {
 			t.Errorf("the group has failed: %v", err)
 		}
-	})
+	}, overBoth)
 }
 
-// A condition may be about ops that other goroutines complete, without waiting long for anything themselves.
+// A condition may be about ops that other goroutines complete, without waiting for anything themselves.
 func TestWatchOps(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
-		for range 50 {
-			w := newWorld(t, k, 2, nil, 1)
-			var op Op
-			w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1))
-			done := make(chan error, 1)
-			go func() { done <- w.groups[0].Watch(t.Context(), op.Done) }()
-			eventuallyAsleep(t, w.engines[0], 1)
-			stop(w.engines[0]) // so that the attendant is not first
-			w.puppets[1].frame(0, kindMessage, Call{Group: worldID, Seq: 1}, []byte("x"))
-			p := w.engines[0].peer(1)
-			for !op.Done() {
-				w.engines[0].read(p.data, &op)
-			}
-			w.engines[0].mu.Unlock()
-			if err := within(t, func() error { return <-done }); err != nil {
-				t.Fatal(err)
-			}
-			if k != overBoth {
-				break
-			}
+		w := newWorld(t, k, 2, nil, 1)
+		w.puppets[1].frame(0, kindMessage, Call{Group: worldID, Seq: 1}, []byte("x"))
+		eventuallyEarly(t, w.engines[0], 1)
+		var op Op
+		done := make(chan error, 1)
+		go func() { done <- w.groups[0].Watch(t.Context(), op.Done) }()
+		eventuallyAsleep(t, w.engines[0], 1)
+		w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1)) // it is done at once
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Error(err)
 		}
 	})
 }

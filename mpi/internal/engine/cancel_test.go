@@ -68,6 +68,22 @@ func TestCancel(t *testing.T) {
 					t.Errorf("got %v, want the context's error and its cause", err)
 				}
 				wantText(t, err, "waited for rank 1 until context canceled: the user said so")
+				if when == "in_the_payload" { // the rest of it is nobody's, and what follows is received
+					other, p := w.join(0, 90, all(2)), w.puppets[1]
+					sent := make(chan struct{})
+					go func() {
+						defer close(sent)
+						p.write(p.lane(0, kindMessage), make([]byte, len(buf)-100_000))
+						p.frame(0, kindMessage, Call{Group: 90, Seq: 1}, []byte("next"))
+					}()
+					if err := within(t, func() error { return receive(t.Context(), other, 1, 1, make([]byte, 4)) }); err != nil {
+						t.Error(err)
+					}
+					<-sent
+					if buf[150_000] != 1 {
+						t.Error("the buffer was written to after the failure")
+					}
+				}
 				if when == "sending" || when == "in_the_payload" {
 					return
 				}

@@ -21,8 +21,7 @@ func (g *Group) Close() {
 		}
 		e.failGroup(g, ErrClosed)
 	}
-	delete(e.groups, g.id)
-	e.gone[g.id] = struct{}{}
+	e.bury(g.id)
 }
 
 // Retire ends a group that all members end after the same call: nobody needs to be told.
@@ -31,8 +30,21 @@ func (g *Group) Retire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failGroup(g, ErrClosed)
-	delete(e.groups, g.id)
-	e.gone[g.id] = struct{}{}
+	e.bury(g.id)
+}
+
+// maxGone is how many groups that are no more an engine remembers.
+const maxGone = 1 << 16
+
+// bury forgets a group, but for its number: late frames of it are nobody's. mu is held.
+func (e *Engine) bury(id uint64) {
+	delete(e.groups, id)
+	if len(e.buried) == maxGone {
+		delete(e.gone, e.buried[0])
+		e.buried = e.buried[1:]
+	}
+	e.gone[id] = struct{}{}
+	e.buried = append(e.buried, id)
 }
 
 // linked tells whether a rank is to hear goodbyes: they are no reason to make a link.

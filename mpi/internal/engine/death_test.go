@@ -141,7 +141,7 @@ func TestCut(t *testing.T) {
 		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("rank %d got %v", rank, err)
 		}
-		wantText(t, err, "rank 2: no progress for 150ms: it does not answer: it is stopped, or its machine or the network is gone")
+		wantText(t, err, "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone")
 	}
 }
 

@@ -3,8 +3,9 @@ package engine
 import "math/bits"
 
 // maxEarly is how many bytes of messages an engine keeps that came before their
-// receive. What is more stays in the links, and keeps its senders waiting.
-const maxEarly = 64 << 20
+// receive. What is more stays in the links, and keeps its senders waiting; and whatever they send behind it. A length that is
+// announced and not sent costs addresses, not memory: what is not written is not there.
+const maxEarly = 1 << 30
 
 // early is a message that came before its receive.
 type early struct {
@@ -16,7 +17,7 @@ type early struct {
 
 // newEarly finds memory for a message, or returns nil where there is to be no more.
 func (e *Engine) newEarly(h *header) *early {
-	if h.length > maxEarly || e.held > 0 && e.held+1<<classOf(int(h.length))+smallest > maxEarly {
+	if h.length > uint64(e.room) || e.held > 0 && e.held+1<<classOf(int(h.length))+smallest > e.room {
 		return nil
 	}
 	m := e.spare.get(int(h.length))

@@ -23,6 +23,7 @@ type Engine struct {
 	peers    []*peer    // by world rank; nil where nothing was said yet
 	groups   map[uint64]*Group
 	gone     map[uint64]struct{} // groups that were closed: their late frames are nobody's
+	buried   []uint64            // the same, oldest first
 	news     map[uint64]*news    // of groups that this rank is not of yet
 	answered *sync.Cond          // a peer has answered a query
 	anySent  opList              // receives from any rank
@@ -32,7 +33,8 @@ type Engine struct {
 	unread   []*lane // those that may have something to read of which the fabric will not tell
 	ready    []int   // scratch of look
 	visited  []*lane // scratch of look
-	held     int     // bytes of early messages
+	room     int     // how many bytes of early messages may be held
+	held     int     // how many are
 	spare    pool    // memory of early messages
 	waiters  []*waiter
 	closed   bool
@@ -49,8 +51,8 @@ type Options struct {
 	// Timeout is how long a waiting rank bears no progress.
 	Timeout time.Duration
 
-	// Describe words a call in errors.
-	Describe func(Call) string
+	// Describe words a call in errors. DescribeFully words two that differ and read the same.
+	Describe, DescribeFully func(Call) string
 
 	// Label says who this rank is, for the others' errors: host and pid, say.
 	Label string
@@ -63,6 +65,9 @@ func New(fabric transport.Fabric, options Options) *Engine {
 	if options.Describe == nil {
 		options.Describe = func(c Call) string { return fmt.Sprintf("%+v", c) }
 	}
+	if options.DescribeFully == nil {
+		options.DescribeFully = func(c Call) string { return fmt.Sprintf("%+v", c) }
+	}
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
@@ -70,7 +75,7 @@ func New(fabric transport.Fabric, options Options) *Engine {
 		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
 		groups: make(map[uint64]*Group), gone: make(map[uint64]struct{}), news: make(map[uint64]*news),
-		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		room: maxEarly, kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.answered = sync.NewCond(&e.mu)
 	go e.attend()

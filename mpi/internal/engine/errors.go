@@ -52,6 +52,16 @@ type MismatchError struct {
 	HereCall, ThereCall string
 }
 
+// Mismatch makes the error of the rank here that has called one thing, where the rank there has called another: in the words of
+// describe, or, where these are the same, of fully.
+func Mismatch(here, there int, hereCall, thereCall Call, describe, fully func(Call) string) *MismatchError {
+	e := &MismatchError{Here: here, There: there, HereCall: describe(hereCall), ThereCall: describe(thereCall)}
+	if e.HereCall == e.ThereCall {
+		e.HereCall, e.ThereCall = fully(hereCall), fully(thereCall)
+	}
+	return e
+}
+
 // Error names the lower rank first, so that both sides say the same.
 func (e *MismatchError) Error() string {
 	a, b := e.Here, e.There

@@ -47,6 +47,7 @@ func (e *Engine) end(p *peer, err error) {
 	}
 	p.err = err
 	p.control.over, p.data.over = true, true
+	p.control.shut, p.data.shut = true, true
 	if m := p.data.in.early; m != nil { // the rest of it will never come
 		p.take(func(other *early) bool { return other == m })
 		e.detach(p, m)
@@ -59,6 +60,7 @@ func (e *Engine) end(p *peer, err error) {
 		switch gone := (&PeerError{Rank: rank, Err: err}); {
 		case g.lenient:
 			e.takeOps(g, p, gone)
+			e.orphan(g, err)
 		case !errors.Is(err, ErrLeft) || e.waitsFor(g, p):
 			e.failGroup(g, gone)
 		default:
@@ -79,6 +81,20 @@ func (e *Engine) leave(g *Group, rank int, err error) {
 		g.left[rank] = err
 	}
 	e.doubt(g)
+	e.orphan(g, err)
+}
+
+// orphan ends the receives from any rank that no rank is left to serve.
+func (e *Engine) orphan(g *Group, err error) {
+	for rank, world := range g.members {
+		if world != e.Rank() && !g.hasLeft(rank) {
+			return
+		}
+	}
+	of := func(op *Op) bool { return op.group == g }
+	for op := e.anySent.take(of); op != nil; op = e.anySent.take(of) {
+		e.complete(op, fmt.Errorf("no rank is left that could send: the last %w", err))
+	}
 }
 
 // waitsFor tells whether the group has a receive posted that only p could serve.
@@ -155,7 +171,7 @@ func (e *Engine) takeOps(g *Group, p *peer, err error) {
 // must follow, or the stream would make no sense: from a copy, as the memory is the caller's again.
 func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	first := l.out.first
-	partial := first != nil && first.group == g && first.moved > 0
+	partial := first != nil && first.group == g && first.moved > 0 && !l.shut
 	for {
 		op := l.out.take(func(op *Op) bool { return op.group == g && !(partial && op == first) })
 		if op == nil {
@@ -166,7 +182,11 @@ func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	if !partial {
 		return
 	}
-	rest := &Op{peer: first.peer, kind: first.kind, moved: first.moved, head: first.head, buf: bytes.Clone(first.buf)}
+	rest := &Op{peer: first.peer, kind: first.kind, moved: first.moved, head: first.head, buf: first.buf}
+	if rest.moved > headerSize { // only what is still to be written is worth a copy
+		rest.buf, rest.moved = rest.buf[rest.moved-headerSize:], headerSize
+	}
+	rest.buf = bytes.Clone(rest.buf)
 	l.out.replaceFirst(rest)
 	e.complete(first, err)
 }

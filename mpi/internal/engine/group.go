@@ -178,8 +178,7 @@ func (g *Group) mismatch(from int, there Call) error {
 	if past := g.past[there.Seq%pastCalls]; past.Seq == there.Seq && past != there {
 		here = past
 	}
-	describe := g.e.options.Describe
-	return &MismatchError{Here: g.rank, There: from, HereCall: describe(here), ThereCall: describe(there)}
+	return Mismatch(g.rank, from, here, there, g.e.options.Describe, g.e.options.DescribeFully)
 }
 
 // Err is the group's first failure.
@@ -245,4 +244,18 @@ func (g *Group) Poll(op *Op) {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	g.e.poll(op)
+}
+
+// HasLeft tells whether a rank has closed the group, in peace.
+func (g *Group) HasLeft(rank int) bool {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	return g.hasLeft(rank)
+}
+
+// Runs tells whether the group is in the collective of that number.
+func (g *Group) Runs(seq uint64) bool {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	return g.running && g.call.Seq == seq
 }

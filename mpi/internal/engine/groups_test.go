@@ -82,7 +82,7 @@ func TestGroupThatCannotBe(t *testing.T) {
 func TestOneFailsAnotherGoesOn(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
-		const rounds = 10
+		const rounds = 5
 		why := errors.New("on purpose")
 		w.each(func(rank int, g *Group) error {
 			for round := range uint64(rounds) {

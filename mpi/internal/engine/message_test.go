@@ -60,7 +60,7 @@ func TestAllPairs(t *testing.T) {
 func TestLargeBothWays(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
-		const n = 24<<20 + 5
+		const n = 8<<20 + 5
 		w.each(func(rank int, g *Group) error {
 			var s, r Op
 			in := make([]byte, n)

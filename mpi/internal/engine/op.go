@@ -20,7 +20,7 @@ type Op struct {
 	from  int     // of a receive that is done: world rank that sent the message
 	got   Call    // of a receive that is done: the message's label
 	size  int     // of a receive that is done: the message's bytes
-	waits *waiter // who sleeps until this is done
+	waits *waiter // those who sleep until this is done
 }
 
 // Done tells whether the op is done: well, or with an error.
@@ -37,10 +37,14 @@ func (e *Engine) complete(op *Op, err error) {
 	w := op.waits
 	op.waits = nil
 	op.done.Store(true) // op may be used again from here on
-	if w != nil {
-		e.wake(w)
-	} else if len(e.sleepers) > 0 {
+	if w == nil && len(e.sleepers) > 0 {
 		e.wakeReady() // a condition may be about op
+	}
+	for w != nil {
+		next := w.next
+		w.next = nil
+		e.wake(w)
+		w = next
 	}
 }
 

@@ -70,12 +70,16 @@ func (g *Group) receive(op *Op, kind frameKind, call Call, from int, buf []byte)
 		e.deliver(p, m, op)
 		return
 	}
-	if !e.usable(op, p) {
-		return
-	}
-	p.posted.push(op)
 	if p.data.in.stalled {
+		// What op waits for may lie in the lane, though its sender has left by now.
+		p.posted.push(op)
 		e.read(p.data, nil)
+		if p.posted.take(func(o *Op) bool { return o == op }) == nil {
+			return
+		}
+	}
+	if e.usable(op, p) {
+		p.posted.push(op)
 	}
 }
 

@@ -113,5 +113,6 @@ func TestRemainsLastWords(t *testing.T) {
 			t.Errorf("received %q, %v", in, err)
 		}
 		wantPeer(t, within(t, func() error { return receive(t.Context(), g, 1, 4, in) }), 1, ErrLost)
+		wantNothingHeld(t, w.engines[0])
 	})
 }

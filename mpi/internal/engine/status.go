@@ -69,10 +69,16 @@ func (g *Group) timeout(op *Op) error {
 	e := g.e
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if g.err != nil {
+		return g.err // the links may be closed
+	}
 	if op == nil && g.left != nil {
 		return g.deserted()
 	}
 	g.ask()
+	if g.err != nil {
+		return g.err
+	}
 	rank, text := g.culprit(op)
 	return &PeerError{Rank: rank, Err: fmt.Errorf("%w for %v: %s", ErrTimeout, e.options.Timeout, text)}
 }

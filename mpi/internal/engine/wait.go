@@ -145,7 +145,9 @@ func (e *Engine) sleep(ctx context.Context, g *Group, op *Op, ready func() bool,
 			}
 			g.giveUp(w, g.timeout(op))
 		}
-		<-w.woken // the failure wakes all
+		if !e.unregister(w) {
+			<-w.woken // the failure has woken it
+		}
 		e.release(w)
 		return e.outcome(g, op, ready)
 	}

@@ -10,6 +10,7 @@ type waiter struct {
 	group  *Group
 	op     *Op         // or
 	ready  func() bool // what it sleeps for
+	next   *waiter     // another that sleeps for op
 	asleep bool        // it is among Engine.sleepers
 	woken  chan struct{}
 	timer  *time.Timer
@@ -31,7 +32,7 @@ func (e *Engine) register(g *Group, op *Op, ready func() bool) *waiter {
 	}
 	w.group, w.op, w.ready, w.asleep = g, op, ready, true
 	if op != nil {
-		op.waits = w
+		w.next, op.waits = op.waits, w
 	}
 	limit := e.options.Timeout
 	if op == nil && g.left != nil {
@@ -51,7 +52,20 @@ func (e *Engine) unregister(w *waiter) bool {
 	}
 	w.asleep = false
 	e.sleepers = slices.DeleteFunc(e.sleepers, func(s *waiter) bool { return s == w })
+	if w.op != nil {
+		w.op.unhook(w)
+	}
 	return true
+}
+
+// unhook takes w from among those that sleep for the op.
+func (op *Op) unhook(w *waiter) {
+	for at := &op.waits; *at != nil; at = &(*at).next {
+		if *at == w {
+			*at = w.next
+			return
+		}
+	}
 }
 
 // release keeps a waiter that is awake for the next sleep.

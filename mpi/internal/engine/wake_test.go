@@ -12,7 +12,7 @@ import (
 )
 
 // strain is how long each of the tests here tries to lose a wake-up.
-const strain = 400 * time.Millisecond
+const strain = 200 * time.Millisecond
 
 // A wake-up that is lost shows as a time-out. So ranks play ping-pong in several groups at once, with pauses around what it takes
 // to fall asleep and to be woken, while some poll for long, some for short, and some sleep at once.
@@ -121,7 +121,7 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 		e.mu.Lock()
 		e.manner.Spin = 0
 		e.mu.Unlock()
-		for i := range uint64(200) {
+		for i := range uint64(80) {
 			done := make(chan error, 1)
 			go func() { done <- receive(t.Context(), w.groups[0], 1, 2, make([]byte, 2)) }()
 			eventuallyAsleep(t, e, 1)
@@ -147,6 +147,37 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Nothing tells the attendant of what another goroutine has read ahead, where the link cannot be written either.
+func TestPollingOnFullLink(t *testing.T) {
+	w := newWorld(t, overTCP, 2, nil, 1)
+	e, p := w.engines[0], w.puppets[1]
+	var full Op
+	w.groups[0].SendMessage(&full, 1, tag(9), make([]byte, 16<<20))
+	testkit.Eventually(t, "the link is full", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return !e.look()
+	})
+	both := append(frameOf(kindMessage, Call{Group: worldID, Seq: 1}, "1"), frameOf(kindMessage, Call{Group: worldID, Seq: 2}, "22")...)
+	for range 50 {
+		done := make(chan error, 1)
+		go func() { done <- receive(t.Context(), w.groups[0], 1, 2, make([]byte, 2)) }()
+		eventuallyAsleep(t, e, 1)
+		var op Op
+		w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1))
+		e.mu.Lock()
+		p.write(p.lane(0, kindMessage), both)
+		for !op.Done() {
+			e.poll(&op)
+		}
+		e.mu.Unlock()
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.die() // or closing would wait for it to read
 }
 
 func frameOf(k frameKind, call Call, payload string) []byte {

@@ -71,6 +71,17 @@ func (w *world) join(rank int, id uint64, members []int) *Group {
 	return g
 }
 
+// little is how many bytes of early messages a rank holds in tests of what happens when they are too many.
+const little = 1 << 20
+
+// holdLittle makes a rank hold no more than that.
+func (w *world) holdLittle(rank int) {
+	e := w.engines[rank]
+	e.mu.Lock()
+	e.room = little
+	e.mu.Unlock()
+}
+
 // each runs f as every rank that has an engine, and wants no errors.
 func (w *world) each(f func(rank int, g *Group) error) {
 	w.t.Helper()
@@ -98,7 +109,7 @@ func all(size int) []int {
 func describeCall(c Call) string { return fmt.Sprintf("call #%d %c", c.Seq, 'a'+rune(c.Op%26)) }
 
 // shortly is Options.Timeout for tests that wait for it.
-const shortly = 150 * time.Millisecond
+const shortly = 100 * time.Millisecond
 
 func impatient(_ int, o *Options) { o.Timeout = shortly }
 

@@ -111,7 +111,7 @@ func (e *Engine) miss(op *Op, reason error) {
 
 // control queues a frame of the engine's own for a peer.
 func (e *Engine) control(p *peer, h header, payload []byte) {
-	if p.err != nil || p.control.shut {
+	if p.err != nil || p.control.shut || e.ended {
 		return
 	}
 	h.length = uint64(len(payload))

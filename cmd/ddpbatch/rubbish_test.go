@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rubbishConnections is how many strangers call on a running job.
+const rubbishConnections = 1000
+
+// TestRubbishDisturbsNobody sends random bytes to every port that a running job listens on, over many connections, some of which stay
+// open: the run comes to the very end that it has without.
+func TestRubbishDisturbsNobody(t *testing.T) {
+	straight := t.TempDir()
+	writeJob(t, straight)
+	alone, out := command(straight, "simulate", "long.toml")
+	if err := alone.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+
+	dir := t.TempDir()
+	writeJob(t, dir)
+	cmd, out := command(dir, "simulate", "long.toml")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ports []netip.AddrPort
+	eventually(t, time.Minute, "the run listens and trains", func() bool {
+		run := runMade(t, dir)
+		if run == nil {
+			return false
+		}
+		if m, ok, err := run.LastMetrics(); err != nil || !ok || m.Step < 25 {
+			return false
+		}
+		ports = listening(t, processesOf(run))
+		return len(ports) > 0
+	})
+	var open []net.Conn
+	for i := range rubbishConnections {
+		conn, err := net.DialTimeout("tcp", ports[i%len(ports)].String(), 10*time.Second)
+		if err != nil {
+			break // the run has ended: it was not held up
+		}
+		open = append(open, conn)
+		conn.SetWriteDeadline(time.Now().Add(time.Second))
+		io.CopyN(conn, rand.Reader, int64(i)) // a connection that is closed on us is as good
+		if i%2 == 0 {
+			conn.Close()
+		}
+	}
+	t.Logf("%d connections to %v", len(open), ports)
+	err := cmd.Wait()
+	for _, conn := range open {
+		conn.Close()
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(open) < rubbishConnections/10 {
+		t.Errorf("only %d connections were made before the run ended", len(open))
+	}
+	sameTensors(t, finalState(t, runMade(t, dir)), finalState(t, runMade(t, straight)))
+}
+
+func writeJob(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// listening is where processes accept TCP connections: their sockets that proc_net(5) has in state 0A.
+func listening(t *testing.T, pids []int) []netip.AddrPort {
+	t.Helper()
+	own := make(map[string]bool)
+	for _, pid := range pids {
+		links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		for _, link := range links {
+			if target, err := os.Readlink(link); err == nil {
+				own[target] = true
+			}
+		}
+	}
+	f, err := os.Open("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var ports []netip.AddrPort
+	for s := bufio.NewScanner(f); s.Scan(); {
+		fields := strings.Fields(s.Text())
+		if len(fields) < 10 || fields[3] != "0A" || !own["socket:["+fields[9]+"]"] {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.Replace(fields[1], ":", "", 1), 16, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := netip.AddrFrom4([4]byte{byte(n >> 16), byte(n >> 24), byte(n >> 32), byte(n >> 40)})
+		ports = append(ports, netip.AddrPortFrom(addr, uint16(n)))
+	}
+	return ports
+}

@@ -1,0 +1,84 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// All connections of a rank, to which all others have one, are cut in the middle of each of everyCall.
+func TestCutInTheMiddle(t *testing.T) {
+	const size, victim = 3, 0 // higher ranks dial lower ones
+	for _, tt := range everyCall {
+		t.Run(tt.name, func(t *testing.T) {
+			var r relay
+			w := newWorld(t, size, func(cfg *InitConfig) {
+				cfg.Config.Transport = "tcp"
+				if cfg.Rank == victim {
+					cfg.Store = relayed{Store: cfg.Store, relay: &r}
+				}
+			})
+			r.cutAfter(50_000)
+			var errs []error
+			testkit.Within(t, testkit.Moment, func() {
+				errs = testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
+			})
+			for rank, err := range errs {
+				if !errors.Is(err, ErrLost) {
+					t.Errorf("rank %d of which %d is cut off got %v", rank, victim, err)
+				}
+			}
+			for _, c := range w {
+				c.Close()
+			}
+			r.close()
+		})
+	}
+}
+
+// A context ends in the middle of each of everyCall, on each transport: the rank gets its context's error and lets go of its
+// buffers, the others are told whose it was.
+func TestCancelInTheMiddle(t *testing.T) {
+	const size, victim = 3, 1
+	for _, over := range transports {
+		for _, tt := range everyCall {
+			t.Run(over+"/"+tt.name, func(t *testing.T) {
+				w := newWorldOn(t, over, size, nil)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cause := errors.New("the job is over")
+				time.AfterFunc(3*time.Millisecond, func() { cancel(cause) })
+				var errs []error
+				testkit.Within(t, testkit.Moment, func() {
+					errs = testkit.Each(size, func(rank int) error {
+						own := t.Context()
+						if rank == victim {
+							own = ctx
+						}
+						return untilBroken(own, w[rank], tt)
+					})
+				})
+				for rank, err := range errs {
+					var abort *AbortError
+					switch {
+					case rank == victim && errors.Is(err, context.Canceled):
+					case rank != victim && errors.Is(err, ErrAborted) && errors.As(err, &abort) && abort.By == victim:
+					default:
+						t.Errorf("rank %d, of which %d was cancelled, got %v", rank, victim, err)
+					}
+				}
+				// What is left can be used.
+				must(t, testkit.Each(size, func(rank int) error {
+					c, err := w[rank].Shrink(t.Context())
+					if err != nil {
+						return fmt.Errorf("shrink: %w", err)
+					}
+					return goesOn(t.Context(), c, []int{0, 1, 2})
+				}))
+			})
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package transport
+
+import (
+	"encoding/hex"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"ddpbatch/mpi/internal/shm"
+)
+
+// By hand: five numbers, big-endian, then the handle.
+func TestHelloLayout(t *testing.T) {
+	h := hello{rank: 1, size: 0x01020304, near: 1, pid: 5, bell: 0xfffffffe, memory: [shm.HandleSize]byte{1, 2, 3}}
+	want := "00000001" + "01020304" + "00000001" + "00000005" + "fffffffe" + "010203" + strings.Repeat("00", shm.HandleSize-3)
+	if got := hex.EncodeToString(h.encode()); got != want {
+		t.Errorf("encoded\n%s, want\n%s", got, want)
+	}
+	if got, err := decodeHello(h.encode()); err != nil || got != h {
+		t.Errorf("decoded %+v, %v", got, err)
+	}
+}
+
+func FuzzDecodeHello(f *testing.F) {
+	f.Add(hello{rank: 1, size: 2}.encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, buf []byte) {
+		h, err := decodeHello(buf)
+		if (err == nil) != (len(buf) == helloSize) || err != nil && !errors.Is(err, ErrProtocol) {
+			t.Fatalf("%d bytes: %v", len(buf), err)
+		}
+		if err == nil && string(h.encode()) != string(buf) {
+			t.Fatalf("% x becomes % x", buf, h.encode())
+		}
+	})
+}
+
+func TestAnswers(t *testing.T) {
+	for a := range answer(255) {
+		err := a.err()
+		switch a {
+		case welcome, sharing:
+			if err != nil {
+				t.Errorf("answer %d: %v", a, err)
+			}
+		case impossible, duplicate, unshared:
+			if !errors.Is(err, errRefused) {
+				t.Errorf("answer %d: %v", a, err)
+			}
+		default:
+			if !errors.Is(err, ErrProtocol) {
+				t.Errorf("answer %d: %v", a, err)
+			}
+		}
+	}
+}
+
+func TestEntry(t *testing.T) {
+	for _, e := range []entry{{"10.0.0.7:4000", machineID()}, {"[fd00::1]:1", "unknown"}, {"10.0.0.7:4000", ""}} {
+		addr, machine, err := decodeEntry(e.encode())
+		if err != nil || addr != netip.MustParseAddrPort(e.addr) || machine != e.machine {
+			t.Errorf("%+v becomes %v, %q, %v", e, addr, machine, err)
+		}
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	f.Add([]byte("10.0.0.7:4000 0f3c"))
+	f.Add([]byte("localhost:1 x"))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		addr, machine, err := decodeEntry(value)
+		if err != nil {
+			if len(err.Error()) > 2000 {
+				t.Fatalf("an error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		if !addr.IsValid() || len(machine) > 256 {
+			t.Fatalf("%v, %q", addr, machine)
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
+)
+
+var testSecret = auth.Secret{1, 2, 3}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// board is a Directory in memory.
+type board struct {
+	mu      sync.Mutex
+	values  map[string][]byte
+	changed chan struct{}
+}
+
+func newBoard() *board { return &board{values: map[string][]byte{}, changed: make(chan struct{})} }
+
+func (b *board) Set(_ context.Context, key string, value []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.values[key] = value
+	close(b.changed)
+	b.changed = make(chan struct{})
+	return nil
+}
+
+func (b *board) Get(ctx context.Context, key string) ([]byte, error) {
+	for {
+		b.mu.Lock()
+		value, ok := b.values[key]
+		changed := b.changed
+		b.mu.Unlock()
+		if ok {
+			return value, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func testConfig(dir Directory, rank, size int) Config {
+	return Config{
+		Rank: rank, Size: size, Listen: "127.0.0.1", Directory: dir, Secret: testSecret,
+		Run: "test", Attempt: 1,
+	}
+}
+
+// meetAll connects size ranks; change, if not nil, adjusts the configuration of each.
+func meetAll(t testing.TB, size int, change func(*Config)) []*Sockets {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	dir := newBoard()
+	fabrics := make([]*Sockets, size)
+	errs := testkit.Each(size, func(rank int) (err error) {
+		cfg := testConfig(dir, rank, size)
+		if change != nil {
+			change(&cfg)
+		}
+		fabrics[rank], err = Connect(ctx, cfg)
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, f := range fabrics {
+			f.Close()
+		}
+	})
+	return fabrics
+}
+
+// share is a change for meetAll.
+func share(sharing Sharing) func(*Config) { return func(c *Config) { c.Sharing = sharing } }
+
+// kinds are the ways to join ranks that this package has.
+var kinds = map[string]func(t testing.TB, size int) []Fabric{
+	"in_process": func(t testing.TB, size int) []Fabric {
+		n := NewNetwork(size)
+		fabrics := make([]Fabric, size)
+		for rank := range fabrics {
+			f, err := n.Fabric(rank)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fabrics[rank] = f
+			t.Cleanup(func() { f.Close() })
+		}
+		return fabrics
+	},
+	"tcp":    func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareNever))) },
+	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareAlways))) },
+}
+
+func asFabrics(sockets []*Sockets) []Fabric {
+	fabrics := make([]Fabric, len(sockets))
+	for i, s := range sockets {
+		fabrics[i] = s
+	}
+	return fabrics
+}
+
+// overAll runs a test on every kind of fabric.
+func overAll(t *testing.T, f func(t *testing.T, join func(t testing.TB, size int) []Fabric)) {
+	for name, join := range kinds {
+		t.Run(name, func(t *testing.T) { f(t, join) })
+	}
+}
+
+// openFiles counts this process's descriptors.
+func openFiles(t testing.TB) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}

@@ -1,0 +1,151 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+func newNetwork(t *testing.T, size int) (*Network, []Fabric) {
+	t.Helper()
+	n := NewNetwork(size)
+	fabrics := make([]Fabric, size)
+	for rank := range fabrics {
+		f, err := n.Fabric(rank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fabrics[rank] = f
+	}
+	return n, fabrics
+}
+
+func TestNetworkPlaces(t *testing.T) {
+	n, fabrics := newNetwork(t, 2)
+	if n.Size() != 2 || fabrics[1].Rank() != 1 || fabrics[1].Size() != 2 {
+		t.Errorf("rank %d of %d, of %d", fabrics[1].Rank(), fabrics[1].Size(), n.Size())
+	}
+	for _, rank := range []int{-1, 2, 0} { // 0 is there already
+		if _, err := n.Fabric(rank); err == nil {
+			t.Errorf("there is a place for rank %d", rank)
+		}
+	}
+}
+
+func write(t testing.TB, l Link, text string) {
+	t.Helper()
+	if n, err := l.Write([]byte(text), nil); n != len(text) || err != nil {
+		t.Fatalf("wrote %d bytes of %d, %v", n, len(text), err)
+	}
+}
+
+func TestNetworkDelay(t *testing.T) {
+	n, fabrics := newNetwork(t, 2)
+	const delay = 30 * time.Millisecond
+	l, other := fabrics[0].Control(1), fabrics[1].Control(0)
+	write(t, l, "at once ")
+	n.Delay(delay)
+	start := time.Now()
+	write(t, l, "late ")
+	n.Delay(0)
+	write(t, l, "after it") // the order is kept
+	if got := drain(t, other, 8); string(got) != "at once " {
+		t.Errorf("read %q", got)
+	}
+	if n, err := other.Read(make([]byte, 10)); n > 0 && time.Since(start) < delay || err != nil {
+		t.Errorf("%d bytes came before their time, %v", n, err)
+	}
+	fabrics[1].Ready(nil)
+	wantAwake(t, asleep(fabrics[1]))
+	if got := drain(t, other, 13); string(got) != "late after it" || time.Since(start) < delay {
+		t.Errorf("read %q after %v", got, time.Since(start))
+	}
+	n.Delay(delay)
+	write(t, l, "last words")
+	fabrics[0].Close() // the end comes after them
+	if got := drain(t, other, 10); string(got) != "last words" {
+		t.Errorf("read %q", got)
+	}
+	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("then %v", err)
+	}
+}
+
+func TestNetworkLosses(t *testing.T) {
+	n, fabrics := newNetwork(t, 3)
+	n.Drop(func(from, to int) bool { return from == 0 && to == 1 })
+	write(t, fabrics[0].Control(1), "lost")
+	write(t, fabrics[1].Control(0), "x")
+	write(t, fabrics[0].Control(2), "x")
+	n.Drop(nil)
+	n.Cut(0, 2)
+	write(t, fabrics[0].Control(1), "y")
+	write(t, fabrics[0].Control(2), "lost")
+	write(t, fabrics[2].Control(0), "lost")
+	for _, tt := range []struct {
+		from, to int
+		text     string
+	}{{1, 0, "x"}, {0, 2, "x"}, {0, 1, "y"}} {
+		l := fabrics[tt.to].Control(tt.from)
+		buf := make([]byte, 10)
+		if n, err := l.Read(buf); string(buf[:n]) != tt.text || err != nil {
+			t.Errorf("from %d to %d came %q, %v", tt.from, tt.to, buf[:n], err)
+		}
+		if n, err := l.Read(buf); n != 0 || err != nil {
+			t.Errorf("from %d to %d came %q more, %v", tt.from, tt.to, buf[:n], err)
+		}
+	}
+	if n, err := fabrics[0].Control(2).Read(make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("through a cut came %d bytes, %v", n, err)
+	}
+}
+
+// A killed rank is seen by all, one that closes by those it has talked to; itself can do nothing any more.
+func TestNetworkEnds(t *testing.T) {
+	n, fabrics := newNetwork(t, 3)
+	write(t, fabrics[0].Control(1), "x")
+	fabrics[0].Close()
+	drain(t, fabrics[1].Control(0), 1)
+	if _, err := fabrics[1].Control(0).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("whom it had talked to got %v", err)
+	}
+	if _, err := fabrics[2].Control(0).Read(make([]byte, 1)); err != nil {
+		t.Errorf("whom it had not talked to got %v", err)
+	}
+	n.Kill(1)
+	if _, err := fabrics[2].Control(1).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a stranger to a killed rank got %v", err)
+	}
+	if _, err := fabrics[2].Control(1).Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("writing to it got %v", err)
+	}
+	for _, rank := range []int{0, 1} {
+		if _, err := fabrics[rank].Control(2).Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("rank %d, which has ended, writes: %v", rank, err)
+		}
+		if _, err := fabrics[rank].Control(2).Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("rank %d, which has ended, reads: %v", rank, err)
+		}
+	}
+}
+
+// A reader that is always a little behind does not make the memory between grow.
+func TestNetworkDoesNotGrow(t *testing.T) {
+	_, fabrics := newNetwork(t, 2)
+	l, other := fabrics[0].Control(1), fabrics[1].Control(0)
+	const frame = 1000
+	write(t, l, "behind")
+	for range 10_000 {
+		l.Write(make([]byte, frame), nil)
+		drain(t, other, frame)
+	}
+	b := fabrics[1].(*node).inbox(0)
+	if c := cap(b.buf); c > 100*frame {
+		t.Errorf("%d bytes for %d", c, len(b.buf)-b.r)
+	}
+	testkit.Within(t, testkit.Moment, func() { fabrics[0].Close() })
+}

@@ -1,0 +1,248 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
+)
+
+// What waiting does not mend ends a meeting at once: a rank with another size of the world, and a second
+// one of the same number.
+func TestMeetingThatCannotBe(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		rank, size int // who comes to rank 0 of 3, where a rank 2 is
+		text       string
+	}{
+		{"size", 1, 2, "rank 0 is in a world of 3, and this one in a world of 2: start all ranks with the same world size"},
+		{"duplicate", 2, 3, ": refused: a rank of that number is there already"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			dir := newBoard()
+			done := make(chan error, 1)
+			go func() {
+				_, err := Connect(ctx, testConfig(dir, 0, 3))
+				done <- err
+			}()
+			if got, _ := claim(ctx, t, dir, 0, hello{rank: 2, size: 3}); got != welcome {
+				t.Fatalf("the first rank 2 got answer %d", got)
+			}
+			var err error
+			testkit.Within(t, testkit.Moment, func() { _, err = Connect(ctx, testConfig(dir, tt.rank, tt.size)) })
+			var missing *MissingError
+			if !errors.As(err, &missing) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", err, tt.text)
+			}
+			cancel()
+			if err := <-done; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 {
+				t.Errorf("rank 0 got %v, want only rank 1 to be missing", err)
+			}
+		})
+	}
+}
+
+// knockAt connects to a rank's port.
+func knockAt(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn, string) {
+	t.Helper()
+	text, err := dir.Get(ctx, addressKey(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, _, err := decodeEntry(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, addr.String()
+}
+
+// claim proves itself to a rank as the one that hello says, and returns the answer, and the connection.
+func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, net.Conn) {
+	t.Helper()
+	conn, _ := knockAt(ctx, t, dir, to)
+	cfg := testConfig(dir, 0, 3)
+	if _, err := auth.Client(ctx, conn, cfg.Secret, cfg.binding(), h.encode()); err != nil {
+		t.Fatal(err)
+	}
+	var reply [1]byte
+	if _, err := io.ReadFull(conn, reply[:]); err != nil {
+		t.Fatal(err)
+	}
+	return answer(reply[0]), conn
+}
+
+func TestImpossibleAndDuplicateRanks(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := newBoard()
+	var log testkit.Journal
+	done := make(chan error, 1)
+	go func() {
+		cfg := testConfig(dir, 1, 3)
+		cfg.Log = log.Logger()
+		_, err := Connect(ctx, cfg)
+		done <- err
+	}()
+	for _, tt := range []struct {
+		name string
+		h    hello
+		want answer
+	}{
+		{"itself", hello{rank: 1, size: 3}, impossible},
+		{"lower", hello{rank: 0, size: 3}, impossible},
+		{"beyond", hello{rank: 3, size: 3}, impossible},
+		{"far_beyond", hello{rank: 1 << 31, size: 3}, impossible},
+		{"other_size", hello{rank: 2, size: 4}, impossible},
+		{"right", hello{rank: 2, size: 3}, welcome},
+		{"again", hello{rank: 2, size: 3}, duplicate},
+	} {
+		if got, _ := claim(ctx, t, dir, 1, tt.h); got != tt.want {
+			t.Errorf("%s: answer %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	testkit.Eventually(t, "all refusals are logged", func() bool { return strings.Contains(log.String(), "so_far=6") })
+	cancel()
+	var missing *MissingError
+	if err := <-done; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 0 {
+		t.Errorf("got %v, want only rank 0 to be missing", err)
+	}
+	for _, line := range []string{"rank 1 of 3: refused: no such rank", "rank 2 of 3: refused: a rank of that number is there already"} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("logged %q, want %q", log.String(), line)
+		}
+	}
+}
+
+// A thousand connections that send rubbish, or nothing, do not disturb a meeting, even where they are more than there is room for;
+// after it nothing listens any more, and what they cost is given back.
+func TestStrangersDoNotDisturb(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	dir := newBoard()
+	var log testkit.Journal
+	before := openFiles(t)
+	fabrics := make([]*Sockets, 3)
+	connect := func(rank int) (err error) {
+		cfg := testConfig(dir, rank, 3)
+		cfg.Log = log.Logger()
+		fabrics[rank], err = Connect(ctx, cfg)
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- connect(0) }()
+	rubbish := []string{"", "GET / HTTP/1.1\r\n\r\n", "ddpbatch\x00\x01", "ddpbatch\xff\xff", strings.Repeat("\xff", 5000)}
+	const strangers = 1000
+	var conns []net.Conn
+	var addr string
+	for i := range strangers {
+		var conn net.Conn
+		conn, addr = knockAt(ctx, t, dir, 0)
+		conns = append(conns, conn)
+		io.WriteString(conn, rubbish[i%len(rubbish)]) // fails where it is refused already
+	}
+	errs := testkit.Each(2, func(i int) error { return connect(i + 1) })
+	if err := errors.Join(append(errs, <-first)...); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("somebody still listens after the meeting")
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	for _, f := range fabrics {
+		f.Close()
+	}
+	if n := strings.Count(log.String(), "transport: connection refused"); n == 0 || n > 30 {
+		t.Errorf("%d refusals are logged of %d, want some, but few", n, strangers)
+	}
+	testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
+}
+
+// brokenBoard has a store that fails.
+type brokenBoard struct {
+	*board
+	set, get error
+}
+
+func (b brokenBoard) Set(ctx context.Context, key string, value []byte) error {
+	if b.set != nil {
+		return b.set
+	}
+	return b.board.Set(ctx, key, value)
+}
+
+func (b brokenBoard) Get(context.Context, string) ([]byte, error) { return nil, b.get }
+
+func TestDirectoryFails(t *testing.T) {
+	broken := errors.New("the store is on fire")
+	for name, dir := range map[string]Directory{
+		"set": brokenBoard{board: newBoard(), set: broken},
+		"get": brokenBoard{board: newBoard(), get: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Connect(t.Context(), testConfig(dir, 1, 2)); !errors.Is(err, broken) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestPublishedRubbish(t *testing.T) {
+	dir := newBoard()
+	dir.Set(t.Context(), addressKey(0), []byte("nowhere"))
+	_, err := Connect(t.Context(), testConfig(dir, 1, 2))
+	if err == nil || !strings.Contains(err.Error(), `look up rank 0: "nowhere" is no address`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Another process may have the port of a rank that died: whoever answers is
+// not believed, and asked again until ctx ends.
+func TestImpostorAtAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	knocks := make(chan struct{}, 100)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				close(knocks)
+				return
+			}
+			knocks <- struct{}{}
+			conn.Close()
+		}
+	}()
+	dir := newBoard()
+	dir.Set(t.Context(), addressKey(0), []byte(l.Addr().String()))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Connect(ctx, testConfig(dir, 1, 2))
+		done <- err
+	}()
+	<-knocks
+	<-knocks
+	cancel()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "rank 1 of 2 did not meet rank 0 ("+l.Addr().String()) {
+		t.Errorf("got %v", err)
+	}
+	l.Close()
+	for range knocks {
+	}
+}

@@ -1,0 +1,218 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/internal/shm"
+)
+
+// Who shares memory with whom: pairs that both want to, or one of them must.
+func TestSharing(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		shared bool
+		ranks  [2]Sharing
+	}{
+		{"both_where_it_works", true, [2]Sharing{ShareWhereItWorks, ShareWhereItWorks}},
+		{"both_always", true, [2]Sharing{ShareAlways, ShareAlways}},
+		{"lower_always", true, [2]Sharing{ShareAlways, ShareWhereItWorks}},
+		{"higher_always", true, [2]Sharing{ShareWhereItWorks, ShareAlways}},
+		{"both_never", false, [2]Sharing{ShareNever, ShareNever}},
+		{"lower_never", false, [2]Sharing{ShareNever, ShareWhereItWorks}},
+		{"higher_never", false, [2]Sharing{ShareWhereItWorks, ShareNever}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fabrics := meetAll(t, 2, func(c *Config) { c.Sharing = tt.ranks[c.Rank] })
+			for rank, f := range fabrics {
+				if shared := len(f.Shared()) > 0; shared != tt.shared || shared == (f.Data(1-rank) == f.Control(1-rank)) {
+					t.Errorf("rank %d shares memory with %v", rank, f.Shared())
+				}
+				if m := f.Manner(); m.OnDemand || m.Spin <= 0 {
+					t.Errorf("rank %d is to wait like %+v", rank, m)
+				}
+			}
+		})
+	}
+}
+
+// A rank that must share memory says so where the other does not, at once, and leaves nothing behind.
+func TestSharingThatCannotBe(t *testing.T) {
+	for name, ranks := range map[string][2]Sharing{
+		"lower_always":  {ShareAlways, ShareNever},
+		"higher_always": {ShareNever, ShareAlways},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := openFiles(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			dir := newBoard()
+			errs := make([]chan error, 2)
+			for rank := range errs {
+				errs[rank] = make(chan error, 1)
+				go func() {
+					cfg := testConfig(dir, rank, 2)
+					cfg.Sharing = ranks[rank]
+					f, err := Connect(ctx, cfg)
+					if err == nil {
+						f.Close()
+					}
+					errs[rank] <- err
+				}()
+			}
+			var err error
+			testkit.Within(t, testkit.Moment, func() { err = <-errs[1] }) // it has dialled, and is refused
+			if !errors.Is(err, errNoSharing) {
+				t.Errorf("rank 1 got %v", err)
+			}
+			cancel()
+			if err := <-errs[0]; ranks[0] == ShareAlways && !errors.Is(err, context.Canceled) {
+				t.Errorf("rank 0 got %v", err)
+			}
+			testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
+		})
+	}
+}
+
+// What a rank offers as memory and as its bell is not believed: the pair talks over TCP then.
+func TestHostileOffers(t *testing.T) {
+	p, err := newPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	b, err := newBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	small, err := shm.Create(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer small.Close()
+	file, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	good := hello{rank: 1, size: 2, near: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
+	handle := func(change func(*shm.Handle)) func(*hello) {
+		return func(h *hello) {
+			handle := p.segment.Handle()
+			change(&handle)
+			h.memory = handle.Encode()
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*hello)
+		want   answer
+	}{
+		{"good", func(*hello) {}, sharing},
+		{"no_memory", func(h *hello) { clear(h.memory[:]) }, welcome},
+		{"rubbish", func(h *hello) { h.memory = [shm.HandleSize]byte{0xff, 0xff, 0xff, 0xff, 0xff} }, welcome},
+		{"other_size", func(h *hello) { h.memory = small.Handle().Encode() }, welcome},
+		{"size_of_another", handle(func(h *shm.Handle) { h.Size = 100 }), welcome},
+		{"size_that_is_not_its_own", func(h *hello) {
+			handle := small.Handle()
+			handle.Size = pairSpace
+			h.memory = handle.Encode()
+		}, welcome},
+		{"wrong_token", handle(func(h *shm.Handle) { h.Token[3]++ }), welcome},
+		{"no_such_process", handle(func(h *shm.Handle) { h.PID = math.MaxInt32 }), welcome},
+		{"process_1", handle(func(h *shm.Handle) { h.PID = 1 }), welcome},
+		{"no_such_file", handle(func(h *shm.Handle) { h.FD = 1 << 20 }), welcome},
+		{"a_file", handle(func(h *shm.Handle) { h.FD = int(file.Fd()) }), welcome},
+		{"bell_nowhere", func(h *hello) { h.bell = math.MaxUint32 }, welcome},
+		{"bell_of_nobody", func(h *hello) { h.pid = math.MaxUint32 }, welcome},
+		{"bell_of_0", func(h *hello) { h.pid = 0 }, welcome},
+		{"bell_is_a_file", func(h *hello) { h.bell = uint32(file.Fd()) }, welcome},
+		{"bell_is_memory", func(h *hello) { h.bell = uint32(p.segment.Handle().FD) }, welcome},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := openFiles(t)
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+			defer cancel()
+			dir := newBoard()
+			done := make(chan error, 1)
+			var f *Sockets
+			go func() {
+				var err error
+				f, err = Connect(ctx, testConfig(dir, 0, 2))
+				done <- err
+			}()
+			h := good
+			tt.change(&h)
+			got, conn := claim(ctx, t, dir, 0, h)
+			if got != tt.want {
+				t.Errorf("answer %d, want %d", got, tt.want)
+			}
+			if got == sharing {
+				conn.Write([]byte{useMemory})
+			}
+			testkit.Within(t, testkit.Moment, func() { err = <-done })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shared := len(f.Shared()) == 1; shared != (tt.want == sharing) {
+				t.Errorf("shares memory: %v", shared)
+			}
+			f.Close()
+			conn.Close()
+			testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
+		})
+	}
+}
+
+// A rank that offers memory and then does not want it, or goes silent, costs nothing that stays.
+func TestOfferTakenBack(t *testing.T) {
+	for name, finish := range map[string]func(write func(byte), hangUp func()){
+		"no":      func(write func(byte), _ func()) { write(0) },
+		"hang_up": func(_ func(byte), hangUp func()) { hangUp() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := openFiles(t)
+			p, err := newPair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			dir := newBoard()
+			done := make(chan error, 1)
+			go func() {
+				f, err := Connect(ctx, testConfig(dir, 0, 2))
+				if err == nil {
+					if len(f.Shared()) != 0 {
+						t.Error("it shares memory")
+					}
+					f.Close()
+				}
+				done <- err
+			}()
+			b, err := newBell()
+			if err != nil {
+				t.Fatal(err)
+			}
+			h := hello{rank: 1, size: 2, near: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
+			got, conn := claim(ctx, t, dir, 0, h)
+			if got != sharing {
+				t.Fatalf("answer %d", got)
+			}
+			finish(func(b byte) { conn.Write([]byte{b}) }, func() { conn.Close() })
+			if err := <-done; (name == "no") != (err == nil) {
+				t.Errorf("got %v", err)
+			}
+			conn.Close()
+			b.close()
+			p.close()
+			testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
+		})
+	}
+}
