@@ -8,7 +8,8 @@ import (
 )
 
 // Alloc gives a buffer of n elements, all zero, that collectives of c work on fastest: where the ranks share
-// memory, they read and write each other's, and nothing is copied. It is a collective call; n may differ between ranks. The
+// memory, they read and write each other's, and nothing is copied. It is a collective call, for the beginning of a program: there is
+// no way to give a buffer back, and some ten thousands are all that a process has room for. n may differ between ranks. The
 // buffer is gone when c is closed: nothing may touch it from then on. After a call with it has failed, other ranks may still write
 // to it until the call has failed there, too.
 func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {

@@ -3,6 +3,7 @@ package mpi
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"ddpbatch/mpi/internal/element"
@@ -71,9 +72,12 @@ func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm
 	}
 	votes, err := k.collect(ctx, []byte{ok})
 	if err == nil && !slices.ContainsFunc(votes, func(vote []byte) bool { return vote[0] == 0 }) {
-		return segments, nil
+		return segments, own.Shut() // all have opened it
 	}
 	closeSegments(segments...)
+	if err == nil && k.world.config.Transport == "shm" {
+		err = errors.New("the ranks are to share memory, and some of them cannot: is there enough of it, and room for open files?")
+	}
 	return nil, err
 }
 

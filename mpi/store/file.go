@@ -31,7 +31,11 @@ type File struct {
 }
 
 // OpenFile opens the store in the file at path, which the first call that writes makes, with mode 0600. Whoever may
-// write the file is trusted with what is in the store, and no more: what is no store's file is an error (ErrMalformedFile).
+// write the file is trusted with what is in the store, and no more: what is no store's file is an error (ErrMalformedFile),
+// and so is a key or a value that PyTorch wrote and that is over this store's limits (ErrTooLarge).
+//
+// A file that an earlier run left, as one does of which a process was killed, is read like any other: its keys are there,
+// and the processes that closed it count as Workers of this run. Give each run a new path, or remove the file before it.
 func OpenFile(path string, cfg FileConfig) (*File, error) {
 	switch info, err := os.Stat(path); {
 	case path == "":
@@ -63,6 +67,11 @@ func (f *File) Close() (err error) {
 		defer cancel()
 		err = f.finish(ctx)
 		f.view.Close()
+		select {
+		case f.turn <- struct{}{}:
+			f.end()
+		case <-ctx.Done(): // the call that has the file still will end it
+		}
 	})
 	if err != nil {
 		return fmt.Errorf("close the store: %w", err)
@@ -83,7 +92,7 @@ func (f *File) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer f.unlock(file)
 	if err := f.refresh(ctx, file); err != nil {
 		return err
 	}

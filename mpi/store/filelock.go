@@ -23,7 +23,7 @@ const (
 	lastLockRetry  = 10 * time.Millisecond
 )
 
-// lock opens the file and locks it; closing it ends the lock. It does not wait in the kernel, as a
+// lock opens the file and locks it, until unlock. It does not wait in the kernel, as a
 // process that was stopped with the lock would hold up ctx there.
 func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
 	for pause := firstLockRetry; ; pause = min(2*pause, lastLockRetry) {
@@ -48,20 +48,20 @@ func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
 	}
 }
 
+// unlock ends a lock, and closes the file unless it is the pin.
+func (f *File) unlock(file *os.File) {
+	if file != f.log.pin {
+		file.Close()
+		return
+	}
+	if lockErr, err := flock(file, unix.LOCK_UN); lockErr != nil || err != nil {
+		f.forget(nil) // closing it ends the lock, too
+	}
+}
+
 // tryLock tells whether file could be locked, and is still the one at the path.
 func (f *File) tryLock(file *os.File, kind int) (bool, error) {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return false, err
-	}
-	var lockErr error
-	err = raw.Control(func(fd uintptr) {
-		for {
-			if lockErr = unix.Flock(int(fd), kind|unix.LOCK_NB); lockErr != unix.EINTR {
-				return
-			}
-		}
-	})
+	lockErr, err := flock(file, kind|unix.LOCK_NB)
 	switch {
 	case err != nil:
 		return false, err
@@ -76,4 +76,20 @@ func (f *File) tryLock(file *os.File, kind int) (bool, error) {
 	}
 	there, err := os.Stat(f.path)
 	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it
+}
+
+// flock calls flock(2). err says that it could not be called.
+func flock(file *os.File, how int) (lockErr, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	err = raw.Control(func(fd uintptr) {
+		for {
+			if lockErr = unix.Flock(int(fd), how); lockErr != unix.EINTR {
+				return
+			}
+		}
+	})
+	return lockErr, err
 }

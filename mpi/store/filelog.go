@@ -9,14 +9,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // logState is how far the file was read.
 type logState struct {
-	device, inode uint64
-	read          int64 // bytes, all of them whole records
-	closed        int64 // processes that have closed the file
+	pin    *os.File // the file, open as long as it is the one that was read; nil: none
+	read   int64    // bytes, all of them whole records
+	closed int64    // processes that have closed the file
 }
 
 // refresh brings the view up to date with the file, at one moment. The caller holds a lock on the file: so a
@@ -60,23 +59,33 @@ func (f *File) identify(file *os.File) (int64, error) {
 	if !info.Mode().IsRegular() {
 		return 0, irregular(f.path, info)
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, fmt.Errorf("%s: cannot tell which file it is", f.path)
-	}
-	device, inode := uint64(stat.Dev), uint64(stat.Ino)
-	if device != f.log.device || inode != f.log.inode || info.Size() < f.log.read {
-		f.forget(logState{device: device, inode: inode})
+	switch {
+	case !f.pinned(info):
+		f.forget(file)
+	case info.Size() < f.log.read:
+		f.forget(f.log.pin)
 	}
 	return info.Size(), nil
 }
 
-// forget begins anew, with the file that to names; the zero state stands for none.
-func (f *File) forget(to logState) {
-	if f.log != to {
-		f.log = to
-		f.view.clear()
+// pinned tells whether the file with info is the one that was read. An inode's number says so only while that file is
+// open: ext4 gives the number of one that is gone to the next that is made. (On NFS another machine may remove it all
+// the same; fstat(2) then fails with ESTALE.)
+func (f *File) pinned(info os.FileInfo) bool {
+	if f.log.pin == nil {
+		return false
 	}
+	before, err := f.log.pin.Stat()
+	return err == nil && os.SameFile(before, info)
+}
+
+// forget begins anew, with the file that pin has open, or with none.
+func (f *File) forget(pin *os.File) {
+	if f.log.pin != nil && f.log.pin != pin {
+		f.log.pin.Close()
+	}
+	f.log = logState{pin: pin}
+	f.view.clear()
 }
 
 // apply makes a record's change to the view, whose mu is held.

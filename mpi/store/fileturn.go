@@ -31,7 +31,14 @@ func (f *File) begin(ctx context.Context) error {
 	}
 }
 
-func (f *File) end() { <-f.turn }
+// end lets the next call have the file. After Close, none comes that needs the pin.
+func (f *File) end() {
+	if pin := f.log.pin; pin != nil && f.view.closed() != nil {
+		f.log = logState{}
+		pin.Close()
+	}
+	<-f.turn
+}
 
 // read brings the view up to date. A file that is not there yet is an empty store.
 func (f *File) read(ctx context.Context) error {
@@ -41,13 +48,13 @@ func (f *File) read(ctx context.Context) error {
 	defer f.end()
 	file, err := f.lock(ctx, os.O_RDONLY, shared)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.forget(logState{})
+		f.forget(nil)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer f.unlock(file)
 	return f.refresh(ctx, file)
 }
 
@@ -94,7 +101,7 @@ func (f *File) locked(ctx context.Context, records func() ([]byte, error)) error
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer f.unlock(file)
 	if err := f.refresh(ctx, file); err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type Opened struct {
 
 // Open opens the store that an init method names (see Place). Of tcp://, rank 0 serves the store, at the named
 // address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
-// close it removes the file.
+// close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	place, err := ParsePlace(method)
 	if err != nil {

@@ -37,16 +37,23 @@ func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
 		if len(a) != len(dst) || len(b) != len(dst) {
 			panic(badLength)
 		}
-		n := whole(len(dst))
-		if n > 0 {
+		for whole(len(dst)) > 0 {
+			n := piece(len(dst))
 			reads(a[:n])
 			reads(b[:n])
 			writes(dst[:n])
 			routine(&dst[0], &a[0], &b[0], n)
+			dst, a, b = dst[n:], a[n:], b[n:]
 		}
-		plain(dst[n:], a[n:], b[n:])
+		plain(dst, a, b)
 	}
 }
+
+// maxPiece is how much a routine does at once, in bytes: Go cannot interrupt it, and the garbage collector waits for it.
+const maxPiece = 1 << 20
+
+// piece is how many of n bytes a routine does at once.
+func piece(n int) int { return min(whole(n), maxPiece) }
 
 // whole is how many of n bytes are whole blocks.
 func whole(n int) int { return n - n%block }

@@ -46,15 +46,13 @@ func Divide(t Type, dst []byte, n int) error {
 
 // divideBlockwise has routine, where there is one, do whole blocks, and Go the rest.
 func divideBlockwise[T float](routine func(dst *byte, n int, by T), dst []byte, by T) {
-	n := 0
-	if routine != nil {
-		n = whole(len(dst))
-	}
-	if n > 0 {
+	for routine != nil && whole(len(dst)) > 0 {
+		n := piece(len(dst))
 		writes(dst[:n])
 		routine(&dst[0], n, by)
+		dst = dst[n:]
 	}
-	divide(view[T](dst[n:]), by)
+	divide(view[T](dst), by)
 }
 
 func divide[T float](dst []T, n T) {

@@ -33,15 +33,16 @@ func blockwise2(routine func(dst, dst2, a, b *byte, n int), plain Kernel) Kernel
 		if len(dst2) != len(dst) || len(a) != len(dst) || len(b) != len(dst) {
 			panic(badLength)
 		}
-		n := whole(len(dst))
-		if n > 0 {
+		for whole(len(dst)) > 0 {
+			n := piece(len(dst))
 			reads(a[:n])
 			reads(b[:n])
 			writes(dst[:n])
 			writes(dst2[:n])
 			routine(&dst[0], &dst2[0], &a[0], &b[0], n)
+			dst, dst2, a, b = dst[n:], dst2[n:], a[n:], b[n:]
 		}
-		plain(dst[n:], a[n:], b[n:])
-		copy(dst2[n:], dst[n:])
+		plain(dst, a, b)
+		copy(dst2, dst)
 	}
 }

@@ -85,6 +85,7 @@ func TestCloseWhileInUse(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		for range 2 {
 			w := newWorld(t, k, 2, nil)
+			w.each(func(rank int, g *Group) error { return send(t.Context(), g, 1-rank, 7, nil) }) // a Network links whom it must
 			var stopped atomic.Bool
 			uses := []func(rank int, g *Group) error{
 				func(_ int, g *Group) error { g.Notify(); return nil },

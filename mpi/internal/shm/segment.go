@@ -93,6 +93,16 @@ func (s *Segment) Bytes() []byte {
 	return s.mem[page : page+s.handle.Size : page+s.handle.Size]
 }
 
+// Shut lets go of the file, so that nobody else can open the segment any more. Mappings stay.
+func (s *Segment) Shut() error {
+	if s.fd < 0 {
+		return nil
+	}
+	err := unix.Close(s.fd)
+	s.fd = -1
+	return err
+}
+
 // Close takes the segment out of this process. Others keep what they have opened. A second call does nothing.
 func (s *Segment) Close() error {
 	var errs []error
@@ -100,9 +110,5 @@ func (s *Segment) Close() error {
 		errs = append(errs, unix.Munmap(s.mem))
 		s.mem = nil
 	}
-	if s.fd >= 0 {
-		errs = append(errs, unix.Close(s.fd))
-		s.fd = -1
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Shut())...)
 }
