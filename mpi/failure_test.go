@@ -106,9 +106,7 @@ func TestCutInMidCollective(t *testing.T) {
 			t.Errorf("rank %d got %v", rank, err)
 		}
 	}
-	for _, c := range w {
-		c.Close()
-	}
+	closeAll(w)
 	r.close()
 }
 
@@ -209,9 +207,7 @@ func TestInitAmongStrangers(t *testing.T) {
 	close(ready)
 	must(t, <-done)
 	must(t, testkit.Each(2, func(rank int) error { return comms[rank].Barrier(t.Context()) }))
-	for _, c := range comms {
-		c.Close()
-	}
+	closeAll(comms)
 }
 
 func TestSelf(t *testing.T) {

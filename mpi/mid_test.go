@@ -32,9 +32,7 @@ func TestCutInTheMiddle(t *testing.T) {
 					t.Errorf("rank %d of which %d is cut off got %v", rank, victim, err)
 				}
 			}
-			for _, c := range w {
-				c.Close()
-			}
+			closeAll(w)
 			r.close()
 		})
 	}

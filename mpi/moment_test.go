@@ -37,9 +37,7 @@ func TestCancelAtAnyMoment(t *testing.T) {
 				}
 			}
 		})
-		for _, c := range w {
-			c.Close()
-		}
+		closeAll(w)
 	}
 }
 

@@ -47,7 +47,7 @@ func newLocal(t testing.TB, network *transport.Network, change func(*InitConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	closeAll(t, comms)
+	closeAtEnd(t, comms)
 	return comms
 }
 
@@ -77,14 +77,18 @@ func everywhere(t *testing.T, sizes []int, f func(ctx context.Context, c *Comm) 
 	}
 }
 
-func closeAll(t testing.TB, comms []*Comm) {
+// closeAtEnd has the test fail if a Comm cannot be closed.
+func closeAtEnd(t testing.TB, comms []*Comm) {
 	t.Cleanup(func() {
-		for _, c := range comms {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+		if err := closeAll(comms); err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+// closeAll closes all at once, as ranks do.
+func closeAll(comms []*Comm) error {
+	return errors.Join(testkit.Each(len(comms), func(rank int) error { return comms[rank].Close() })...)
 }
 
 var testSecret = auth.Secret{1, 2, 3}
@@ -118,7 +122,7 @@ func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	closeAll(t, comms)
+	closeAtEnd(t, comms)
 	return comms
 }
 

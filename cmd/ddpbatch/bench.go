@@ -51,6 +51,9 @@ func newBenchCommand(e *env) *cli.Command {
 			if o.end, err = parseBytes("-e", c.String("e")); err != nil {
 				return err
 			}
+			if err := o.setTransport(e.get("DDPBATCH_TRANSPORT")); err != nil {
+				return err
+			}
 			if err := o.check(c.IsSet("n")); err != nil {
 				return err
 			}

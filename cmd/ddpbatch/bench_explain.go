@@ -13,6 +13,24 @@ func explained(collective string) string {
 	}[collective]
 }
 
+// algorithm is what serves calls of a size: the one asked for, or else the one that is chosen. auto: there is no choice.
+func (b *benchRank) algorithm(size int64) (string, error) {
+	name := explained(b.o.collective.name)
+	if b.o.algorithm != "auto" || name == "" {
+		return b.o.algorithm, nil
+	}
+	predictions, err := b.comm.Explain(name, int(size))
+	if err != nil {
+		return "", err
+	}
+	for _, p := range predictions {
+		if p.Chosen {
+			return p.Algorithm, nil
+		}
+	}
+	return b.o.algorithm, nil
+}
+
 // explain makes a row of each algorithm that can serve the call, with what was predicted of it.
 func (b *benchRank) explain(ctx context.Context, row benchRow, call benchCall) error {
 	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(row.Size))

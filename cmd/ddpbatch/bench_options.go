@@ -71,6 +71,19 @@ func (o *benchOptions) setNames(collective, element, op string) error {
 	return usagef("there is no reduce operation %q; it is one of %s", op, strings.Join(names, ", "))
 }
 
+// setTransport takes what DDPBATCH_TRANSPORT says where the flag leaves it open. The ranks would follow the variable, so
+// that a row would name another transport than it was measured on where both speak and differ.
+func (o *benchOptions) setTransport(variable string) error {
+	switch {
+	case variable == "":
+	case o.transport == "auto":
+		o.transport = variable
+	case o.transport != variable:
+		return usagef("--transport is %q and DDPBATCH_TRANSPORT is %q; leave one of them out", o.transport, variable)
+	}
+	return nil
+}
+
 func (o *benchOptions) check(ranksGiven bool) error {
 	switch {
 	case ranksGiven && (o.ranks < 1 || o.ranks > maxBenchRanks):

@@ -102,8 +102,10 @@ func (b *benchRank) time(ctx context.Context, row benchRow, call benchCall) erro
 	if err != nil {
 		return err
 	}
-	row.Wrong = first + second
-	row.Algorithm, row.Transport = b.o.algorithm, b.o.transport
+	row.Wrong, row.Transport = first+second, b.o.transport
+	if row.Algorithm, err = b.algorithm(row.Size); err != nil {
+		return err
+	}
 	if b.rank == 0 {
 		b.print.row(row.withSpeed(us, b.o.collective, b.ranks))
 	}

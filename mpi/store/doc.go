@@ -45,7 +45,9 @@
 // With ServerConfig.Torch, PyTorch's TCPStore clients are served on the same port. They are told
 // apart from ddpbatch's, and from each other, by their first bytes (torchquery.go, torchdoor.go). They prove nothing,
 // so their part of the store, TorchPrefix, is open to whoever reaches the port. The limits hold for them, too; a
-// query that has begun must come whole within 30 seconds; a malformed one ends its connection, and no other. Unlike
+// query that has begun must come whole within 30 seconds, and a reply be taken; a malformed one ends its connection, and
+// no other, and so does one for which, or for whose reply, [MaxTorchBytes] has no room left. A client of 1.13 takes two of
+// the [MaxTorchClients] places: its second connection, on which it says nothing, is never closed while the first is there. Unlike
 // PyTorch's own server, this one wakes who waits at every change, and sends nothing to a client that has given
 // up waiting. Not served: watching keys (1.13's C++ interface) and queues (2.x).
 //

@@ -36,8 +36,10 @@ type WaitError struct {
 	Err     error    // the context's error
 }
 
-// namedKeys is how many keys an error names.
-const namedKeys = 8
+const (
+	namedKeys  = 8  // how many keys an error names
+	namedBytes = 64 // and how many bytes of each
+)
 
 func (e *WaitError) Error() string {
 	if len(e.Keys) == 1 || e.Absent == 0 {
@@ -81,9 +83,8 @@ func list(keys []string, total int) string {
 
 // quote shows a key in an error, shortened where it is long.
 func quote(key string) string {
-	const most = 64
-	if len(key) > most {
-		return fmt.Sprintf("%q...", key[:most])
+	if len(key) > namedBytes {
+		return fmt.Sprintf("%q...", key[:namedBytes])
 	}
 	return fmt.Sprintf("%q", key)
 }

@@ -36,7 +36,7 @@ func TestTornRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		for r := bufio.NewReader(bytes.NewReader(text)); err != io.EOF; { // no record is torn any more
-			if _, _, _, err = readRecord(r); err != nil && err != io.EOF {
+			if _, _, _, err = readRecord(r, int64(len(text))); err != nil && err != io.EOF {
 				t.Fatalf("cut at %d: the file holds %q: %v", cut, text, err)
 			}
 		}
@@ -52,10 +52,14 @@ func TestHostileFiles(t *testing.T) {
 		want error
 		tell string
 	}{
-		"text":            {"this is a letter\n", ErrMalformedFile, "record at byte 0"},
-		"huge key":        {torchFile + "\xff\xff\xff\xff", ErrMalformedFile, fmt.Sprint("record at byte ", len(torchFile))},
-		"huge value":      {"\x02\x00\x00\x00/k\xff\xff\xff\x7f", ErrMalformedFile, "its value"},
-		"key over limit":  {"\x02\x20\x00\x00/" + strings.Repeat("k", MaxKey+1) + "\x00\x00\x00\x00", ErrTooLarge, "8193 bytes"},
+		"text":           {"this is a letter\n", ErrMalformedFile, "record at byte 0"},
+		"huge key":       {torchFile + "\xff\xff\xff\xff", ErrMalformedFile, fmt.Sprint("record at byte ", len(torchFile))},
+		"huge value":     {"\x02\x00\x00\x00/k\xff\xff\xff\x7f", ErrMalformedFile, "its value"},
+		"key over limit": {"\x02\x20\x00\x00/" + strings.Repeat("k", MaxKey+1) + "\x00\x00\x00\x00", ErrTooLarge, "8193 bytes"},
+		"key from torch": {torchFile + "\x03\x20\x00\x00/big" + strings.Repeat("k", MaxKey-1) + "\x00\x00\x00\x00", ErrTooLarge, `"bigkkk`},
+		"value from torch": {
+			torchFile + "\x04\x00\x00\x00/big\x01\x00\x80\x00" + strings.Repeat("v", MaxValue+1), ErrTooLarge, `its value: that of "big" has 8388609 bytes, more than 8388608`,
+		},
 		"count of words":  {"\x08\x00\x00\x00cleanup/\x03\x00\x00\x00two", ErrMalformedFile, `"two"`},
 		"negative number": {"\x08\x00\x00\x00cleanup/\x02\x00\x00\x00-1", ErrMalformedFile, `"-1"`},
 	} {

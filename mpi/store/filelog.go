@@ -32,7 +32,7 @@ func (f *File) refresh(ctx context.Context, file *os.File) error {
 	f.view.mu.Lock()
 	defer f.view.mu.Unlock()
 	for f.log.read < size {
-		key, value, n, err := readRecord(r)
+		key, value, n, err := readRecord(r, size-f.log.read)
 		if errors.Is(err, errTorn) || err == io.EOF { // EOF: somebody who holds no lock cut it
 			return nil
 		}
@@ -81,6 +81,9 @@ func (f *File) pinned(info os.FileInfo) bool {
 
 // forget begins anew, with the file that pin has open, or with none.
 func (f *File) forget(pin *os.File) {
+	if pin == nil && f.log == (logState{}) {
+		return
+	}
 	if f.log.pin != nil && f.log.pin != pin {
 		f.log.pin.Close()
 	}

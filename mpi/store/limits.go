@@ -22,9 +22,9 @@ const (
 
 	// Of a server that speaks PyTorch's wire, which proves nothing; of connections also no more than a quarter of the
 	// files that the process may open:
-	MaxTorchClients = 8192      // connections that have sent a query; one more is closed
-	MaxTorchSilent  = 8192      // connections that have not sent a byte yet; one more ends the oldest
-	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys
+	MaxTorchClients = 8192      // places of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
+	MaxTorchSilent  = 8192      // connections that have not said whose they are, without 1.13's second ones; one more ends the oldest
+	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys, and in replies that are being sent
 )
 
 // maxFile bounds a File's log: it only grows, and who opens it reads all of it.

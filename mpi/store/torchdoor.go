@@ -30,7 +30,7 @@ type torchDoor struct {
 	came      chan accepted
 	tasks     sync.WaitGroup
 	silent    lobby
-	clients   atomic.Int64
+	places    atomic.Int64 // that clients take
 	dropped   atomic.Int64
 }
 
@@ -40,9 +40,11 @@ type accepted struct {
 }
 
 func newTorchDoor(ctx context.Context, l net.Listener, store *memory, cfg *ServerConfig, log *slog.Logger) *torchDoor {
+	files := quarterOfFiles()
 	d := &torchDoor{
 		Listener: l, ctx: ctx, store: store, prefix: cfg.TorchPrefix, log: log,
-		allowance: allowance{most: MaxTorchBytes}, files: quarterOfFiles(), came: make(chan accepted),
+		allowance: allowance{most: MaxTorchBytes}, files: files, came: make(chan accepted),
+		silent: lobby{room: max(1, min(MaxTorchSilent, files))},
 	}
 	d.tasks.Go(d.run)
 	return d
@@ -119,32 +121,38 @@ func (d *torchDoor) tell(conn net.Conn, err error) {
 }
 
 // hear reads as many first bytes of a connection as it takes to tell whose they are; those of torch2's hello, which
-// has then done its work, are not returned. A connection that ends without a byte gives errSilent.
+// has then done its work, are not returned. A connection that ends without a byte gives errSilent. Until all is told,
+// it is in the lobby.
 func (d *torchDoor) hear(conn net.Conn) (first []byte, form torchForm, err error) {
 	if err := tune(conn); err != nil {
 		return nil, 0, err
 	}
-	first = make([]byte, len(torchHello))
-	d.silent.enter(conn, max(1, min(MaxTorchSilent, d.files)))
-	_, err = conn.Read(first[:1])
+	d.silent.enter(conn)
+	first, err = hearFirst(conn)
 	switch stayed := d.silent.leave(conn); {
 	case !stayed:
-		return nil, 0, errors.New("it had said nothing yet when too many others came after it")
-	case err != nil:
+		return nil, 0, errors.New("it had not said yet whose it is when too many others came after it")
+	case len(first) == 0:
 		return nil, 0, errSilent
-	case first[0] != torchHello[0]:
-		return first[:1], torch1, nil
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(torchQueryTime)); err != nil {
+	case err != nil:
 		return nil, 0, err
-	}
-	if _, err := io.ReadFull(conn, first[1:]); err != nil {
-		return nil, 0, err
-	}
-	if string(first) == torchHello {
+	case string(first) == torchHello:
 		return nil, torch2, nil
 	}
 	return first, torch1, nil
+}
+
+// hearFirst reads the first byte, whenever it comes, and where torch2's hello begins with it, as many as that has.
+func hearFirst(conn net.Conn) ([]byte, error) {
+	first := make([]byte, len(torchHello))
+	if n, err := conn.Read(first[:1]); n == 0 || first[0] != torchHello[0] {
+		return first[:n], err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(torchQueryTime)); err != nil {
+		return first[:1], err
+	}
+	n, err := io.ReadFull(conn, first[1:])
+	return first[:1+n], err
 }
 
 // errSilent is the end of a connection that never said a word, of which nobody is told.
@@ -152,9 +160,18 @@ var errSilent = errors.New("silent")
 
 // serve serves a PyTorch client, of which first was read already.
 func (d *torchDoor) serve(conn net.Conn, first []byte, form torchForm) error {
-	defer d.clients.Add(-1)
-	if n := d.clients.Add(1); n > MaxTorchClients || n > int64(d.files) {
-		return fmt.Errorf("%d PyTorch clients are connected already", n-1)
+	places := int64(1)
+	if form == torch1 {
+		places = 2 // the other is its second connection's
+	}
+	defer d.places.Add(-places)
+	if n := d.places.Add(places); n > MaxTorchClients || n > int64(d.files) {
+		return fmt.Errorf("PyTorch clients have %d places already, and it needs %d", n-places, places)
+	}
+	if form == torch1 {
+		host := hostOf(conn)
+		d.silent.serving(host, 1)
+		defer d.silent.serving(host, -1)
 	}
 	heard := &heardConn{conn, first}
 	s := &torchSession{

@@ -89,6 +89,15 @@ func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 	if err != nil || len(reply) == 0 {
 		return err
 	}
+	// A value that was replaced meanwhile is kept in memory by those who are slow to take it.
+	size := 0
+	for _, part := range reply {
+		size += len(part)
+	}
+	if !s.in.allowance.take(size) {
+		return fmt.Errorf("%w: PyTorch's clients have asked for more than %d bytes that they have not taken", ErrBusy, s.in.allowance.most)
+	}
+	defer s.in.allowance.give(size)
 	if err := s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)); err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -14,7 +13,7 @@ import (
 )
 
 // torchPipe serves one PyTorch client of the later form over a pipe, in a bubble of synctest.
-func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, ended <-chan error)) {
+func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSession, ended <-chan error)) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		s := &torchSession{
@@ -24,7 +23,7 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, ended <-chan
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.serve(ctx) }()
-		test(t, near, ended)
+		test(t, near, s, ended)
 		cancel()
 		near.Close()
 		synctest.Wait()
@@ -36,7 +35,7 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, ended <-chan
 
 // TestTorchSilence has a client say nothing for an hour, before a query and within a wait.
 func TestTorchSilence(t *testing.T) {
-	torchPipe(t, func(t *testing.T, near net.Conn, _ <-chan error) {
+	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, _ <-chan error) {
 		time.Sleep(time.Hour)
 		say(t, near, "\x06"+le8(1)+str("/k"))
 		time.Sleep(time.Hour)
@@ -47,7 +46,7 @@ func TestTorchSilence(t *testing.T) {
 
 // TestTorchSlowQuery has a query come byte by byte, and never whole.
 func TestTorchSlowQuery(t *testing.T) {
-	torchPipe(t, func(t *testing.T, near net.Conn, ended <-chan error) {
+	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
 		var dripping sync.WaitGroup
 		defer dripping.Wait()
@@ -67,7 +66,7 @@ func TestTorchSlowQuery(t *testing.T) {
 
 // TestTorchTakesNoReply has a client not read what it asked for.
 func TestTorchTakesNoReply(t *testing.T) {
-	torchPipe(t, func(t *testing.T, near net.Conn, ended <-chan error) {
+	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
 		say(t, near, "\x07")
 		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != torchQueryTime {
@@ -100,36 +99,38 @@ func TestTorchClientsAreBounded(t *testing.T) {
 		defer near.Close()
 		defer far.Close()
 		d := &torchDoor{ctx: t.Context(), store: newMemory(), files: files}
-		d.clients.Store(clients)
-		if err := d.serve(far, nil, torch2); err == nil || d.clients.Load() != clients {
-			t.Errorf("%d files: error %v, %d clients", files, err, d.clients.Load())
+		d.places.Store(clients)
+		if err := d.serve(far, nil, torch2); err == nil || d.places.Load() != clients {
+			t.Errorf("%d files: error %v, %d places", files, err, d.places.Load())
+		}
+		d.places.Store(clients - 1)
+		if err := d.serve(far, nil, torch1); err == nil || d.places.Load() != clients-1 {
+			t.Errorf("%d files, of 1.13: error %v, %d places", files, err, d.places.Load())
 		}
 	}
 }
 
-// TestLobby has one silent connection more than there is room for: the oldest goes.
-func TestLobby(t *testing.T) {
-	const room = 3
-	var l lobby
-	ends := make([]net.Conn, room+2)
-	for i := range ends {
-		near, far := net.Pipe()
-		defer near.Close()
-		defer far.Close()
-		ends[i] = near
-		l.enter(far, room)
-		if i == 1 && !l.leave(far) {
-			t.Error("one that was there is not")
+// TestTorchReplyIsCounted has a client not read a reply, which is held against the allowance meanwhile, and another ask
+// for one that has no room.
+func TestTorchReplyIsCounted(t *testing.T) {
+	const size = 100 << 10
+	torchPipe(t, func(t *testing.T, near net.Conn, s *torchSession, ended <-chan error) {
+		s.store.set("k", make([]byte, size))
+		say(t, near, "\x03"+str("k"))
+		synctest.Wait()
+		if n := s.in.allowance.used.Load(); n < size {
+			t.Errorf("%d bytes are held while the reply is sent, want %d at least", n, size)
 		}
-		if i == room+1 && len(l.conns) != room {
-			t.Errorf("%d connections, want %d", len(l.conns), room)
+		hear(t, near, str(string(make([]byte, size))))
+		synctest.Wait()
+		if n := s.in.allowance.used.Load(); n != 0 {
+			t.Errorf("%d bytes are held after the reply", n)
 		}
-	}
-	for i, end := range ends {
-		end.SetReadDeadline(time.Unix(1, 0))
-		_, err := end.Read(make([]byte, 1))
-		if closed := errors.Is(err, io.EOF); closed != (i == 0) {
-			t.Errorf("connection %d: %v", i, err)
+		s.in.allowance.take(MaxTorchBytes - size)
+		defer s.in.allowance.give(MaxTorchBytes - size)
+		say(t, near, "\x03"+str("k"))
+		if err := <-ended; !errors.Is(err, ErrBusy) {
+			t.Errorf("a reply for which there is no room: %v", err)
 		}
-	}
+	})
 }

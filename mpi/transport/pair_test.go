@@ -4,7 +4,9 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/internal/shm"
 )
 
@@ -69,5 +71,25 @@ func TestCrowded(t *testing.T) {
 	}
 	if m := meetAll(t, cores+1, nil)[0].Manner(); !m.Yield {
 		t.Error("ranks that are more than the cores do not give them away")
+	}
+}
+
+// Closing waits for what was written to arrive, but not at a rank that has gone.
+func TestCloseDoesNotWaitForTheGone(t *testing.T) {
+	fabrics := meetAll(t, 2, share(ShareNever))
+	l := fabrics[0].Control(1)
+	testkit.Eventually(t, "the link is full", func() bool {
+		n, err := l.Write(nil, make([]byte, 1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+	fabrics[1].Close()
+	testkit.Eventually(t, "its end is noticed", func() bool { _, err := l.Write(nil, []byte("x")); return err != nil })
+	start := time.Now()
+	fabrics[0].Close()
+	if took := time.Since(start); took > linger/2 {
+		t.Errorf("closing took %v", took)
 	}
 }

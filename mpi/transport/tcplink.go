@@ -68,8 +68,12 @@ func (l *tcpLink) Read(buf []byte) (int, error) {
 	return n, err
 }
 
-// delivered tells whether the other end's system has all that was written.
+// delivered tells whether the other end's system has all that was written, or the connection is gone.
 func (l *tcpLink) delivered() bool {
+	fds := [1]unix.PollFd{{Fd: int32(l.fd)}} // POLLERR and POLLHUP are told unasked
+	if gone, err := unix.Poll(fds[:], 0); gone > 0 || err != nil {
+		return true
+	}
 	n, err := unix.IoctlGetInt(l.fd, unix.SIOCOUTQ)
 	return err != nil || n == 0
 }

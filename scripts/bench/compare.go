@@ -1,6 +1,9 @@
 package main
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // compare holds each of our columns against the best peer of the row.
 func (t *table) compare(sides []side) {
@@ -14,15 +17,20 @@ func (t *table) compare(sides []side) {
 	}
 }
 
-// bestPeer is the one with the smallest median among those whose results were right.
+// bestPeer is the one with the smallest median among those that gave a right result in every launch; empty: there is none.
 func (r *row) bestPeer(sides []side) string {
 	best, least := "", math.Inf(1)
 	for _, side := range sides {
-		if m := r.Samples[side.name].median(); !side.ours && r.Wrong[side.name] == 0 && m < least {
+		if m := r.Samples[side.name].median(); !side.ours && r.sound(side.name) && m < least {
 			best, least = side.name, m
 		}
 	}
 	return best
+}
+
+// sound tells whether a side gave a result in every launch, and none that was wrong.
+func (r *row) sound(side string) bool {
+	return r.Wrong[side] == 0 && !slices.ContainsFunc(r.Samples[side], math.IsNaN)
 }
 
 // comparison is ours against one peer, launch by launch.
@@ -31,7 +39,7 @@ type comparison struct {
 	Peer     string   `json:"peer"` // "": there was none
 	Ratio    number   `json:"ratio"`
 	Interval interval `json:"interval"`
-	Verdict  string   `json:"verdict"` // win, even, lose
+	Verdict  string   `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer
 }
 
 func (r *row) against(side, peer string) comparison {
@@ -44,9 +52,10 @@ func (r *row) against(side, peer string) comparison {
 	}
 	c.Ratio, c.Interval = number(ratios.median()), ratios.interval()
 	switch {
-	case r.Wrong[side] > 0 || len(ratios) == 0 && peer != "":
-		// ours is wrong, or gave nothing: the row is lost
-	case peer == "" || c.Interval.High < 1:
+	case !r.sound(side): // the row is lost, whatever the rest of it says
+	case peer == "":
+		c.Verdict = "-"
+	case c.Interval.High < 1:
 		c.Verdict = "win"
 	case c.Interval.Low <= 1:
 		c.Verdict = "even"

@@ -13,9 +13,10 @@ import (
 // method is how all sides are timed; docs/cli.md has the whole of it.
 const method = `
 Times are microseconds: the median over calls, one barrier before each, of the mean over ranks, less what reading the clock takes;
-then the median over launches. Sides are launched in turn, each turn beginning with another one. Ratio: ours / best peer
-(the peer with the smallest median) launch by launch, its median, and the interval between order statistics that holds it with %s.
-win: all of the interval is below 1; lose: all above 1, or a wrong or missing result of ours; even: neither.`
+then the median over launches. All sides bind ranks to cores where there are as many as ranks: ddpbatch by itself, gloo by its program,
+Open MPI and MPICH as their lines say. Sides are launched in turn, each turn beginning with another one. Ratio: ours / best peer
+(the smallest median of those with a right result in every launch) launch by launch, its median, and the interval between order statistics that holds it with %s.
+win: all of the interval is below 1; lose: all above 1, or a wrong or missing result of ours; even: neither; -: there is no such peer.`
 
 // header says what was compared, on what and how.
 type header struct {

@@ -65,10 +65,15 @@ func launch(outer context.Context, o options, s setting, side side) (outcome, er
 	return result, nil
 }
 
-// placing tells whether a variable would make a launch part of a job around this program.
+// placed are the beginnings of variables' names that a job around this program sets, or that tune one of the sides: what a
+// side has of these is what its header line shows.
+var placed = []string{"SLURM_", "DDPBATCH_", "OMPI_", "UCX_", "MPIR_", "PMI_", "OMP_"}
+
+// placing tells whether a variable would make a launch part of a job around this program, or change what it does.
 func placing(variable string) bool {
 	name, _, _ := strings.Cut(variable, "=")
-	return strings.HasPrefix(name, "SLURM_") || slices.Contains([]string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, name)
+	return slices.ContainsFunc(placed, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) ||
+		slices.Contains([]string{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, name)
 }
 
 // await waits until all processes have ended, and tells whether they would not after the last row.

@@ -37,7 +37,11 @@ func TestCompare(t *testing.T) {
 		{"paired", []float64{1, 50, 3}, []float64{2, 100, 6}, []float64{999, 999, 999}, "A", "win", 0.5},
 		{"a peer that gave nothing", []float64{1, 1, 1}, []float64{nan, nan, nan}, []float64{4, 4, 4}, "B", "win", 0.25},
 		{"ours gave nothing", []float64{nan, nan, nan}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "lose", nan},
-		{"one launch of ours is missing", []float64{1, nan, 1}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "win", 0.5},
+		{"one launch of ours is missing", []float64{1, nan, 1}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "lose", 0.5},
+		{"the fastest peer was there once", []float64{1, 1, 1}, []float64{0.5, nan, nan}, []float64{4, 4, 4}, "B", "win", 0.25},
+		{"no peer was there each time", []float64{1, 1, 1}, []float64{2, nan, 2}, []float64{nan, 4, 4}, "", "-", nan},
+		{"nobody was there each time", []float64{1, nan, 1}, []float64{2, nan, 2}, []float64{nan, 4, 4}, "", "lose", nan},
+		{"all peers gave nothing", []float64{1, 1, 1}, []float64{nan, nan, nan}, []float64{nan, nan, nan}, "", "-", nan},
 	} {
 		table := filled(tt.ours, tt.a, tt.b)
 		table.compare(threeSides)
@@ -66,6 +70,35 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 	for _, want := range []string{"1 WRONG", "0 of 1 rows won", "allreduce, shm, 2 ranks"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestPrintWithoutPeer(t *testing.T) {
+	table := filled([]float64{1, 1}, []float64{2, math.NaN()}, []float64{math.NaN(), 4})
+	table.compare(threeSides)
+	var text bytes.Buffer
+	table.print(&text)
+	if !strings.Contains(text.String(), "0 of 1 rows won") {
+		t.Errorf("a row without a peer is won:\n%s", text.String())
+	}
+}
+
+// An interval of fewer launches says how much less it is worth than the header promises.
+func TestPrintCoverage(t *testing.T) {
+	ours := []float64{1, 1, 1, 1, 1, 1, 1}
+	peer := []float64{2, 2, 2, 2, 2, 2, 2}
+	const note = "(the interval holds it with 93.8 %)" // of 5 launches: 1 - 2/2^5
+	for _, missing := range []int{0, 2} {
+		for i := range missing {
+			ours[i] = math.NaN()
+		}
+		table := filled(ours, peer, peer)
+		table.compare(threeSides)
+		var text bytes.Buffer
+		table.print(&text)
+		if strings.Contains(text.String(), note) != (missing > 0) || strings.Contains(text.String(), "holds") != (missing > 0) {
+			t.Errorf("%d launches are missing:\n%s", missing, text.String())
 		}
 	}
 }

@@ -5,12 +5,17 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"time"
 )
 
+// bound tells whether there is a core for each rank: then all sides bind them. ddpbatch does so by itself.
+func bound(s setting) bool { return s.Ranks <= runtime.NumCPU() }
+
 // openMPI is mpirun.openmpi with peers/mpi.c. Over TCP it is told to use nothing else, on the loopback
-// interface; it yields the core by itself where there are more ranks than cores.
+// interface; it yields the core by itself where there are more ranks than cores. Left alone it would bind more than two
+// ranks to sockets (mpirun(1)); overload-allowed is for hardware threads of one core.
 func openMPI(program, version string) side {
 	return side{
 		name: "Open MPI", version: version, startup: 500 * time.Millisecond,
@@ -20,6 +25,9 @@ func openMPI(program, version string) side {
 			args := []string{"--oversubscribe"}
 			if os.Geteuid() == 0 {
 				args = append(args, "--allow-run-as-root")
+			}
+			if bound(s) {
+				args = append(args, "--bind-to", "core:overload-allowed")
 			}
 			if s.Transport == "tcp" {
 				args = append(args, "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
@@ -31,14 +39,19 @@ func openMPI(program, version string) side {
 }
 
 // mpich is mpirun.mpich with peers/mpi.c. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which
-// launch sees to.
+// launch sees to. It binds nothing unless it is told to.
 func mpich(program, version string) side {
 	return side{
 		name: "MPICH", version: version, startup: time.Second,
 		takes: func(setting) bool { return true },
 		parse: parsePeer,
 		commands: func(o options, s setting) []*exec.Cmd {
-			cmd := exec.Command("mpirun.mpich", append([]string{"-n", strconv.Itoa(s.Ranks), program}, peerArgs(o, s)...)...)
+			var args []string
+			if bound(s) {
+				args = append(args, "-bind-to", "core")
+			}
+			args = append(args, "-n", strconv.Itoa(s.Ranks), program)
+			cmd := exec.Command("mpirun.mpich", append(args, peerArgs(o, s)...)...)
 			if s.Transport == "tcp" {
 				cmd.Env = append(cmd.Env, "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo", "MPIR_CVAR_NOLOCAL=1")
 			}
@@ -48,7 +61,7 @@ func mpich(program, version string) side {
 }
 
 // gloo is PyTorch's, with ranks started by environment variables, as torchrun would: Debian's does not start
-// under its own Python.
+// under its own Python. gloo.py binds them.
 func gloo(python, script, version string) side {
 	return side{
 		name: "gloo", version: version, startup: 4 * time.Second,

@@ -26,6 +26,9 @@ func (t *table) print(w io.Writer) {
 				fmt.Fprintf(w, "\n%*s", 12+16*len(t.sides), c.Side)
 			}
 			fmt.Fprintf(w, "  %-9s  %6s  %-16s  %s", c.Peer, ratio(c.Ratio), fmt.Sprintf("[%s, %s]", ratio(c.Interval.Low), ratio(c.Interval.High)), c.Verdict)
+			if covered := c.Interval.Coverage; covered > 0 && covered < make(samples, t.turns).interval().Coverage {
+				fmt.Fprintf(w, " (the interval holds it with %.1f %%)", 100*float64(covered))
+			}
 			all++
 			if c.Verdict == "win" {
 				won++

@@ -6,10 +6,33 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 )
 
-// sweep kills every process that has the entry mark in its environment (proc(5), /proc/pid/environ).
+const (
+	sweepPasses = 200
+	sweepPause  = 5 * time.Millisecond // between passes, for the killed to end
+)
+
+// sweep kills every process that has the entry mark in its environment, and those that they start meanwhile: pass after
+// pass until one finds none, or for about a second, as what waits for a disk does not end sooner.
 func sweep(mark string) {
+	for range sweepPasses {
+		found := marked(mark)
+		if len(found) == 0 {
+			return
+		}
+		for _, pid := range found {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+		}
+		time.Sleep(sweepPause)
+	}
+}
+
+// marked lists the processes that have the entry mark in their environment (proc(5), /proc/pid/environ); of those that
+// have ended and wait for their parent, it is empty.
+func marked(mark string) []int {
+	var found []int
 	paths, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range paths {
 		environ, err := os.ReadFile(path)
@@ -17,7 +40,8 @@ func sweep(mark string) {
 			continue // gone meanwhile, another's, or not of this launch
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
-			_ = syscall.Kill(pid, syscall.SIGKILL) // gone is as good
+			found = append(found, pid)
 		}
 	}
+	return found
 }

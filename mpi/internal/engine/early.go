@@ -87,7 +87,7 @@ func (p *peer) unlink(before, m *early) {
 
 // pool keeps the memory of early messages, by powers of two, for the next ones.
 type pool struct {
-	free [27]*early // up to 64 MiB
+	free [25]*early // up to maxSpare
 	size int        // bytes in it
 }
 
@@ -101,10 +101,10 @@ func classOf(n int) int { return bits.Len(uint(max(n, smallest) - 1)) }
 
 func (p *pool) get(n int) *early {
 	class := classOf(n)
-	m := p.free[class]
-	if m == nil {
+	if class >= len(p.free) || p.free[class] == nil {
 		return &early{buf: make([]byte, n, 1<<class)}
 	}
+	m := p.free[class]
 	p.free[class] = m.next
 	p.size -= cap(m.buf)
 	*m = early{buf: m.buf[:n]}

@@ -180,6 +180,37 @@ func wantBoundHeld(t testing.TB, e *Engine) {
 	}
 }
 
+// The memory of early messages has room for each length, and is used again as long as it is not too much.
+func TestPool(t *testing.T) {
+	var p pool
+	for _, n := range []int{0, 1, smallest - 1, smallest, smallest + 1, 100_000, maxSpare - 1, maxSpare, maxSpare + 1, 64<<20 + 1} {
+		m := p.get(n)
+		if len(m.buf) != n || cap(m.buf) < n || cap(m.buf) > max(2*n, smallest) {
+			t.Errorf("%d bytes of %d for a message of %d", len(m.buf), cap(m.buf), n)
+		}
+		p.put(m)
+		if again := p.get(n); n <= maxSpare/2 && again != m {
+			t.Errorf("the memory of a message of %d bytes is not used again", n)
+		}
+	}
+	if p.size < 0 || p.size > maxSpare {
+		t.Errorf("%d bytes are kept", p.size)
+	}
+}
+
+// Messages announce much, and nothing of them comes.
+func TestAnnouncedAndNotSent(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil, 1)
+		for id := range uint64(3) {
+			w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: 70 + id}}, nil, 64<<20+1)
+		}
+		w.puppets[1].die()
+		wantPeer(t, within(t, func() error { return receive(t.Context(), w.groups[0], 1, 1, nil) }), 1, ErrLost)
+		wantNothingHeld(t, w.engines[0])
+	})
+}
+
 // eventuallyStalled waits until an engine has no place for what comes from a rank.
 func eventuallyStalled(t testing.TB, e *Engine, from int) {
 	t.Helper()

@@ -155,6 +155,10 @@ func FuzzPeer(f *testing.F) {
 	} {
 		f.Add(frames, uint16(5))
 	}
+	var long [headerSize]byte
+	h := header{kind: kindMessage, call: Call{Group: 2}, length: 64<<20 + 1}
+	h.encode(&long)
+	f.Add(long[:], uint16(6))
 	f.Fuzz(func(t *testing.T, data []byte, piece uint16) {
 		w := newWorld(t, inProcess, 2, impatient, 1) // behind a message that is too long to be kept, its death is not seen
 		var m, c, wild Op

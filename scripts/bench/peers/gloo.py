@@ -6,6 +6,7 @@ is one rank; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT place it. What it pri
 beside it says.
 """
 
+import os
 import sys
 import time
 
@@ -158,7 +159,15 @@ def row(c, size, budget_us):
         print(f"row {size} {us:.4f} {wrong}", flush=True)
 
 
+def bind():
+    """Binds this rank, and the threads that come later, to its share of the cores where there are as many as ranks."""
+    rank, ranks, cores = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sorted(os.sched_getaffinity(0))
+    if ranks <= len(cores):
+        os.sched_setaffinity(0, cores[rank * len(cores) // ranks:(rank + 1) * len(cores) // ranks])
+
+
 def main():
+    bind()
     name, begin, end, factor, budget_us = sys.argv[1], *map(int, sys.argv[2:6])
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// callerConn is a connection of which the remote address is given.
+type callerConn struct {
+	net.Conn
+	from string
+}
+
+func (c callerConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 4} }
+
+func guests(l *lobby) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.guests)
+}
+
+// TestLobby has connections come in the order given, to a lobby with room for 2, while hosts have so many 1.13 clients.
+func TestLobby(t *testing.T) {
+	for name, c := range map[string]struct {
+		clients map[string]int
+		come    []string
+		go1st   []int // which are sent away while the clients are there
+		then    []int // and in all, when they are gone
+	}{
+		"no clients":                {nil, []string{"::1", "::2", "::3", "::4"}, []int{0, 1}, []int{0, 1}},
+		"a client's second stays":   {map[string]int{"::1": 1}, []string{"::1", "::2", "::3", "::4"}, []int{1}, []int{0, 1}},
+		"one for each client":       {map[string]int{"::1": 1}, []string{"::1", "::1", "::1", "::1"}, []int{1}, []int{0, 1}},
+		"more clients than room":    {map[string]int{"::1": 4}, []string{"::1", "::1", "::1", "::1"}, nil, []int{0, 1}},
+		"and a newcomer":            {map[string]int{"::1": 3}, []string{"::1", "::1", "::1", "::2"}, nil, []int{0, 1}},
+		"IPv4 by way of IPv6":       {map[string]int{"10.0.0.1": 1}, []string{"::ffff:10.0.0.1", "::2", "::3"}, nil, []int{0}},
+		"a host with nobody silent": {map[string]int{"::9": 3}, []string{"::1", "::2", "::3"}, []int{0}, []int{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lobby{room: 2}
+			var ends []net.Conn
+			expect := func(want []int) {
+				t.Helper()
+				var gone []int
+				for i, end := range ends {
+					end.SetReadDeadline(time.Unix(1, 0))
+					if _, err := end.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+						gone = append(gone, i)
+					}
+				}
+				if !slices.Equal(gone, want) {
+					t.Errorf("%v are gone, want %v", gone, want)
+				}
+			}
+			serving := func(sign int) {
+				for host, n := range c.clients {
+					for range n {
+						l.serving(hostOf(callerConn{nil, host}), sign)
+					}
+				}
+			}
+			serving(1)
+			var conns []net.Conn
+			for _, from := range c.come {
+				near, far := net.Pipe()
+				defer near.Close()
+				defer far.Close()
+				ends, conns = append(ends, near), append(conns, callerConn{far, from})
+				l.enter(conns[len(conns)-1])
+			}
+			expect(c.go1st)
+			serving(-1)
+			expect(c.then)
+			if len(l.clients) != 0 {
+				t.Errorf("clients left: %v", l.clients)
+			}
+			for i, conn := range conns {
+				if there := l.leave(conn); there == slices.Contains(c.then, i) {
+					t.Errorf("connection %d was there: %v", i, there)
+				}
+			}
+		})
+	}
+}
+
+// TestHalfAHello says the first byte of the later hello and no more: the connection stays in the lobby, from which
+// others send it away, and which it leaves after a time.
+func TestHalfAHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &torchDoor{ctx: t.Context(), silent: lobby{room: 1}}
+		begin, errs := time.Now(), make(chan error, 2)
+		for i := range 2 {
+			near, far := net.Pipe()
+			defer near.Close()
+			defer far.Close()
+			go func() {
+				defer far.Close()
+				_, _, err := d.hear(far)
+				errs <- err
+			}()
+			say(t, near, torchHello[:1+i])
+			synctest.Wait()
+			if n := guests(&d.silent); n != 1 {
+				t.Errorf("%d are in the lobby, want 1", n)
+			}
+		}
+		if err := <-errs; err == nil || !strings.Contains(err.Error(), "too many others") || time.Since(begin) != 0 {
+			t.Errorf("the first, after %v: %v", time.Since(begin), err)
+		}
+		if err := <-errs; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != torchQueryTime {
+			t.Errorf("the second, after %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
+// TestSecondConnectionStays has a 1.13 client with its silent second connection, when strangers come after it.
+func TestSecondConnectionStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &torchDoor{
+			ctx: t.Context(), store: newMemory(), log: slog.New(slog.DiscardHandler), files: 8,
+			allowance: allowance{most: MaxTorchBytes}, silent: lobby{room: 1},
+		}
+		var ends []net.Conn
+		for _, from := range []string{"::1", "::1", "::2", "::3"} {
+			near, far := net.Pipe()
+			defer near.Close()
+			ends = append(ends, near)
+			go d.part(callerConn{far, from})
+			if len(ends) == 1 {
+				say(t, near, "\x06")
+				hear(t, near, le8(0))
+			}
+			synctest.Wait()
+		}
+		for i, end := range ends {
+			end.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := end.Read(make([]byte, 1)); errors.Is(err, io.EOF) != (i == 2) {
+				t.Errorf("connection %d: %v", i, err)
+			}
+		}
+		if n := d.places.Load(); n != 2 {
+			t.Errorf("the client takes %d places, want 2", n)
+		}
+		for _, end := range ends {
+			end.Close()
+		}
+		synctest.Wait()
+		if n := d.places.Load(); n != 0 || len(d.silent.clients) != 0 || guests(&d.silent) != 0 {
+			t.Errorf("left: %d places, clients %v, %d guests", n, d.silent.clients, guests(&d.silent))
+		}
+	})
+}
