@@ -79,6 +79,13 @@ func (n *node) Close() error {
 func (n *node) end(killed bool) {
 	n.mu.Lock()
 	n.ended = true
+	if killed { // what goes on of it finds out that its own ends are closed
+		for _, other := range n.network.nodes {
+			if other != n {
+				n.tell(other.rank)
+			}
+		}
+	}
 	n.mu.Unlock()
 	for _, other := range n.network.nodes {
 		if other == n {

@@ -12,7 +12,7 @@ import (
 )
 
 // strain is how long each of the tests here tries to lose a wake-up.
-const strain = 200 * time.Millisecond
+const strain = 100 * time.Millisecond
 
 // A wake-up that is lost shows as a time-out. So ranks play ping-pong in several groups at once, with pauses around what it takes
 // to fall asleep and to be woken, while some poll for long, some for short, and some sleep at once.
