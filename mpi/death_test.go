@@ -39,18 +39,23 @@ func deaths(ctx context.Context, c *Comm, die, told func(before int)) error {
 		if err := blames(err, victim); err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
+		begin := time.Now()
 		if err := AllReduce(ctx, pair, []int64{1}, Sum); (err != nil) != (c.Rank()/2 == victim/2) {
 			return fmt.Errorf("%s: a pair of ranks, which are %v of the world, when rank %d died: %w", tt.name, pair.Ranks(), c.Ranks()[victim], err)
 		}
 		if err := pair.Close(); err != nil {
 			return err
 		}
+		paired := time.Since(begin)
 		next, err := c.Shrink(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
 		if err := goesOn(ctx, next, slices.Delete(c.Ranks(), victim, victim+1)); err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
+		}
+		if took := time.Since(begin); took > testkit.Moment {
+			return fmt.Errorf("%s: going on took %v, %v of it before the shrink", tt.name, took, paired)
 		}
 		c = next
 	}

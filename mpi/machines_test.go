@@ -5,7 +5,9 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"testing"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 )
 
@@ -38,4 +40,26 @@ func (m machines) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 	addr, _, _ := strings.Cut(string(value), " ")
 	return []byte(addr + " another machine"), err
+}
+
+// Ranks that are spread evenly over machines reduce within these first, and keep the canonical order, or are refused.
+func TestHierarchy(t *testing.T) {
+	for size, want := range map[int]struct{ is, canonical bool }{
+		2: {false, false}, 4: {true, true}, 5: {false, false}, 6: {true, false}, 8: {true, true}, 9: {true, false},
+	} {
+		t.Run(rankName(size), func(t *testing.T) {
+			w := newWorldOn(t, "machines", size, nil)
+			if h := w[0].core.hierarchy; (h != nil) != want.is || want.is && h.canonical() != want.canonical {
+				t.Fatalf("the hierarchy is %+v, want %+v", h, want)
+			}
+			must(t, testkit.Each(size, func(rank int) error { return determined(t.Context(), w[rank], kindFloat32, 7) }))
+			for rank, err := range testkit.Each(size, func(rank int) error {
+				return AllReduce(t.Context(), w[rank].Using(hierarchicalName), []float32{1}, Sum)
+			}) {
+				if (err == nil) != want.canonical || err != nil && !strings.Contains(err.Error(), `algorithm "hierarchical"`) {
+					t.Errorf("by name: rank %d got %v", rank, err)
+				}
+			}
+		})
+	}
 }
