@@ -13,7 +13,7 @@ func TestDeath(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		// Links that were never used are not watched in a Network.
-		w.puppets[2].frame(0, kindWake, Call{}, nil)
+		w.puppets[2].frame(0, kindLeave, Call{}, nil)
 		done := make(chan []error, 1)
 		go func() {
 			done <- testkit.Each(2, func(rank int) error { return receive(t.Context(), w.groups[rank], 1-rank, 1, make([]byte, 8)) })
@@ -93,7 +93,7 @@ func TestDeathWhileSending(t *testing.T) {
 		w := newWorld(t, k, 2, nil, 1)
 		payload := make([]byte, 16<<20)
 		done := make(chan error, 1)
-		w.puppets[1].frame(0, kindWake, Call{}, nil)
+		w.puppets[1].frame(0, kindLeave, Call{}, nil)
 		if k == inProcess { // it takes everything
 			w.puppets[1].die()
 		}

@@ -13,7 +13,7 @@
 //	offset  bytes
 //	0       2      "dM"
 //	2       1      version, 2
-//	3       1      kind: 1 collective, 2 message, 3 abort, 4 leave, 5 bye, 6 query, 7 status, 8 wake
+//	3       1      kind: 1 collective, 2 message, 3 abort, 4 leave, 5 bye, 6 query, 7 status
 //	4       1      collective  \
 //	5       1      element      |
 //	6       1      operation    |

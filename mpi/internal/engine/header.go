@@ -20,7 +20,6 @@ const (
 	kindBye                             // the sender closes its engine
 	kindQuery                           // what did you last do in this group?
 	kindStatus                          // the answer
-	kindWake                            // look at your shared memory
 )
 
 // maxControl is the longest payload of the kinds that the engine reads itself.
@@ -68,7 +67,7 @@ func decodeHeader(buf *[headerSize]byte) (header, error) {
 		},
 		length: binary.LittleEndian.Uint64(buf[40:]),
 	}
-	if h.kind < kindCollective || h.kind > kindWake {
+	if h.kind < kindCollective || h.kind > kindStatus {
 		return header{}, fmt.Errorf("%w: frame of unknown kind %d", ErrProtocol, h.kind)
 	}
 	if most := h.kind.maxLength(); h.length > most {

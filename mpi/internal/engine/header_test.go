@@ -42,7 +42,7 @@ func TestHeaderRefused(t *testing.T) {
 		{"magic_2", 1, "00", "begins with"},
 		{"version", 2, "01", "frame version 1, not 2"},
 		{"kind_0", 3, "00", "unknown kind 0"},
-		{"kind_9", 3, "09", "unknown kind 9"},
+		{"kind_8", 3, "08", "unknown kind 8"},
 		{"reserved", 36, "01", "begins with"},
 		{"reserved_last", 39, "80", "begins with"},
 		{"data_too_long", 40, "0100000000010000", "1099511627777 bytes"},
@@ -51,7 +51,6 @@ func TestHeaderRefused(t *testing.T) {
 		{"leave_with_payload", 3, "04", "40 bytes, more than 0"},
 		{"bye_with_payload", 3, "05", "40 bytes, more than 0"},
 		{"query_with_payload", 3, "06", "40 bytes, more than 0"},
-		{"wake_with_payload", 3, "08", "40 bytes, more than 0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -41,8 +41,6 @@ func (e *Engine) hear(p *peer, h *header, payload []byte) {
 				e.answered.Broadcast()
 			}
 		}
-	case kindWake:
-		// That it came is all.
 	}
 }
 

@@ -151,7 +151,7 @@ func FuzzPeer(f *testing.F) {
 		append(frameOf(kindQuery, call, ""), frameOf(kindLeave, call, "")...),
 		frameOf(kindStatus, call, string((&status{known: true}).encode())),
 		frameOf(kindBye, Call{}, ""),
-		append(frameOf(kindWake, Call{}, ""), "dM"...),
+		append(frameOf(kindLeave, Call{}, ""), "dM"...),
 	} {
 		f.Add(frames, uint16(5))
 	}

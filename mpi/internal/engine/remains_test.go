@@ -44,7 +44,7 @@ func TestRemains(t *testing.T) {
 			t.Run(when+"/"+name, func(t *testing.T) {
 				overAll(t, func(t *testing.T, k kind) {
 					w := newWorld(t, k, 3, nil, 2)
-					w.puppets[2].frame(0, kindWake, Call{}, nil)
+					w.puppets[2].frame(0, kindLeave, Call{}, nil)
 					done := make(chan error, 1)
 					heard := func(g *Group) {
 						testkit.Eventually(t, "the end is noticed", func() bool { return hasLeft(g, 2) })
