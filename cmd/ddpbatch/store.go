@@ -37,8 +37,11 @@ func newStoreServeCommand(e *env) *cli.Command {
 			&cli.BoolFlag{Name: "torch", Usage: "serve PyTorch's TCPStore clients, too, who prove nothing: whoever reaches ADDR may read and change the store"},
 		}, bindingFlags()...),
 		Action: func(c *cli.Context) error {
-			if err := noArgs(c); err != nil {
-				return err
+			if c.Args().Present() {
+				return &usageError{
+					message: fmt.Sprintf("store serve takes no arguments, and not %q", c.Args().First()),
+					hint:    `try "ddpbatch store serve -h"`,
+				}
 			}
 			switch port := c.Int("port"); {
 			case !c.IsSet("port"):

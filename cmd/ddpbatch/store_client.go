@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -95,7 +96,7 @@ func newStoreListCommand(e *env) *cli.Command {
 			}
 			t := newTable(e, "KEY")
 			for _, key := range keys {
-				t.row(key)
+				t.row(shownKey(key))
 			}
 			return t.flush()
 		}),
@@ -110,7 +111,7 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 		if len(words) < least || most >= 0 && len(words) > most {
 			return &usageError{
 				message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, plural(len(words), "word")),
-				hint:    fmt.Sprintf("try %q", "ddpbatch store "+c.Command.Name+" -h"),
+				hint:    tryHelp(c),
 			}
 		}
 		addr := c.String("addr")
@@ -120,8 +121,8 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 		if addr == "" {
 			return usagef("store %s needs --addr HOST:PORT, as DDPBATCH_STORE is not set", c.Command.Name)
 		}
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			return usagef("the store's address is %q, which is no HOST:PORT", addr)
+		if err := checkStoreAddr(addr); err != nil {
+			return err
 		}
 		if c.Duration("timeout") <= 0 {
 			return usagef("--timeout is %v; it must be more than 0", c.Duration("timeout"))
@@ -132,6 +133,11 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 		}
 		ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 		defer cancel()
+		defer func() {
+			if errors.Is(err, context.DeadlineExceeded) && c.Context.Err() == nil {
+				err = fmt.Errorf("gave up after %v (--timeout): %w", c.Duration("timeout"), err)
+			}
+		}()
 		s, err := store.Dial(ctx, store.DialConfig{
 			Addrs: []string{addr}, Secret: secret, Binding: binding, Name: "ddpbatch store " + c.Command.Name, Log: e.log(),
 		})
@@ -141,6 +147,18 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 		defer func() { err = errors.Join(err, s.Close()) }()
 		return do(ctx, c, s, words)
 	}
+}
+
+// checkStoreAddr refuses what no store can be reached at. A host alone knows whether its name is one.
+func checkStoreAddr(addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return usagef("the store's address is %q, which is no HOST:PORT", addr)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return usagef("the store's address is %q; its port must be a number from 1 to 65535", addr)
+	}
+	return nil
 }
 
 // storeItem is a key with its value; one that is no text is in Base64.
@@ -161,6 +179,14 @@ func storeItems(keys []string, values [][]byte) []storeItem {
 		}
 	}
 	return items
+}
+
+// shownKey is a key as it is, but quoted where it would take more than one line, or do something to a terminal.
+func shownKey(key string) string {
+	if !utf8.ValidString(key) || strings.ContainsFunc(key, unicode.IsControl) {
+		return strconv.Quote(key)
+	}
+	return key
 }
 
 // shownValue is a value as it is, but on a terminal quoted where it would do something to it.

@@ -24,7 +24,7 @@ func (s *session) handle(req *request) error {
 		key := req.key
 		return s.wait(req, func(ctx context.Context) ([]byte, error) { return s.store.get(ctx, key) })
 	case opWait:
-		present, err := s.store.present(req.keys)
+		present, err := s.store.present(req.keys, s.store.has)
 		if present || err != nil {
 			return s.answer(req.id, nil, err)
 		}
@@ -33,7 +33,7 @@ func (s *session) handle(req *request) error {
 	case opAppend:
 		return s.answer(req.id, nil, s.store.extend(req.key, req.value))
 	case opCheck:
-		present, err := s.store.present(req.keys)
+		present, err := s.store.present(req.keys, s.store.has)
 		return s.answer(req.id, boolResult(present), err)
 	case opNumKeys:
 		n, err := s.store.count(req.key)

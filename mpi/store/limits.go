@@ -13,7 +13,7 @@ const (
 	MaxValue       = 8 << 20   // bytes in a value
 	MaxRequestKeys = 128 << 10 // keys in one Wait, Check, List, MultiGet or MultiSet
 	MaxTogether    = 16 << 20  // bytes in all keys and values of one of these, with 4 more for each
-	MaxKeys        = 1 << 20   // keys in a store
+	MaxKeys        = 1 << 20   // keys in a store, and values in its queues
 	MaxBytes       = 1 << 30   // bytes in all keys and values of a store
 
 	MaxWaiting      = 4096     // requests of one connection that wait for keys
@@ -24,7 +24,8 @@ const (
 	// files that the process may open:
 	MaxTorchClients = 8192      // places of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
 	MaxTorchSilent  = 8192      // connections that have not said whose they are, without 1.13's second ones; one more ends the oldest
-	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys, and in replies that are being sent
+	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys; one for which there is no room ends its connection
+	MaxTorchReplies = 128 << 20 // bytes in replies that are being sent; one for which there is no room waits for its turn
 )
 
 // maxFile bounds a File's log: it only grows, and who opens it reads all of it.
@@ -35,7 +36,7 @@ const (
 	firstRetry     = 10 * time.Millisecond // pause before an address is tried again, doubled each time
 	lastRetry      = 250 * time.Millisecond
 	strangerRetry  = 2 * time.Second        // until an address is tried again where somebody else answered
-	torchQueryTime = 30 * time.Second       // for a query that has begun to arrive, and for a reply to be taken
+	torchQueryTime = 30 * time.Second       // for a query that has begun to arrive, and for a reply to be taken once it is its turn
 	cancelGrace    = 250 * time.Millisecond // how long a cancelled call waits to hear what became of it
 )
 

@@ -15,7 +15,7 @@ func (m *memory) Check(ctx context.Context, keys ...string) (bool, error) {
 	if err := checkKeys(keys); err != nil {
 		return false, fmt.Errorf("check: %w", err)
 	}
-	return m.present(keys)
+	return m.present(keys, m.has)
 }
 
 func (m *memory) NumKeys(ctx context.Context, prefix string) (int, error) {
@@ -108,7 +108,7 @@ func (m *memory) peekAll(keys []string) (values [][]byte, all bool, err error) {
 	if err != nil {
 		return nil, false, fmt.Errorf("get several keys: %w", err)
 	}
-	return values, m.absent(keys, 0) < 0, nil
+	return values, absent(keys, 0, m.has) < 0, nil
 }
 
 // valuesOf returns the values of keys, nil for each that is absent. mu is held.

@@ -20,8 +20,10 @@ type memory struct {
 	maxKeys, maxBytes int
 
 	mu       sync.Mutex
-	values   map[string][]byte // a value is replaced, never changed: it may be read without mu
-	size     int               // bytes in all keys and values
+	values   map[string][]byte   // a value is replaced, never changed: it may be read without mu
+	queues   map[string][][]byte // what is pushed and not popped, by key; none is empty
+	queued   int                 // values in all queues
+	size     int                 // bytes in all keys and values, those of queues too
 	arrivals map[string]*arrival
 	closing  chan struct{} // closed by Close
 }
@@ -30,6 +32,7 @@ func newMemory() *memory {
 	return &memory{
 		maxKeys: MaxKeys, maxBytes: MaxBytes,
 		values:   make(map[string][]byte),
+		queues:   make(map[string][][]byte),
 		arrivals: make(map[string]*arrival),
 		closing:  make(chan struct{}),
 	}
@@ -163,12 +166,12 @@ func (m *memory) Close() error {
 	defer m.mu.Unlock()
 	if m.closed() == nil {
 		close(m.closing)
-		m.values, m.size = nil, 0
+		m.values, m.queues, m.queued, m.size = nil, nil, 0, 0
 	}
 	return nil
 }
 
-// clear empties the store. Who waits goes on.
+// clear empties the store, which has no queues. Who waits goes on.
 func (m *memory) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,7 +208,7 @@ func (m *memory) put(key string, value []byte) error {
 
 // room tells whether the store takes items, all of them. mu is held.
 func (m *memory) room(items []Item) error {
-	size, keys := m.size, len(m.values)
+	size, keys := m.size, len(m.values)+m.queued
 	var added map[string]int // bytes of the value, by key
 	if len(items) > 1 {
 		added = make(map[string]int, len(items))
@@ -227,8 +230,13 @@ func (m *memory) room(items []Item) error {
 			added[item.Key] = len(item.Value)
 		}
 	}
+	return m.fits(keys, size)
+}
+
+// fits tells whether the store may hold so many keys, the values in queues among them, and so many bytes. mu is held.
+func (m *memory) fits(keys, size int) error {
 	if keys > m.maxKeys || size > m.maxBytes {
-		return fmt.Errorf("%w: it holds %d keys and %d bytes", ErrFull, len(m.values), m.size)
+		return fmt.Errorf("%w: it holds %d keys and %d bytes", ErrFull, len(m.values)+m.queued, m.size)
 	}
 	return nil
 }

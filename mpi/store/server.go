@@ -26,7 +26,7 @@ type ServerConfig struct {
 	Left   func(name string)
 
 	// Torch has the server speak the TCPStore wire of PyTorch, too, on the same listener: the form of 1.13, and that
-	// of 2.2 and later but for its queues. That wire knows no proof: whoever reaches the listener reads and writes
+	// of 2.2 and later with the queues of 2.8. That wire knows no proof: whoever reaches the listener reads and writes
 	// what is below TorchPrefix. Give it a listener on the job's interface, never on all.
 	Torch bool
 

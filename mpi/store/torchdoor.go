@@ -25,7 +25,8 @@ type torchDoor struct {
 	store     *memory
 	prefix    string
 	log       *slog.Logger
-	allowance allowance
+	allowance allowance // of queries
+	replies   replyLine
 	files     int // how many files a kind of connections may take
 	came      chan accepted
 	tasks     sync.WaitGroup
@@ -43,7 +44,7 @@ func newTorchDoor(ctx context.Context, l net.Listener, store *memory, cfg *Serve
 	files := quarterOfFiles()
 	d := &torchDoor{
 		Listener: l, ctx: ctx, store: store, prefix: cfg.TorchPrefix, log: log,
-		allowance: allowance{most: MaxTorchBytes}, files: files, came: make(chan accepted),
+		allowance: allowance{most: MaxTorchBytes}, replies: replyLine{most: MaxTorchReplies}, files: files, came: make(chan accepted),
 		silent: lobby{room: max(1, min(MaxTorchSilent, files))},
 	}
 	d.tasks.Go(d.run)
@@ -175,7 +176,7 @@ func (d *torchDoor) serve(conn net.Conn, first []byte, form torchForm) error {
 	}
 	heard := &heardConn{conn, first}
 	s := &torchSession{
-		store: d.store, conn: heard, out: bufio.NewWriterSize(heard, 4<<10),
+		store: d.store, conn: heard, replies: &d.replies, out: bufio.NewWriterSize(heard, smallReply),
 		in: torchReader{r: bufio.NewReaderSize(heard, 4<<10), form: form, prefix: d.prefix, allowance: &d.allowance},
 	}
 	return s.serve(d.ctx)

@@ -9,6 +9,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
+// TestTorchIsOffByDefault has PyTorch's clients refused.
 func TestTorchIsOffByDefault(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	for _, hello := range []string{torchHello + "\x0d\x01\x02\x03\x04", "\x03" + str("init/") + le8(1)} {
@@ -19,6 +20,7 @@ func TestTorchIsOffByDefault(t *testing.T) {
 	}
 }
 
+// TestHostileTorch sends what no client sends: its connection ends, no other does, and somebody hears of it.
 func TestHostileTorch(t *testing.T) {
 	var log testkit.Journal
 	s := serve(t, ServerConfig{Torch: true, Log: log.Logger()})
@@ -27,7 +29,9 @@ func TestHostileTorch(t *testing.T) {
 		"wrong magic":           "\x00\xce\xf7\x85\x3d" + "\x00\x00\x00\x00",
 		"hello twice":           torchHello + torchHello,
 		"unknown query":         torchHello + "\x63",
-		"a queue":               torchHello + "\x0e" + str("q") + str("v"),
+		"first unserved query":  torchHello + "\x11",
+		"huge value to push":    torchHello + "\x0e" + str("/q") + le8(MaxValue+1),
+		"pop of a huge key":     torchHello + "\x0f" + le8(MaxKey+1),
 		"watching":              "\x07" + str("/k"),
 		"huge key":              torchHello + "\x03" + le8(MaxKey+1),
 		"huger key":             "\x02" + le8(1<<63),
@@ -60,6 +64,7 @@ func TestHostileTorch(t *testing.T) {
 	}
 }
 
+// TestTorchRubbish has many strangers say rubbish or nothing, and stay, while clients of each kind come and work.
 func TestTorchRubbish(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	for i := range 400 {
@@ -74,6 +79,7 @@ func TestTorchRubbish(t *testing.T) {
 	}
 }
 
+// TestAllInterfacesAreWarnedOf listens where every machine reaches it.
 func TestAllInterfacesAreWarnedOf(t *testing.T) {
 	for _, torch := range []bool{true, false} {
 		l, err := net.Listen("tcp", ":0")
@@ -87,8 +93,3 @@ func TestAllInterfacesAreWarnedOf(t *testing.T) {
 		}
 	}
 }
-
-// appendTorch2 is a query as a client of the later form sends it, from the tables in the reference of the wire.
-// FuzzTorchQuery holds every query that is read against what was read, and the allowance against what is held.
-// FuzzTorchSession plays arbitrary bytes to a session: it must end, leave nobody waiting, and keep the books.
-// deafConn has no deadlines.

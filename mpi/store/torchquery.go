@@ -3,6 +3,7 @@ package store
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -26,7 +27,7 @@ const (
 const torchHello = "\x00\xce\xf7\x85\x3c"
 
 // torchOp is a query by its number in torch2. torch1's are one less up to torchNumKeys; then come
-// WATCH_KEY, which only C++ code sends and which is not served, and torchDelete.
+// torch1Watch and torchDelete.
 type torchOp byte
 
 const (
@@ -43,10 +44,16 @@ const (
 	torchMultiSet                      // list of key and value. No reply.
 	torchCancelWait                    // Replies 1.
 	torchPing                          // 4 bytes. Replies the same.
+	torchQueuePush                     // key, value. No reply. This and the following are 2.8's.
+	torchQueuePop                      // key. Replies how many there were: 8 bytes; and the first of them, if any.
+	torchQueueLen                      // key. Replies how many there are: 8 bytes.
 )
 
-// torch1Delete is torchDelete's number in torch1.
-const torch1Delete = 8
+// Numbers in torch1.
+const (
+	torch1Watch  = 7 // WATCH_KEY: not served. Only C++ code sends it, on a client's second connection.
+	torch1Delete = 8
+)
 
 // torchQuery is a query. Which fields it has tells torchOp.
 type torchQuery struct {
@@ -91,11 +98,11 @@ func (r *torchReader) query() (q torchQuery, err error) {
 	}
 	f := torchFields{torchReader: r}
 	switch q.op {
-	case torchSet, torchAppend:
+	case torchSet, torchAppend, torchQueuePush:
 		q.key, q.value = f.key(), f.value()
 	case torchCompareSet:
 		q.key, q.expected, q.value = f.key(), f.value(), f.value()
-	case torchGet, torchDelete:
+	case torchGet, torchDelete, torchQueuePop, torchQueueLen:
 		q.key = f.key()
 	case torchAdd:
 		q.key, q.delta = f.key(), int64(f.uint64())
@@ -116,12 +123,14 @@ func (r *torchReader) query() (q torchQuery, err error) {
 func (form torchForm) op(number byte) (torchOp, error) {
 	op := torchOp(number)
 	switch {
-	case form == torch2 && op >= torchSet && op <= torchPing:
+	case form == torch2 && op >= torchSet && op <= torchQueueLen:
 		return op, nil
 	case form == torch1 && op < torchNumKeys:
 		return op + 1, nil
 	case form == torch1 && op == torch1Delete:
 		return torchDelete, nil
+	case form == torch1 && op == torch1Watch:
+		return 0, fmt.Errorf("%w: watching a key (query %d) is not served", errMalformed, number)
 	}
 	return 0, fmt.Errorf("%w: query %d is not served", errMalformed, number)
 }
@@ -133,7 +142,7 @@ type torchFields struct {
 }
 
 func (f *torchFields) key() string {
-	text := f.bytes(MaxKey - len(f.prefix))
+	text := f.bytes(max(0, MaxKey-len(f.prefix)))
 	if f.err != nil {
 		return ""
 	}
@@ -199,13 +208,16 @@ const (
 	maxTorchQuery = MaxTogether + 2*MaxRequestKeys*fieldCost
 )
 
+// errNoRoom ends the connection of a client, though it has done nothing wrong.
+var errNoRoom = errors.New("there is no room for the query")
+
 // take takes room for size bytes.
 func (r *torchReader) take(size int) error {
 	if r.taken+size > maxTorchQuery {
 		return fmt.Errorf("%w: a query of more than %d bytes", errMalformed, maxTorchQuery)
 	}
 	if !r.allowance.take(size) {
-		return fmt.Errorf("%w: PyTorch's clients have sent more than %d bytes that are not done with", ErrBusy, r.allowance.most)
+		return fmt.Errorf("%w: PyTorch's clients have sent more than %d bytes that are not done with", errNoRoom, r.allowance.most)
 	}
 	r.taken += size
 	return nil

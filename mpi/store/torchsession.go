@@ -3,9 +3,7 @@ package store
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"syscall"
@@ -16,18 +14,21 @@ import (
 // another one while it waits has given up waiting: the byte that it no longer expects is not sent, or it would take
 // it for the beginning of the next reply (as it does with PyTorch 1.13's own server).
 type torchSession struct {
-	store *memory
-	conn  net.Conn
-	in    torchReader
-	out   *bufio.Writer
-	wait  *torchWaiting // nil: none
+	store   *memory
+	conn    net.Conn
+	in      torchReader
+	out     *bufio.Writer
+	replies *replyLine
+	wait    *torchWaiting // nil: none
+	turn    *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
 }
 
 // torchWaiting is a torchWait query under way. Until it has ended, out is its own.
 type torchWaiting struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // set before done is closed
+	turn   *string // this and err are set before done is closed
+	err    error
 }
 
 // serve answers queries until the connection or ctx ends, and closes the connection. The error is nil where the
@@ -37,6 +38,7 @@ func (s *torchSession) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
 	defer s.conn.Close()
 	defer stop()
+	defer s.passTurn()
 	defer s.endWait()
 	defer cancel()
 	for {
@@ -58,6 +60,10 @@ func (s *torchSession) serve(ctx context.Context) error {
 			s.in.allowance.give(q.size)
 			return err
 		}
+		if q.op == torchQueuePop && s.turn != nil && *s.turn == q.key {
+			s.turn = nil
+		}
+		s.passTurn()
 		if err := s.answer(ctx, &q); err != nil {
 			return err
 		}
@@ -78,26 +84,18 @@ func (s *torchSession) ended(err error) error {
 // answer does what a query asks for, and gives back its size.
 func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 	if q.op == torchWait {
-		present, err := s.store.present(q.keys)
+		present, err := s.store.present(q.keys, s.store.hasOrQueues)
 		if err == nil && !present {
 			s.beginWait(ctx, q)
 			return nil
 		}
 	}
 	defer s.in.allowance.give(q.size)
-	reply, err := s.reply(q)
+	reply, size, err := s.replyInTurn(ctx, q)
+	defer s.replies.give(size)
 	if err != nil || len(reply) == 0 {
 		return err
 	}
-	// A value that was replaced meanwhile is kept in memory by those who are slow to take it.
-	size := 0
-	for _, part := range reply {
-		size += len(part)
-	}
-	if !s.in.allowance.take(size) {
-		return fmt.Errorf("%w: PyTorch's clients have asked for more than %d bytes that they have not taken", ErrBusy, s.in.allowance.most)
-	}
-	defer s.in.allowance.give(size)
 	if err := s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)); err != nil {
 		return err
 	}
@@ -105,71 +103,6 @@ func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 		s.out.Write(part) // bufio keeps the first error for Flush
 	}
 	return s.out.Flush()
-}
-
-// reply returns the parts of the reply. They are not copied from the store.
-func (s *torchSession) reply(q *torchQuery) ([][]byte, error) {
-	switch q.op {
-	case torchSet:
-		return nil, s.store.set(q.key, q.value)
-	case torchAppend:
-		return nil, s.store.extend(q.key, q.value)
-	case torchMultiSet:
-		return nil, s.store.multiSet(q.items)
-	case torchCompareSet:
-		value, err := s.store.compareSet(q.key, q.expected, q.value)
-		if value == nil {
-			value = q.expected // so PyTorch says that there is none
-		}
-		return torchValues(value), err
-	case torchGet:
-		value, err := s.store.peek(q.key)
-		if value == nil && err == nil && s.in.form == torch1 {
-			err = fmt.Errorf("get %s: it is absent, and PyTorch 1.13's wire has no reply for that", quote(q.key))
-		}
-		return torchValues(value), err
-	case torchMultiGet:
-		values, _, err := s.store.peekAll(q.keys)
-		return torchValues(values...), err
-	case torchAdd:
-		sum, err := s.store.add(q.key, q.delta)
-		return torchNumber(sum), err
-	case torchDelete:
-		was, err := s.store.remove(q.key)
-		return torchNumber(int64(boolResult(was)[0])), err
-	case torchNumKeys:
-		n, err := s.store.count(s.in.prefix)
-		return torchNumber(int64(n)), err
-	case torchCheck:
-		present, err := s.store.present(q.keys)
-		return [][]byte{boolResult(!present)}, err
-	case torchWait: // all are there
-		return [][]byte{{torchStopWaiting}}, nil
-	case torchCancelWait:
-		return [][]byte{{torchWaitCancelled}}, nil
-	case torchPing:
-		return [][]byte{binary.LittleEndian.AppendUint32(nil, q.nonce)}, nil
-	}
-	return nil, fmt.Errorf("%w: query %d", errMalformed, q.op)
-}
-
-// The replies to torchWait and torchCancelWait.
-const (
-	torchStopWaiting   = 0
-	torchWaitCancelled = 1
-)
-
-func torchNumber(n int64) [][]byte {
-	return [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(n))}
-}
-
-// torchValues are values with their lengths; nil is an empty one.
-func torchValues(values ...[]byte) [][]byte {
-	parts := make([][]byte, 0, 2*len(values))
-	for _, value := range values {
-		parts = append(parts, binary.LittleEndian.AppendUint64(nil, uint64(len(value))), value)
-	}
-	return parts
 }
 
 // beginWait has a query wait on a goroutine of its own, until it is done or endWait.
@@ -181,7 +114,8 @@ func (s *torchSession) beginWait(ctx context.Context, q *torchQuery) {
 		defer close(w.done)
 		defer s.in.allowance.give(q.size)
 		var cancelled *WaitError
-		err := s.store.Wait(ctx, q.keys...)
+		turn, err := s.store.waitOrPop(ctx, q.keys)
+		w.turn = turn
 		switch {
 		case err == nil:
 			s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)) // where it fails, so does the write
@@ -205,5 +139,14 @@ func (s *torchSession) endWait() error {
 	s.wait = nil
 	w.cancel()
 	<-w.done
+	s.turn = w.turn
 	return w.err
+}
+
+// passTurn has another client pop what this one was woken for and has not popped.
+func (s *torchSession) passTurn() {
+	if s.turn != nil {
+		s.store.passTurn(*s.turn)
+		s.turn = nil
+	}
 }

@@ -17,7 +17,7 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		s := &torchSession{
-			store: newMemory(), conn: far, out: bufio.NewWriter(far),
+			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyLine{most: MaxTorchReplies},
 			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &allowance{most: MaxTorchBytes}},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -29,6 +29,9 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 		synctest.Wait()
 		if n := s.in.allowance.used.Load(); n != 0 {
 			t.Errorf("%d bytes are still held", n)
+		}
+		if n := s.replies.used; n != 0 {
+			t.Errorf("%d bytes of replies are still held", n)
 		}
 	})
 }
@@ -108,29 +111,4 @@ func TestTorchClientsAreBounded(t *testing.T) {
 			t.Errorf("%d files, of 1.13: error %v, %d places", files, err, d.places.Load())
 		}
 	}
-}
-
-// TestTorchReplyIsCounted has a client not read a reply, which is held against the allowance meanwhile, and another ask
-// for one that has no room.
-func TestTorchReplyIsCounted(t *testing.T) {
-	const size = 100 << 10
-	torchPipe(t, func(t *testing.T, near net.Conn, s *torchSession, ended <-chan error) {
-		s.store.set("k", make([]byte, size))
-		say(t, near, "\x03"+str("k"))
-		synctest.Wait()
-		if n := s.in.allowance.used.Load(); n < size {
-			t.Errorf("%d bytes are held while the reply is sent, want %d at least", n, size)
-		}
-		hear(t, near, str(string(make([]byte, size))))
-		synctest.Wait()
-		if n := s.in.allowance.used.Load(); n != 0 {
-			t.Errorf("%d bytes are held after the reply", n)
-		}
-		s.in.allowance.take(MaxTorchBytes - size)
-		defer s.in.allowance.give(MaxTorchBytes - size)
-		say(t, near, "\x03"+str("k"))
-		if err := <-ended; !errors.Is(err, ErrBusy) {
-			t.Errorf("a reply for which there is no room: %v", err)
-		}
-	})
 }

@@ -99,7 +99,18 @@ func TestTorch2(t *testing.T) {
 		{"\x0b" + le8(2) + str("/a") + str("1") + str("/b") + str(""), ""},
 		{"\x0a" + le8(5) + str("/k") + str("/a") + str("/b") + str("/absent") + str("/new"), str("v2+") + str("1") + str("") + str("") + str("")},
 		{"\x0a" + le8(0), ""},
-		{"\x0c", "\x01"}, // CANCEL_WAIT without one
+		{"\x0c", "\x01"},             // CANCEL_WAIT without one
+		{"\x0f" + str("/q"), le8(0)}, // QUEUE_POP of none
+		{"\x0e" + str("/q") + str("first") + "\x0e" + str("/q") + str(""), ""}, // QUEUE_PUSH
+		{"\x0e" + str("/k") + str("beside the value"), ""},
+		{"\x10" + str("/q") + "\x10" + str("/absent"), le8(2) + le8(0)}, // QUEUE_LEN
+		{"\x05" + le8(2) + str("/q") + str("/k"), "\x00"},
+		{"\x06" + le8(2) + str("/q") + str("/k"), "\x00"},
+		{"\x03" + str("/q"), str("")},
+		{"\x0f" + str("/q") + "\x0f" + str("/q"), le8(2) + str("first") + le8(1) + str("")},
+		{"\x05" + le8(1) + str("/q"), "\x01"},
+		{"\x08" + str("/k") + "\x0f" + str("/k"), le8(1) + le8(1) + str("beside the value")},
+		{"\x01" + str("/k") + str("v2+"), ""},
 		{"\x07", le8(4)},
 	} {
 		say(t, conn, c.say)
@@ -178,8 +189,3 @@ func TestTorchPrefix(t *testing.T) {
 	hear(t, conn, le8(1))
 	expectList(t, s, "/k=ours torch/k=theirs")
 }
-
-// TestTorchIsOffByDefault has PyTorch's clients refused.
-// TestHostileTorch sends what no client sends: its connection ends, no other does, and somebody hears of it.
-// TestTorchRubbish has many strangers say rubbish or nothing, and stay, while clients of each kind come and work.
-// TestAllInterfacesAreWarnedOf listens where every machine reaches it.

@@ -8,9 +8,10 @@ import (
 
 // arrival is a key that is absent and waited for.
 type arrival struct {
-	waiting int           // how many wait; guarded by memory.mu
-	ready   chan struct{} // closed when the key is there
-	value   []byte        // the key's value then; set before ready is closed
+	waiting int             // how many wait; guarded by memory.mu
+	ready   chan struct{}   // closed when the key is there
+	value   []byte          // the key's value then; set before ready is closed
+	line    []chan struct{} // of those among them who would also take what is pushed to the key's queue; guarded by memory.mu
 }
 
 func (m *memory) Get(ctx context.Context, key string) ([]byte, error) {
@@ -94,29 +95,35 @@ func (m *memory) thenOrArrival(keys []string, from int, then func() error) (int,
 	if err := m.closed(); err != nil {
 		return 0, nil, err
 	}
-	i := m.absent(keys, from)
+	i := absent(keys, from, m.has)
 	if i < 0 {
 		return 0, nil, then()
 	}
 	return i, m.expect(keys[i]), nil
 }
 
-// present tells whether every key is there.
-func (m *memory) present(keys []string) (bool, error) {
+// has tells whether key is there. mu is held.
+func (m *memory) has(key string) bool {
+	_, ok := m.values[key]
+	return ok
+}
+
+// present tells whether every key is there, which is has or hasOrQueues.
+func (m *memory) present(keys []string, there func(key string) bool) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.closed(); err != nil {
 		return false, fmt.Errorf("look for keys: %w", err)
 	}
-	return m.absent(keys, 0) < 0, nil
+	return absent(keys, 0, there) < 0, nil
 }
 
-// absent returns the index of an absent key, looking from index from on, round
-// to it again, or -1. mu is held.
-func (m *memory) absent(keys []string, from int) int {
+// absent returns the index of a key that is not there, looking from index from on, round
+// to it again, or -1.
+func absent(keys []string, from int, there func(key string) bool) int {
 	for n := range keys {
 		i := (from + n) % len(keys)
-		if _, ok := m.values[keys[i]]; !ok {
+		if !there(keys[i]) {
 			return i
 		}
 	}
@@ -132,6 +139,14 @@ func (m *memory) expect(key string) *arrival {
 	}
 	a.waiting++
 	return a
+}
+
+// forgo takes one who does not wait for key's arrival a any more from it. mu is held.
+func (m *memory) forgo(key string, a *arrival) {
+	a.waiting--
+	if a.waiting == 0 && m.arrivals[key] == a {
+		delete(m.arrivals, key)
+	}
 }
 
 // arrived wakes who waits for key. mu is held.
@@ -153,10 +168,7 @@ func (m *memory) await(ctx context.Context, key string, a *arrival, all ...strin
 	case <-ctx.Done():
 	}
 	m.mu.Lock()
-	a.waiting--
-	if a.waiting == 0 && m.arrivals[key] == a {
-		delete(m.arrivals, key)
-	}
+	m.forgo(key, a)
 	m.mu.Unlock()
 	return m.waitError(ctx.Err(), all...)
 }
