@@ -19,16 +19,16 @@ func newBenchCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "b", Usage: "smallest `SIZE` in bytes; K, M and G are powers of 1024", Value: "4"},
 			&cli.StringFlag{Name: "e", Usage: "largest `SIZE`", Value: "64M"},
 			&cli.Int64Flag{Name: "f", Usage: "from one size to the next, `TIMES`", Value: 4},
-			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine (2); not among ranks that are there already"},
-			&cli.StringFlag{Name: "transport", Usage: "auto, shm or tcp", Value: "auto"},
+			&cli.IntFlag{Name: "n", Usage: "start `N` ranks on this machine; not among ranks that are there already", DefaultText: "2"},
+			&cli.StringFlag{Name: "transport", Usage: "`T`: auto, shm or tcp", Value: "auto"},
 			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
 			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
 			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms", Value: true},
 			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then work on each other's memory"},
-			&cli.StringFlag{Name: "type", Usage: "element type", Value: "float32"},
-			&cli.StringFlag{Name: "op", Usage: "reduce operation", Value: "sum"},
-			&cli.IntFlag{Name: "iters", Usage: "timed calls of each size; 0: as many as fit into the budget, 7 to 10,000"},
-			&cli.IntFlag{Name: "warmup", Usage: "calls before them; 0: for a tenth of the budget"},
+			&cli.StringFlag{Name: "type", Usage: "element type `T`, such as float64, bfloat16 or int32", Value: "float32"},
+			&cli.StringFlag{Name: "op", Usage: "reduce operation `OP`: sum, prod, min or max", Value: "sum"},
+			&cli.IntFlag{Name: "iters", Usage: "`N` timed calls of each size; 0: as many as fit into the budget, 7 to 10,000"},
+			&cli.IntFlag{Name: "warmup", Usage: "`N` calls before them; 0: for a tenth of the budget"},
 			&cli.DurationFlag{Name: "budget", Usage: "`TIME` for the calls of one size", Value: 200 * time.Millisecond},
 			jsonFlag(),
 		},
@@ -54,7 +54,7 @@ func newBenchCommand(e *env) *cli.Command {
 			if err := o.setTransport(e.get("DDPBATCH_TRANSPORT")); err != nil {
 				return err
 			}
-			if err := o.check(c.IsSet("n")); err != nil {
+			if err := o.check(c.IsSet); err != nil {
 				return err
 			}
 			return runBench(c.Context, e, o)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"math"
+	"math/bits"
 
 	"ddpbatch/mpi"
 )
@@ -30,8 +32,7 @@ type benchElement struct {
 
 var benchElements = []benchElement{
 	plain[float32]("float32", 4), plain[float64]("float64", 8),
-	newElement("float16", 2, func(x int64) mpi.Float16 { return mpi.ToFloat16(float32(x)) }),
-	newElement("bfloat16", 2, func(x int64) mpi.BFloat16 { return mpi.ToBFloat16(float32(x)) }),
+	newElement("float16", 2, float16Of), newElement("bfloat16", 2, bfloat16Of),
 	plain[int8]("int8", 1), plain[int16]("int16", 2), plain[int32]("int32", 4), plain[int64]("int64", 8),
 	plain[uint8]("uint8", 1), plain[uint16]("uint16", 2), plain[uint32]("uint32", 4), plain[uint64]("uint64", 8),
 }
@@ -44,6 +45,27 @@ type arithmetic interface {
 func plain[T arithmetic](name string, width int64) benchElement {
 	return newElement(name, width, func(x int64) T { return T(x) })
 }
+
+// float16Of converts a whole number that binary16 of IEEE 754 holds, or one too large for it, which is infinite there; it
+// shares nothing with what is measured.
+func float16Of(x int64) mpi.Float16 {
+	const exponentBias, exponentBits, mantissaBits = 15, 5, 10
+	if x == 0 {
+		return 0
+	}
+	sign := mpi.Float16(0)
+	if x < 0 {
+		sign, x = 1<<15, -x
+	}
+	exponent := bits.Len64(uint64(x)) - 1
+	if exponent > exponentBias {
+		return sign | (1<<exponentBits-1)<<mantissaBits
+	}
+	return sign | mpi.Float16(exponent+exponentBias)<<mantissaBits | mpi.Float16(x<<mantissaBits>>exponent)&(1<<mantissaBits-1)
+}
+
+// bfloat16Of converts a whole number that has no more bits than bfloat16, the upper half of a float32.
+func bfloat16Of(x int64) mpi.BFloat16 { return mpi.BFloat16(math.Float32bits(float32(x)) >> 16) }
 
 func newElement[T mpi.Number](name string, width int64, of func(int64) T) benchElement {
 	return benchElement{name, width, func(ctx context.Context, b *benchRank) (map[string]func(int) benchCall, error) {
@@ -74,14 +96,23 @@ func (s *benchBuffers[T]) buffer(ctx context.Context, n int) ([]T, error) {
 	return make([]T, n), nil
 }
 
+// formula is the one that this collective's buffers are filled by.
+func (s *benchBuffers[T]) formula() formula {
+	f := formula{ranks: s.b.ranks}
+	if s.b.o.collective.reduces {
+		f.op = s.b.o.op
+	}
+	return f
+}
+
 // own is a rank's pattern.
-func (s *benchBuffers[T]) own(rank, seed int) []T {
-	return converted(pattern(s.b.o.op, rank, s.b.ranks, seed), s.of)
+func (s *benchBuffers[T]) own(rank, iteration int) []T {
+	return converted(s.formula().pattern(rank, iteration), s.of)
 }
 
 // reduced is what the patterns of ranks 0 to last make together.
-func (s *benchBuffers[T]) reduced(last, seed int) []T {
-	return converted(reducedPattern(s.b.o.op, last, s.b.ranks, seed), s.of)
+func (s *benchBuffers[T]) reduced(last, iteration int) []T {
+	return converted(s.formula().reduced(last, iteration), s.of)
 }
 
 // spoil fills buf with what no pattern has.

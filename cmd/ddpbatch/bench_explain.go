@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -9,7 +10,7 @@ import (
 func explained(collective string) string {
 	return map[string]string{
 		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "broadcast": "broadcast",
-		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all",
+		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all", "barrier": "barrier",
 	}[collective]
 }
 
@@ -29,6 +30,29 @@ func (b *benchRank) algorithm(size int64) (string, error) {
 		}
 	}
 	return b.o.algorithm, nil
+}
+
+// checkAlgorithm refuses, before anything is measured, the name of an algorithm that the collective does not have. One rank
+// says so.
+func (b *benchRank) checkAlgorithm() error {
+	if b.o.algorithm == "auto" {
+		return nil
+	}
+	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(b.o.begin))
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, p := range predictions {
+		if p.Algorithm == b.o.algorithm {
+			return nil // whether it can serve these calls, they tell
+		}
+		names = append(names, p.Algorithm)
+	}
+	if b.rank > 0 {
+		return &codeError{code: exitUsage}
+	}
+	return usagef("--algorithm is %q; %s has %s", b.o.algorithm, b.o.collective.name, strings.Join(names, ", "))
 }
 
 // explain makes a row of each algorithm that can serve the call, with what was predicted of it.

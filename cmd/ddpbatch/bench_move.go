@@ -9,68 +9,68 @@ import (
 func (s *benchBuffers[T]) broadcast(count int) benchCall {
 	b, buf := s.b, s.out[:count]
 	return benchCall{
-		fill: func(seed int) {
+		fill: func(iteration int) {
 			s.spoil(buf)
 			if b.rank == 0 {
-				spread(buf, s.own(0, seed), 0)
+				spread(buf, s.own(0, iteration), 0)
 			}
 		},
 		run:   func(ctx context.Context) error { return mpi.Broadcast(ctx, b.timed, buf, 0) },
-		wrong: func(seed int) int64 { return differ(buf, s.own(0, seed), 0) },
+		wrong: func(iteration int) int64 { return differ(buf, s.own(0, iteration), 0) },
 	}
 }
 
 func (s *benchBuffers[T]) allGather(count int) benchCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count]
 	return benchCall{
-		fill: func(seed int) {
-			spread(in, s.own(b.rank, seed), 0)
+		fill: func(iteration int) {
+			spread(in, s.own(b.rank, iteration), 0)
 			s.spoil(out)
 		},
 		run:   func(ctx context.Context) error { return mpi.AllGather(ctx, b.timed, out, in) },
-		wrong: func(seed int) int64 { return s.wrongBlocks(out, count, 0, seed) },
+		wrong: func(iteration int) int64 { return s.wrongBlocks(out, count, 0, iteration) },
 	}
 }
 
 func (s *benchBuffers[T]) gather(count int) benchCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count]
 	return benchCall{
-		fill: func(seed int) {
-			spread(in, s.own(b.rank, seed), 0)
+		fill: func(iteration int) {
+			spread(in, s.own(b.rank, iteration), 0)
 			s.spoil(out)
 		},
 		run: func(ctx context.Context) error { return mpi.Gather(ctx, b.timed, out, in, 0) },
-		wrong: func(seed int) int64 {
+		wrong: func(iteration int) int64 {
 			if b.rank != 0 {
 				return 0
 			}
-			return s.wrongBlocks(out, count, 0, seed)
+			return s.wrongBlocks(out, count, 0, iteration)
 		},
 	}
 }
 
-// scatter's root has one long pattern, of which each rank gets its block.
+// scatter's root has one long pattern, of which each rank gets its block; what the others have in goes nowhere.
 func (s *benchBuffers[T]) scatter(count int) benchCall {
 	b, out, in := s.b, s.out[:count], s.in[:count*s.b.ranks]
 	return benchCall{
-		fill: func(seed int) {
-			spread(in, s.own(0, seed), 0)
+		fill: func(iteration int) {
+			spread(in, s.own(b.rank, iteration), 0)
 			s.spoil(out)
 		},
 		run:   func(ctx context.Context) error { return mpi.Scatter(ctx, b.timed, out, in, 0) },
-		wrong: func(seed int) int64 { return differ(out, s.own(0, seed), b.rank*count) },
+		wrong: func(iteration int) int64 { return differ(out, s.own(0, iteration), b.rank*count) },
 	}
 }
 
 func (s *benchBuffers[T]) allToAll(count int) benchCall {
 	b, out, in := s.b, s.out[:count*s.b.ranks], s.in[:count*s.b.ranks]
 	return benchCall{
-		fill: func(seed int) {
-			spread(in, s.own(b.rank, seed), 0)
+		fill: func(iteration int) {
+			spread(in, s.own(b.rank, iteration), 0)
 			s.spoil(out)
 		},
 		run:   func(ctx context.Context) error { return mpi.AllToAll(ctx, b.timed, out, in) },
-		wrong: func(seed int) int64 { return s.wrongBlocks(out, count, b.rank*count, seed) },
+		wrong: func(iteration int) int64 { return s.wrongBlocks(out, count, b.rank*count, iteration) },
 	}
 }
 
@@ -78,8 +78,8 @@ func (s *benchBuffers[T]) allToAll(count int) benchCall {
 func (s *benchBuffers[T]) pingPong(count int) benchCall {
 	b, out, in := s.b, s.out[:count], s.in[:count]
 	return benchCall{
-		fill: func(seed int) {
-			spread(in, s.own(0, seed), 0)
+		fill: func(iteration int) {
+			spread(in, s.own(b.rank, iteration), 0)
 			s.spoil(out)
 		},
 		run: func(ctx context.Context) (err error) {
@@ -95,19 +95,19 @@ func (s *benchBuffers[T]) pingPong(count int) benchCall {
 			}
 			return err
 		},
-		wrong: func(seed int) int64 {
+		wrong: func(iteration int) int64 {
 			if b.rank > 1 {
 				return 0
 			}
-			return differ(out, s.own(0, seed), 0)
+			return differ(out, s.own(0, iteration), 0)
 		},
 	}
 }
 
 // wrongBlocks counts what is wrong in blocks of count elements, one of each rank, which began at its element at.
-func (s *benchBuffers[T]) wrongBlocks(buf []T, count, at, seed int) (wrong int64) {
+func (s *benchBuffers[T]) wrongBlocks(buf []T, count, at, iteration int) (wrong int64) {
 	for rank := range s.b.ranks {
-		wrong += differ(buf[rank*count:(rank+1)*count], s.own(rank, seed), at)
+		wrong += differ(buf[rank*count:(rank+1)*count], s.own(rank, iteration), at)
 	}
 	return wrong
 }

@@ -84,12 +84,19 @@ func (o *benchOptions) setTransport(variable string) error {
 	return nil
 }
 
-func (o *benchOptions) check(ranksGiven bool) error {
-	switch {
-	case ranksGiven && (o.ranks < 1 || o.ranks > maxBenchRanks):
+// check refuses what cannot be done, and flags that would do nothing; given tells of the flags that were typed.
+func (o *benchOptions) check(given func(flag string) bool) error {
+	switch c := o.collective; {
+	case given("n") && (o.ranks < 1 || o.ranks > maxBenchRanks):
 		return usagef("-n is %d; it must be 1 to %d", o.ranks, maxBenchRanks)
-	case o.explain && explained(o.collective.name) == "":
-		return usagef("%s has no choice of algorithms to explain", o.collective.name)
+	case o.explain && explained(c.name) == "":
+		return usagef("%s has no choice of algorithms to explain", c.name)
+	case o.algorithm != "auto" && explained(c.name) == "":
+		return usagef("%s has no choice of algorithms: leave --algorithm out", c.name)
+	case given("op") && !c.reduces:
+		return usagef("%s reduces nothing: leave --op out", c.name)
+	case c.unsized && (given("type") || given("alloc")):
+		return usagef("%s has no buffers of elements: leave --type and --alloc out", c.name)
 	case o.explain && o.algorithm != "auto":
 		return usagef("--explain times all algorithms: leave --algorithm out")
 	case o.end < o.begin:
@@ -144,13 +151,37 @@ func (o *benchOptions) config() mpi.Config {
 	return cfg
 }
 
+// settings words what rows of text do not have.
+func (o *benchOptions) settings() string {
+	text := ""
+	if o.collective.name != "store" && o.collective.name != "startup" {
+		text = ", transport " + o.transport
+	}
+	if explained(o.collective.name) != "" && !o.explain {
+		text += ", algorithm " + o.algorithm
+	}
+	if o.collective.reduces && o.deterministic {
+		text += ", deterministic"
+	}
+	if o.alloc {
+		text += ", buffers from comm.Alloc"
+	}
+	return text
+}
+
 // args are the words that say the same to another process, less -n.
 func (o *benchOptions) args() []string {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	args := []string{
 		"bench", o.collective.name, "-b", number(o.begin), "-e", number(o.end), "-f", number(o.factor),
-		"--transport", o.transport, "--algorithm", o.algorithm, "--type", o.element.name, "--op", o.op.name,
+		"--transport", o.transport, "--algorithm", o.algorithm,
 		"--iters", strconv.Itoa(o.iters), "--warmup", strconv.Itoa(o.warmup), "--budget", o.budget.String(),
+	}
+	if !o.collective.unsized {
+		args = append(args, "--type", o.element.name)
+	}
+	if o.collective.reduces {
+		args = append(args, "--op", o.op.name)
 	}
 	if o.alloc {
 		args = append(args, "--alloc")

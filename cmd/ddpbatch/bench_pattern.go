@@ -2,44 +2,66 @@ package main
 
 import "ddpbatch/mpi"
 
-// patternPeriod is after how many elements a pattern repeats: a prime, so that blocks that landed in the wrong place
-// do not look right.
-const patternPeriod = 251
+// patternPeriod is after how many elements a pattern repeats: a prime, so that pieces of messages, whose lengths are
+// powers of two, do not look right in each other's places.
+const patternPeriod = 4093
 
-// pattern is what a rank of ranks contributes, one period of it: small whole numbers, so that results are exact
-// whatever the element type. Seed 0 is all zeros, which stay what they are however often they are reduced in place.
-func pattern(op benchOp, rank, ranks, seed int) []int64 {
-	p := make([]int64, patternPeriod)
-	for i := range p {
-		if seed != 0 {
-			p[i] = contribution(op, rank, ranks, (i*(rank+3)+seed)%8)
-		}
-	}
-	return p
+// noOp is that of collectives that only move elements.
+var noOp benchOp
+
+// formula says, by plain Go alone, what every element must be: a function of rank, index and iteration. Values are small whole
+// numbers, so that results are exact whatever the element type. Iteration 0 is all zeros, which stay what they are
+// however often they are reduced in place. scripts/bench/peers has the same one.
+type formula struct {
+	op    benchOp
+	ranks int
 }
 
-// contribution makes n, which is 0 to 7, small enough: bfloat16 has whole numbers up to 256 and
-// float16 powers of two up to 2^15, and a product of more than that is infinite in any order.
-func contribution(op benchOp, rank, ranks, n int) int64 {
-	switch {
-	case op == opProd && rank < 32:
-		return 1 + int64(n%2)
-	case op == opProd:
+// value is a rank's element i.
+func (f formula) value(rank, i, iteration int) int64 {
+	if iteration == 0 {
+		return 0
+	}
+	n := int64(mixed(uint32((iteration*maxBenchRanks+rank)*patternPeriod+i%patternPeriod)) % 8)
+	switch { // bfloat16 has whole numbers up to 256 and float16 powers of two up to 2^15; a product of more is infinite in any order
+	case f.op == noOp:
+		return n
+	case f.op == opProd && rank < 32:
+		return 1 + n%2
+	case f.op == opProd:
 		return 1
-	case ranks*7 <= 256:
-		return int64(n)
+	case f.ranks*7 <= 256:
+		return n
 	case rank < 256:
-		return int64(n % 2)
+		return n % 2
 	}
 	return 0
 }
 
-// reducedPattern is what the patterns of ranks 0 to last make together, by the plainest loop.
-func reducedPattern(op benchOp, last, ranks, seed int) []int64 {
-	p := pattern(op, 0, ranks, seed)
+// mixed is the last step of MurmurHash3 (Appleby, fmix32): neighbours have nothing in common.
+func mixed(h uint32) uint32 {
+	h ^= h >> 16
+	h *= 0x85ebca6b
+	h ^= h >> 13
+	h *= 0xc2b2ae35
+	return h ^ h>>16
+}
+
+// pattern is one period of a rank's values.
+func (f formula) pattern(rank, iteration int) []int64 {
+	p := make([]int64, patternPeriod)
+	for i := range p {
+		p[i] = f.value(rank, i, iteration)
+	}
+	return p
+}
+
+// reduced is what the patterns of ranks 0 to last make together.
+func (f formula) reduced(last, iteration int) []int64 {
+	p := f.pattern(0, iteration)
 	for rank := 1; rank <= last; rank++ {
-		for i, x := range pattern(op, rank, ranks, seed) {
-			switch op {
+		for i, x := range f.pattern(rank, iteration) {
+			switch f.op {
 			case opSum:
 				p[i] += x
 			case opProd:

@@ -1,40 +1,79 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 )
 
-func TestReducedPattern(t *testing.T) {
-	// By hand: rank r's element i is (i*(r+3) + seed) % 8; here seed 1, i = 2 of ranks 0, 1, 2: 7, 1, 3.
-	const seed, i = 1, 2
-	for op, want := range map[benchOp]int64{opSum: 11, opMin: 1, opMax: 7, opProd: 8} { // of products, 1 + n%2: 2, 2, 2
-		if got := reducedPattern(op, 2, 3, seed)[i]; got != want {
-			t.Errorf("%s: %v, want %v", op.name, got, want)
+// The mixer's values are those of other implementations of MurmurHash3's fmix32.
+func TestMixed(t *testing.T) {
+	for x, want := range map[uint32]uint32{0: 0, 1: 0x514e28b7, 2: 0x30f4c306} {
+		if got := mixed(x); got != want {
+			t.Errorf("%d: %#x, want %#x", x, got, want)
 		}
 	}
-	if got := reducedPattern(opSum, 1, 3, seed)[i]; got != 8 { // ranks 0 and 1 alone
-		t.Errorf("sum of ranks 0 and 1: %d, want 8", got)
-	}
-	for _, x := range reducedPattern(opSum, 2, 3, 0) {
-		if x != 0 {
-			t.Fatalf("seed 0 gives %v, want zeros", x)
+}
+
+func TestFormula(t *testing.T) {
+	f := formula{noOp, 16}
+	seen := map[string]string{}
+	for rank := range 16 {
+		for iteration := 1; iteration <= 4; iteration++ {
+			p := f.pattern(rank, iteration)
+			name := fmt.Sprintf("rank %d, iteration %d", rank, iteration)
+			if other, ok := seen[fmt.Sprint(p[:64])]; ok {
+				t.Errorf("%s begins as %s", name, other)
+			}
+			seen[fmt.Sprint(p[:64])] = name
+			for _, shift := range []int{1, 2, 8, 64, 1024, 4096 % patternPeriod} {
+				same := 0
+				for i := range p {
+					if p[i] == p[(i+shift)%patternPeriod] {
+						same++
+					}
+				}
+				if same > patternPeriod/4 { // chance is one of 8
+					t.Errorf("%s: %d of %d elements are those %d before them", name, same, patternPeriod, shift)
+				}
+			}
+		}
+		if p := f.pattern(rank, 0); slices.Max(p) != 0 || slices.Min(p) != 0 {
+			t.Error("iteration 0 is not all zeros")
 		}
 	}
-	if slices.Equal(pattern(opSum, 0, 2, 1), pattern(opSum, 1, 2, 1)) {
-		t.Error("two ranks have the same pattern")
+}
+
+func TestReduced(t *testing.T) {
+	const iteration, i = 3, 1000
+	for op, combine := range map[benchOp]func(a, b int64) int64{
+		opSum:  func(a, b int64) int64 { return a + b },
+		opProd: func(a, b int64) int64 { return a * b },
+		opMin:  func(a, b int64) int64 { return min(a, b) },
+		opMax:  func(a, b int64) int64 { return max(a, b) },
+	} {
+		f := formula{op, 3}
+		want := f.value(0, i, iteration)
+		for last := range 3 {
+			if last > 0 {
+				want = combine(want, f.value(last, i, iteration))
+			}
+			if got := f.reduced(last, iteration)[i]; got != want {
+				t.Errorf("%s of ranks 0 to %d: %d, want %d", op.name, last, got, want)
+			}
+		}
 	}
 }
 
 // Results stay within what bfloat16 and float16 hold exactly.
-func TestReducedPatternIsSmall(t *testing.T) {
+func TestReducedIsSmall(t *testing.T) {
 	for _, ranks := range []int{2, 36, 37, 256, 257, 1024} {
-		for _, x := range reducedPattern(opSum, ranks-1, ranks, 1) {
+		for _, x := range (formula{opSum, ranks}).reduced(ranks-1, 1) {
 			if x < 0 || x > 256 {
 				t.Fatalf("%d ranks: a sum is %d, beyond what bfloat16 counts to", ranks, x)
 			}
 		}
-		for _, x := range reducedPattern(opProd, ranks-1, ranks, 1) {
+		for _, x := range (formula{opProd, ranks}).reduced(ranks-1, 1) {
 			if x < 1 || x > 1<<32 || x&(x-1) != 0 {
 				t.Fatalf("%d ranks: a product is %d, and no power of two up to 2^32", ranks, x)
 			}
@@ -43,7 +82,7 @@ func TestReducedPatternIsSmall(t *testing.T) {
 }
 
 func TestSpreadAndDiffer(t *testing.T) {
-	p := pattern(opSum, 0, 2, 1)
+	p := formula{noOp, 2}.pattern(0, 1)
 	for _, at := range []int{0, 1, patternPeriod - 1, patternPeriod, 5*patternPeriod + 7} {
 		for _, n := range []int{0, 1, patternPeriod, 3*patternPeriod + 2} {
 			buf := make([]int64, n)

@@ -4,9 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"ddpbatch/mpi"
 )
+
+// checkedIterations are made before the timed calls and after them, each with values of its own and no barrier between:
+// what a rank is given late, or out of an earlier call, is wrong.
+const checkedIterations = 2
 
 // benchRank is one rank of a bench.
 type benchRank struct {
@@ -16,6 +21,7 @@ type benchRank struct {
 	timed       *mpi.Comm // comm with the algorithm asked for
 	rank, ranks int
 	clock       float64      // microseconds that reading the clock takes
+	wrong       int64        // elements found wrong so far: on this rank; on rank 0, everywhere
 	print       benchPrinter // on rank 0
 }
 
@@ -27,34 +33,58 @@ func benchAsRank(ctx context.Context, e *env, o benchOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, comm.Close()) }()
-	b := &benchRank{e: e, o: o, comm: comm, rank: comm.Rank(), ranks: comm.Size(), print: benchPrinter{w: e.Out, json: o.json, explain: o.explain}}
+	b := newBenchRank(e, o, comm)
 	if err := o.checkWorld(b.ranks); err != nil {
 		return err
 	}
-	b.clock, b.timed = clockCost(), comm
+	if err := b.checkAlgorithm(); err != nil {
+		return err
+	}
+	b.clock = clockCost()
+	if b.rank == 0 {
+		b.print.heading(o, b.ranks)
+	}
+	return b.rows(ctx, joining)
+}
+
+func newBenchRank(e *env, o benchOptions, comm *mpi.Comm) *benchRank {
+	b := &benchRank{
+		e: e, o: o, comm: comm, timed: comm, rank: comm.Rank(), ranks: comm.Size(),
+		print: benchPrinter{w: e.Out, json: o.json, explain: o.explain},
+	}
 	if o.algorithm != "auto" {
 		b.timed = comm.Using(o.algorithm)
 	}
-	if b.rank == 0 {
-		b.print.heading()
-	}
-	switch o.collective.name {
+	return b
+}
+
+// rows makes all rows. Its error tells of wrong results, too: on each rank of its own, whose count has not been through what is
+// measured, and on rank 0 of any rank's.
+func (b *benchRank) rows(ctx context.Context, joining time.Duration) (err error) {
+	switch b.o.collective.name {
 	case "startup":
 		err = b.startup(ctx, joining)
 	case "store":
 		err = b.store(ctx)
 	case "barrier":
-		err = b.time(ctx, benchRow{Type: "none", Redop: "none"}, barrierCall(b))
+		err = b.row(ctx, benchRow{Type: "none", Redop: "none"}, barrierCall(b))
 	default:
 		err = b.sizes(ctx)
 	}
 	if err == nil {
-		err = b.print.err
+		err = b.comm.Barrier(ctx) // the first rank that ends with an error ends the others: not before rank 0's last row
 	}
-	if err == nil && b.print.wrong > 0 {
-		err = fmt.Errorf("%d elements of the results are wrong", b.print.wrong)
+	switch {
+	case err != nil:
+		return err
+	case b.print.err != nil:
+		return b.print.err
+	case b.wrong > 0 && b.rank > 0:
+		return fmt.Errorf("%d elements of rank %d's results are wrong", b.wrong, b.rank)
+	case b.wrong > 0:
+		return fmt.Errorf("%d elements of the results are wrong", b.wrong)
 	}
-	return err
+	return nil
 }
 
 // sizes times the collective at every size.
@@ -76,52 +106,51 @@ func (b *benchRank) sizes(ctx context.Context) error {
 		if c.reduces {
 			row.Redop = b.o.op.name
 		}
-		rows := b.time
-		if b.o.explain {
-			rows = b.explain
-		}
-		if err := rows(ctx, row, calls[c.name](int(count))); err != nil {
+		if err := b.row(ctx, row, calls[c.name](int(count))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// time makes a row of a call: a check, the measurement, a check with other values.
+// row makes a row of a call, or with --explain one of each algorithm.
+func (b *benchRank) row(ctx context.Context, row benchRow, call benchCall) error {
+	if b.o.explain {
+		return b.explain(ctx, row, call)
+	}
+	return b.time(ctx, row, call)
+}
+
+// time makes a row of a call: checked iterations, the measurement, and checked iterations again.
 func (b *benchRank) time(ctx context.Context, row benchRow, call benchCall) error {
-	first, err := b.check(ctx, call, 1)
+	var wrong int64
+	for iteration := range 2 * checkedIterations {
+		if iteration == checkedIterations {
+			call.fill(0)
+			times, err := b.measure(ctx, call)
+			if err != nil {
+				return err
+			}
+			wrong += call.wrong(0)
+			row = row.withTimes(times, b.o.collective, b.ranks)
+		}
+		call.fill(iteration + 1)
+		if err := call.run(ctx); err != nil {
+			return err
+		}
+		wrong += call.wrong(iteration + 1)
+	}
+	all, err := b.tally(ctx, wrong)
 	if err != nil {
 		return err
 	}
-	call.fill(0)
-	us, err := b.measure(ctx, call)
-	if err != nil {
-		return err
-	}
-	second, err := b.check(ctx, call, 2)
-	if err != nil {
-		return err
-	}
-	row.Wrong, row.Transport = first+second, b.o.transport
+	b.wrong += all
+	row.Wrong, row.Transport = all, b.o.transport
 	if row.Algorithm, err = b.algorithm(row.Size); err != nil {
 		return err
 	}
 	if b.rank == 0 {
-		b.print.row(row.withSpeed(us, b.o.collective, b.ranks))
+		b.print.row(row)
 	}
 	return nil
-}
-
-// check makes one call and counts what is wrong on all ranks.
-func (b *benchRank) check(ctx context.Context, call benchCall, seed int) (int64, error) {
-	call.fill(seed)
-	if err := b.comm.Barrier(ctx); err != nil {
-		return 0, err
-	}
-	if err := call.run(ctx); err != nil {
-		return 0, err
-	}
-	wrong := []int64{call.wrong(seed)}
-	err := mpi.AllReduce(ctx, b.comm, wrong, mpi.Sum)
-	return wrong[0], err
 }

@@ -12,8 +12,11 @@ type benchRow struct {
 	Size      int64   `json:"size"`  // bytes, of all ranks' blocks where there are blocks
 	Count     int64   `json:"count"` // elements, of one block where there are blocks
 	Type      string  `json:"type"`
-	Redop     string  `json:"redop"` // none; of store rows: the operation
-	Time      float64 `json:"time_us"`
+	Redop     string  `json:"redop"`   // none; of store rows: the operation
+	Time      float64 `json:"time_us"` // the median over calls
+	Min       float64 `json:"min_us"`
+	Avg       float64 `json:"avg_us"`
+	Max       float64 `json:"max_us"`
 	AlgBW     float64 `json:"algbw"` // 10^9 bytes a second: size by time
 	BusBW     float64 `json:"busbw"` // algbw by the collective's factor
 	Wrong     int64   `json:"wrong"` // elements, over all ranks
@@ -25,46 +28,50 @@ type benchRow struct {
 	Chosen    bool    `json:"chosen,omitempty"`       // it is what a call gets that names none
 }
 
-// withSpeed fills in the bandwidths of a call that took us microseconds among n ranks.
-func (r benchRow) withSpeed(us float64, c *benchCollective, n int) benchRow {
-	r.Time = us
-	if us > 0 {
-		r.AlgBW = float64(r.Size) / us / 1e3
+// withTimes fills in the times of calls among n ranks, and the bandwidths that their median makes.
+func (r benchRow) withTimes(t benchTimes, c *benchCollective, n int) benchRow {
+	r.Time, r.Min, r.Avg, r.Max = millionths(t.median), millionths(t.least), millionths(t.mean), millionths(t.most)
+	if t.median > 0 {
+		r.AlgBW = float64(r.Size) / t.median / 1e3
 	}
 	r.BusBW = r.AlgBW
 	if c.bus != nil {
 		r.BusBW *= c.bus(float64(n))
 	}
-	r.Time, r.AlgBW, r.BusBW = millionths(r.Time), millionths(r.AlgBW), millionths(r.BusBW)
+	r.AlgBW, r.BusBW = millionths(r.AlgBW), millionths(r.BusBW)
 	return r
 }
 
 // millionths rounds to what has a meaning: picoseconds and bytes.
 func millionths(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
+const benchHeading = "#%12s  %12s  %8s  %6s  %8s  %8s  %8s  %8s  %7s  %7s  %7s\n"
+
 // benchPrinter prints rows as they come.
 type benchPrinter struct {
 	w       io.Writer
 	json    bool
 	explain bool
-	wrong   int64
 	err     error // the first
 }
 
-func (p *benchPrinter) heading() {
+// heading says what the rows do not, and names their columns.
+func (p *benchPrinter) heading(o benchOptions, ranks int) {
+	if p.json {
+		return
+	}
+	p.line("# ddpbatch %s: %s, %d ranks%s\n", version, o.collective.name, ranks, o.settings())
 	switch {
-	case p.json:
 	case p.explain:
 		p.line("#%12s  %-20s  %10s  %10s  %7s  %7s\n", "size", "algorithm", "predicted", "measured", "busbw", "#wrong")
 		p.line("#%12s  %-20s  %10s  %10s  %7s  %7s\n", "(B)", "(* is chosen)", "(us)", "(us)", "(GB/s)", "")
 	default:
-		p.line("#%12s  %12s  %8s  %6s  %10s  %7s  %7s  %7s\n", "size", "count", "type", "redop", "time", "algbw", "busbw", "#wrong")
-		p.line("#%12s  %12s  %8s  %6s  %10s  %7s  %7s  %7s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+		p.line(benchHeading, "size", "count", "type", "redop", "time", "min", "avg", "max", "algbw", "busbw", "#wrong")
+		p.line(benchHeading, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
 	}
 }
 
 func (p *benchPrinter) row(r benchRow) {
-	p.wrong += r.Wrong
 	if p.json {
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -85,7 +92,8 @@ func (p *benchPrinter) row(r benchRow) {
 		p.line(" %12d  %-20s  %10s  %10s  %7.2f  %7d\n", r.Size, name, predicted, microseconds(r.Time), r.BusBW, r.Wrong)
 		return
 	}
-	p.line(" %12d  %12d  %8s  %6s  %10s  %7.2f  %7.2f  %7d\n", r.Size, r.Count, r.Type, r.Redop, microseconds(r.Time), r.AlgBW, r.BusBW, r.Wrong)
+	p.line(" %12d  %12d  %8s  %6s  %8s  %8s  %8s  %8s  %7.2f  %7.2f  %7d\n", r.Size, r.Count, r.Type, r.Redop,
+		microseconds(r.Time), microseconds(r.Min), microseconds(r.Avg), microseconds(r.Max), r.AlgBW, r.BusBW, r.Wrong)
 }
 
 func (p *benchPrinter) line(format string, args ...any) {

@@ -12,15 +12,15 @@ import (
 // startupLaunches is how often a world is started where --iters does not say.
 const startupLaunches = 5
 
-// benchStartup times worlds from their start to the moment when rank 0 says that all have met, and prints the
-// median as soon as the last one has.
+// benchStartup times worlds from their start to the moment when rank 0 says that all have met, and prints their
+// row as soon as the last one has.
 func benchStartup(ctx context.Context, e *env, o benchOptions) error {
 	launches := o.iters
 	if launches == 0 {
 		launches = startupLaunches
 	}
 	print := benchPrinter{w: e.Out, json: o.json}
-	print.heading()
+	print.heading(o, o.ranks)
 	rank := o
 	rank.json = true // no heading: the first that rank 0 prints is its row
 	took := make([]float64, 0, launches)
@@ -29,7 +29,7 @@ func benchStartup(ctx context.Context, e *env, o benchOptions) error {
 		met := onFirstWrite(func() {
 			took = append(took, microsecondsOf(now()-start))
 			if len(took) == launches {
-				print.row(startupRow(medianOf(took)))
+				print.row(startupRow(took))
 			}
 		})
 		if err := benchWorld(ctx, e, rank, met); err != nil {
@@ -39,8 +39,10 @@ func benchStartup(ctx context.Context, e *env, o benchOptions) error {
 	return print.err
 }
 
-func startupRow(us float64) benchRow {
-	return benchRow{Type: "none", Redop: "none", Time: us, Algorithm: "none", Transport: "none"}
+// startupRow sorts us, which are of launches.
+func startupRow(us []float64) benchRow {
+	row := benchRow{Type: "none", Redop: "none", Algorithm: "none", Transport: "none"}
+	return row.withTimes(timesOf(us), collectiveNamed("startup"), 1)
 }
 
 // startup is the part of a rank that is there already: how long its joining took, since joining, on the mean over
@@ -54,7 +56,8 @@ func (b *benchRank) startup(ctx context.Context, joining time.Duration) error {
 		return err
 	}
 	if b.rank == 0 {
-		b.print.row(startupRow(took[0] / float64(b.ranks)))
+		took[0] /= float64(b.ranks)
+		b.print.row(startupRow(took))
 	}
 	return nil
 }

@@ -100,13 +100,13 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) ben
 	value := make([]byte, size)
 	var got []byte
 	call := benchCall{
-		fill: func(seed int) { spread(value, bytePattern(seed), 0) },
+		fill: func(iteration int) { spread(value, bytePattern(iteration), 0) },
 		run:  func(ctx context.Context) error { return s.Set(ctx, key, value) },
 	}
 	if op == "get" {
 		set := call
-		call.fill = func(seed int) {
-			set.fill(seed)
+		call.fill = func(iteration int) {
+			set.fill(iteration)
 			got = nil
 			_ = set.run(ctx) // a failure leaves what the check finds
 		}
@@ -115,17 +115,17 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) ben
 			return err
 		}
 	}
-	call.wrong = func(seed int) int64 {
+	call.wrong = func(iteration int) int64 {
 		if op == "set" {
 			got, _ = s.Get(ctx, key) // nothing is all wrong
 		}
-		return int64(size-len(got)) + differ(got, bytePattern(seed), 0)
+		return int64(size-len(got)) + differ(got, bytePattern(iteration), 0)
 	}
 	return call
 }
 
-func bytePattern(seed int) []byte {
-	return converted(pattern(opSum, 0, 1, seed), func(x int64) byte { return byte(x) })
+func bytePattern(iteration int) []byte {
+	return converted(formula{ranks: 1}.pattern(0, iteration), func(x int64) byte { return byte(x) })
 }
 
 // addCall adds 1 to a number.

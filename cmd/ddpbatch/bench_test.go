@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"math"
 	"slices"
 	"strings"
 	"testing"
-
-	"ddpbatch/mpi"
 )
 
 // The factors are those of nccl-tests, doc/PERFORMANCE.md: 64 MB by 4 ranks in 10 ms are 6.4 GB/s.
@@ -18,12 +15,12 @@ func TestBenchSpeed(t *testing.T) {
 		"allreduce": 6.4 * 2 * 3 / 4, "reducescatter": 6.4 * 3 / 4, "allgather": 6.4 * 3 / 4, "alltoall": 6.4 * 3 / 4,
 		"gather": 6.4 * 3 / 4, "scatter": 6.4 * 3 / 4, "broadcast": 6.4, "reduce": 6.4, "pingpong": 6.4,
 	} {
-		r := benchRow{Size: 64_000_000}.withSpeed(10_000, collectiveNamed(name), 4)
+		r := benchRow{Size: 64_000_000}.withTimes(benchTimes{10_000, 9_000, 11_000, 20_000}, collectiveNamed(name), 4)
 		if r.Time != 10_000 || math.Abs(r.AlgBW-6.4) > 1e-9 || math.Abs(r.BusBW-bus) > 1e-9 {
 			t.Errorf("%s: time %v, algbw %v, busbw %v; want 10000, 6.4, %v", name, r.Time, r.AlgBW, r.BusBW, bus)
 		}
 	}
-	if r := (benchRow{Size: 4}).withSpeed(0, collectiveNamed("allreduce"), 1); r.AlgBW != 0 || r.BusBW != 0 {
+	if r := (benchRow{Size: 4}).withTimes(benchTimes{}, collectiveNamed("allreduce"), 1); r.AlgBW != 0 || r.BusBW != 0 {
 		t.Errorf("a call of no time has the speed %v, %v; want 0", r.AlgBW, r.BusBW)
 	}
 }
@@ -67,34 +64,35 @@ func TestBenchCallsAreComplete(t *testing.T) {
 func TestBenchPrinter(t *testing.T) {
 	var text bytes.Buffer
 	p := benchPrinter{w: &text}
-	p.heading()
-	p.row(benchRow{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
-	lines := strings.Split(text.String(), "\n")
-	// the columns of nccl-tests, src/common.cu
-	if got := strings.Fields(lines[0]); !slices.Equal(got, strings.Fields("# size count type redop time algbw busbw #wrong")) {
+	p.heading(benchOptions{collective: collectiveNamed("allreduce"), transport: "shm", algorithm: "auto", deterministic: true}, 2)
+	p.row(benchRow{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, Min: 300, Avg: 500.5, Max: 12345, AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
+	settings, rest, _ := strings.Cut(text.String(), "\n")
+	if !strings.HasSuffix(settings, ": allreduce, 2 ranks, transport shm, algorithm auto, deterministic") {
+		t.Errorf("settings %q", settings)
+	}
+	lines := strings.Split(rest, "\n")
+	// the columns of nccl-tests, src/common.cu, and the times of osu_allreduce -f
+	if got := strings.Fields(lines[0]); !slices.Equal(got, strings.Fields("# size count type redop time min avg max algbw busbw #wrong")) {
 		t.Errorf("heading %q", got)
 	}
-	if got := strings.Fields(lines[2]); !slices.Equal(got, strings.Fields("1048576 262144 float32 sum 476.2 2.20 2.20 3")) {
+	if got := strings.Fields(lines[2]); !slices.Equal(got, strings.Fields("1048576 262144 float32 sum 476.2 300.0 500.5 12345 2.20 2.20 3")) {
 		t.Errorf("row %q", got)
 	}
 	if len(lines[0]) != len(lines[2]) {
 		t.Errorf("heading and row have %d and %d columns of text", len(lines[0]), len(lines[2]))
-	}
-	if p.wrong != 3 {
-		t.Errorf("%d wrong elements are counted, want 3", p.wrong)
 	}
 }
 
 func TestBenchJSON(t *testing.T) {
 	var text bytes.Buffer
 	p := benchPrinter{w: &text, json: true}
-	p.heading()
+	p.heading(benchOptions{}, 2)
 	p.row(benchRow{Size: 8, Count: 2, Type: "float32", Redop: "sum", Algorithm: "auto", Transport: "tcp"})
 	fields := map[string]any{}
 	if err := json.Unmarshal(text.Bytes(), &fields); err != nil {
 		t.Fatalf("%v in %q", err, text.String())
 	}
-	for _, name := range strings.Fields("size count type redop time_us algbw busbw wrong algorithm transport") {
+	for _, name := range strings.Fields("size count type redop time_us min_us avg_us max_us algbw busbw wrong algorithm transport") {
 		if _, ok := fields[name]; !ok {
 			t.Errorf("the object has no %s: %s", name, text.String())
 		}
@@ -105,21 +103,8 @@ func TestBenchJSON(t *testing.T) {
 	}
 }
 
-// A call that leaves a wrong result behind is found by both of its checks.
-func TestBenchFindsWrongResults(t *testing.T) {
-	var text bytes.Buffer
-	b := &benchRank{comm: mpi.Self(), timed: mpi.Self(), ranks: 1, print: benchPrinter{w: &text, json: true}}
-	b.o = benchOptions{collective: collectiveNamed("allreduce"), op: opSum, iters: 1, warmup: 1}
-	s := &benchBuffers[float32]{b: b, of: func(x int64) float32 { return float32(x) }, out: make([]float32, 600)}
-	call := s.allReduce(600)
-	if err := b.time(t.Context(), benchRow{}, call); err != nil || b.print.wrong != 0 {
-		t.Fatalf("%v, and %d elements are wrong, want none", err, b.print.wrong)
-	}
-	call.run = func(context.Context) error {
-		s.out[599]++
-		return nil
-	}
-	if err := b.time(t.Context(), benchRow{}, call); err != nil || b.print.wrong != 2 {
-		t.Errorf("%v, and %d elements are wrong, want one of each check", err, b.print.wrong)
+func TestTimesOf(t *testing.T) {
+	if got, want := timesOf([]float64{9, 1, 2, 4}), (benchTimes{3, 1, 4, 9}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }

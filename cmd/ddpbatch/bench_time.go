@@ -32,24 +32,36 @@ func medianOf(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// measure is the time of one call in microseconds: the median over calls, with a barrier before each, of the mean
-// over ranks, less what reading the clock takes. scripts/bench/peers times the other libraries in the same way.
-func (b *benchRank) measure(ctx context.Context, call benchCall) (float64, error) {
+// benchTimes are of calls, in microseconds.
+type benchTimes struct{ median, least, mean, most float64 }
+
+// timesOf sorts x.
+func timesOf(x []float64) benchTimes {
+	sum := 0.0
+	for _, us := range x {
+		sum += us
+	}
+	return benchTimes{median: medianOf(x), least: x[0], mean: sum / float64(len(x)), most: x[len(x)-1]}
+}
+
+// measure times calls, with a barrier before each: of one call the mean over ranks, less what reading the clock
+// takes. scripts/bench/peers times the other libraries in the same way.
+func (b *benchRank) measure(ctx context.Context, call benchCall) (benchTimes, error) {
 	runtime.GC() // for the buffers of the size before
 	calls, err := b.warmUp(ctx, call)
 	if err != nil {
-		return 0, err
+		return benchTimes{}, err
 	}
 	took := make([]float64, calls)
 	for i := range took {
 		if err := b.comm.Barrier(ctx); err != nil {
-			return 0, err
+			return benchTimes{}, err
 		}
 		start := now()
 		if err := call.run(ctx); err != nil {
-			return 0, err
+			return benchTimes{}, err
 		}
-		took[i] = microsecondsOf(now()-start) - b.clock
+		took[i] = max(0, microsecondsOf(now()-start)-b.clock)
 	}
 	parts := float64(b.ranks)
 	if b.o.collective.oneWay {
@@ -59,9 +71,12 @@ func (b *benchRank) measure(ctx context.Context, call benchCall) (float64, error
 		}
 	}
 	if err := mpi.AllReduce(ctx, b.comm, took, mpi.Sum); err != nil {
-		return 0, err
+		return benchTimes{}, err
 	}
-	return medianOf(took) / parts, nil
+	for i := range took {
+		took[i] /= parts
+	}
+	return timesOf(took), nil
 }
 
 // warmUp doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it,

@@ -16,9 +16,10 @@ Times are microseconds: the median over calls, one barrier before each, of the m
 then the median over launches. All sides bind ranks to cores where there are as many as ranks: ddpbatch by itself, gloo by its program,
 Open MPI and MPICH as their lines say. Sides are launched in turn, each turn beginning with another one. Ratio: ours / best peer
 (the smallest median of those with a right result in every launch) launch by launch, its median, and the interval between order statistics that holds it with %s.
-win: all of the interval is below 1; lose: all above 1, or a wrong or missing result of ours; even: neither; -: there is no such peer.`
+win: all of the interval is below 1; lose: all above 1, or a wrong or missing result of ours; even: neither; -: there is no such peer.
+failed: no launch gave the row; (5 of 7): only so many did.`
 
-// header says what was compared, on what and how.
+// header says what was compared, on what and how, in Markdown.
 type header struct {
 	Machine  string            `json:"machine"`
 	Load     string            `json:"load"`
@@ -30,19 +31,19 @@ type header struct {
 }
 
 func (h header) print(w io.Writer) {
-	fmt.Fprintf(w, "%s, load %s, %s\n", h.Machine, h.Load, h.Time)
+	fmt.Fprintf(w, "- %s, load %s, %s\n", h.Machine, h.Load, h.Time)
 	for _, side := range h.sides {
-		fmt.Fprintf(w, "%s: %s\n", side, h.Versions[side])
+		fmt.Fprintf(w, "- %s: %s\n", side, h.Versions[side])
 	}
 	for _, line := range h.Commands {
-		fmt.Fprintf(w, "  %s\n", line)
+		fmt.Fprintf(w, "- `%s`\n", line)
 	}
-	fmt.Fprintln(w, h.Method)
+	fmt.Fprintf(w, "\n%s\n", h.Method)
 }
 
 func newHeader(o options, sides []side, settings []setting) header {
 	h := header{
-		Machine:  fmt.Sprintf("%s, %d cores", cpuModel(), runtime.NumCPU()),
+		Machine:  fmt.Sprintf("%s, %d cores, %s, Linux %s, %s", cpuModel(), runtime.NumCPU(), osName(), kernel(), runtime.Version()),
 		Load:     loadAverage(),
 		Time:     time.Now().Format(time.RFC3339),
 		Versions: map[string]string{},
@@ -100,6 +101,21 @@ func cpuModel() string {
 		}
 	}
 	return runtime.GOARCH
+}
+
+func osName() string {
+	text, _ := os.ReadFile("/etc/os-release") // os-release(5)
+	for line := range strings.Lines(string(text)) {
+		if name, value, _ := strings.Cut(line, "="); name == "PRETTY_NAME" {
+			return strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	return runtime.GOOS
+}
+
+func kernel() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(text))
 }
 
 func loadAverage() string {

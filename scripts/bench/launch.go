@@ -29,7 +29,8 @@ type outcome struct {
 	fault   string // "": none
 }
 
-// launch runs one side once, and leaves none of its processes behind.
+// launch runs one side once, and leaves none of its processes behind. Its error is that of outer: what goes wrong with the side is
+// a part of the outcome.
 func launch(outer context.Context, o options, s setting, side side) (outcome, error) {
 	ctx, cancel := context.WithTimeout(outer, o.launchLimit())
 	defer cancel()
@@ -46,7 +47,7 @@ func launch(outer context.Context, o options, s setting, side side) (outcome, er
 		p, err := proc.Start(cmd)
 		if err != nil {
 			killAll(processes, mark)
-			return outcome{}, fmt.Errorf("start %s: %w", side.name, err)
+			return outcome{fault: fmt.Sprintf("start it: %v", err)}, nil
 		}
 		processes = append(processes, p)
 	}

@@ -56,6 +56,16 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
+// A side that cannot be started is a fault of its own, and no end of the comparison.
+func TestLaunchCannotStart(t *testing.T) {
+	absent := script("", "")
+	absent.commands = func(options, setting) []*exec.Cmd { return []*exec.Cmd{exec.Command("/nonexistent/mpirun")} }
+	got, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, absent)
+	if err != nil || !strings.HasPrefix(got.fault, "start it: ") || len(got.samples) != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // Start-up is the time to the first row, by the caller's clock.
 func TestLaunchTimesStartup(t *testing.T) {
 	got, err := launch(t.Context(), quickly, setting{"startup", "shm", 2}, script(`sleep 0.05; echo row 0 0 0; echo end; sleep 1`, ""))

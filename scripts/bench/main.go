@@ -52,7 +52,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	settings := o.settings()
 	h := newHeader(o, sides, settings)
 	h.print(stdout)
-	fmt.Fprintf(stderr, "%d launches in turn; about %v\n", countLaunches(o, sides, settings), estimate(o, sides, settings))
+	fmt.Fprintf(stderr, "%d tables, %d launches in turn: about %v on a quiet machine\n",
+		len(settings), countLaunches(o, sides, settings), estimate(o, sides, settings))
 
 	var tables []table
 	for _, s := range settings {
@@ -62,9 +63,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		t.print(stdout)
 		tables = append(tables, t)
-	}
-	if o.json != "" {
-		return writeJSON(o.json, h, tables)
+		if o.json != "" { // all so far: the rest may take an hour
+			if err := writeJSON(o.json, h, tables); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func (e *usageError) Error() string { return e.message }
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
 var (
-	knownCollectives = []string{"allreduce", "broadcast", "allgather", "reducescatter", "pingpong", "barrier", "startup"}
+	knownCollectives = []string{"allreduce", "broadcast", "reduce", "allgather", "reducescatter", "alltoall", "pingpong", "barrier", "startup"}
 	knownTransports  = []string{"shm", "tcp"}
 	knownPeers       = []string{"openmpi", "mpich", "gloo"}
 )
@@ -41,16 +41,19 @@ var (
 const usageText = `ddpbatch beside Open MPI, MPICH and PyTorch's gloo: same collectives, sizes and ranks, launched in turn.
 
   ./scripts/bench-peers --quick
-  ./scripts/bench-peers --collective allreduce,broadcast --ranks 2,4 --transport shm,tcp --alloc --json peers.json
+  ./scripts/bench-peers --collective allreduce,broadcast --ranks 2 --transport shm,tcp --alloc --json peers.json
+  ./scripts/bench-peers --alloc --json peers.json >peers.md
+
+Tables are Markdown, on standard output; progress goes to standard error.
 
 `
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f := flag.NewFlagSet("bench-peers", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	collectives := f.String("collective", "allreduce", "`LIST` of "+strings.Join(knownCollectives, ", ")+", or all")
+	collectives := f.String("collective", "all", "`LIST` of "+strings.Join(knownCollectives, ", ")+", or all")
 	transports := f.String("transport", "shm,tcp", "`LIST` of shm, tcp; gloo has only tcp")
-	ranks := f.String("ranks", "2", "`LIST` of numbers of ranks; pingpong has 2 at all times")
+	ranks := f.String("ranks", "2,4", "`LIST` of numbers of ranks; pingpong has 2 at all times")
 	peers := f.String("peers", strings.Join(knownPeers, ","), "`LIST` of those to run beside ddpbatch")
 	begin := f.String("b", "4", "smallest `SIZE`; K, M and G are powers of 1024")
 	end := f.String("e", "64M", "largest `SIZE`")
@@ -58,7 +61,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	launches := f.Int("launches", 7, "of each program; fewer than 6 give no 95 % interval")
 	budget := f.Duration("budget", 200*time.Millisecond, "`TIME` for the calls of one size; at least 7 and at most 10,000 are made")
 	alloc := f.Bool("alloc", false, "ours with buffers from comm.Alloc, too (allreduce)")
-	quick := f.Bool("quick", false, "a first look: 3 launches, fewer sizes, a quarter of the time; what is named beside it stays")
+	quick := f.Bool("quick", false, "a first look: 3 launches, few sizes up to 4M, a tenth of the time for each; what is named beside it stays")
 	program := f.String("ddpbatch", "", "measure `PROGRAM`, not this tree's")
 	json := f.String("json", "", "write all samples to `FILE`, too")
 	err := f.Parse(args)
@@ -76,7 +79,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	if *quick {
 		given := map[string]bool{}
 		f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		quicken(given, launches, factor, budget)
+		quicken(given, launches, factor, end, budget)
 	}
 	o := options{factor: *factor, launches: *launches, budget: *budget, alloc: *alloc, program: *program, json: *json}
 	if o.collectives, err = words("collective", *collectives, knownCollectives); err != nil {
@@ -100,15 +103,18 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, o.check()
 }
 
-func quicken(given map[string]bool, launches *int, factor *int64, budget *time.Duration) {
+func quicken(given map[string]bool, launches *int, factor *int64, end *string, budget *time.Duration) {
 	if !given["launches"] {
 		*launches = 3
 	}
 	if !given["f"] {
-		*factor = 16
+		*factor = 32
+	}
+	if !given["e"] {
+		*end = "4M"
 	}
 	if !given["budget"] {
-		*budget = 50 * time.Millisecond
+		*budget = 20 * time.Millisecond
 	}
 }
 
@@ -118,6 +124,8 @@ func (o options) check() error {
 		return usagef("-e %d is smaller than -b %d", o.end, o.begin)
 	case o.factor < 2 || o.factor > 1<<20:
 		return usagef("-f is %d; it must be 2 to %d", o.factor, 1<<20)
+	case len(o.settings()) == 0:
+		return usagef("-e %d is too small for an element of each rank", o.end)
 	case o.launches < 1 || o.launches > 1000:
 		return usagef("-launches is %d; it must be 1 to 1000", o.launches)
 	case o.budget < time.Millisecond || o.budget > time.Minute:

@@ -18,31 +18,55 @@ func TestParseOptions(t *testing.T) {
 	if !slices.Equal(o.collectives, []string{"allreduce", "reducescatter"}) || !slices.Equal(o.ranks, []int{2, 4}) || !slices.Equal(o.transports, []string{"tcp"}) {
 		t.Errorf("%+v", o)
 	}
-	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.launches != 9 || o.budget != 50*time.Millisecond {
+	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.launches != 9 || o.budget != 20*time.Millisecond {
 		t.Errorf("what is named beside --quick does not stay: %+v", o)
-	}
-	if o.sizes() != 5 { // 1K 8K 64K 512K 4M
-		t.Errorf("%d sizes, want 5", o.sizes())
 	}
 	if _, err := parseOptions([]string{"-h"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("-h: %v", err)
 	}
 }
 
+// What nothing is said of is everything, seven times: enough for an interval of 95 %.
+func TestParseOptionsByDefault(t *testing.T) {
+	o, err := parseOptions(nil, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 || len(o.peers) != 3 || o.launches != 7 {
+		t.Errorf("%+v", o)
+	}
+	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.launches != 3 || o.end != 4<<20 || len(o.collectives) != len(knownCollectives) {
+		t.Errorf("--quick: %+v, %v", o, err)
+	}
+}
+
+func TestRowSizes(t *testing.T) {
+	o := options{begin: 4, end: 64, factor: 4}
+	for s, want := range map[setting][]int64{
+		{"allreduce", "shm", 3}: {4, 16, 64}, {"allgather", "shm", 3}: {12, 60}, {"alltoall", "tcp", 4}: {16, 64},
+		{"barrier", "shm", 3}: {0}, {"startup", "shm", 3}: {0},
+	} {
+		if got := o.rowSizes(s); !slices.Equal(got, want) {
+			t.Errorf("%v: %v, want %v", s, got, want)
+		}
+	}
+}
+
 func TestParseOptionsRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--collective allredoce": `-collective: there is no "allredoce"; it is one of allreduce,`,
-		"--transport shm,ib":     `-transport: there is no "ib"; it is one of shm, tcp`,
-		"--ranks 1":              `-ranks: "1" is no number from 2 to 256`,
-		"-b 2":                   `-b: "2" is no size from 4 to 4G bytes, such as 64K`,
-		"-e 5G":                  `-e: "5G" is no size`,
-		"-b 64K -e 4":            "-e 4 is smaller than -b 65536",
-		"-f 1":                   "-f is 1; it must be 2 to 1048576",
-		"--launches 0":           "-launches is 0; it must be 1 to 1000",
-		"--budget 1us":           "-budget is 1µs; it must be 1ms to 1m",
-		"allreduce":              `"allreduce" is not expected`,
-		"--peers nccl":           `-peers: there is no "nccl"`,
-		"--nosuch":               "flag provided but not defined",
+		"--collective allredoce":     `-collective: there is no "allredoce"; it is one of allreduce,`,
+		"--transport shm,ib":         `-transport: there is no "ib"; it is one of shm, tcp`,
+		"--ranks 1":                  `-ranks: "1" is no number from 2 to 256`,
+		"-b 2":                       `-b: "2" is no size from 4 to 4G bytes, such as 64K`,
+		"-e 5G":                      `-e: "5G" is no size`,
+		"-b 64K -e 4":                "-e 4 is smaller than -b 65536",
+		"--collective alltoall -e 4": "-e 4 is too small for an element of each rank",
+		"-f 1":                       "-f is 1; it must be 2 to 1048576",
+		"--launches 0":               "-launches is 0; it must be 1 to 1000",
+		"--budget 1us":               "-budget is 1\u00b5s; it must be 1ms to 1m",
+		"allreduce":                  `"allreduce" is not expected`,
+		"--peers nccl":               `-peers: there is no "nccl"`,
+		"--nosuch":                   "flag provided but not defined",
 	} {
 		_, err := parseOptions(strings.Fields(args), io.Discard)
 		var usage *usageError
@@ -53,7 +77,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 }
 
 func TestSettings(t *testing.T) {
-	o := options{collectives: []string{"allreduce", "pingpong"}, transports: []string{"shm", "tcp"}, ranks: []int{2, 4}}
+	o := options{begin: 4, end: 4, factor: 4, collectives: []string{"allreduce", "alltoall", "pingpong"}, transports: []string{"shm", "tcp"}, ranks: []int{2, 4}}
 	var got []string
 	for _, s := range o.settings() {
 		got = append(got, s.String())

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -36,31 +36,27 @@ func prepare(ctx context.Context, dir string, o options) ([]side, error) {
 			return nil, fmt.Errorf("write a peer's program: %w", err)
 		}
 	}
-	var missing, packages []string
+	var here, missing, packages []string
 	for _, peer := range o.peers {
 		s, err := preparePeer(ctx, dir, peer)
-		if lack, ok := err.(*missingError); ok {
+		var lack *missingError
+		if errors.As(err, &lack) {
 			missing, packages = append(missing, lack.what), append(packages, lack.packages)
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		sides = append(sides, s)
+		sides, here = append(sides, s), append(here, peer)
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("these are not here: %s\n  install them (Debian): apt-get install %s\n  or leave them out: --peers %s",
-			strings.Join(missing, ", "), strings.Join(packages, " "), strings.Join(present(o.peers, sides), ","))
+		hint := "\n  install them (Debian): apt-get install " + strings.Join(packages, " ")
+		if len(here) > 0 {
+			hint += "\n  or leave them out: --peers " + strings.Join(here, ",")
+		}
+		return nil, fmt.Errorf("these are not here: %s%s", strings.Join(missing, ", "), hint)
 	}
 	return sides, nil
-}
-
-// present lists the peers that are here; ours can be compared with at least a name.
-func present(peers []string, sides []side) []string {
-	names := map[string]string{"openmpi": "Open MPI", "mpich": "MPICH", "gloo": "gloo"}
-	return slices.DeleteFunc(slices.Clone(peers), func(peer string) bool {
-		return !slices.ContainsFunc(sides, func(s side) bool { return s.name == names[peer] })
-	})
 }
 
 // missingError is a peer that is not installed.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -8,53 +9,88 @@ import (
 	"os"
 )
 
-// print shows medians over the launches, in microseconds, and how ours stand against the best peer.
+// print shows medians over the launches, in microseconds, and how ours stand against the best peer, as a table of Markdown.
 func (t *table) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%v\n%12s", t.Setting, "size")
-	for _, side := range t.sides {
-		fmt.Fprintf(w, "  %14s", side)
-	}
-	fmt.Fprintf(w, "  %-9s  %6s  %-16s\n", "best peer", "ratio", "interval")
-	won, all := 0, 0
-	for _, r := range t.Rows {
-		fmt.Fprintf(w, "%12d", r.Size)
-		for _, side := range t.sides {
-			fmt.Fprintf(w, "  %14s", cell(r.Samples[side].median(), r.Wrong[side]))
-		}
-		for i, c := range r.Comparisons {
-			if i > 0 { // ours with other buffers
-				fmt.Fprintf(w, "\n%*s", 12+16*len(t.sides), c.Side)
-			}
-			fmt.Fprintf(w, "  %-9s  %6s  %-16s  %s", c.Peer, ratio(c.Ratio), fmt.Sprintf("[%s, %s]", ratio(c.Interval.Low), ratio(c.Interval.High)), c.Verdict)
-			if covered := c.Interval.Coverage; covered > 0 && covered < make(samples, t.turns).interval().Coverage {
-				fmt.Fprintf(w, " (the interval holds it with %.1f %%)", 100*float64(covered))
-			}
-			all++
-			if c.Verdict == "win" {
-				won++
-			}
-		}
-		fmt.Fprintln(w)
-	}
-	fmt.Fprintf(w, "%d of %d rows won\n", won, all)
+	fmt.Fprintf(w, "\n### %v\n\n", t.Setting)
+	markdown(w, t.titles(), t.cells())
+	fmt.Fprintf(w, "\n%s\n", t.score())
 	for _, side := range t.sides {
 		if n := t.Hung[side]; n > 0 {
-			fmt.Fprintf(w, "%s did not end by itself after its last row in %d of %d launches, and was killed\n", side, n, t.turns)
+			fmt.Fprintf(w, "- %s did not end by itself after its last row in %d of %d launches, and was killed\n", side, n, t.turns)
 		}
 	}
 	for _, fault := range t.Faults {
-		fmt.Fprintln(w, fault)
+		fmt.Fprintf(w, "- %s\n", fault)
 	}
 }
 
-func cell(us float64, wrong int64) string {
-	switch {
-	case math.IsNaN(us):
+func (t *table) titles() []string {
+	titles := append([]string{"bytes"}, t.sides...)
+	titles = append(titles, "best peer")
+	for i, c := range t.Rows[0].Comparisons {
+		of := ""
+		if i > 0 { // ours with other buffers
+			of = " of " + c.Side
+		}
+		titles = append(titles, "ratio"+of, "interval", "verdict")
+	}
+	return titles
+}
+
+func (t *table) cells() [][]string {
+	var rows [][]string
+	for _, r := range t.Rows {
+		cells := []string{fmt.Sprint(r.Size)}
+		for _, side := range t.sides {
+			cells = append(cells, cell(r.Samples[side], r.Wrong[side]))
+		}
+		for i, c := range r.Comparisons {
+			if i == 0 {
+				cells = append(cells, cmp.Or(c.Peer, "-"))
+			}
+			cells = append(cells, ratio(c.Ratio), c.Interval.text(t.turns), c.Verdict)
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// text says how much less than the header promises an interval is worth that has fewer launches.
+func (i interval) text(launches int) string {
+	text := fmt.Sprintf("[%s, %s]", ratio(i.Low), ratio(i.High))
+	switch full := make(samples, launches).interval().Coverage; {
+	case i.Coverage == 0:
 		return "-"
+	case i.Coverage < full:
+		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
+	}
+	return text
+}
+
+// score counts the verdicts.
+func (t *table) score() string {
+	verdicts, all := map[string]int{}, 0
+	for _, r := range t.Rows {
+		for _, c := range r.Comparisons {
+			verdicts[c.Verdict]++
+			all++
+		}
+	}
+	return fmt.Sprintf("%d of %d rows won, %d even, %d lost.", verdicts["win"], all, verdicts["even"], verdicts["lose"])
+}
+
+// cell is the median of a side's launches, and what there is to say against it.
+func cell(s samples, wrong int64) string {
+	there := len(s.sorted())
+	switch {
+	case there == 0:
+		return "failed"
 	case wrong > 0:
 		return fmt.Sprintf("%d WRONG", wrong)
+	case there < len(s):
+		return fmt.Sprintf("%s (%d of %d)", significant(s.median()), there, len(s))
 	}
-	return significant(us)
+	return significant(s.median())
 }
 
 // significant shows a time with three digits or all before the point.

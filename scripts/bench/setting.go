@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,31 @@ func (s setting) String() string {
 	return fmt.Sprintf("%s, %s, %d ranks", s.Collective, s.Transport, s.Ranks)
 }
 
+// inBlocks are the collectives whose sizes are those of all ranks' blocks (docs/cli.md, "bench").
+var inBlocks = []string{"allgather", "reducescatter", "alltoall"}
+
+// unsized tells whether a table has but one row, of no size.
+func (s setting) unsized() bool { return s.Collective == "barrier" || s.Collective == "startup" }
+
+// rowSizes are those that all sides give rows of: in whole elements of 4 bytes, as many for each block.
+func (o options) rowSizes(s setting) []int64 {
+	if s.unsized() {
+		return []int64{0}
+	}
+	unit := int64(4)
+	if slices.Contains(inBlocks, s.Collective) {
+		unit *= int64(s.Ranks)
+	}
+	var sizes []int64
+	for size := o.begin; size <= o.end; size *= o.factor {
+		if size >= unit {
+			sizes = append(sizes, size/unit*unit)
+		}
+	}
+	return sizes
+}
+
+// settings are those of all tables that have a row.
 func (o options) settings() []setting {
 	var out []setting
 	for _, collective := range o.collectives {
@@ -27,7 +53,9 @@ func (o options) settings() []setting {
 						continue
 					}
 				}
-				out = append(out, setting{collective, transport, ranks})
+				if s := (setting{collective, transport, ranks}); len(o.rowSizes(s)) > 0 {
+					out = append(out, s)
+				}
 			}
 		}
 	}
@@ -36,16 +64,7 @@ func (o options) settings() []setting {
 
 // launchLimit is when a launch is given up: far beyond what any has taken on a busy machine.
 func (o options) launchLimit() time.Duration {
-	return time.Minute + 20*o.budget*time.Duration(o.sizes()) + time.Duration(o.end)*200 // 0.2 s a MB
-}
-
-// sizes counts the rows of a table.
-func (o options) sizes() int {
-	n := 0
-	for size := o.begin; size <= o.end; size *= o.factor {
-		n++
-	}
-	return n
+	return time.Minute + 20*o.budget*time.Duration(len(o.rowSizes(setting{}))) + time.Duration(o.end)*200 // 0.2 s a MB
 }
 
 func countLaunches(o options, sides []side, settings []setting) int {
@@ -62,11 +81,8 @@ func estimate(o options, sides []side, settings []setting) time.Duration {
 	var total time.Duration
 	for _, s := range settings {
 		var rows time.Duration
-		for size := o.begin; size <= o.end; size *= o.factor {
+		for _, size := range o.rowSizes(s) {
 			rows += max(o.budget*12/10, time.Duration(size)*6*time.Duration(s.Ranks))
-		}
-		if s.Collective == "barrier" || s.Collective == "startup" {
-			rows = o.budget
 		}
 		for _, side := range takingPart(sides, s) {
 			total += time.Duration(o.launches) * (side.startup + rows)

@@ -30,11 +30,17 @@ func newTable(o options, s setting, sides []side) table {
 	for _, side := range sides {
 		t.sides = append(t.sides, side.name)
 	}
+	for _, size := range o.rowSizes(s) {
+		r := &row{Size: size, Samples: map[string]samples{}, Wrong: map[string]int64{}}
+		for _, name := range t.sides {
+			r.Samples[name] = slices.Repeat(samples{math.NaN()}, t.turns)
+		}
+		t.Rows, t.bySize[size] = append(t.Rows, r), r
+	}
 	return t
 }
 
-// add takes in what came of a side's launch. A row that a launch did not give is missing, and is
-// shown so.
+// add takes in what came of a side's launch. A row that a launch did not give is missing, and is shown so.
 func (t *table) add(turn int, side string, out outcome) {
 	if out.fault != "" {
 		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", side, turn+1, out.fault))
@@ -45,13 +51,8 @@ func (t *table) add(turn int, side string, out outcome) {
 	for _, s := range out.samples {
 		r := t.bySize[s.size]
 		if r == nil {
-			r = &row{Size: s.size, Samples: map[string]samples{}, Wrong: map[string]int64{}}
-			for _, name := range t.sides {
-				r.Samples[name] = slices.Repeat(samples{math.NaN()}, t.turns)
-			}
-			t.bySize[s.size] = r
-			t.Rows = append(t.Rows, r)
-			slices.SortFunc(t.Rows, func(a, b *row) int { return int(a.Size - b.Size) })
+			t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: a row of %d bytes, which nobody asked for", side, turn+1, s.size))
+			continue
 		}
 		r.Samples[side][turn] = s.us
 		r.Wrong[side] += s.wrong

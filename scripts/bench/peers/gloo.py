@@ -13,37 +13,53 @@ import time
 import torch
 import torch.distributed as dist
 
-MIN_CALLS, MAX_CALLS, PERIOD = 7, 10000, 251
+MIN_CALLS, MAX_CALLS, PERIOD, MOST_RANKS = 7, 10000, 4093, 1024
 
 
-def values(rank, seed, count):
-    """What a rank contributes: small whole numbers, so that sums are exact; all zeros for seed 0."""
-    if seed == 0:
+def mixed(h):
+    """The last step of MurmurHash3 (fmix32), of whole numbers below 2^32."""
+    h = (h ^ h >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    return h ^ h >> 16
+
+
+def values(rank, iteration, count, at=0):
+    """What a rank contributes from element at on: small whole numbers, so that sums are exact; all zeros in iteration 0."""
+    if iteration == 0:
         return torch.zeros(count)
-    return ((torch.arange(count) % PERIOD * (rank + 3) + seed) % 8).float()
+    period = mixed(torch.arange(PERIOD) + (iteration * MOST_RANKS + rank) * PERIOD & 0xFFFFFFFF) % 8
+    return period.float().roll(-(at % PERIOD)).repeat(count // PERIOD + 1)[:count]
 
 
 class AllReduce:
     def __init__(self, count):
         self.count, self.buf = count, torch.empty(count)
 
-    def fill(self, seed):
-        self.buf.copy_(values(dist.get_rank(), seed, self.count))
+    def fill(self, iteration):
+        self.buf.copy_(values(dist.get_rank(), iteration, self.count))
 
     def run(self):
         dist.all_reduce(self.buf)
 
-    def wrong(self, seed):
-        want = sum(values(r, seed, self.count) for r in range(dist.get_world_size()))
+    def wrong(self, iteration):
+        want = sum(values(r, iteration, self.count) for r in range(dist.get_world_size()))
         return int((self.buf != want).sum())
+
+
+class Reduce(AllReduce):
+    def run(self):
+        dist.reduce(self.buf, 0)
+
+    def wrong(self, iteration):
+        return super().wrong(iteration) if dist.get_rank() == 0 else 0
 
 
 class Broadcast(AllReduce):
     def run(self):
         dist.broadcast(self.buf, 0)
 
-    def wrong(self, seed):
-        return int((self.buf != values(0, seed, self.count)).sum())
+    def wrong(self, iteration):
+        return int((self.buf != values(0, iteration, self.count)).sum())
 
 
 class AllGather:
@@ -51,24 +67,41 @@ class AllGather:
         self.count, self.own = count, torch.empty(count)
         self.out = [torch.empty(count) for _ in range(dist.get_world_size())]
 
-    def fill(self, seed):
-        self.own.copy_(values(dist.get_rank(), seed, self.count))
+    def fill(self, iteration):
+        self.own.copy_(values(dist.get_rank(), iteration, self.count))
         for block in self.out:
             block.fill_(float("nan"))
 
     def run(self):
         dist.all_gather(self.out, self.own)
 
-    def wrong(self, seed):
-        return sum(int((block != values(r, seed, self.count)).sum()) for r, block in enumerate(self.out))
+    def wrong(self, iteration):
+        return sum(int((block != values(r, iteration, self.count)).sum()) for r, block in enumerate(self.out))
+
+
+class AllToAll:
+    def __init__(self, count):
+        n = count * dist.get_world_size()
+        self.count, self.own, self.out = count, torch.empty(n), torch.empty(n)
+
+    def fill(self, iteration):
+        self.own.copy_(values(dist.get_rank(), iteration, len(self.own)))
+        self.out.fill_(float("nan"))
+
+    def run(self):
+        dist.all_to_all_single(self.out, self.own)
+
+    def wrong(self, iteration):
+        want = [values(r, iteration, self.count, dist.get_rank() * self.count) for r in range(dist.get_world_size())]
+        return int((self.out != torch.cat(want)).sum())
 
 
 class PingPong:
     def __init__(self, count):
         self.count, self.own, self.out = count, torch.empty(count), torch.empty(count)
 
-    def fill(self, seed):
-        self.own.copy_(values(0, seed, self.count))
+    def fill(self, iteration):
+        self.own.copy_(values(0, iteration, self.count))
         self.out.fill_(float("nan"))
 
     def run(self):
@@ -79,34 +112,34 @@ class PingPong:
             dist.recv(self.out, 0)
             dist.send(self.out, 0)
 
-    def wrong(self, seed):
-        return int((self.out != values(0, seed, self.count)).sum()) if dist.get_rank() < 2 else 0
+    def wrong(self, iteration):
+        return int((self.out != values(0, iteration, self.count)).sum()) if dist.get_rank() < 2 else 0
 
 
 class Barrier:
     def __init__(self, count):
         pass
 
-    def fill(self, seed):
+    def fill(self, iteration):
         pass
 
     def run(self):
         dist.barrier()
 
-    def wrong(self, seed):
+    def wrong(self, iteration):
         return 0
 
 
-COLLECTIVES = {"allreduce": AllReduce, "broadcast": Broadcast, "allgather": AllGather, "pingpong": PingPong, "barrier": Barrier}
+COLLECTIVES = {
+    "allreduce": AllReduce, "reduce": Reduce, "broadcast": Broadcast, "allgather": AllGather, "alltoall": AllToAll,
+    "pingpong": PingPong, "barrier": Barrier,
+}
 
 
-def checked_call(c, seed):
-    c.fill(seed)
-    dist.barrier()
+def checked_call(c, iteration):
+    c.fill(iteration)
     c.run()
-    wrong = torch.tensor([c.wrong(seed)])
-    dist.all_reduce(wrong)
-    return int(wrong)
+    return c.wrong(iteration)
 
 
 def warm_up(c, budget_us):
@@ -150,13 +183,14 @@ def median_of_calls(c, calls):
 
 
 def row(c, size, budget_us):
-    wrong = checked_call(c, 1)
+    wrong = checked_call(c, 1) + checked_call(c, 2)
     c.fill(0)
     calls = warm_up(c, budget_us)
     us = median_of_calls(c, calls)
-    wrong += checked_call(c, 2)
+    wrong = torch.tensor([wrong + c.wrong(0) + checked_call(c, 3) + checked_call(c, 4)])
+    dist.all_reduce(wrong)
     if dist.get_rank() == 0:
-        print(f"row {size} {us:.4f} {wrong}", flush=True)
+        print(f"row {size} {us:.4f} {int(wrong)}", flush=True)
 
 
 def bind():
@@ -171,7 +205,7 @@ def main():
     name, begin, end, factor, budget_us = sys.argv[1], *map(int, sys.argv[2:6])
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()
-    blocks = ranks if name == "allgather" else 1
+    blocks = ranks if name in ("allgather", "alltoall") else 1
     if name == "startup":
         dist.barrier()
         if dist.get_rank() == 0:

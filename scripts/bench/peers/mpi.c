@@ -3,8 +3,8 @@
  *
  *   mpi COLLECTIVE BEGIN END FACTOR BUDGET_US
  *
- * For sizes of BEGIN, BEGIN*FACTOR, ... up to END bytes of float32: a checked call, a warm-up that also finds how many
- * calls fit into BUDGET_US, the timed calls with one barrier before each, and a checked call. A row's time is
+ * For sizes of BEGIN, BEGIN*FACTOR, ... up to END bytes of float32: two checked calls, a warm-up that also finds how many
+ * calls fit into BUDGET_US, the timed calls with one barrier before each, and two checked calls. A row's time is
  * the median over the calls of the mean over the ranks, less what reading the clock takes. Rank 0 prints, in nccl-tests'
  * meaning of size,
  *
@@ -13,12 +13,13 @@
  * and `end` after the last one: some libraries hang in MPI_Finalize.
  */
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { MIN_CALLS = 7, MAX_CALLS = 10000, PERIOD = 251, CLOCK_READINGS = 1001 };
+enum { MIN_CALLS = 7, MAX_CALLS = 10000, PERIOD = 4093, MOST_RANKS = 1024, CLOCK_READINGS = 1001 };
 
 static int rank, ranks;
 static float *in, *out; /* of the largest size each */
@@ -31,84 +32,124 @@ static double now_us(void)
 	return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
 }
 
-/* value is what rank r contributes to element i: a small whole number, so that sums are exact. Seed 0 is all
- * zeros, which stay what they are however often they are summed in place. */
-static float value(int r, int seed, long i)
+/* mixed is the last step of MurmurHash3 (fmix32). */
+static uint32_t mixed(uint32_t h)
 {
-	return seed == 0 ? 0 : (float)(((i % PERIOD) * (r + 3) + seed) % 8);
+	h = (h ^ h >> 16) * 0x85ebca6b;
+	h = (h ^ h >> 13) * 0xc2b2ae35;
+	return h ^ h >> 16;
 }
 
-static float sum_of_values(int seed, long i)
+/* value is what rank r contributes to element i in an iteration: a small whole number, so that sums are exact. Iteration 0
+ * is all zeros, which stay what they are however often they are summed in place. */
+static float value(int r, int iteration, long i)
 {
-	float sum = 0;
+	return iteration == 0 ? 0 : (float)(mixed((iteration * MOST_RANKS + r) * PERIOD + i % PERIOD) % 8);
+}
+
+static float pattern[PERIOD]; /* one period of what values or sums made last */
+
+static void values(int r, int iteration)
+{
+	for (int i = 0; i < PERIOD; i++)
+		pattern[i] = value(r, iteration, i);
+}
+
+static void sums(int iteration)
+{
+	memset(pattern, 0, sizeof pattern);
 	for (int r = 0; r < ranks; r++)
-		sum += value(r, seed, i);
-	return sum;
+		for (int i = 0; i < PERIOD; i++)
+			pattern[i] += value(r, iteration, i);
+}
+
+/* differ counts the elements of buf that are not those of the pattern from its element at on. */
+static long differ(const float *buf, long n, long at)
+{
+	long wrong = 0;
+	for (long i = 0, p = at % PERIOD; i < n; i++, p = p + 1 < PERIOD ? p + 1 : 0)
+		wrong += buf[i] != pattern[p];
+	return wrong;
+}
+
+static void fill_own(float *buf, long n, int iteration)
+{
+	values(rank, iteration);
+	for (long i = 0, p = 0; i < n; i++, p = p + 1 < PERIOD ? p + 1 : 0)
+		buf[i] = pattern[p];
+}
+
+/* spoil makes n elements of out NaNs. */
+static void spoil(long n) { memset(out, 0xff, sizeof *out * n); }
+
+/* wrong_blocks is of out's blocks, one of each rank, which began at its element at. */
+static long wrong_blocks(int iteration, long at)
+{
+	long wrong = 0;
+	for (int r = 0; r < ranks; r++) {
+		values(r, iteration);
+		wrong += differ(out + r * count, count, at);
+	}
+	return wrong;
 }
 
 /* ---- the collectives ---- */
 
-static void fill_own(float *buf, long n, int seed)
-{
-	for (long i = 0; i < n; i++)
-		buf[i] = value(rank, seed, i);
-}
-
-static void allreduce_fill(int seed) { fill_own(out, count, seed); }
+static void allreduce_fill(int iteration) { fill_own(out, count, iteration); }
 static void allreduce_run(void) { MPI_Allreduce(MPI_IN_PLACE, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
-static long allreduce_wrong(int seed)
+static long allreduce_wrong(int iteration)
 {
-	long wrong = 0;
-	for (long i = 0; i < count; i++)
-		wrong += out[i] != sum_of_values(seed, i);
-	return wrong;
+	sums(iteration);
+	return differ(out, count, 0);
 }
 
-static void broadcast_fill(int seed) { fill_own(out, count, seed); }
+/* reduce is in place at its root. */
+static void reduce_run(void)
+{
+	MPI_Reduce(rank == 0 ? MPI_IN_PLACE : out, out, count, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD);
+}
+static long reduce_wrong(int iteration) { return rank == 0 ? allreduce_wrong(iteration) : 0; }
+
 static void broadcast_run(void) { MPI_Bcast(out, count, MPI_FLOAT, 0, MPI_COMM_WORLD); }
-static long broadcast_wrong(int seed)
+static long broadcast_wrong(int iteration)
 {
-	long wrong = 0;
-	for (long i = 0; i < count; i++)
-		wrong += out[i] != value(0, seed, i);
-	return wrong;
+	values(0, iteration);
+	return differ(out, count, 0);
 }
 
-static void allgather_fill(int seed)
+static void allgather_fill(int iteration)
 {
-	fill_own(in, count, seed);
-	memset(out, 0xff, sizeof *out * count * ranks);
+	fill_own(in, count, iteration);
+	spoil(count * ranks);
 }
 static void allgather_run(void) { MPI_Allgather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD); }
-static long allgather_wrong(int seed)
-{
-	long wrong = 0;
-	for (int r = 0; r < ranks; r++)
-		for (long i = 0; i < count; i++)
-			wrong += out[r * count + i] != value(r, seed, i);
-	return wrong;
-}
+static long allgather_wrong(int iteration) { return wrong_blocks(iteration, 0); }
 
-static void reducescatter_fill(int seed)
+static void alltoall_fill(int iteration)
 {
-	fill_own(in, count * ranks, seed);
-	memset(out, 0xff, sizeof *out * count);
+	fill_own(in, count * ranks, iteration);
+	spoil(count * ranks);
+}
+static void alltoall_run(void) { MPI_Alltoall(in, count, MPI_FLOAT, out, count, MPI_FLOAT, MPI_COMM_WORLD); }
+static long alltoall_wrong(int iteration) { return wrong_blocks(iteration, rank * count); }
+
+static void reducescatter_fill(int iteration)
+{
+	fill_own(in, count * ranks, iteration);
+	spoil(count);
 }
 static void reducescatter_run(void) { MPI_Reduce_scatter_block(in, out, count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); }
-static long reducescatter_wrong(int seed)
+static long reducescatter_wrong(int iteration)
 {
-	long wrong = 0;
-	for (long i = 0; i < count; i++)
-		wrong += out[i] != sum_of_values(seed, rank * count + i);
-	return wrong;
+	sums(iteration);
+	return differ(out, count, rank * count);
 }
 
 /* pingpong goes from rank 0 to rank 1 and back; its time is half of that. */
-static void pingpong_fill(int seed)
+static void pingpong_fill(int iteration)
 {
-	if (rank == 0)
-		fill_own(in, count, seed);
-	memset(out, 0xff, sizeof *out * count);
+	fill_own(in, count, iteration);
+	spoil(count);
 }
 static void pingpong_run(void)
 {
@@ -120,28 +161,24 @@ static void pingpong_run(void)
 		MPI_Send(out, count, MPI_FLOAT, 0, 0, MPI_COMM_WORLD);
 	}
 }
-static long pingpong_wrong(int seed)
-{
-	long wrong = 0;
-	for (long i = 0; i < count && rank < 2; i++)
-		wrong += out[i] != value(0, seed, i);
-	return wrong;
-}
+static long pingpong_wrong(int iteration) { return rank < 2 ? broadcast_wrong(iteration) : 0; }
 
-static void nothing_fill(int seed) { (void)seed; }
+static void nothing_fill(int iteration) { (void)iteration; }
 static void barrier_run(void) { MPI_Barrier(MPI_COMM_WORLD); }
-static long nothing_wrong(int seed) { return (void)seed, 0; }
+static long nothing_wrong(int iteration) { return (void)iteration, 0; }
 
 static const struct collective {
 	const char *name;
 	int blocks; /* count is that of one rank's block */
-	void (*fill)(int seed);
+	void (*fill)(int iteration);
 	void (*run)(void);
-	long (*wrong)(int seed);
+	long (*wrong)(int iteration);
 } collectives[] = {
 	{"allreduce", 0, allreduce_fill, allreduce_run, allreduce_wrong},
-	{"broadcast", 0, broadcast_fill, broadcast_run, broadcast_wrong},
+	{"reduce", 0, allreduce_fill, reduce_run, reduce_wrong},
+	{"broadcast", 0, allreduce_fill, broadcast_run, broadcast_wrong},
 	{"allgather", 1, allgather_fill, allgather_run, allgather_wrong},
+	{"alltoall", 1, alltoall_fill, alltoall_run, alltoall_wrong},
 	{"reducescatter", 1, reducescatter_fill, reducescatter_run, reducescatter_wrong},
 	{"pingpong", 0, pingpong_fill, pingpong_run, pingpong_wrong},
 	{"barrier", 0, nothing_fill, barrier_run, nothing_wrong},
@@ -150,15 +187,11 @@ static const struct collective {
 
 /* ---- the method ---- */
 
-static long checked_call(const struct collective *c, int seed)
+static long checked_call(const struct collective *c, int iteration)
 {
-	long wrong;
-	c->fill(seed);
-	MPI_Barrier(MPI_COMM_WORLD);
+	c->fill(iteration);
 	c->run();
-	wrong = c->wrong(seed);
-	MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
-	return wrong;
+	return c->wrong(iteration);
 }
 
 /* warm_up doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it. */
@@ -221,13 +254,17 @@ static double median_of_calls(const struct collective *c, int calls)
 static void row(const struct collective *c, double budget_us)
 {
 	long size = count * sizeof(float) * (c->blocks ? ranks : 1);
-	long wrong = checked_call(c, 1);
+	long all = 0, wrong = checked_call(c, 1);
+	wrong += checked_call(c, 2);
 	c->fill(0);
 	int calls = warm_up(c, budget_us);
 	double us = median_of_calls(c, calls);
-	wrong += checked_call(c, 2);
+	wrong += c->wrong(0);
+	wrong += checked_call(c, 3);
+	wrong += checked_call(c, 4);
+	MPI_Reduce(&wrong, &all, 1, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
 	if (rank == 0)
-		printf("row %ld %.4f %ld\n", size, us, wrong), fflush(stdout);
+		printf("row %ld %.4f %ld\n", size, us, all), fflush(stdout);
 }
 
 int main(int argc, char **argv)
