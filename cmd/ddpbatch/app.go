@@ -70,12 +70,11 @@ func prepare(c *cli.Command) {
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	name := "ddpbatch"
-	if c.Command != nil && c.Command.Name != "" && c.Command.Name != name {
-		name = "ddpbatch " + c.Command.Name
-	}
-	return &usageError{message: strings.TrimPrefix(err.Error(), "flag "), hint: fmt.Sprintf("try %q", name+" -h")}
+	return &usageError{message: strings.TrimPrefix(err.Error(), "flag "), hint: tryHelp(c)}
 }
+
+// tryHelp names the help of the command that runs.
+func tryHelp(c *cli.Context) string { return fmt.Sprintf("try %q", c.Command.HelpName+" -h") }
 
 func unknownCommand(commands []*cli.Command, name string) error {
 	hint := `try "ddpbatch -h"`
@@ -101,7 +100,7 @@ func noArgs(c *cli.Context) error {
 	if c.Args().Present() {
 		return &usageError{
 			message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
-			hint:    fmt.Sprintf("try %q", "ddpbatch "+c.Command.Name+" -h"),
+			hint:    tryHelp(c),
 		}
 	}
 	return nil
@@ -113,7 +112,7 @@ func oneArg(c *cli.Context, what string) (string, error) {
 	if len(words) != 1 {
 		return "", &usageError{
 			message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
-			hint:    fmt.Sprintf("try %q", "ddpbatch "+c.Command.Name+" -h"),
+			hint:    tryHelp(c),
 		}
 	}
 	return words[0], nil
