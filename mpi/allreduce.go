@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"context"
+	"errors"
 
 	"ddpbatch/mpi/internal/element"
 )
@@ -36,9 +37,12 @@ func allReduceOf[T Number](o *operation, buf []T, op Op) {
 // reductionOf begins the operation of a reduction of as many elements as s has.
 func reductionOf[T Number](o *operation, kind collective, s []T, op Op) {
 	o.kind, o.data, o.count = kind, element.TypeOf[T](), uint64(len(s))
-	if standard, ok := op.(Standard); ok { // the common case, without a call that would move o to the heap
+	switch standard, ok := op.(Standard); {
+	case ok: // the common case, without a call that would move o to the heap
 		o.wrong = standard.fill(&o.op, o.data)
-	} else {
+	case op == nil:
+		o.wrong = errors.New("the operation is nil")
+	default:
 		o.op, o.wrong = op.resolve(o.data)
 	}
 }

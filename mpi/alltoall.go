@@ -29,9 +29,17 @@ func IAllToAll[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
 	return c.request(ctx, &o)
 }
 
+// IAllToAllV is AllToAllV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) *Request {
+	var o operation
+	allToAllOf(&o, c, out, in, outCounts, inCounts)
+	return c.request(ctx, &o)
+}
+
 func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCounts []int) {
 	o.kind, o.data, o.count = allToAllCall, element.TypeOf[T](), uint64(len(in))
 	o.out, o.in = bytesOf(out), bytesOf(in)
+	defer o.checkApart()
 	if outCounts == nil && inCounts == nil {
 		if len(in) != len(out) && o.wrong == nil {
 			o.wrong = fmt.Errorf("in has %d elements and out %d: they must be as many", len(in), len(out))

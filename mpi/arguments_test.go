@@ -19,6 +19,15 @@ func TestWrongArguments(t *testing.T) {
 		text string
 	}{
 		{"op_0", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(0)) }, "no reduce operation 0"},
+		{"no_op", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, nil) }, "the operation is nil"},
+		{"all_to_all_overlap", func(ctx context.Context, c *Comm) error { return AllToAll(ctx, c, four, four) }, "in and out overlap"},
+		{"reduce_scatter_overlap", func(ctx context.Context, c *Comm) error { return ReduceScatter(ctx, c, four[2:], four, Sum) }, "in and out overlap"},
+		{"many_pairs", func(ctx context.Context, c *Comm) error { return AllGatherMany(ctx, c, [][]int32{four}, nil) }, "1 outs and 0 ins"},
+		{
+			"many_lengths", func(ctx context.Context, c *Comm) error {
+				return ReduceScatterMany(ctx, c, [][]int32{{1}, {2}}, [][]int32{{1, 2}, three}, Sum)
+			}, "ins[1] has 3 elements, not 2 blocks of 1",
+		},
 		{"op_99", func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, four, Standard(99)) }, "no reduce operation 99"},
 		{"root_-1", func(ctx context.Context, c *Comm) error { return Broadcast(ctx, c, four, -1) }, "no rank -1 to be the root"},
 		{"root_2", func(ctx context.Context, c *Comm) error { return Reduce(ctx, c, four, 2, Sum) }, "ranks go from 0 to 1"},

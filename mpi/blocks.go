@@ -3,6 +3,7 @@ package mpi
 import (
 	"errors"
 	"fmt"
+	"unsafe"
 )
 
 var errNoAverage = errors.New("the average is of all ranks: a scan has none")
@@ -66,6 +67,17 @@ func digestOfCounts(counts []int) int {
 		}
 	}
 	return int(int32(h | 1))
+}
+
+// checkApart refuses buffers that share memory.
+func (o *operation) checkApart() {
+	if len(o.out) == 0 || len(o.in) == 0 || o.wrong != nil {
+		return
+	}
+	out, in := uintptr(unsafe.Pointer(&o.out[0])), uintptr(unsafe.Pointer(&o.in[0]))
+	if out < in+uintptr(len(o.in)) && in < out+uintptr(len(o.out)) {
+		o.wrong = errors.New("in and out overlap")
+	}
 }
 
 // ownBlock checks the other buffer's length against the rank's own count.

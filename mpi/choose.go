@@ -198,6 +198,35 @@ func (k *core) machine() algorithm.Machine {
 	return k.world.near
 }
 
+// traits is what there is to know of the algorithms of a collective; of one that has none: nothing.
+func (t *tables) traits(kind collective) []algorithm.Traits {
+	switch kind {
+	case allReduceCall:
+		return algorithm.TraitsOf(t.allReduces)
+	case reduceCall:
+		return algorithm.TraitsOf(t.reduces)
+	case reduceScatterCall:
+		return algorithm.TraitsOf(t.reduceScatters)
+	case scanCall:
+		return algorithm.TraitsOf(t.scans)
+	case exscanCall:
+		return algorithm.TraitsOf(t.exscans)
+	case broadcastCall:
+		return algorithm.TraitsOf(t.broadcasts)
+	case allGatherCall:
+		return algorithm.TraitsOf(t.allGathers)
+	case gatherCall:
+		return algorithm.TraitsOf(t.gathers[0])
+	case scatterCall:
+		return algorithm.TraitsOf(t.scatters[0])
+	case allToAllCall:
+		return algorithm.TraitsOf(t.allToAlls[0])
+	case barrierCall:
+		return algorithm.TraitsOf(t.barriers)
+	}
+	return nil
+}
+
 // algorithmName is the name of an algorithm's code, as it may come off the wire.
 func algorithmName(kind collective, code uint8) string {
 	between := ""
@@ -208,42 +237,10 @@ func algorithmName(kind collective, code uint8) string {
 		code -= hierarchicalCode
 		between = hierarchicalName + " and "
 	}
-	name := ""
-	switch kind {
-	case allReduceCall:
-		name = nameOf(algorithm.AllReduces(), code)
-	case reduceCall:
-		name = nameOf(algorithm.Reduces(), code)
-	case reduceScatterCall:
-		name = nameOf(algorithm.ReduceScatters(), code)
-	case scanCall:
-		name = nameOf(algorithm.Scans(), code)
-	case exscanCall:
-		name = nameOf(algorithm.Exscans(), code)
-	case broadcastCall:
-		name = nameOf(algorithm.Broadcasts(), code)
-	case allGatherCall:
-		name = nameOf(algorithm.AllGathers(), code)
-	case gatherCall:
-		name = nameOf(algorithm.Gathers(), code)
-	case scatterCall:
-		name = nameOf(algorithm.Scatters(), code)
-	case allToAllCall:
-		name = nameOf(algorithm.AllToAlls(), code)
-	case barrierCall:
-		name = nameOf(algorithm.Barriers(), code)
-	}
-	if name == "" {
-		name = fmt.Sprintf("algorithm %d", code)
-	}
-	return between + name
-}
-
-func nameOf[F any](entries []algorithm.Entry[F], code uint8) string {
-	for i := range entries {
-		if entries[i].Code == code {
-			return entries[i].Name
+	for _, a := range newTables().traits(kind) {
+		if a.Code == code {
+			return between + a.Name
 		}
 	}
-	return ""
+	return fmt.Sprintf("%salgorithm %d", between, code)
 }

@@ -2,71 +2,144 @@ package mpi
 
 import "context"
 
-// AllReduceMany is AllReduce of several buffers in one collective, unless they are long: fewer messages, and, under Config.Deterministic, the same bits
-// as one call for each. All ranks give buffers of the same lengths. It allocates.
+// The collectives of many buffers are one collective of all of them, unless they are long: fewer messages, and, under
+// Config.Deterministic, the same bits as one call for each. All ranks give buffers of the same lengths. They allocate.
+
+// AllReduceMany is AllReduce of several buffers.
 func AllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) error {
-	if !worthPacking(bufs) {
-		for _, buf := range bufs {
-			if err := AllReduce(ctx, c, buf, op); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	packed := pack(bufs)
-	if err := AllReduce(ctx, c, packed, op); err != nil {
-		return err
-	}
-	unpack(bufs, packed)
-	return nil
+	return allReduceMany(c.runner(ctx), bufs, op)
 }
 
-// BroadcastMany is Broadcast of several buffers in one collective, unless they are long. All ranks give buffers of the same lengths. It allocates.
-func BroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int) error {
-	if !worthPacking(bufs) {
+// IAllReduceMany is AllReduceMany that goes on by itself. The buffers are the Request's until that is done.
+func IAllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) *Request {
+	return c.requestMany(ctx, func(run runner) error { return allReduceMany(run, bufs, op) })
+}
+
+func allReduceMany[T Number](run runner, bufs [][]T, op Op) error {
+	packed, digest := pack(bufs)
+	if packed == nil {
 		for _, buf := range bufs {
-			if err := Broadcast(ctx, c, buf, root); err != nil {
+			var o operation
+			allReduceOf(&o, buf, op)
+			if err := run(&o); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	packed := pack(bufs)
-	if err := Broadcast(ctx, c, packed, root); err != nil {
-		return err
-	}
-	if c.Rank() != root {
+	o := operation{digest: digest}
+	allReduceOf(&o, packed, op)
+	err := run(&o)
+	if err == nil {
 		unpack(bufs, packed)
 	}
-	return nil
+	return err
 }
 
-// maxPacked is how many elements are packed: with more, what a collective costs is no longer the number of its messages.
-const maxPacked = 1 << 18
-
-// worthPacking tells whether one collective for all is better than one for each.
-func worthPacking[T Number](bufs [][]T) bool {
-	n := 0
-	for _, buf := range bufs {
-		n += len(buf)
-	}
-	return len(bufs) > 1 && n <= maxPacked
+// BroadcastMany is Broadcast of several buffers.
+func BroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int) error {
+	return broadcastMany(c, c.runner(ctx), bufs, root)
 }
 
-func pack[T Number](bufs [][]T) []T {
-	n := 0
-	for _, buf := range bufs {
-		n += len(buf)
-	}
-	packed := make([]T, 0, n)
-	for _, buf := range bufs {
-		packed = append(packed, buf...)
-	}
-	return packed
+// IBroadcastMany is BroadcastMany that goes on by itself. The buffers are the Request's until that is done.
+func IBroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int) *Request {
+	return c.requestMany(ctx, func(run runner) error { return broadcastMany(c, run, bufs, root) })
 }
 
-func unpack[T Number](bufs [][]T, packed []T) {
-	for _, buf := range bufs {
-		packed = packed[copy(buf, packed):]
+func broadcastMany[T Number](c *Comm, run runner, bufs [][]T, root int) error {
+	packed, digest := pack(bufs)
+	if packed == nil {
+		for _, buf := range bufs {
+			var o operation
+			broadcastOf(&o, c, buf, root)
+			if err := run(&o); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
+	o := operation{digest: digest}
+	broadcastOf(&o, c, packed, root)
+	err := run(&o)
+	if err == nil && c.Rank() != root {
+		unpack(bufs, packed)
+	}
+	return err
+}
+
+// AllGatherMany is AllGather of several buffers: each of ins into the out of the same place.
+func AllGatherMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T) error {
+	return allGatherMany(c, c.runner(ctx), outs, ins)
+}
+
+// IAllGatherMany is AllGatherMany that goes on by itself. The buffers are the Request's until that is done.
+func IAllGatherMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T) *Request {
+	return c.requestMany(ctx, func(run runner) error { return allGatherMany(c, run, outs, ins) })
+}
+
+func allGatherMany[T Number](c *Comm, run runner, outs, ins [][]T) error {
+	if err := checkMany(c, "outs", outs, "ins", ins); err != nil {
+		return run(&operation{kind: allGatherCall, wrong: err})
+	}
+	packed, digest := pack(ins)
+	if packed == nil {
+		for i := range ins {
+			var o operation
+			allGatherOf(&o, c, outs[i], ins[i], nil)
+			if err := run(&o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	o := operation{digest: digest}
+	all := make([]T, len(packed)*c.Size())
+	allGatherOf(&o, c, all, packed, nil)
+	err := run(&o)
+	if err == nil {
+		for rank := range c.Size() {
+			all = unpack(blocksOf(outs, rank, ins), all)
+		}
+	}
+	return err
+}
+
+// ReduceScatterMany is ReduceScatter of several buffers: each of ins into the out of the same place.
+func ReduceScatterMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T, op Op) error {
+	return reduceScatterMany(c, c.runner(ctx), outs, ins, op)
+}
+
+// IReduceScatterMany is ReduceScatterMany that goes on by itself. The buffers are the Request's until that is done.
+func IReduceScatterMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T, op Op) *Request {
+	return c.requestMany(ctx, func(run runner) error { return reduceScatterMany(c, run, outs, ins, op) })
+}
+
+func reduceScatterMany[T Number](c *Comm, run runner, outs, ins [][]T, op Op) error {
+	if err := checkMany(c, "ins", ins, "outs", outs); err != nil {
+		return run(&operation{kind: reduceScatterCall, wrong: err})
+	}
+	packed, digest := pack(outs)
+	if packed == nil {
+		for i := range ins {
+			var o operation
+			reduceScatterOf(&o, c, outs[i], ins[i], nil, op)
+			if err := run(&o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	all := make([]T, 0, len(packed)*c.Size())
+	for rank := range c.Size() {
+		for _, block := range blocksOf(ins, rank, outs) {
+			all = append(all, block...)
+		}
+	}
+	o := operation{digest: digest}
+	reduceScatterOf(&o, c, packed, all, nil, op)
+	err := run(&o)
+	if err == nil {
+		unpack(outs, packed)
+	}
+	return err
 }

@@ -21,6 +21,10 @@ type Config struct {
 	Algorithm     string        `json:"algorithm"`     // of all-reduce: "auto" or a name
 	Deterministic bool          `json:"deterministic"` // reductions in the canonical order
 	Timeout       time.Duration `json:"timeout"`       // longest time without progress
+
+	// Streams is over how many TCP connections the data of two ranks goes that share no memory, up to transport.MaxStreams; 0:
+	// as many as are good for the number of ranks.
+	Streams int `json:"-"`
 }
 
 // DefaultConfig is what a job gets that says nothing.
@@ -38,6 +42,9 @@ func (c Config) Validate() error {
 	}
 	if err := c.checkAlgorithm(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Streams < 0 || c.Streams > transport.MaxStreams {
+		errs = append(errs, fmt.Errorf("streams is %d: it must be a number from 0 to %d", c.Streams, transport.MaxStreams))
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, fmt.Errorf("timeout %v is negative", c.Timeout))

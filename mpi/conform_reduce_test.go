@@ -55,8 +55,14 @@ func (k kind[T]) reduction(r *round, scan bool) reduction[T] {
 			reduction[T]{right, input, func(i, ranks int) T { return input(ranks-1, i) }},
 		)
 	}
+	if r.operation > 0 {
+		return all[(r.operation-1)%len(all)]
+	}
 	return all[r.dice.IntN(len(all))]
 }
+
+// mostOperations is how many a type has at most: seven by name, PREMUL_SUM, AVG, and two of the user's.
+const mostOperations = 11
 
 func (k kind[T]) name() string { return k.label }
 

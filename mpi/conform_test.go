@@ -84,6 +84,21 @@ func (tt conformance) names(c *Comm) map[string]bool {
 	return names
 }
 
+// namesOn are the algorithms, sorted, that a collective has for size ranks on one of transports, without the hierarchy; none for none.
+func namesOn(over string, size int, collective string) []string {
+	var names []string
+	for _, tt := range conformity {
+		if tt.name != collective {
+			continue
+		}
+		names = sortedKeys(tt.algorithms(newTables(), size))
+		if tt.shares && over == "shm" && size > 1 {
+			names = append(names, sharedName)
+		}
+	}
+	return names
+}
+
 func fitting[F any](entries []algorithm.Entry[F], size int) map[string]bool {
 	names := make(map[string]bool)
 	for _, e := range entries {

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -20,14 +21,17 @@ type core struct {
 
 	// Of the call that runs: for one goroutine at a time.
 	port      port
-	node      *shm.Node  // where all ranks are on this machine; or nil
-	hierarchy *hierarchy // where they are on several, evenly; or nil
-	waiter    nodeWaiter
+	node      *shm.Node      // where all ranks are on this machine; or nil
+	hierarchy *hierarchy     // where they are on several, evenly; or nil
 	memory    []*shm.Segment // of the node and of Alloc, to be closed
 	chosen    chosen
 	spread    bool // the group has ranks on several machines
 	seq       uint64
 	survey    *survey // of Shrink; nil before it
+	call      engine.Call
+	name      string // of its algorithm
+	booked    bool   // it is in the recorder,
+	number    uint64 // under this number
 
 	outBounds, inBounds, parts bounds
 
@@ -47,8 +51,15 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 	if !k.turns.take() {
 		return k.finish(ctx, k.start(&pending{ctx: ctx, op: *o}))
 	}
+	finished := false
+	defer func() {
+		if !finished { // a user's operation panics: whoever recovers has a Comm that can be closed, and the others hear of it
+			k.fail(k.call, errors.New("panic in the middle of it"))
+		}
+		k.give()
+	}()
 	err := k.execute(ctx, o)
-	k.give()
+	finished = true
 	return err
 }
 
@@ -129,6 +140,7 @@ func (k *core) life() context.Context {
 // execute makes one call. The turn is taken.
 func (k *core) execute(ctx context.Context, o *operation) error {
 	k.seq++
+	k.booked = false
 	err := o.wrong
 	if err == nil && k.failed.Load() {
 		err = k.broken()
@@ -136,17 +148,16 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	if err == nil {
 		err = k.choose(o)
 	}
-	call := o.call(k)
-	r, from := k.world.recorder, tick.Now()
-	number := r.begin(call, o.name, from)
+	k.call, k.name = o.call(k), o.name
 	if err == nil {
-		err = k.attempt(ctx, o, call, from)
+		err = k.attempt(ctx, o)
 	}
 	if err != nil {
-		err = k.fail(call, err)
+		k.record()
+		err = k.fail(k.call, err)
 	}
 	to := tick.Now()
-	r.end(number, err, to)
+	k.world.recorder.end(k.number, err, to)
 	if err != nil {
 		k.world.writeFlight()
 	} else if k.group != nil {
@@ -155,18 +166,41 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	return err
 }
 
-// attempt is execute's call, with none of the bookkeeping around it.
-func (k *core) attempt(ctx context.Context, o *operation, call engine.Call, now tick.Count) error {
+// attempt is execute's call, with none of the bookkeeping around it. What goes through shared memory is booked when the other
+// ranks have been told: that takes as long as they need to hear of it.
+func (k *core) attempt(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if k.group != nil {
-		if err := k.group.Begin(call, now); err != nil {
+	if o.code != sharedCode {
+		if err := k.book(); err != nil {
 			return err
 		}
 	}
 	k.port.begin(ctx)
-	return o.run(k, call)
+	return o.run(k, k.call)
+}
+
+// book notes the call that runs, unless that is done, and makes it the group's.
+func (k *core) book() error {
+	if k.booked {
+		return nil
+	}
+	now := k.record()
+	if k.group == nil {
+		return nil
+	}
+	return k.group.Begin(k.call, now)
+}
+
+// record notes the call that runs, unless that is done.
+func (k *core) record() tick.Count {
+	now := tick.Now()
+	if !k.booked {
+		k.booked = true
+		k.number = k.world.recorder.begin(k.call, k.name, now)
+	}
+	return now
 }
 
 // fail breaks the Comm, and its other ranks with it, and returns its first failure.
@@ -180,8 +214,8 @@ func (k *core) fail(call engine.Call, err error) error {
 	broken := k.err
 	k.mu.Unlock()
 	if first && k.group != nil {
-		if !k.group.Runs(call.Seq) {
-			err = broken // the group does not know which call it is about
+		if !errors.Is(err, ErrMismatch) { // that one shows the call
+			err = broken
 		}
 		k.group.Fail(err)
 	}

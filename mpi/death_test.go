@@ -110,9 +110,25 @@ func TestDeathsWithinProcess(t *testing.T) {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
-	for i, tt := range everyCall {
-		if took := time.Duration(told[i].Load()-died[i].Load()) * time.Microsecond; took > testkit.Moment {
-			t.Errorf("%s: the last rank was told %v after the death", tt.name, took)
+	var times []time.Duration
+	for i := range everyCall {
+		times = append(times, time.Duration(told[i].Load()-died[i].Load())*time.Microsecond)
+	}
+	toldSoon(t, times)
+}
+
+// toldSoon fails the test unless the last survivors were told at once of the deaths in each of everyCall, and of most of them in
+// milliseconds: what else the machine does may hold up a few.
+func toldSoon(t *testing.T, times []time.Duration) {
+	t.Helper()
+	for i, took := range times {
+		t.Logf("%s: the last rank was told %v after the death", everyCall[i].name, took)
+		if took > testkit.Moment {
+			t.Errorf("%s: the last rank was told %v after the death", everyCall[i].name, took)
 		}
+	}
+	slices.Sort(times)
+	if median := times[len(times)/2]; median > 200*time.Millisecond {
+		t.Errorf("of %d deaths the median is %v", len(times), median)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/transport"
 )
 
 // InitEnv meets by env://: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and,
@@ -24,8 +25,8 @@ import (
 // torchrun's TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT+1, then to "none" and
 // 1. A world of one rank needs nothing but RANK and WORLD_SIZE.
 //
-// DDPBATCH_TRANSPORT takes the place of cfg.Transport, and DDPBATCH_FLIGHT_FILE names the file that the last operations are written to
-// at the first failure.
+// DDPBATCH_TRANSPORT takes the place of cfg.Transport and DDPBATCH_TCP_STREAMS that of cfg.Streams. DDPBATCH_FLIGHT_FILE names the
+// file that the last operations are written to at the first failure.
 //
 // It gives up when ctx ends, or after cfg.Timeout. Close also closes what
 // InitEnv opened.
@@ -39,6 +40,9 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	}
 	if e.transport != "" {
 		cfg.Transport = e.transport
+	}
+	if e.streams != 0 {
+		cfg.Streams = e.streams
 	}
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("init from the environment: %w", err)
@@ -74,6 +78,7 @@ type environment struct {
 	restart      string // torchrun's count of restarts within the attempt, or empty
 	secret       auth.Secret
 	transport    string // that replaces the configuration's, or empty
+	streams      int    // that replaces the configuration's, or 0
 	flight       string // where the flight recorder goes, or empty
 }
 
@@ -112,6 +117,7 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxWorld, "0")
 	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxWorld, strconv.Itoa(restarts+1))
 	e.secret = v.secret("DDPBATCH_SECRET")
+	e.streams = v.number("DDPBATCH_TCP_STREAMS", 0, transport.MaxStreams, "0")
 	e.transport, e.flight = v.get("DDPBATCH_TRANSPORT"), v.get("DDPBATCH_FLIGHT_FILE")
 	return e, v.err()
 }

@@ -2,6 +2,7 @@ package mpi
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"ddpbatch/mpi/internal/algorithm"
@@ -20,57 +21,44 @@ type Prediction struct {
 // scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce"; reductions
 // are predicted as of a standard Op.
 func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
-	k, t := c.core, c.core.world.tables
-	switch collective {
-	case allReduceCall.String():
-		return explain(k, allReduceCall, t.allReduces, bytes), nil
-	case reduceCall.String():
-		return explain(k, reduceCall, t.reduces, bytes), nil
-	case reduceScatterCall.String():
-		return explain(k, reduceScatterCall, t.reduceScatters, bytes), nil
-	case scanCall.String():
-		return explain(k, scanCall, t.scans, bytes), nil
-	case exscanCall.String():
-		return explain(k, exscanCall, t.exscans, bytes), nil
-	case broadcastCall.String():
-		return explain(k, broadcastCall, t.broadcasts, bytes), nil
-	case allGatherCall.String():
-		return explain(k, allGatherCall, t.allGathers, bytes), nil
-	case gatherCall.String():
-		return explain(k, gatherCall, t.gathers[0], bytes), nil
-	case scatterCall.String():
-		return explain(k, scatterCall, t.scatters[0], bytes), nil
-	case allToAllCall.String():
-		return explain(k, allToAllCall, t.allToAlls[0], bytes), nil
-	case barrierCall.String():
-		return explain(k, barrierCall, t.barriers, bytes), nil
+	kind := allReduceCall
+	for kind.String() != collective {
+		if kind++; int(kind) == len(collectiveNames) {
+			return nil, fmt.Errorf("explain: there is no collective %q", collective)
+		}
 	}
-	return nil, fmt.Errorf("explain: there is no collective %q with a choice of algorithms", collective)
+	traits := c.core.world.tables.traits(kind)
+	if len(traits) == 0 {
+		return nil, fmt.Errorf("explain: %s has no choice of algorithms", collective)
+	}
+	return c.core.explain(kind, traits, bytes), nil
 }
 
 // explain predicts the algorithms of a table, and those that have none.
-func explain[F any](k *core, kind collective, entries []algorithm.Entry[F], n int) []Prediction {
+func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Prediction {
 	o := operation{kind: kind}
 	switch kind {
 	case allReduceCall, reduceCall, reduceScatterCall, scanCall, exscanCall:
 		o.op = resolved{code: uint8(Sum), commutes: true}
 	}
-	m, size := k.machine(), k.port.Size()
-	chosen := model.Choose(entries, m, size, n, k.ordered(&o)).Name
+	chosen := ""
 	var all []Prediction
+	for _, p := range model.Predict(traits, k.machine(), k.port.Size(), n, k.ordered(&o)) {
+		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
+		if p.Chosen {
+			chosen = p.Name
+		}
+	}
 	if k.node != nil && o.canShare() {
 		chosen = sharedName
-		all = append(all, Prediction{Algorithm: sharedName})
+		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName})
 	}
 	if h := k.hierarchy; h != nil && kind == allReduceCall {
 		p, best := k.explainHierarchy(&o, n)
 		if best {
 			chosen = hierarchicalName
 		}
-		all = append(all, p)
-	}
-	for _, p := range model.Predict(entries, m, size, n, k.ordered(&o)) {
-		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
+		all = slices.Insert(all, 0, p)
 	}
 	if o := (operation{kind: kind, op: o.op}); k.config().Algorithm != "auto" && k.preferred(&o) != "" {
 		chosen = k.preferred(&o)

@@ -86,30 +86,6 @@ func TestPeerNeverComes(t *testing.T) {
 	}
 }
 
-// All connections of rank 0 are cut in the middle of a collective.
-func TestCutInMidCollective(t *testing.T) {
-	const size = 4
-	var r relay
-	w := newWorld(t, size, func(cfg *InitConfig) {
-		cfg.Config.Transport = "tcp"
-		if cfg.Rank == 0 {
-			cfg.Store = relayed{Store: cfg.Store, relay: &r}
-		}
-	})
-	r.cutAfter(3 << 20)
-	var errs []error
-	testkit.Within(t, testkit.Moment, func() {
-		errs = testkit.Each(size, func(rank int) error { return AllReduce(t.Context(), w[rank], make([]float32, 1<<21), Sum) })
-	})
-	for rank, err := range errs {
-		if !errors.Is(err, ErrLost) || rank > 0 && !strings.Contains(err.Error(), "rank 0: connection lost") {
-			t.Errorf("rank %d got %v", rank, err)
-		}
-	}
-	closeAll(w)
-	r.close()
-}
-
 func TestInitFaults(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -62,7 +62,7 @@ func describe(call engine.Call) string {
 	case kind == groupCall:
 		text += fmt.Sprintf(" of ranks with digest %x", call.Count)
 	case call.Element != 0 && call.Count != noCount:
-		text += fmt.Sprintf(" x %d", call.Count)
+		text += fmt.Sprintf(" x %d", call.Count&(1<<countBits-1))
 	}
 	if call.Op != 0 {
 		text += " " + opName(call.Op)
@@ -82,11 +82,28 @@ func describe(call engine.Call) string {
 
 // describeFully also words the algorithm, so that no two fingerprints that differ read the same.
 func describeFully(call engine.Call) string {
-	return describe(call) + " by " + algorithmName(collective(call.Collective), call.Algorithm)
+	text := describe(call) + " by " + algorithmName(collective(call.Collective), call.Algorithm)
+	if digest := call.Count >> countBits; digest != 0 && call.Element != 0 && call.Count != noCount {
+		text += fmt.Sprintf(" with digest %x", digest)
+	}
+	return text
 }
 
-// noCount is the count of a call whose ranks have buffers of different lengths.
-const noCount = 1<<64 - 1
+const (
+	// noCount is the count of a call whose ranks have buffers of different lengths.
+	noCount = 1<<64 - 1
+
+	// countBits is how many bits of a fingerprint's count are one. Above them is a digest of whatever has no place of its own.
+	countBits = 40
+)
+
+// countOf is a fingerprint's count.
+func countOf(count uint64, digest uint32) uint64 {
+	if count == noCount || digest == 0 {
+		return count
+	}
+	return count | uint64(digest^digest>>24)<<countBits
+}
 
 // stampOf is a fingerprint for shared memory.
 func stampOf(call engine.Call) (s shm.Stamp) {

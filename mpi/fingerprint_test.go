@@ -1,8 +1,10 @@
 package mpi
 
 import (
+	"errors"
 	"testing"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/internal/engine"
 )
 
@@ -36,4 +38,21 @@ func FuzzDescribe(f *testing.F) {
 			t.Errorf("no words for %+v", call)
 		}
 	})
+}
+
+// Users' operations are told apart by their names.
+func TestUsersOperationsDiffer(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			w := newWorldOn(t, over, 2, nil)
+			for rank, err := range testkit.Each(2, func(rank int) error {
+				op := NewOp([]string{"op38", "op85"}[rank], true, func(dst, left, right []int32) { copy(dst, [][]int32{left, right}[rank]) })
+				return AllReduce(t.Context(), w[rank], []int32{int32(rank)}, op)
+			}) {
+				if !errors.Is(err, ErrMismatch) {
+					t.Errorf("rank %d got %v", rank, err)
+				}
+			}
+		})
+	}
 }

@@ -28,6 +28,13 @@ func IAllGather[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
 	return c.request(ctx, &o)
 }
 
+// IAllGatherV is AllGatherV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IAllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) *Request {
+	var o operation
+	allGatherOf(&o, c, out, in, counts)
+	return c.request(ctx, &o)
+}
+
 func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
 	o.kind, o.data, o.count = allGatherCall, element.TypeOf[T](), uint64(len(out))
 	o.out = bytesOf(out)
@@ -62,6 +69,13 @@ func GatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, 
 func IGather[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
 	var o operation
 	gatherOf(&o, c, out, in, nil, root, false)
+	return c.request(ctx, &o)
+}
+
+// IGatherV is GatherV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
+	var o operation
+	gatherOf(&o, c, out, in, counts, root, true)
 	return c.request(ctx, &o)
 }
 
@@ -102,6 +116,13 @@ func ScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int,
 func IScatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
 	var o operation
 	scatterOf(&o, c, out, in, nil, root, false)
+	return c.request(ctx, &o)
+}
+
+// IScatterV is ScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
+	var o operation
+	scatterOf(&o, c, out, in, counts, root, true)
 	return c.request(ctx, &o)
 }
 

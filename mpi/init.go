@@ -45,7 +45,7 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		Rank: cfg.Rank, Size: cfg.Size, Listen: cfg.Listen,
 		Directory: store.Prefix(cfg.Store, cfg.prefix()),
 		Secret:    cfg.Secret, Run: cfg.Run, Attempt: cfg.Attempt,
-		Sharing: cfg.Config.sharing(), Log: cfg.Log,
+		Sharing: cfg.Config.sharing(), Streams: cfg.Config.Streams, Log: cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (w *world) newCore(id uint64, members []int) (*core, error) {
 		return nil, err
 	}
 	k := &core{world: w, group: group, members: members}
-	k.port.group, k.waiter.group = group, group
+	k.port.group = group
 	return k, nil
 }
 

@@ -21,10 +21,11 @@ const (
 
 // scenarios are what a rank process does, once it has met the others.
 var scenarios = map[string]func(ctx context.Context, c *Comm) error{
-	"conform": conformProcess,
-	"die":     dieProcess,
-	"stop":    stopProcess,
-	"start":   startProcess,
+	"conform":  conformProcess,
+	"handmade": handmadeProcess,
+	"die":      dieProcess,
+	"stop":     stopProcess,
+	"start":    startProcess,
 }
 
 func TestMain(m *testing.M) {

@@ -43,7 +43,7 @@ func Send[T Number](ctx context.Context, c *Comm, buf []T, to, tag int) error {
 func ISend[T Number](c *Comm, buf []T, to, tag int) *Request {
 	m := new(message)
 	send(m, c, buf, to, tag)
-	return &Request{message: m}
+	return m.request()
 }
 
 // Recv receives the next message with the tag from rank from, or from AnySource, into buf, which must have room for it. A message
@@ -62,6 +62,14 @@ func Recv[T Number](ctx context.Context, c *Comm, buf []T, from, tag int) (Statu
 func IRecv[T Number](c *Comm, buf []T, from, tag int) *Request {
 	m := new(message)
 	receive(m, c, buf, from, tag)
+	return m.request()
+}
+
+// request makes the message go on by itself.
+func (m *message) request() *Request {
+	if m.wrong == nil {
+		m.core.group.Pursue(&m.op)
+	}
 	return &Request{message: m}
 }
 

@@ -10,34 +10,6 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// All connections of a rank, to which all others have one, are cut in the middle of each of everyCall.
-func TestCutInTheMiddle(t *testing.T) {
-	const size, victim = 3, 0 // higher ranks dial lower ones
-	for _, tt := range everyCall {
-		t.Run(tt.name, func(t *testing.T) {
-			var r relay
-			w := newWorld(t, size, func(cfg *InitConfig) {
-				cfg.Config.Transport = "tcp"
-				if cfg.Rank == victim {
-					cfg.Store = relayed{Store: cfg.Store, relay: &r}
-				}
-			})
-			r.cutAfter(50_000)
-			var errs []error
-			testkit.Within(t, testkit.Moment, func() {
-				errs = testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
-			})
-			for rank, err := range errs {
-				if !errors.Is(err, ErrLost) {
-					t.Errorf("rank %d of which %d is cut off got %v", rank, victim, err)
-				}
-			}
-			closeAll(w)
-			r.close()
-		})
-	}
-}
-
 // A context ends in the middle of each of everyCall, on each transport: the rank gets its context's error and lets go of its
 // buffers, the others are told whose it was.
 func TestCancelInTheMiddle(t *testing.T) {

@@ -43,6 +43,14 @@ func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) erro
 	return c.run(ctx, &o)
 }
 
+// IMonitoredBarrier is MonitoredBarrier that goes on by itself.
+func (c *Comm) IMonitoredBarrier(ctx context.Context, timeout time.Duration) *Request {
+	if c.core.group == nil {
+		return c.IBarrier(ctx)
+	}
+	return c.request(ctx, &operation{kind: monitoredCall, timeout: timeout})
+}
+
 // verdict is how much longer than rank 0 the others wait, to hear from it who is missing.
 const verdict = time.Second
 

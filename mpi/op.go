@@ -41,7 +41,8 @@ func (op Standard) String() string { return element.Op(op).String() }
 
 // resolved is an Op for one element type.
 type resolved struct {
-	code     uint8 // in fingerprints
+	code     uint8  // in fingerprints
+	digest   uint32 // in fingerprints: of a user's name for it
 	kernel   element.Kernel
 	twin     element.Kernel2 // or nil
 	commutes bool
@@ -76,7 +77,7 @@ func (op preMulSum) resolve(t element.Type) (resolved, error) {
 	return resolved{code: uint8(element.PreMulSum), kernel: kernel, commutes: true, factor: float64(op)}, err
 }
 
-// userCodes is where the fingerprint's codes of users' operations begin. They are hashes of the names.
+// userCodes is where the fingerprint's codes of users' operations begin. They are hashes of the names, as is what goes with the count.
 const userCodes = 64
 
 // NewOp makes an operation of a function, which sets dst[i] to left[i] op right[i] for all i. The three have the
@@ -101,8 +102,9 @@ func (op *userOp[T]) resolve(t element.Type) (resolved, error) {
 	}
 	hash := fnv.New32a()
 	hash.Write([]byte(op.name))
+	digest := hash.Sum32()
 	return resolved{
-		code: userCodes + uint8(hash.Sum32()%(256-userCodes)), commutes: op.commutes, factor: 1,
+		code: userCodes + uint8(digest%(256-userCodes)), digest: digest, commutes: op.commutes, factor: 1,
 		kernel: func(dst, a, b []byte) { op.f(sliceOf[T](dst), sliceOf[T](a), sliceOf[T](b)) },
 	}, nil
 }

@@ -13,7 +13,8 @@ import (
 type operation struct {
 	kind      collective
 	data      element.Type
-	count     uint64 // elements, as far as all ranks have the same number
+	count     uint64 // elements, as far as all ranks have the same number; below 1<<countBits, or noCount
+	digest    uint32 // of what else all ranks must have the same, and no other place is for
 	op        resolved
 	root      int
 	out, in   []byte
@@ -34,7 +35,7 @@ type operation struct {
 // call is the operation's fingerprint.
 func (o *operation) call(k *core) engine.Call {
 	call := engine.Call{
-		Seq: k.seq, Count: o.count, Root: int32(o.root),
+		Seq: k.seq, Count: countOf(o.count, o.digest^o.op.digest), Root: int32(o.root),
 		Collective: uint8(o.kind), Element: uint8(o.data), Op: o.op.code, Algorithm: o.code,
 	}
 	if k.group != nil {

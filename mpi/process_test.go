@@ -87,12 +87,14 @@ func conformProcess(ctx context.Context, c *Comm) error {
 
 func TestProcesses(t *testing.T) {
 	for _, over := range realTransports {
-		for _, size := range []int{2, 5} {
-			t.Run(over+"/"+rankName(size), func(t *testing.T) {
-				ranks := startRanks(t, "conform", over, size, testkit.Patience)
-				wait(t, ranks...)
-				succeeded(t, ranks)
-			})
+		for _, scenario := range []string{"conform", "handmade"} {
+			for _, size := range sampleOf(over, []int{2, 3, 4, 5, 8}) {
+				t.Run(over+"/"+scenario+"/"+rankName(size), func(t *testing.T) {
+					ranks := startRanks(t, scenario, over, size, testkit.Patience)
+					wait(t, ranks...)
+					succeeded(t, ranks)
+				})
+			}
 		}
 	}
 }

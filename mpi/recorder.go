@@ -12,15 +12,17 @@ import (
 	"ddpbatch/mpi/internal/tick"
 )
 
-// recorded is how many operations a recorder keeps.
-const recorded = 1000
+const (
+	recorded = 1000 // operations that a recorder keeps
+	places   = 1024 // that it has for them: a power of two is quicker to count with
+)
 
 // recorder keeps the last operations of a rank, as an aircraft's does, to be read when the rank has failed.
 type recorder struct {
 	clock tick.Clock
 
 	mu      sync.Mutex
-	records [recorded]record
+	records [places]record
 	count   uint64
 	written bool
 }
@@ -41,7 +43,11 @@ func (r *recorder) begin(call engine.Call, algorithm string, now tick.Count) uin
 	r.mu.Lock()
 	r.count++
 	number := r.count
-	r.records[number%recorded] = record{number: number, call: call, algorithm: algorithm, from: now}
+	e := &r.records[number%places]
+	e.number, e.call, e.algorithm, e.from, e.to = number, call, algorithm, now, 0
+	if e.err != nil {
+		e.err = nil
+	}
 	r.mu.Unlock()
 	return number
 }
@@ -49,8 +55,11 @@ func (r *recorder) begin(call engine.Call, algorithm string, now tick.Count) uin
 // end notes that it is over.
 func (r *recorder) end(number uint64, err error, now tick.Count) {
 	r.mu.Lock()
-	if e := &r.records[number%recorded]; e.number == number {
-		e.to, e.err = now, err
+	if e := &r.records[number%places]; e.number == number {
+		e.to = now
+		if err != nil {
+			e.err = err
+		}
 	}
 	r.mu.Unlock()
 }
@@ -92,10 +101,8 @@ func (r *recorder) snapshot() []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var kept []record
-	for i := range uint64(recorded) {
-		if e := r.records[(r.count+1+i)%recorded]; e.number > 0 {
-			kept = append(kept, e)
-		}
+	for number := r.count - min(r.count, recorded) + 1; number <= r.count; number++ {
+		kept = append(kept, r.records[number%places])
 	}
 	return kept
 }

@@ -25,9 +25,17 @@ func IReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) 
 	return c.request(ctx, &o)
 }
 
+// IReduceScatterV is ReduceScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) *Request {
+	var o operation
+	reduceScatterOf(&o, c, out, in, counts, op)
+	return c.request(ctx, &o)
+}
+
 func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, op Op) {
 	reductionOf(o, reduceScatterCall, in, op)
 	o.out, o.in = bytesOf(out), bytesOf(in)
+	defer o.checkApart()
 	if counts == nil {
 		o.inBlocks = o.evenBlocks(c, "in", len(in), len(out))
 	} else {

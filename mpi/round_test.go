@@ -16,6 +16,7 @@ type round struct {
 	dice, own *rand.Rand // the same on all ranks; another on each
 	free      []byte     // memory of Alloc
 	canonical bool       // the algorithm keeps the canonical order
+	operation int        // which of those that the type has, from 1; 0: one that dice say
 	size
 
 	guards []func() error

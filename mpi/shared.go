@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"context"
 	"errors"
 
 	"ddpbatch/mpi/internal/engine"
@@ -9,21 +8,20 @@ import (
 )
 
 // nodeWaiter is how a group's shared memory waits.
-type nodeWaiter struct {
-	group *engine.Group
-	ctx   context.Context
-}
+type nodeWaiter struct{ core *core }
+
+// Entered implements shm.Waiter.
+func (w nodeWaiter) Entered() error { return w.core.book() }
 
 // Await implements shm.Waiter.
-func (w *nodeWaiter) Await(ready func() bool) error { return w.group.Await(w.ctx, ready) }
+func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w.core.port.ctx, ready) }
 
 // Notify implements shm.Waiter.
-func (w *nodeWaiter) Notify() { w.group.Notify() }
+func (w nodeWaiter) Notify() { w.core.group.Notify() }
 
 // shared runs what goes through the memory that all ranks share.
 func (k *core) shared(run func(w shm.Waiter, stamp shm.Stamp) error, call engine.Call) error {
-	k.waiter.ctx = k.port.ctx
-	if err := run(&k.waiter, stampOf(call)); err != nil {
+	if err := run(nodeWaiter{k}, stampOf(call)); err != nil {
 		return k.sharedError(call, err)
 	}
 	return nil

@@ -64,6 +64,19 @@ func sizesOn(over string, sizes []int) []int {
 	return some
 }
 
+// sampleOf are those of sizes to test on a transport with what takes long: half of them, or all, on the one within this process, and one
+// on the others.
+func sampleOf(over string, sizes []int) []int {
+	switch {
+	case *conformRounds > 1 || over == "local" && !raceEnabled:
+		return sizes
+	case over == "local":
+		return sizesOn("half", sizes)
+	}
+	i := rand.IntN(len(sizes))
+	return sizes[i : i+1]
+}
+
 // everywhere runs f as every rank of worlds of some of the given sizes on all transports.
 func everywhere(t *testing.T, sizes []int, f func(ctx context.Context, c *Comm) error) {
 	t.Helper()

@@ -2,8 +2,8 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -16,85 +16,96 @@ const room = 256
 // accept lets the higher ranks in until l is closed.
 func (s *meeting) accept(ctx context.Context, l net.Listener) {
 	gate := &auth.Gate{
-		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.hello(false, nil).encode(),
-		Room: max(room, s.cfg.Size), Log: s.cfg.Log,
+		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.hello(0, 0, false, nil).encode(),
+		Room: max(room, s.cfg.Size*(1+s.cfg.streams(false))), Log: s.cfg.Log,
 	}
-	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.seat(ctx, conn.(*net.TCPConn), theirs) })
+	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.receive(ctx, conn.(*net.TCPConn), theirs) })
 }
 
-// seat takes a connection that has proved itself to its rank's place.
-func (s *meeting) seat(ctx context.Context, conn *net.TCPConn, theirs []byte) error {
+// receive takes a connection that has proved itself to its place.
+func (s *meeting) receive(ctx context.Context, conn *net.TCPConn, theirs []byte) error {
 	h, err := decodeHello(theirs)
 	if err != nil {
 		return err
 	}
-	rank, reply := int(h.rank), welcome
-	switch {
-	case int64(h.size) != int64(s.cfg.Size) || int64(h.rank) >= int64(h.size) || rank <= s.cfg.Rank:
-		reply = impossible
-	case !s.claim(rank):
-		reply = duplicate
-	}
-	if reply != welcome {
-		conn.SetWriteDeadline(time.Now().Add(auth.Timeout))
-		conn.Write([]byte{byte(reply)})
-		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, reply.err())
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	p, err := s.receive(conn, h)
-	if err == nil {
-		err = tune(conn)
-		if !stop() && err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil && p != nil {
-			p.close()
-		}
+	v := &visitor{conn: conn, hello: h, release: context.AfterFunc(ctx, func() { conn.Close() })}
+	defer v.release()
+	conn.SetDeadline(time.Now().Add(auth.Timeout))
+	if h.stream == 0 {
+		err = s.receiveControl(v)
+	} else {
+		err = s.receiveStream(ctx, v)
 	}
 	if err != nil {
-		if ctx.Err() == nil {
-			s.note(rank, "%v", err)
-		}
-		s.settle(rank, nil, nil, false)
-		return fmt.Errorf("welcome rank %d: %w", rank, err)
+		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, err)
 	}
-	s.settle(rank, conn, p, h.near == 1)
 	return nil
 }
 
-// receive welcomes a rank, and opens the memory that it offers.
-func (s *meeting) receive(conn *net.TCPConn, h hello) (_ *pair, err error) {
-	conn.SetDeadline(time.Now().Add(auth.Timeout))
-	defer conn.SetDeadline(time.Time{})
-	p := s.take(h)
-	defer func() {
-		if err != nil && p != nil {
-			p.close()
+// receiveControl welcomes a rank, and opens the memory that it offers.
+func (s *meeting) receiveControl(v *visitor) error {
+	st, reply := s.claim(v.hello)
+	if reply != welcome {
+		return v.refuse(reply)
+	}
+	p, err := s.welcome(v)
+	if err == nil {
+		if err = s.seatControl(st, v.conn, p); err == nil {
+			return nil
 		}
-	}()
-	reply := welcome
+	}
+	if p != nil {
+		p.close()
+	}
+	if !errors.Is(err, net.ErrClosed) { // or this meeting is over
+		s.note(st.rank, "%v", err)
+		s.leave(st)
+	}
+	return err
+}
+
+// welcome returns the memory that is shared with the rank, or nil.
+func (s *meeting) welcome(v *visitor) (*pair, error) {
+	p, reply := s.take(v.hello), welcome
 	switch {
 	case p != nil:
 		reply = sharing
 	case s.cfg.Sharing == ShareAlways:
-		conn.Write([]byte{byte(unshared)})
+		v.refuse(unshared)
 		return nil, errNoSharing
 	}
-	if _, err := conn.Write([]byte{byte(reply)}); err != nil || p == nil {
-		return nil, err
-	}
-	var use [1]byte
-	if _, err := io.ReadFull(conn, use[:]); err != nil {
-		return nil, err
-	}
-	if use[0] == useMemory {
-		return p, nil
+	use, err := v.admit(reply)
+	if err != nil || use == useMemory {
+		return p, err
 	}
 	if s.cfg.Sharing == ShareAlways {
-		return nil, errNoSharing
+		return p, errNoSharing
 	}
-	p.close()
+	if p != nil {
+		p.close()
+	}
 	return nil, nil
+}
+
+// receiveStream welcomes a stream of a data link once its control link is confirmed. Where that broke instead, the stream
+// is refused, by which the dialling rank learns that it must begin anew.
+func (s *meeting) receiveStream(ctx context.Context, v *visitor) error {
+	st := s.awaiting(v.hello)
+	if st == nil {
+		return v.refuse(stray)
+	}
+	select {
+	case <-st.heard:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if s.awaiting(v.hello) != st {
+		return v.refuse(stray)
+	}
+	if _, err := v.admit(welcome); err != nil {
+		return err
+	}
+	return s.seatStream(st, v.hello.stream, v.conn)
 }
 
 // take opens the memory that a rank offers, if this one is to share any and can.

@@ -11,7 +11,7 @@ import (
 // bell is how others wake this process: a pipe that they may open by /proc/PID/fd (proc(5)).
 type bell struct {
 	read, write int
-	scratch     [64]byte // of drain
+	scratch     [drained / 16]byte // of drain
 }
 
 func newBell() (*bell, error) {
@@ -32,9 +32,12 @@ func ringAt(fd int) {
 // stroke is what is written to a bell.
 var stroke = []byte{0}
 
-// drain makes it unreadable again. It is for one goroutine at a time.
+// drained is how many bytes drain takes at most: what a pipe holds (pipe(7)).
+const drained = 64 << 10
+
+// drain makes it unreadable again, unless somebody rings without end. It is for one goroutine at a time.
 func (b *bell) drain() {
-	for {
+	for range drained / len(b.scratch) {
 		if n, err := unix.Read(b.read, b.scratch[:]); n < len(b.scratch) || err != nil {
 			return
 		}

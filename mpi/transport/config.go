@@ -42,6 +42,7 @@ type Config struct {
 	Run        string // the run's id and attempt: ranks of another are refused
 	Attempt    int
 	Sharing    Sharing
+	Streams    int          // TCP connections for data to each lower rank that shares no memory: up to 16; 0 picks a number
 	Log        *slog.Logger // nil discards
 }
 
@@ -59,6 +60,9 @@ func (cfg Config) complete() (Config, error) {
 	}
 	if cfg.Secret.IsZero() && cfg.Size > 1 {
 		return cfg, auth.ErrNoSecret
+	}
+	if cfg.Streams < 0 || cfg.Streams > MaxStreams {
+		return cfg, fmt.Errorf("%d TCP streams to each rank: give 1 to %d, or 0 to have the number picked", cfg.Streams, MaxStreams)
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -1,10 +1,11 @@
 package transport
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 )
@@ -71,14 +72,12 @@ type meeting struct {
 	cfg     Config
 	bell    *bell
 	machine string
+	nonce   nonce
 	done    chan struct{} // closed when nobody is missing
 
 	mu      sync.Mutex
-	conns   []*net.TCPConn // by rank
-	pairs   []*pair        // by rank; nil where no memory is shared
-	claimed []bool         // by rank: it has proved itself, and is being answered or is here
-	near    int            // ranks on this machine, whether memory is shared or not
-	reasons []string       // by rank: why it is not here yet
+	seats   []*seat  // by rank; nil where nobody is, and of this rank itself
+	reasons []string // by rank: why it is not here yet
 	missing int
 }
 
@@ -86,9 +85,9 @@ type meeting struct {
 func meet(ctx context.Context, cfg Config, own *bell) (*meeting, error) {
 	s := &meeting{
 		cfg: cfg, bell: own, machine: machineID(), done: make(chan struct{}), missing: cfg.Size - 1,
-		conns: make([]*net.TCPConn, cfg.Size), pairs: make([]*pair, cfg.Size),
-		claimed: make([]bool, cfg.Size), reasons: make([]string, cfg.Size),
+		seats: make([]*seat, cfg.Size), reasons: make([]string, cfg.Size),
 	}
+	rand.Read(s.nonce[:]) // never fails
 	if s.missing == 0 {
 		return s, nil
 	}
@@ -124,45 +123,17 @@ func meet(ctx context.Context, cfg Config, own *bell) (*meeting, error) {
 // absent is the error of a meeting that ended for the given cause.
 func (s *meeting) absent(cause error) error {
 	e := &MissingError{Rank: s.cfg.Rank, Size: s.cfg.Size, Err: cause}
-	for rank, conn := range s.conns {
-		if conn != nil || rank == s.cfg.Rank {
-			continue
+	for rank, st := range s.seats {
+		reason := cmp.Or(s.reasons[rank], "it has not connected")
+		if st != nil {
+			reason = st.absent()
 		}
-		reason := s.reasons[rank]
-		if reason == "" {
-			reason = "it has not connected"
+		if rank == s.cfg.Rank || reason == "" {
+			continue
 		}
 		e.Missing, e.Reasons = append(e.Missing, rank), append(e.Reasons, reason)
 	}
 	return e
-}
-
-// claim reserves the place of a rank that has proved itself, before it is told so.
-func (s *meeting) claim(rank int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.claimed[rank] {
-		return false
-	}
-	s.claimed[rank] = true
-	return true
-}
-
-// settle ends a claim: conn is the rank's connection, or nil where it broke, and p the memory shared with it, or nil.
-func (s *meeting) settle(rank int, conn *net.TCPConn, p *pair, near bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if conn == nil {
-		s.claimed[rank] = false
-		return
-	}
-	s.conns[rank], s.pairs[rank] = conn, p
-	if near {
-		s.near++
-	}
-	if s.missing--; s.missing == 0 {
-		close(s.done)
-	}
 }
 
 func (s *meeting) note(rank int, format string, args ...any) {
@@ -171,15 +142,24 @@ func (s *meeting) note(rank int, format string, args ...any) {
 	s.mu.Unlock()
 }
 
+// closeAll closes what all seats have.
 func (s *meeting) closeAll() {
-	for rank, conn := range s.conns {
-		if conn != nil {
-			conn.Close()
-		}
-		if p := s.pairs[rank]; p != nil {
-			p.close()
+	for _, st := range s.seats {
+		if st != nil {
+			st.close()
 		}
 	}
+}
+
+// near counts the other ranks on this machine.
+func (s *meeting) near() int {
+	n := 0
+	for _, st := range s.seats {
+		if st != nil && st.near {
+			n++
+		}
+	}
+	return n
 }
 
 // errRefused is what no other try mends: the other rank, which has proved that it is one, does not take this one.

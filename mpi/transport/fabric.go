@@ -20,16 +20,16 @@ type Fabric interface {
 	Size() int
 	Manner() Manner
 
-	// Control is the link to a rank that tells of its end. Data is the one for payloads: the
-	// same, or shared memory.
+	// Control is the link to a rank for what must not wait behind payloads. Data is the one for those: sockets of
+	// their own, or shared memory. A rank that ends, ends both, but memory tells nothing of it.
 	Control(rank int) Link
 	Data(rank int) Link
 
-	// Ready appends the ranks whose control link may have something to read, or room to
-	// write after it had none, since the last call.
-	Ready(ranks []int) []int
+	// Ready appends the links that may have something to read, or room to write after they had none, since the
+	// last call.
+	Ready(news []News) []News
 
-	// Shared is the ranks whose data link is not the control link: only a look tells whether there is news on
+	// Shared is the ranks whose data link is shared memory: only a look tells whether there is news on
 	// them, unless the fabric is armed.
 	Shared() []int
 
@@ -46,6 +46,12 @@ type Fabric interface {
 
 	// Close closes all links.
 	Close() error
+}
+
+// News names a link that has some.
+type News struct {
+	Rank int
+	Data bool // it is the data link; else the control link
 }
 
 // Manner is how ranks are to wait on a fabric.

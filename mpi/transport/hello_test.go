@@ -10,10 +10,14 @@ import (
 	"ddpbatch/mpi/internal/shm"
 )
 
-// By hand: five numbers, big-endian, then the handle.
+// By hand: eight numbers, big-endian, the nonce, then the handle.
 func TestHelloLayout(t *testing.T) {
-	h := hello{rank: 1, size: 0x01020304, near: 1, pid: 5, bell: 0xfffffffe, memory: [shm.HandleSize]byte{1, 2, 3}}
-	want := "00000001" + "01020304" + "00000001" + "00000005" + "fffffffe" + "010203" + strings.Repeat("00", shm.HandleSize-3)
+	h := hello{
+		rank: 1, size: 0x01020304, near: 1, pid: 5, bell: 0xfffffffe, stream: 6, streams: 7, try: 8,
+		nonce: nonce{0xaa, 15: 0xbb}, memory: [shm.HandleSize]byte{1, 2, 3},
+	}
+	want := "00000001" + "01020304" + "00000001" + "00000005" + "fffffffe" + "00000006" + "00000007" + "00000008" +
+		"aa" + strings.Repeat("00", 14) + "bb" + "010203" + strings.Repeat("00", shm.HandleSize-3)
 	if got := hex.EncodeToString(h.encode()); got != want {
 		t.Errorf("encoded\n%s, want\n%s", got, want)
 	}
@@ -46,6 +50,10 @@ func TestAnswers(t *testing.T) {
 			}
 		case impossible, duplicate, unshared:
 			if !errors.Is(err, errRefused) {
+				t.Errorf("answer %d: %v", a, err)
+			}
+		case stray:
+			if errors.Is(err, errRefused) || !errors.Is(err, errStray) {
 				t.Errorf("answer %d: %v", a, err)
 			}
 		default:

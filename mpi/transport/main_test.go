@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -15,7 +16,16 @@ import (
 
 var testSecret = auth.Secret{1, 2, 3}
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if words := os.Getenv(flowVariable); words != "" {
+		if err := flowProcess(words); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // board is a Directory in memory.
 type board struct {
@@ -103,7 +113,10 @@ var kinds = map[string]func(t testing.TB, size int) []Fabric{
 		}
 		return fabrics
 	},
-	"tcp":    func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareNever))) },
+	"tcp": func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareNever))) },
+	"streams": func(t testing.TB, size int) []Fabric {
+		return asFabrics(meetAll(t, size, func(c *Config) { c.Sharing, c.Streams = ShareNever, 3 }))
+	},
 	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareAlways))) },
 }
 

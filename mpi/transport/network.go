@@ -7,7 +7,7 @@ import (
 )
 
 // Network joins ranks that live in one process: for tests, with the faults that real networks have,
-// and wherever ranks are goroutines. Its methods are safe for concurrent use.
+// and wherever ranks are goroutines. What befalls ranks befalls both links between them. Its methods are safe for concurrent use.
 type Network struct {
 	nodes []*node
 
@@ -21,7 +21,7 @@ type Network struct {
 func NewNetwork(size int) *Network {
 	n := &Network{nodes: make([]*node, size), cut: make(map[[2]int]bool)}
 	for rank := range n.nodes {
-		n.nodes[rank] = &node{rank: rank, network: n, inboxes: make(map[int]*inbox), news: make(chan struct{}, 1)}
+		n.nodes[rank] = &node{rank: rank, network: n, inboxes: make(map[News]*inbox), news: make(chan struct{}, 1)}
 	}
 	return n
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,9 +45,15 @@ func write(t testing.TB, l Link, text string) {
 }
 
 func TestNetworkDelay(t *testing.T) {
+	for _, name := range []string{"control", "data"} {
+		t.Run(name, func(t *testing.T) { testDelay(t, name) })
+	}
+}
+
+func testDelay(t *testing.T, name string) {
 	n, fabrics := newNetwork(t, 2)
 	const delay = 30 * time.Millisecond
-	l, other := fabrics[0].Control(1), fabrics[1].Control(0)
+	l, other := links(fabrics[0], 1)[name], links(fabrics[1], 0)[name]
 	write(t, l, "at once ")
 	n.Delay(delay)
 	start := time.Now()
@@ -75,60 +82,83 @@ func TestNetworkDelay(t *testing.T) {
 	}
 }
 
+// What is lost is lost on both links, which are nothing to each other otherwise.
 func TestNetworkLosses(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
+	say := func(from, to int, text string) {
+		write(t, fabrics[from].Control(to), "control "+text)
+		write(t, fabrics[from].Data(to), "data "+text)
+	}
 	n.Drop(func(from, to int) bool { return from == 0 && to == 1 })
-	write(t, fabrics[0].Control(1), "lost")
-	write(t, fabrics[1].Control(0), "x")
-	write(t, fabrics[0].Control(2), "x")
+	say(0, 1, "lost")
+	say(1, 0, "x")
+	say(0, 2, "x")
 	n.Drop(nil)
 	n.Cut(0, 2)
-	write(t, fabrics[0].Control(1), "y")
-	write(t, fabrics[0].Control(2), "lost")
-	write(t, fabrics[2].Control(0), "lost")
+	say(0, 1, "y")
+	say(0, 2, "lost")
+	say(2, 0, "lost")
 	for _, tt := range []struct {
 		from, to int
 		text     string
 	}{{1, 0, "x"}, {0, 2, "x"}, {0, 1, "y"}} {
-		l := fabrics[tt.to].Control(tt.from)
-		buf := make([]byte, 10)
-		if n, err := l.Read(buf); string(buf[:n]) != tt.text || err != nil {
-			t.Errorf("from %d to %d came %q, %v", tt.from, tt.to, buf[:n], err)
-		}
-		if n, err := l.Read(buf); n != 0 || err != nil {
-			t.Errorf("from %d to %d came %q more, %v", tt.from, tt.to, buf[:n], err)
+		for name, l := range links(fabrics[tt.to], tt.from) {
+			buf := make([]byte, 100)
+			if n, err := l.Read(buf); string(buf[:n]) != name+" "+tt.text || err != nil {
+				t.Errorf("%s, from %d to %d: came %q, %v", name, tt.from, tt.to, buf[:n], err)
+			}
+			if n, err := l.Read(buf); n != 0 || err != nil {
+				t.Errorf("%s, from %d to %d: came %q more, %v", name, tt.from, tt.to, buf[:n], err)
+			}
 		}
 	}
-	if n, err := fabrics[0].Control(2).Read(make([]byte, 1)); n != 0 || err != nil {
-		t.Errorf("through a cut came %d bytes, %v", n, err)
+	for name, l := range links(fabrics[0], 2) {
+		if n, err := l.Read(make([]byte, 1)); n != 0 || err != nil {
+			t.Errorf("%s: through a cut came %d bytes, %v", name, n, err)
+		}
 	}
 }
 
-// A killed rank is seen by all, one that closes by those it has talked to; itself can do nothing any more.
+// A killed rank is seen by all, one that closes by those it has talked to on any link; itself can do nothing any more.
 func TestNetworkEnds(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")
 	fabrics[0].Close()
 	drain(t, fabrics[1].Control(0), 1)
-	if _, err := fabrics[1].Control(0).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("whom it had talked to got %v", err)
+	for name, l := range links(fabrics[1], 0) {
+		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: whom it had talked to got %v", name, err)
+		}
 	}
-	if _, err := fabrics[2].Control(0).Read(make([]byte, 1)); err != nil {
-		t.Errorf("whom it had not talked to got %v", err)
+	for name, l := range links(fabrics[2], 0) {
+		if _, err := l.Read(make([]byte, 1)); err != nil {
+			t.Errorf("%s: whom it had not talked to got %v", name, err)
+		}
 	}
+	calm(t, fabrics[2])
 	n.Kill(1)
-	if _, err := fabrics[2].Control(1).Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a stranger to a killed rank got %v", err)
+	if news := fabrics[2].Ready(nil); !slices.Equal(news, []News{{Rank: 1}, {Rank: 1, Data: true}}) {
+		t.Errorf("a stranger to a killed rank has news of %v", news)
 	}
-	if _, err := fabrics[2].Control(1).Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("writing to it got %v", err)
+	for name, l := range links(fabrics[2], 1) {
+		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: a stranger to a killed rank got %v", name, err)
+		}
+		if _, err := l.Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("%s: writing to it got %v", name, err)
+		}
+	}
+	if news := fabrics[1].Ready(nil); !slices.Contains(news, News{Rank: 2}) || !slices.Contains(news, News{Rank: 2, Data: true}) {
+		t.Errorf("what goes on of the killed rank has news of %v", news)
 	}
 	for _, rank := range []int{0, 1} {
-		if _, err := fabrics[rank].Control(2).Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("rank %d, which has ended, writes: %v", rank, err)
-		}
-		if _, err := fabrics[rank].Control(2).Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("rank %d, which has ended, reads: %v", rank, err)
+		for name, l := range links(fabrics[rank], 2) {
+			if _, err := l.Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s: rank %d, which has ended, writes: %v", name, rank, err)
+			}
+			if _, err := l.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+				t.Errorf("%s: rank %d, which has ended, reads: %v", name, rank, err)
+			}
 		}
 	}
 }
@@ -143,7 +173,7 @@ func TestNetworkDoesNotGrow(t *testing.T) {
 		l.Write(make([]byte, frame), nil)
 		drain(t, other, frame)
 	}
-	b := fabrics[1].(*node).inbox(0)
+	b := fabrics[1].(*node).inbox(News{Rank: 0})
 	if c := cap(b.buf); c > 100*frame {
 		t.Errorf("%d bytes for %d", c, len(b.buf)-b.r)
 	}

@@ -16,8 +16,8 @@ type node struct {
 	mu      sync.Mutex
 	taken   bool
 	ended   bool
-	inboxes map[int]*inbox // by sender
-	fresh   []int          // senders of what Ready has not told yet
+	inboxes map[News]*inbox // by sender and link
+	fresh   []News          // what Ready has not told yet
 }
 
 // inbox is what one rank has written to another.
@@ -26,7 +26,7 @@ type inbox struct {
 	r      int
 	marks  []mark // of what has not arrived yet; oldest first
 	closed bool
-	fresh  bool // the sender is in node.fresh
+	fresh  bool // it is in node.fresh
 }
 
 // mark says when the bytes from start to the next mark's start arrive.
@@ -41,8 +41,8 @@ func (n *node) Size() int { return len(n.network.nodes) }
 // Manner: ranks of one process that poll would take the processor from those that they wait for.
 func (n *node) Manner() Manner { return Manner{OnDemand: true} }
 
-func (n *node) Control(rank int) Link { return localLink{n, n.network.nodes[rank]} }
-func (n *node) Data(rank int) Link    { return n.Control(rank) }
+func (n *node) Control(rank int) Link { return localLink{n, n.network.nodes[rank], false} }
+func (n *node) Data(rank int) Link    { return localLink{n, n.network.nodes[rank], true} }
 func (n *node) Shared() []int         { return nil }
 func (n *node) Arm()                  {}
 func (n *node) Disarm()               {}
@@ -58,15 +58,15 @@ func (n *node) Wake() {
 // Nudge needs not ask whether the rank is armed.
 func (n *node) Nudge(rank int) { n.network.nodes[rank].Wake() }
 
-func (n *node) Ready(ranks []int) []int {
+func (n *node) Ready(news []News) []News {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	ranks = append(ranks, n.fresh...)
-	for _, from := range n.fresh {
-		n.inboxes[from].fresh = false
+	for _, one := range n.fresh {
+		n.inboxes[one].fresh = false
 	}
+	news = append(news, n.fresh...)
 	n.fresh = n.fresh[:0]
-	return ranks
+	return news
 }
 
 func (n *node) Close() error {
@@ -74,34 +74,38 @@ func (n *node) Close() error {
 	return nil
 }
 
-// end closes the links of the rank: the others read what it has written, then io.EOF. Those that it has never written to
-// are told only if it is killed.
+// end closes the links of the rank: the others read what it has written, then io.EOF. Those between whom and it nothing ever
+// went are told only if it is killed.
 func (n *node) end(killed bool) {
 	n.mu.Lock()
 	n.ended = true
 	if killed { // what goes on of it finds out that its own ends are closed
 		for _, other := range n.network.nodes {
 			if other != n {
-				n.tell(other.rank)
+				n.tell(News{other.rank, false})
+				n.tell(News{other.rank, true})
 			}
 		}
 	}
 	n.mu.Unlock()
+	control, data := News{n.rank, false}, News{n.rank, true}
 	for _, other := range n.network.nodes {
 		if other == n {
 			continue
 		}
 		other.mu.Lock()
-		if killed || other.inboxes[n.rank] != nil {
-			other.inbox(n.rank).closed = true
-			other.tell(n.rank)
+		if killed || other.inboxes[control] != nil || other.inboxes[data] != nil {
+			for _, from := range [2]News{control, data} {
+				other.inbox(from).closed = true
+				other.tell(from)
+			}
 		}
 		other.mu.Unlock()
 	}
 }
 
-// tell makes Ready name a sender. mu is held.
-func (n *node) tell(from int) {
+// tell makes Ready name a link. mu is held.
+func (n *node) tell(from News) {
 	if b := n.inbox(from); !b.fresh {
 		b.fresh = true
 		n.fresh = append(n.fresh, from)
@@ -109,7 +113,7 @@ func (n *node) tell(from int) {
 	n.Wake()
 }
 
-func (n *node) inbox(from int) *inbox {
+func (n *node) inbox(from News) *inbox {
 	b := n.inboxes[from]
 	if b == nil {
 		b = &inbox{}
@@ -118,8 +122,11 @@ func (n *node) inbox(from int) *inbox {
 	return b
 }
 
-// localLink is the Link from one node to another.
-type localLink struct{ here, there *node }
+// localLink is a Link from one node to another.
+type localLink struct {
+	here, there *node
+	data        bool
+}
 
 // Write takes everything.
 func (l localLink) Write(head, body []byte) (int, error) {
@@ -131,7 +138,7 @@ func (l localLink) Write(head, body []byte) (int, error) {
 	if lost {
 		return size, nil
 	}
-	to, from := l.there, l.here.rank
+	to, from := l.there, News{l.here.rank, l.data}
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	b := to.inbox(from)
@@ -164,7 +171,7 @@ func (l localLink) Read(buf []byte) (int, error) {
 	if n.ended {
 		return 0, net.ErrClosed
 	}
-	b := n.inbox(l.there.rank)
+	b := n.inbox(News{l.there.rank, l.data})
 	for len(b.marks) > 0 && !time.Now().Before(b.marks[0].at) {
 		b.marks = b.marks[1:]
 	}

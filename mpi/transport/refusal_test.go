@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
 )
 
@@ -31,9 +30,7 @@ func TestMeetingThatCannotBe(t *testing.T) {
 				_, err := Connect(ctx, testConfig(dir, 0, 3))
 				done <- err
 			}()
-			if got, _ := claim(ctx, t, dir, 0, hello{rank: 2, size: 3}); got != welcome {
-				t.Fatalf("the first rank 2 got answer %d", got)
-			}
+			seatFirmly(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 1})
 			var err error
 			testkit.Within(t, testkit.Moment, func() { _, err = Connect(ctx, testConfig(dir, tt.rank, tt.size)) })
 			var missing *MissingError
@@ -65,62 +62,6 @@ func knockAt(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn
 	}
 	t.Cleanup(func() { conn.Close() })
 	return conn, addr.String()
-}
-
-// claim proves itself to a rank as the one that hello says, and returns the answer, and the connection.
-func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, net.Conn) {
-	t.Helper()
-	conn, _ := knockAt(ctx, t, dir, to)
-	cfg := testConfig(dir, 0, 3)
-	if _, err := auth.Client(ctx, conn, cfg.Secret, cfg.binding(), h.encode()); err != nil {
-		t.Fatal(err)
-	}
-	var reply [1]byte
-	if _, err := io.ReadFull(conn, reply[:]); err != nil {
-		t.Fatal(err)
-	}
-	return answer(reply[0]), conn
-}
-
-func TestImpossibleAndDuplicateRanks(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	dir := newBoard()
-	var log testkit.Journal
-	done := make(chan error, 1)
-	go func() {
-		cfg := testConfig(dir, 1, 3)
-		cfg.Log = log.Logger()
-		_, err := Connect(ctx, cfg)
-		done <- err
-	}()
-	for _, tt := range []struct {
-		name string
-		h    hello
-		want answer
-	}{
-		{"itself", hello{rank: 1, size: 3}, impossible},
-		{"lower", hello{rank: 0, size: 3}, impossible},
-		{"beyond", hello{rank: 3, size: 3}, impossible},
-		{"far_beyond", hello{rank: 1 << 31, size: 3}, impossible},
-		{"other_size", hello{rank: 2, size: 4}, impossible},
-		{"right", hello{rank: 2, size: 3}, welcome},
-		{"again", hello{rank: 2, size: 3}, duplicate},
-	} {
-		if got, _ := claim(ctx, t, dir, 1, tt.h); got != tt.want {
-			t.Errorf("%s: answer %d, want %d", tt.name, got, tt.want)
-		}
-	}
-	testkit.Eventually(t, "all refusals are logged", func() bool { return strings.Contains(log.String(), "so_far=6") })
-	cancel()
-	var missing *MissingError
-	if err := <-done; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 0 {
-		t.Errorf("got %v, want only rank 0 to be missing", err)
-	}
-	for _, line := range []string{"rank 1 of 3: refused: no such rank", "rank 2 of 3: refused: a rank of that number is there already"} {
-		if !strings.Contains(log.String(), line) {
-			t.Errorf("logged %q, want %q", log.String(), line)
-		}
-	}
 }
 
 // A thousand connections that send rubbish, or nothing, do not disturb a meeting, even where they are more than there is room for;

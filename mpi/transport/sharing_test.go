@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"net"
 	"os"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestSharing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			fabrics := meetAll(t, 2, func(c *Config) { c.Sharing = tt.ranks[c.Rank] })
 			for rank, f := range fabrics {
-				if shared := len(f.Shared()) > 0; shared != tt.shared || shared == (f.Data(1-rank) == f.Control(1-rank)) {
+				if shared := len(f.Shared()) > 0; shared != tt.shared || shared != isShared(f.Data(1-rank)) {
 					t.Errorf("rank %d shares memory with %v", rank, f.Shared())
 				}
 				if m := f.Manner(); m.OnDemand || m.Spin <= 0 {
@@ -39,6 +40,11 @@ func TestSharing(t *testing.T) {
 			}
 		})
 	}
+}
+
+func isShared(l Link) bool {
+	_, ok := l.(*sharedLink)
+	return ok
 }
 
 // A rank that must share memory says so where the other does not, at once, and leaves nothing behind.
@@ -101,7 +107,7 @@ func TestHostileOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	good := hello{rank: 1, size: 2, near: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
+	good := hello{rank: 1, size: 2, near: 1, streams: 1, try: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
 	handle := func(change func(*shm.Handle)) func(*hello) {
 		return func(h *hello) {
 			handle := p.segment.Handle()
@@ -153,8 +159,13 @@ func TestHostileOffers(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("answer %d, want %d", got, tt.want)
 			}
+			stream := conn
 			if got == sharing {
-				conn.Write([]byte{useMemory})
+				confirm(t, conn, useMemory)
+			} else {
+				confirm(t, conn, useNoMemory)
+				h.stream = 1
+				stream = seatAs(ctx, t, dir, 0, h)
 			}
 			testkit.Within(t, testkit.Moment, func() { err = <-done })
 			if err != nil {
@@ -165,6 +176,7 @@ func TestHostileOffers(t *testing.T) {
 			}
 			f.Close()
 			conn.Close()
+			stream.Close()
 			testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
 		})
 	}
@@ -172,9 +184,10 @@ func TestHostileOffers(t *testing.T) {
 
 // A rank that offers memory and then does not want it, or goes silent, costs nothing that stays.
 func TestOfferTakenBack(t *testing.T) {
-	for name, finish := range map[string]func(write func(byte), hangUp func()){
-		"no":      func(write func(byte), _ func()) { write(0) },
-		"hang_up": func(_ func(byte), hangUp func()) { hangUp() },
+	for name, finish := range map[string]func(conn net.Conn, stream func()){
+		"no":      func(conn net.Conn, stream func()) { conn.Write([]byte{useNoMemory}); stream() },
+		"rubbish": func(conn net.Conn, _ func()) { conn.Write([]byte{2}) },
+		"hang_up": func(conn net.Conn, _ func()) { conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := openFiles(t)
@@ -200,16 +213,21 @@ func TestOfferTakenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := hello{rank: 1, size: 2, near: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
+			h := hello{rank: 1, size: 2, near: 1, streams: 1, try: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
 			got, conn := claim(ctx, t, dir, 0, h)
 			if got != sharing {
 				t.Fatalf("answer %d", got)
 			}
-			finish(func(b byte) { conn.Write([]byte{b}) }, func() { conn.Close() })
+			stream := conn
+			finish(conn, func() {
+				h.stream = 1
+				stream = seatAs(ctx, t, dir, 0, h)
+			})
 			if err := <-done; (name == "no") != (err == nil) {
 				t.Errorf("got %v", err)
 			}
 			conn.Close()
+			stream.Close()
 			b.close()
 			p.close()
 			testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })

@@ -1,11 +1,16 @@
 package transport
 
 import (
+	"cmp"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/testkit"
 )
@@ -34,48 +39,87 @@ func calm(t testing.TB, f Fabric) {
 	f.Ready(nil)
 }
 
-// Ready tells once of each rank with news, and of those that have ended.
+// Ready tells once of each link with news, and of both of a rank that has ended.
 func TestReady(t *testing.T) {
 	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 4)
 		f := fabrics[0]
 		calm(t, f)
-		if ranks := f.Ready(nil); len(ranks) != 0 {
-			t.Errorf("news of %v before anybody said anything", ranks)
+		if news := f.Ready(nil); len(news) != 0 {
+			t.Errorf("news of %v before anybody said anything", news)
 		}
-		fabrics[2].Control(0).Write([]byte("x"), nil)
-		fabrics[3].Control(0).Write([]byte("x"), nil)
+		want := []News{{Rank: 2}, {Rank: 3}, {Rank: 3, Data: true}}
+		if isShared(f.Data(3)) { // only a look tells
+			want = want[:2]
+		}
+		write(t, fabrics[2].Control(0), "x")
+		write(t, fabrics[3].Control(0), "x")
+		write(t, fabrics[3].Data(0), "x")
 		f.Sleep()
-		var told []int
-		testkit.Eventually(t, "both are told of", func() bool { told = f.Ready(told); return len(told) >= 2 })
-		slices.Sort(told)
-		if !slices.Equal(told, []int{2, 3}) {
-			t.Errorf("news of %v, want that of 2 and 3", told)
+		var told []News
+		testkit.Eventually(t, "all are told of", func() bool { told = f.Ready(told); return len(told) >= len(want) })
+		slices.SortFunc(told, func(a, b News) int {
+			return cmp.Or(cmp.Compare(a.Rank, b.Rank), strings.Compare(fmt.Sprint(a.Data), fmt.Sprint(b.Data)))
+		})
+		if !slices.Equal(told, want) {
+			t.Errorf("news of %v, want %v", told, want)
 		}
 		if again := f.Ready(nil); len(again) != 0 {
 			t.Errorf("news of %v twice", again)
 		}
 		drain(t, f.Control(2), 1)
 		fabrics[2].Close()
-		testkit.Eventually(t, "the end is told of", func() bool { return slices.Contains(f.Ready(nil), 2) })
+		told = nil
+		testkit.Eventually(t, "the end is told of", func() bool {
+			told = f.Ready(told)
+			return slices.Contains(told, News{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(told, News{Rank: 2, Data: true}))
+		})
 	})
 }
 
-// Room on a link that had none is news, too.
+// Room on a link that had none is news, too, and of many streams it is told once.
 func TestReadyToWrite(t *testing.T) {
-	fabrics := kinds["tcp"](t, 2)
-	l, sent := fabrics[0].Control(1), 0
-	testkit.Eventually(t, "the link is full", func() bool {
-		n, _ := l.Write(nil, make([]byte, 1<<20))
-		sent += n
-		return n == 0
-	})
-	calm(t, fabrics[0])
-	done := asleep(fabrics[0])
-	drain(t, fabrics[1].Control(0), sent)
-	wantAwake(t, done)
-	if ranks := fabrics[0].Ready(nil); !slices.Contains(ranks, 1) {
-		t.Errorf("news of %v, want that of 1", ranks)
+	for _, kind := range []string{"tcp", "streams"} {
+		for _, name := range []string{"control", "data"} {
+			t.Run(kind+"_"+name, func(t *testing.T) {
+				fabrics := kinds[kind](t, 2)
+				l, sent := links(fabrics[0], 1)[name], 0
+				testkit.Eventually(t, "the link is full", func() bool {
+					n, _ := l.Write(nil, make([]byte, 1<<20))
+					sent += n
+					return n == 0
+				})
+				calm(t, fabrics[0])
+				done := asleep(fabrics[0])
+				drain(t, links(fabrics[1], 0)[name], sent)
+				wantAwake(t, done)
+				news, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
+				if !slices.Equal(news, []News{want}) {
+					t.Errorf("news of %v, want %v", news, want)
+				}
+			})
+		}
+	}
+}
+
+// A neighbour that rings without end does not hold the rank.
+func TestDrainIsBounded(t *testing.T) {
+	b, err := newBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	size, err := unix.FcntlInt(uintptr(b.write), unix.F_SETPIPE_SZ, 4*drained) // any process that has it open may
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := unix.Write(b.write, make([]byte, size)); n != size || err != nil {
+		t.Fatal(n, err)
+	}
+	b.drain()
+	left, err := unix.IoctlGetInt(b.read, unix.TIOCINQ)
+	if err != nil || left != size-drained {
+		t.Errorf("%d of %d bytes are left, %v", left, size, err)
 	}
 }
 
@@ -96,7 +140,7 @@ func TestWake(t *testing.T) {
 
 // Shared memory wakes only those that are armed: by what is put there, by room, and by a nudge.
 func TestArm(t *testing.T) {
-	for name, news := range map[string]func(other Fabric){
+	for name, tell := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
 		"nudge": func(other Fabric) { other.Nudge(0) },
 	} {
@@ -106,14 +150,14 @@ func TestArm(t *testing.T) {
 			calm(t, f)
 			f.Arm()
 			done := asleep(f)
-			news(fabrics[1])
+			tell(fabrics[1])
 			wantAwake(t, done)
 			f.Arm()
-			news(fabrics[1]) // between Arm and Sleep
+			tell(fabrics[1]) // between Arm and Sleep
 			wantAwake(t, asleep(f))
 			f.Arm()
 			f.Disarm()
-			news(fabrics[1])
+			tell(fabrics[1])
 			done = asleep(f)
 			select {
 			case <-done:

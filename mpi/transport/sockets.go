@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,96 +13,127 @@ import (
 // otherwise one sleep leads to another's.
 const spinning = 300 * time.Microsecond
 
-// Sockets is the Fabric of ranks in processes of their own: a TCP connection for each pair of ranks, and shared
-// memory beside it for those on one machine.
+// Sockets is the Fabric of ranks in processes of their own. Each pair of ranks has a TCP connection for control, and for data
+// more of them, or shared memory where both are on one machine.
 type Sockets struct {
-	rank   int
-	manner Manner
-	links  []*tcpLink    // by rank; nil at this rank's own place
-	shared []*sharedLink // by rank; nil where there is none
-	near   []int         // ranks with shared memory
-	poll   int           // epoll(7): edges of all sockets
-	bell   *bell
-	closed bool
-	events [64]unix.EpollEvent
+	rank    int
+	manner  Manner
+	conns   []*tcpLink    // all of them
+	control []*tcpLink    // by rank; nil at this rank's own place
+	data    []Link        // by rank; nil at this rank's own place
+	shared  []*sharedLink // by rank; nil where there is none
+	near    []int         // ranks with shared memory
+	poll    int           // epoll(7): edges of all sockets
+	bell    *bell
+	closed  bool
+	events  [64]unix.EpollEvent
+	round   uint   // calls of Ready
+	told    []uint // by rank: the round that last told of its data link
 }
 
 // newSockets takes over what a meeting has come to.
 func newSockets(m *meeting) (_ *Sockets, err error) {
-	size := len(m.conns)
+	size := m.cfg.Size
 	s := &Sockets{
-		rank: m.cfg.Rank, links: make([]*tcpLink, size), shared: make([]*sharedLink, size), poll: -1, bell: m.bell,
-		manner: Manner{Spin: spinning, Yield: crowded(m.near)},
+		rank: m.cfg.Rank, control: make([]*tcpLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
+		bell: m.bell, manner: Manner{Spin: spinning, Yield: crowded(m.near())}, told: make([]uint, size),
 	}
 	defer func() {
 		if err != nil {
-			s.closeLinks() // the bell and the memory are the meeting's
+			s.closeConns() // the bell and the memory are the meeting's
 		}
 	}()
 	if s.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("watch the connections: %w", err)
 	}
-	for rank, conn := range m.conns {
-		if conn == nil {
+	for rank, st := range m.seats {
+		if rank == s.rank {
 			continue
 		}
-		if s.links[rank], err = takeOver(conn); err != nil {
+		if s.control[rank], err = s.adopt(st.control, News{Rank: rank}); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
-		if err := s.watch(s.links[rank].fd, rank); err != nil {
-			return nil, err
-		}
-		if p := m.pairs[rank]; p != nil {
-			s.shared[rank] = p.link()
+		if st.pair != nil {
+			s.shared[rank] = st.pair.link()
+			s.data[rank] = s.shared[rank]
 			s.near = append(s.near, rank)
+		} else if s.data[rank], err = s.adoptAll(st.streams, News{Rank: rank, Data: true}); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
 	return s, nil
 }
 
-func (s *Sockets) watch(fd, rank int) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(rank)}
-	if err := unix.EpollCtl(s.poll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
-		return fmt.Errorf("watch the connection to rank %d: %w", rank, err)
+// adopt takes a connection over, and watches it for what Ready is to tell.
+func (s *Sockets) adopt(conn *net.TCPConn, news News) (*tcpLink, error) {
+	l, err := takeOver(conn)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	s.conns = append(s.conns, l)
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(news.Rank)}
+	if news.Data {
+		event.Pad = 1 // Fd and Pad are the two halves of what epoll_event(3type) calls data
+	}
+	if err := unix.EpollCtl(s.poll, unix.EPOLL_CTL_ADD, l.fd, &event); err != nil {
+		return nil, fmt.Errorf("watch a connection: %w", err)
+	}
+	return l, nil
+}
+
+// adoptAll makes a data link of its streams.
+func (s *Sockets) adoptAll(conns []*net.TCPConn, news News) (Link, error) {
+	streams := make([]*tcpLink, len(conns))
+	for i, conn := range conns {
+		var err error
+		if streams[i], err = s.adopt(conn, news); err != nil {
+			return nil, err
+		}
+	}
+	if len(streams) == 1 {
+		return streams[0], nil
+	}
+	return newStripedLink(streams, cellBytes), nil
 }
 
 // Rank implements Fabric.
 func (s *Sockets) Rank() int { return s.rank }
 
 // Size implements Fabric.
-func (s *Sockets) Size() int { return len(s.links) }
+func (s *Sockets) Size() int { return len(s.control) }
 
 // Manner implements Fabric.
 func (s *Sockets) Manner() Manner { return s.manner }
 
 // Control implements Fabric.
-func (s *Sockets) Control(rank int) Link { return s.links[rank] }
+func (s *Sockets) Control(rank int) Link { return s.control[rank] }
 
 // Data implements Fabric.
-func (s *Sockets) Data(rank int) Link {
-	if l := s.shared[rank]; l != nil {
-		return l
-	}
-	return s.links[rank]
-}
+func (s *Sockets) Data(rank int) Link { return s.data[rank] }
 
 // Shared implements Fabric.
 func (s *Sockets) Shared() []int { return s.near }
 
-// Ready implements Fabric.
-func (s *Sockets) Ready(ranks []int) []int {
+// Ready implements Fabric. It tells of a link once, whatever the number of its streams.
+func (s *Sockets) Ready(news []News) []News {
+	s.round++
 	for {
 		n, errno := epollNow(s.poll, s.events[:])
 		if errno != 0 {
-			return ranks // EINTR; the next look finds them
+			return news // EINTR; the next look finds them
 		}
 		for _, event := range s.events[:n] {
-			ranks = append(ranks, int(event.Fd))
+			one := News{Rank: int(event.Fd), Data: event.Pad != 0}
+			if one.Data {
+				if s.told[one.Rank] == s.round {
+					continue
+				}
+				s.told[one.Rank] = s.round
+			}
+			news = append(news, one)
 		}
 		if n < len(s.events) {
-			return ranks
+			return news
 		}
 	}
 }
@@ -147,7 +179,7 @@ func (s *Sockets) Close() error {
 	}
 	s.closed = true
 	s.settle()
-	errs := []error{s.closeLinks(), s.bell.close()}
+	errs := []error{s.closeConns(), s.bell.close()}
 	for _, rank := range s.near {
 		errs = append(errs, s.shared[rank].close())
 	}
@@ -160,25 +192,21 @@ const linger = 250 * time.Millisecond
 // settle waits until the other ranks' systems have what was written: a connection that is closed with something unread resets, and
 // takes with it what is still on its way.
 func (s *Sockets) settle() {
-	for _, l := range s.links {
-		if l != nil {
-			unix.Shutdown(l.fd, unix.SHUT_WR)
-		}
+	for _, l := range s.conns {
+		unix.Shutdown(l.fd, unix.SHUT_WR)
 	}
 	deadline := time.Now().Add(linger)
-	for _, l := range s.links {
-		for l != nil && !l.delivered() && time.Now().Before(deadline) {
+	for _, l := range s.conns {
+		for !l.delivered() && time.Now().Before(deadline) {
 			time.Sleep(time.Millisecond)
 		}
 	}
 }
 
-func (s *Sockets) closeLinks() error {
+func (s *Sockets) closeConns() error {
 	var errs []error
-	for _, l := range s.links {
-		if l != nil {
-			errs = append(errs, l.close())
-		}
+	for _, l := range s.conns {
+		errs = append(errs, l.close())
 	}
 	if s.poll >= 0 {
 		errs = append(errs, unix.Close(s.poll))

@@ -2,6 +2,12 @@ package algorithm
 
 // Entry is one algorithm of a collective, whose function has the type F.
 type Entry[F any] struct {
+	Traits
+	Run F
+}
+
+// Traits is what there is to know of an algorithm.
+type Traits struct {
 	Code      uint8  // its number in the header of frames: part of the wire's format
 	Name      string // as users write it
 	Canonical bool   // reductions: it keeps the canonical order. Others: true, they move bytes only
@@ -13,8 +19,15 @@ type Entry[F any] struct {
 	// vector of a reduction or broadcast, all blocks of all ranks of a gather or scatter, what one
 	// rank sends in all of an all-to-all.
 	Cost func(m Machine, size, n int) float64
+}
 
-	Run F
+// TraitsOf is what there is to know of the algorithms of a table.
+func TraitsOf[F any](entries []Entry[F]) []Traits {
+	all := make([]Traits, len(entries))
+	for i := range entries {
+		all[i] = entries[i].Traits
+	}
+	return all
 }
 
 // The functions of the algorithms. Blocks of a buffer are given by their bounds: block i is

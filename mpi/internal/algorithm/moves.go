@@ -12,41 +12,41 @@ package algorithm
 
 var (
 	broadcasts = [...]Entry[BroadcastFunc]{
-		{Code: 1, Name: "binomial", Canonical: true, Cost: costBroadcastBinomial, Run: broadcastBinomial},
-		{Code: 2, Name: "double_tree", Canonical: true, Cost: costBroadcastDoubleTree, Run: broadcastDoubleTree},
-		{Code: 3, Name: "chain", Canonical: true, Cost: costBroadcastChain, Run: broadcastChain},
-		{Code: 4, Name: "scatter_allgather", Canonical: true, Cost: costBroadcastScatter, Run: broadcastScatter},
-		{Code: 5, Name: "star", Canonical: true, Cost: costBroadcastStar, Run: broadcastStar},
+		{Traits{Code: 1, Name: "binomial", Canonical: true, Cost: costBroadcastBinomial}, broadcastBinomial},
+		{Traits{Code: 2, Name: "double_tree", Canonical: true, Cost: costBroadcastDoubleTree}, broadcastDoubleTree},
+		{Traits{Code: 3, Name: "chain", Canonical: true, Cost: costBroadcastChain}, broadcastChain},
+		{Traits{Code: 4, Name: "scatter_allgather", Canonical: true, Cost: costBroadcastScatter}, broadcastScatter},
+		{Traits{Code: 5, Name: "star", Canonical: true, Cost: costBroadcastStar}, broadcastStar},
 	}
 
 	allGathers = [...]Entry[AllGatherFunc]{
-		{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: costAllGatherDoubling, Run: allGatherDoubling},
-		{Code: 2, Name: "direct", Canonical: true, Cost: costAllGatherDirect, Run: allGatherDirect},
-		{Code: 3, Name: "bruck", Canonical: true, Cost: costAllGatherBruck, Run: allGatherBruck},
-		{Code: 4, Name: "neighbour_exchange", Canonical: true, Fits: even, Cost: costAllGatherNeighbour, Run: allGatherNeighbour},
-		{Code: 5, Name: "ring", Canonical: true, Cost: costAllGatherRing, Run: allGatherRing},
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: costAllGatherDoubling}, allGatherDoubling},
+		{Traits{Code: 2, Name: "direct", Canonical: true, Cost: costAllGatherDirect}, allGatherDirect},
+		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllGatherBruck}, allGatherBruck},
+		{Traits{Code: 4, Name: "neighbour_exchange", Canonical: true, Fits: even, Cost: costAllGatherNeighbour}, allGatherNeighbour},
+		{Traits{Code: 5, Name: "ring", Canonical: true, Cost: costAllGatherRing}, allGatherRing},
 	}
 
 	gathers = [...]Entry[GatherFunc]{
-		{Code: 1, Name: "linear", Canonical: true, Cost: costGatherLinear, Run: gatherLinear},
-		{Code: 2, Name: "binomial", Canonical: true, Cost: costGatherBinomial, Run: gatherBinomial},
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costGatherLinear}, gatherLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costGatherBinomial}, gatherBinomial},
 	}
 
 	scatters = [...]Entry[ScatterFunc]{
-		{Code: 1, Name: "linear", Canonical: true, Cost: costScatterLinear, Run: scatterLinear},
-		{Code: 2, Name: "binomial", Canonical: true, Cost: costScatterBinomial, Run: scatterBinomial},
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costScatterLinear}, scatterLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costScatterBinomial}, scatterBinomial},
 	}
 
 	allToAlls = [...]Entry[AllToAllFunc]{
-		{Code: 1, Name: "direct", Canonical: true, Cost: costAllToAllDirect, Run: allToAllDirect},
-		{Code: 2, Name: "pairwise", Canonical: true, Cost: costAllToAllPairwise, Run: allToAllPairwise},
-		{Code: 3, Name: "bruck", Canonical: true, Cost: costAllToAllBruck, Run: allToAllBruck},
+		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costAllToAllDirect}, allToAllDirect},
+		{Traits{Code: 2, Name: "pairwise", Canonical: true, Cost: costAllToAllPairwise}, allToAllPairwise},
+		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllToAllBruck}, allToAllBruck},
 	}
 
 	barriers = [...]Entry[BarrierFunc]{
-		{Code: 1, Name: "dissemination", Canonical: true, Cost: costBarrierDissemination, Run: barrierDissemination},
-		{Code: 2, Name: "binomial", Canonical: true, Cost: costBarrierBinomial, Run: barrierBinomial},
-		{Code: 3, Name: "star", Canonical: true, Cost: costBarrierStar, Run: barrierStar},
+		{Traits{Code: 1, Name: "dissemination", Canonical: true, Cost: costBarrierDissemination}, barrierDissemination},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costBarrierBinomial}, barrierBinomial},
+		{Traits{Code: 3, Name: "star", Canonical: true, Cost: costBarrierStar}, barrierStar},
 	}
 )
 

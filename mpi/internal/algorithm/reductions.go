@@ -6,34 +6,34 @@ package algorithm
 // AllReduces are the algorithms of the all-reduce.
 func AllReduces() []Entry[AllReduceFunc] {
 	return []Entry[AllReduceFunc]{
-		{Code: 1, Name: "star", Canonical: true, Cost: costStar, Run: allReduceStar},
-		{Code: 2, Name: "ring", Cost: costRing, Run: allReduceRing},
-		{Code: 3, Name: "segmented_ring", Cost: costSegmentedRing, Run: allReduceSegmentedRing},
-		{Code: 4, Name: "recursive_doubling", Canonical: true, Cost: costDoubling, Run: allReduceDoubling},
-		{Code: 5, Name: "halving_doubling", Canonical: true, Fits: powerOfTwo, Cost: costHalving, Run: allReduceHalving},
-		{Code: 6, Name: "binomial", Canonical: true, Cost: costBinomial, Run: allReduceBinomial},
-		{Code: 7, Name: "double_tree", Cost: costDoubleTree, Run: allReduceDoubleTree},
-		{Code: 8, Name: "direct", Canonical: true, Cost: costDirect, Run: allReduceDirect},
-		{Code: 9, Name: "gather_reduce", Canonical: true, Cost: costGather, Run: allReduceGather},
-		{Code: 10, Name: "swing", Fits: powerOfTwo, Cost: costHalving, Run: allReduceSwing},
+		{Traits{Code: 1, Name: "star", Canonical: true, Cost: costStar}, allReduceStar},
+		{Traits{Code: 2, Name: "ring", Cost: costRing}, allReduceRing},
+		{Traits{Code: 3, Name: "segmented_ring", Cost: costSegmentedRing}, allReduceSegmentedRing},
+		{Traits{Code: 4, Name: "recursive_doubling", Canonical: true, Cost: costDoubling}, allReduceDoubling},
+		{Traits{Code: 5, Name: "halving_doubling", Canonical: true, Fits: powerOfTwo, Cost: costHalving}, allReduceHalving},
+		{Traits{Code: 6, Name: "binomial", Canonical: true, Cost: costBinomial}, allReduceBinomial},
+		{Traits{Code: 7, Name: "double_tree", Cost: costDoubleTree}, allReduceDoubleTree},
+		{Traits{Code: 8, Name: "direct", Canonical: true, Cost: costDirect}, allReduceDirect},
+		{Traits{Code: 9, Name: "gather_reduce", Canonical: true, Cost: costGather}, allReduceGather},
+		{Traits{Code: 10, Name: "swing", Fits: powerOfTwo, Cost: costHalving}, allReduceSwing},
 	}
 }
 
 // Reduces are the algorithms of the reduction to one rank.
 func Reduces() []Entry[ReduceFunc] {
 	return []Entry[ReduceFunc]{
-		{Code: 1, Name: "direct", Canonical: true, Cost: costReduceDirect, Run: reduceDirect},
-		{Code: 2, Name: "binomial", Canonical: true, Cost: costReduceBinomial, Run: reduceBinomial},
-		{Code: 3, Name: "scatter_gather", Canonical: true, Cost: costReduceScattered, Run: reduceScattered},
+		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costReduceDirect}, reduceDirect},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costReduceBinomial}, reduceBinomial},
+		{Traits{Code: 3, Name: "scatter_gather", Canonical: true, Cost: costReduceScattered}, reduceScattered},
 	}
 }
 
 // ReduceScatters are the algorithms of the reduce-scatter. All take blocks of different lengths.
 func ReduceScatters() []Entry[ReduceScatterFunc] {
 	return []Entry[ReduceScatterFunc]{
-		{Code: 1, Name: "direct", Canonical: true, Cost: costReduceScatterDirect, Run: reduceScatterDirect},
-		{Code: 2, Name: "ring", Cost: costReduceScatterRing, Run: reduceScatterRing},
-		{Code: 3, Name: "halving", Canonical: true, Fits: powerOfTwo, Cost: costReduceScatterHalving, Run: reduceScatterHalving},
+		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costReduceScatterDirect}, reduceScatterDirect},
+		{Traits{Code: 2, Name: "ring", Cost: costReduceScatterRing}, reduceScatterRing},
+		{Traits{Code: 3, Name: "halving", Canonical: true, Fits: powerOfTwo, Cost: costReduceScatterHalving}, reduceScatterHalving},
 	}
 }
 
@@ -41,15 +41,15 @@ func ReduceScatters() []Entry[ReduceScatterFunc] {
 // ranks 0 to i alone would.
 func Scans() []Entry[ScanFunc] {
 	return []Entry[ScanFunc]{
-		{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costScanDoubling, Run: scanDoubling},
-		{Code: 2, Name: "linear", Cost: costScanLinear, Run: scanLinear},
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costScanDoubling}, scanDoubling},
+		{Traits{Code: 2, Name: "linear", Cost: costScanLinear}, scanLinear},
 	}
 }
 
 // Exscans are the algorithms of the exclusive scan.
 func Exscans() []Entry[ScanFunc] {
 	return []Entry[ScanFunc]{
-		{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costExscanDoubling, Run: exscanDoubling},
-		{Code: 2, Name: "linear", Cost: costExscanLinear, Run: exscanLinear},
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costExscanDoubling}, exscanDoubling},
+		{Traits{Code: 2, Name: "linear", Cost: costExscanLinear}, exscanLinear},
 	}
 }

@@ -61,32 +61,25 @@ func (e *Engine) place(l *lane) bool {
 
 // matching finds the receive that waits for a frame, the one first posted, and takes it off its list.
 func (e *Engine) matching(p *peer, h *header) *Op {
-	if e.anySent.first == nil {
-		return p.posted.match(h)
-	}
-	op, wild := p.posted.peek(h), e.anySent.peek(h)
-	if wild != nil && (op == nil || wild.order < op.order) {
-		return e.anySent.match(h)
-	}
-	return p.posted.match(h)
-}
-
-// peek is match, but leaves the op in the list.
-func (l *opList) peek(h *header) *Op {
-	for op := l.first; op != nil; op = op.next {
-		if op.matches(h) {
-			return op
+	wanted := func(op *Op) bool { return op.matches(h) }
+	before, op := p.posted.find(wanted)
+	list := &p.posted
+	if e.anySent.first != nil {
+		if last, wild := e.anySent.find(wanted); wild != nil && (op == nil || wild.order < op.order) {
+			list, before, op = &e.anySent, last, wild
 		}
 	}
-	return nil
+	if op != nil {
+		list.unlink(before, op)
+	}
+	return op
 }
 
 // direct leads the payload into the op's buffer, if it fits.
 func (e *Engine) direct(l *lane, op *Op) bool {
 	in := &l.in
 	if err := op.accept(&in.head); err != nil {
-		e.refuse(op, l.peer, err)
-		in.dst = nil
+		e.refuse(op, l.peer, &in.head, err)
 		return true
 	}
 	op.from = l.peer.rank
@@ -103,20 +96,27 @@ func (op *Op) accept(h *header) error {
 	case op.kind == kindMessage && size > have:
 		return fmt.Errorf("%w: %d bytes, and room for %d", ErrTruncated, size, have)
 	case op.kind == kindCollective && size != have:
-		return fmt.Errorf("%w: a frame of %d bytes where %d are due", ErrProtocol, size, have)
+		return ErrMismatch
 	}
 	op.got, op.size = h.call, int(size)
 	return nil
 }
 
-// refuse fails a receive, and its group with it.
-func (e *Engine) refuse(op *Op, p *peer, err error) {
+// refuse fails a receive that a frame does not fit, and its group with it.
+func (e *Engine) refuse(op *Op, p *peer, h *header, err error) {
 	g := op.group
 	rank, _ := g.rankOf(p.rank)
-	if err == ErrMismatch {
-		err = &MismatchError{Here: g.rank, There: rank, HereCall: e.options.Describe(op.call), ThereCall: "a message of another type"}
-	} else {
+	switch {
+	case err != ErrMismatch:
 		err = &PeerError{Rank: rank, Err: err}
+	case op.kind == kindMessage:
+		err = Mismatch(g.rank, rank, op.call, h.call, e.options.Describe, e.options.DescribeFully)
+	default: // the same call, but for counts that are each rank's own
+		err = &MismatchError{
+			Here: g.rank, There: rank,
+			HereCall:  fmt.Sprintf("%s, with %d bytes due from rank %d", e.options.Describe(op.call), len(op.buf), rank),
+			ThereCall: fmt.Sprintf("%s, with %d bytes for rank %d", e.options.Describe(h.call), h.length, g.rank),
+		}
 	}
 	e.failGroup(g, err)
 	e.complete(op, g.err)
@@ -125,13 +125,14 @@ func (e *Engine) refuse(op *Op, p *peer, err error) {
 // finish ends a frame whose payload is complete. mu is held.
 func (e *Engine) finish(l *lane) {
 	in := &l.in
+	head, dst, op, m := in.head, in.dst, in.op, in.early
+	in.dst, in.op, in.early = nil, nil, nil // hear may go on to the next frame
 	switch {
-	case in.op != nil:
-		e.complete(in.op, nil)
-	case in.early != nil:
-		in.early.complete = true
-	case !in.head.kind.carriesData():
-		e.hear(l.peer, &in.head, in.dst)
+	case op != nil:
+		e.complete(op, nil)
+	case m != nil:
+		m.complete = true
+	case !head.kind.carriesData():
+		e.hear(l, &head, dst)
 	}
-	in.dst, in.op, in.early = nil, nil, nil
 }

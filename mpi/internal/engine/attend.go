@@ -6,15 +6,38 @@ import "time"
 // others, and for their questions.
 const housekeeping = 250 * time.Millisecond
 
-// attend is the attendant, a goroutine: it drives the links while all that wait sleep, and looks after
-// them now and then while nobody waits.
+// dally is how long ops that nobody waits for wait for the attendant: mostly somebody waits before.
+const dally = time.Millisecond
+
+// Pursue makes a posted op go on though nobody waits for it.
+func (g *Group) Pursue(op *Op) {
+	e := g.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if op.Done() || op.pursued {
+		return
+	}
+	op.pursued = true
+	if e.pursued++; e.pursued == 1 {
+		e.patrol.Reset(dally)
+	}
+}
+
+// attended tells whether the attendant drives the links, or is about to. mu is held.
+func (e *Engine) attended() bool { return len(e.sleepers) > 0 || e.pursued > 0 }
+
+// attend is the attendant, a goroutine: it drives the links while all that wait sleep, or there are ops to be pursued, and looks
+// after them now and then while there are none.
 func (e *Engine) attend() {
 	defer close(e.done)
+	defer e.patrol.Stop()
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
 	for {
 		select {
 		case <-e.kick:
+			e.serve()
+		case <-e.patrol.C:
 			e.serve()
 		case <-tick.C:
 			e.mu.Lock()
@@ -34,7 +57,7 @@ func (e *Engine) serve() {
 		for moved := true; moved; {
 			e.mu.Lock()
 			moved = e.look()
-			idle := len(e.sleepers) == 0 || e.closed
+			idle := !e.attended() || e.closed
 			e.mu.Unlock()
 			if idle {
 				return
@@ -56,8 +79,12 @@ func (e *Engine) look() bool {
 		moved = e.read(l, nil) || moved
 	}
 	e.ready = e.fabric.Ready(e.ready[:0])
-	for _, rank := range e.ready {
-		moved = e.read(e.peer(rank).control, nil) || moved
+	for _, news := range e.ready {
+		l := e.peer(news.Rank).control
+		if news.Data {
+			l = l.peer.data
+		}
+		moved = e.read(l, nil) || moved
 	}
 	for _, rank := range e.fabric.Shared() {
 		moved = e.read(e.peer(rank).data, nil) || moved

@@ -155,6 +155,6 @@ func TestFirstFailureStays(t *testing.T) {
 			t.Errorf("Begin got %v", err)
 		}
 		err := within(t, func() error { return exchange(t.Context(), w.groups[1], 0, nil, nil) })
-		wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: call #1 a: bad arguments")
+		wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: bad arguments")
 	})
 }

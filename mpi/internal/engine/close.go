@@ -16,7 +16,7 @@ func (g *Group) Close() {
 	if g.err == nil {
 		for rank, world := range g.members {
 			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
-				e.control(e.peer(world), header{kind: kindLeave, call: g.call}, nil)
+				e.tell(e.peer(world), header{kind: kindLeave, call: g.call}, nil)
 			}
 		}
 		e.failGroup(g, ErrClosed)
@@ -52,18 +52,21 @@ func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.manne
 
 // Close leaves all groups, says goodbye, and returns when the engine's goroutine has ended and the fabric is closed.
 func (e *Engine) Close() error {
+	e.closing.Do(func() { e.closeErr = e.close() })
+	return e.closeErr
+}
+
+func (e *Engine) close() error {
 	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil
-	}
 	e.closed = true
 	for _, g := range e.groups {
 		e.failGroup(g, ErrClosed)
 	}
 	for rank := range e.peers {
 		if rank != e.Rank() && e.linked(rank) {
-			e.control(e.peer(rank), header{kind: kindBye}, nil)
+			p := e.peer(rank)
+			e.say(p.data, header{kind: kindBye}, nil)
+			e.say(p.control, header{kind: kindBye}, nil)
 		}
 	}
 	for deadline := time.Now().Add(linger); len(e.writing) > 0 && time.Now().Before(deadline); {

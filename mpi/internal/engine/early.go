@@ -30,7 +30,7 @@ func (e *Engine) newEarly(h *header) *early {
 func (e *Engine) drop(m *early) {
 	e.held -= m.cost()
 	e.spare.put(m)
-	if len(e.unread) > 0 && len(e.sleepers) > 0 {
+	if len(e.unread) > 0 && e.attended() {
 		e.fabric.Wake()
 	}
 }
@@ -63,14 +63,7 @@ func (p *peer) take(f func(*early) bool) *early {
 
 // match removes the first message that the receive waits for, or returns nil.
 func (p *peer) match(op *Op) *early {
-	var before *early
-	for m := p.early; m != nil; before, m = m, m.next {
-		if op.matches(&m.head) {
-			p.unlink(before, m)
-			return m
-		}
-	}
-	return nil
+	return p.take(func(m *early) bool { return op.matches(&m.head) })
 }
 
 func (p *peer) unlink(before, m *early) {

@@ -30,18 +30,23 @@ type Engine struct {
 	posted   uint64              // receives so far
 	writing  []*lane             // those that have something left to write
 	sleepers []*waiter
-	unread   []*lane // those that may have something to read of which the fabric will not tell
-	ready    []int   // scratch of look
-	visited  []*lane // scratch of look
-	room     int     // how many bytes of early messages may be held
-	held     int     // how many are
-	spare    pool    // memory of early messages
+	unread   []*lane          // those that may have something to read of which the fabric will not tell
+	ready    []transport.News // scratch of look
+	visited  []*lane          // scratch of look
+	room     int              // how many bytes of early messages may be held
+	held     int              // how many are
+	spare    pool             // memory of early messages
 	waiters  []*waiter
+	pursued  int // ops that are to go on though nobody waits for them
 	closed   bool
+
+	closing  sync.Once
+	closeErr error
 
 	nudging sync.RWMutex
 	ended   bool          // the fabric is closed; guarded by mu, and for reading by nudging
 	kick    chan struct{} // there is a sleeper
+	patrol  *time.Timer   // there is an op to be pursued
 	stop    chan struct{}
 	done    chan struct{} // the attendant has ended
 }
@@ -75,7 +80,7 @@ func New(fabric transport.Fabric, options Options) *Engine {
 		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
 		groups: make(map[uint64]*Group), gone: make(map[uint64]struct{}), news: make(map[uint64]*news),
-		room: maxEarly, kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		room: maxEarly, patrol: time.NewTimer(time.Hour), kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.answered = sync.NewCond(&e.mu)
 	go e.attend()

@@ -7,33 +7,39 @@ import (
 	"io"
 )
 
-// endOf notes that nothing more will be read from a lane. When it is the control lane, that is the end of the peer:
-// what still lies in shared memory is read first. mu is held.
+// endOf notes that nothing more will be read from a lane. A peer ends when both of its lanes have, or when one has that no process
+// ends so. mu is held.
 func (e *Engine) endOf(l *lane, err error) {
 	p := l.peer
 	if l.over {
 		return
 	}
 	l.over = true
-	if errors.Is(err, io.EOF) || !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrLeft) {
+	atOnce := !closedThere(err)
+	if !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrLeft) {
 		err = lost(err)
 	}
-	if l != p.control {
+	if l == p.control {
+		p.ending = err
+		e.stopWriting(p.data)
+		e.stopWriting(p.control)
+		e.read(p.data, nil) // there may be more
+	} else if e.read(p.control, nil); p.ending != nil { // it says why
+		err, atOnce = p.ending, true
+	}
+	if atOnce {
 		e.end(p, err)
-		return
 	}
-	if p.data != p.control {
-		e.read(p.data, nil)
-		if p.data.in.stalled && errors.Is(err, ErrLeft) {
-			p.leaving = true // its last words are to be received first
-			return
-		}
-	}
-	e.end(p, err)
+}
+
+// closedThere tells whether a lane has ended as all lanes of a peer do together: by its goodbye, or because its process closed
+// the lane, or is no more.
+func closedThere(err error) bool {
+	return errors.Is(err, ErrLeft) || errors.Is(err, io.EOF)
 }
 
 func lost(err error) error {
-	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w: its process has ended without a goodbye, or was killed", ErrLost)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)
@@ -45,6 +51,9 @@ func (e *Engine) end(p *peer, err error) {
 	if p.err != nil {
 		return
 	}
+	if errors.Is(err, ErrProtocol) {
+		e.bereave(p, err) // it is there to be told
+	}
 	p.err = err
 	p.control.over, p.data.over = true, true
 	p.control.shut, p.data.shut = true, true
@@ -52,6 +61,14 @@ func (e *Engine) end(p *peer, err error) {
 		p.take(func(other *early) bool { return other == m })
 		e.detach(p, m)
 	}
+	e.bereave(p, err)
+	e.stopWriting(p.data)
+	e.stopWriting(p.control)
+	e.answered.Broadcast()
+}
+
+// bereave does to the groups of a peer what its end does.
+func (e *Engine) bereave(p *peer, err error) {
 	for _, g := range e.groups {
 		rank, member := g.rankOf(p.rank)
 		if !member || g.err != nil {
@@ -67,9 +84,6 @@ func (e *Engine) end(p *peer, err error) {
 			e.leave(g, rank, err)
 		}
 	}
-	e.stopWriting(p.data)
-	e.stopWriting(p.control)
-	e.answered.Broadcast()
 }
 
 // leave notes that a rank has left a group in peace.
@@ -80,8 +94,8 @@ func (e *Engine) leave(g *Group, rank int, err error) {
 	if g.left[rank] == nil {
 		g.left[rank] = err
 	}
-	e.doubt(g)
 	e.orphan(g, err)
+	e.doubt(g)
 }
 
 // orphan ends the receives from any rank that no rank is left to serve.
@@ -110,6 +124,15 @@ func (e *Engine) waitsFor(g *Group, p *peer) bool {
 // failGroup ends all that a group does with err, unless it has failed before, and tells its other
 // ranks. mu is held.
 func (e *Engine) failGroup(g *Group, err error) {
+	text := err.Error()
+	if !errors.Is(err, ErrMismatch) { // that one shows the call
+		text = e.options.Describe(g.call) + ": " + text
+	}
+	e.failWith(g, err, text)
+}
+
+// failWith is failGroup with what the other ranks are told.
+func (e *Engine) failWith(g *Group, err error, text string) {
 	if g.err != nil {
 		return
 	}
@@ -129,14 +152,10 @@ func (e *Engine) failGroup(g *Group, err error) {
 	if errors.Is(err, ErrClosed) {
 		return
 	}
-	text := err.Error()
-	if !errors.Is(err, ErrMismatch) { // that one shows the call
-		text = e.options.Describe(g.call) + ": " + text
-	}
 	payload := newAbort(g.rank, err, text).encode()
 	for _, world := range g.members {
 		if world != e.Rank() {
-			e.control(e.peer(world), header{kind: kindAbort, call: g.call}, payload)
+			e.tell(e.peer(world), header{kind: kindAbort, call: g.call}, payload)
 		}
 	}
 }

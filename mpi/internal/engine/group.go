@@ -26,14 +26,14 @@ type Group struct {
 	// Guarded by e.mu.
 	call    Call // the current collective, or the last one
 	past    [pastCalls]Call
-	running bool
-	since   tick.Count // when call began or ended
-	left    []error    // by rank: that it has closed its group; nil while none has
-	told    []*status  // by rank: the answers to what ask has asked; nil before
-	err     error      // the first failure
-	lenient bool       // the end of a peer is an error of what needs that peer alone
+	began   tick.Count
+	left    []error   // by rank: that it has closed its group; nil while none has
+	told    []*status // by rank: the answers to what ask has asked; nil before
+	err     error     // the first failure
+	lenient bool      // the end of a peer is an error of what needs that peer alone
 
-	failed atomic.Bool // err is set
+	failed atomic.Bool  // err is set
+	ended  atomic.Int64 // when call ended, as a tick.Count; 0: it runs
 }
 
 // Group makes this rank a member of a group. All members name the same id, which no
@@ -47,7 +47,7 @@ func (e *Engine) Group(id uint64, members []int) (*Group, error) {
 }
 
 func (e *Engine) newGroup(id uint64, members []int) (*Group, error) {
-	g := &Group{e: e, id: id, rank: -1, members: members, since: tick.Now(), call: Call{Group: id}}
+	g := &Group{e: e, id: id, rank: -1, members: members, began: tick.Now(), call: Call{Group: id}}
 	same := true
 	for rank, world := range members {
 		if world < 0 || world >= e.Size() {
@@ -79,14 +79,6 @@ func (e *Engine) Remains(id uint64, members []int) (*Group, error) {
 	}
 	g.lenient = true
 	return g, g.enter()
-}
-
-// Ended tells whether nothing will come from a rank any more.
-func (g *Group) Ended(rank int) bool {
-	g.e.mu.Lock()
-	defer g.e.mu.Unlock()
-	p := g.e.peers[g.members[rank]]
-	return p != nil && p.err != nil
 }
 
 // enter makes the group known to the engine.
@@ -144,7 +136,8 @@ func (g *Group) Begin(call Call, now tick.Count) error {
 		return g.err
 	}
 	g.call, g.past[call.Seq%pastCalls] = call, call
-	g.running, g.since = true, now
+	g.began = now
+	g.ended.Store(0)
 	if e.held == 0 {
 		return nil
 	}
@@ -165,10 +158,17 @@ func (g *Group) Begin(call Call, now tick.Count) error {
 }
 
 // End ends the collective, now.
-func (g *Group) End(now tick.Count) {
-	g.e.mu.Lock()
-	g.running, g.since = false, now
-	g.e.mu.Unlock()
+func (g *Group) End(now tick.Count) { g.ended.Store(int64(now)) }
+
+// running tells whether the call has not ended. mu is held.
+func (g *Group) running() bool { return g.call.Seq > 0 && g.ended.Load() == 0 }
+
+// since is when the call began, or ended. mu is held.
+func (g *Group) since() tick.Count {
+	if ended := g.ended.Load(); ended != 0 {
+		return tick.Count(ended)
+	}
+	return g.began
 }
 
 // mismatch words a frame that is not of this rank's call. A frame of an earlier call is set
@@ -188,11 +188,12 @@ func (g *Group) Err() error {
 	return g.err
 }
 
-// Fail ends all that the group does with err, here and on its other ranks, and returns the group's first failure.
+// Fail ends all that the group does with err, here and, with its text as it is, on its other ranks, and returns the group's first
+// failure.
 func (g *Group) Fail(err error) error {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
-	g.e.failGroup(g, err)
+	g.e.failWith(g, err, err.Error())
 	return g.err
 }
 
@@ -251,11 +252,4 @@ func (g *Group) HasLeft(rank int) bool {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	return g.hasLeft(rank)
-}
-
-// Runs tells whether the group is in the collective of that number.
-func (g *Group) Runs(seq uint64) bool {
-	g.e.mu.Lock()
-	defer g.e.mu.Unlock()
-	return g.running && g.call.Seq == seq
 }

@@ -146,7 +146,7 @@ func TestNewsOfAGroupToCome(t *testing.T) {
 			early.Fail(errors.New("bad arguments"))
 			testkit.Eventually(t, "the news is there", func() bool { return heardOf(w.engines[1], id) })
 			late := w.join(1, id, []int{2, 0, 1})
-			wantAbort(t, late.Err(), 1, 1, ErrAborted, "rank 1 gave up: call #0 a: bad arguments")
+			wantAbort(t, late.Err(), 1, 1, ErrAborted, "rank 1 gave up: bad arguments")
 			if err := begin(late, Call{Seq: 1}); err != late.Err() {
 				t.Errorf("a call got %v", err)
 			}

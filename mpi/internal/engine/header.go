@@ -88,3 +88,7 @@ func (k frameKind) maxLength() uint64 {
 
 // carriesData tells the kinds whose payload is a rank's, and not the engine's.
 func (k frameKind) carriesData() bool { return k == kindCollective || k == kindMessage }
+
+// goesByData tells the kinds that go by the data link: payloads, and the goodbye to a group, which comes after them. All others
+// overtake.
+func (k frameKind) goesByData() bool { return k.carriesData() || k == kindLeave }

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"fmt"
+	"errors"
 	"time"
 )
 
@@ -13,34 +13,43 @@ const (
 // news is what has been heard of a group before this rank is of it.
 type news struct {
 	failed error
+	by     int           // who said so, by world rank
 	left   map[int]error // by world rank
 }
 
 // hear acts on a frame of the engine's own. mu is held.
-func (e *Engine) hear(p *peer, h *header, payload []byte) {
+func (e *Engine) hear(l *lane, h *header, payload []byte) {
+	p := l.peer
 	switch h.kind {
 	case kindAbort:
 		e.hearAbort(p, h, payload)
 	case kindLeave:
 		e.hearLeave(p, h)
 	case kindBye:
-		e.endOf(p.control, ErrLeft)
+		e.endOf(l, ErrLeft)
 	case kindQuery:
 		if p.control.out.count(kindStatus) < maxOwed {
-			e.control(p, header{kind: kindStatus, call: Call{Group: h.call.Group}}, e.status(h.call.Group).encode())
+			e.tell(p, header{kind: kindStatus, call: Call{Group: h.call.Group}}, e.status(h.call.Group).encode())
 		}
 	case kindStatus:
-		s, err := decodeStatus(payload)
-		if err != nil {
-			e.endOf(p.control, err)
-			return
-		}
-		if g := e.groups[h.call.Group]; g != nil && g.told != nil {
-			if rank, member := g.rankOf(p.rank); member {
-				g.told[rank] = s
-				e.answered.Broadcast()
-			}
-		}
+		e.hearStatus(p, h, payload)
+	}
+}
+
+// hearStatus takes an answer to what ask has asked.
+func (e *Engine) hearStatus(p *peer, h *header, payload []byte) {
+	g := e.groups[h.call.Group]
+	if g == nil {
+		return
+	}
+	s, err := decodeStatus(payload, len(g.members))
+	if err != nil {
+		e.endOf(p.control, err)
+		return
+	}
+	if rank, member := g.rankOf(p.rank); member && g.told != nil {
+		g.told[rank] = s
+		e.answered.Broadcast()
 	}
 }
 
@@ -56,7 +65,7 @@ func (e *Engine) hearAbort(p *peer, h *header, payload []byte) {
 		return
 	}
 	if g == nil {
-		e.remember(h.call.Group, func(n *news) { n.failed = told })
+		e.remember(h.call.Group, func(n *news) { n.failed, n.by = told, p.rank })
 	} else if _, member := g.rankOf(p.rank); member {
 		e.failGroup(g, told)
 	}
@@ -75,9 +84,9 @@ func (e *Engine) remember(group uint64, add func(*news)) {
 	add(n)
 }
 
-// hearLeave notes that a rank has closed its group. What it sent before that way round is read first.
+// hearLeave notes that a rank has closed its group.
 func (e *Engine) hearLeave(p *peer, h *header) {
-	err := fmt.Errorf("%w after call #%d", ErrLeft, h.call.Seq)
+	err := &leftError{after: h.call.Seq}
 	g := e.groups[h.call.Group]
 	if g == nil {
 		e.remember(h.call.Group, func(n *news) { n.left[p.rank] = err })
@@ -86,9 +95,6 @@ func (e *Engine) hearLeave(p *peer, h *header) {
 	rank, member := g.rankOf(p.rank)
 	if !member || g.err != nil {
 		return
-	}
-	if p.data != p.control {
-		e.read(p.data, nil)
 	}
 	switch gone := (&PeerError{Rank: rank, Err: err}); {
 	case g.lenient:
@@ -101,15 +107,30 @@ func (e *Engine) hearLeave(p *peer, h *header) {
 	}
 }
 
-// patience is how long a rank waits on for a condition after another has left the group: it may have
+// patience is how long a rank waits on for a condition after another has ended without saying which call was its last: it may have
 // done its part before, and another be the late one.
 const patience = time.Second
 
-// doubt shortens the waits for a group's conditions to patience. mu is held.
+// doubt shortens the waits for a group's conditions after a rank has left: to nothing where it was needed. mu is held.
 func (e *Engine) doubt(g *Group) {
+	hopeless := false
 	for _, w := range e.sleepers {
-		if w.group == g && w.ready != nil {
+		if w.group == g && w.ready != nil && w.fatal {
+			hopeless = true
 			w.timer.Reset(min(patience, e.options.Timeout))
+		}
+	}
+	if hopeless {
+		e.desert(g)
+	}
+}
+
+// desert fails a group that waits for a rank which has left before the call that runs, and so will never come. mu is held.
+func (e *Engine) desert(g *Group) {
+	for rank, err := range g.left {
+		if left := (*leftError)(nil); errors.As(err, &left) && left.after < g.call.Seq && g.running() {
+			e.failGroup(g, &PeerError{Rank: rank, Err: err})
+			return
 		}
 	}
 }

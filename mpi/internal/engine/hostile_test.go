@@ -46,7 +46,7 @@ func TestHostilePeer(t *testing.T) {
 
 // Where payloads have a link of their own, they come by no other, nor anything else by theirs.
 func TestFrameOnTheWrongLink(t *testing.T) {
-	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "bye": kindBye, "query": kindQuery} {
+	for name, k := range map[string]frameKind{"message": kindMessage, "collective": kindCollective, "leave": kindLeave, "query": kindQuery} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, overBoth, 2, nil, 1)
 			p := w.puppets[1]
@@ -55,7 +55,7 @@ func TestFrameOnTheWrongLink(t *testing.T) {
 			w.groups[0].RecvMessage(&op, 1, tag(1), in)
 			p.say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, in[:10_000], uint64(len(in))) // under way
 			wrong := p.fabric.Control(0)
-			if !k.carriesData() {
+			if !k.goesByData() {
 				p.write(p.lane(0, kindMessage), in[10_000:])
 				wrong = p.fabric.Data(0)
 			}

@@ -77,7 +77,7 @@ func hasLeft(g *Group, rank int) bool {
 func TestLeaveWhileWaitedFor(t *testing.T) {
 	for name, leave := range map[string]func(*puppet){
 		"group":  func(p *puppet) { p.frame(0, kindLeave, Call{Group: worldID, Seq: 7}, nil) },
-		"engine": func(p *puppet) { p.frame(0, kindBye, Call{}, nil) },
+		"engine": func(p *puppet) { p.bye(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			overAll(t, func(t *testing.T, k kind) {
@@ -100,7 +100,7 @@ func TestLeaveBeforeTheFrame(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- send(t.Context(), w.groups[0], 1, 1, payload) }()
 		eventuallyAsleep(t, w.engines[0], 1)
-		w.puppets[1].frame(0, kindBye, Call{}, nil)
+		w.puppets[1].bye(0)
 		err := within(t, func() error { return <-done })
 		clear(payload) // the caller's again
 		wantPeer(t, err, 1, ErrLeft)

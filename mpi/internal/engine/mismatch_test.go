@@ -197,7 +197,12 @@ func TestPartOfAnotherLength(t *testing.T) {
 					w.groups[1].Send(&s, 0, make([]byte, n))
 				}
 				err := within(t, func() error { return w.groups[0].Wait(t.Context(), &r) })
-				wantPeer(t, err, 1, ErrProtocol, "a frame of "+strconv.Itoa(n)+" bytes where 8 are due")
+				if !errors.Is(err, ErrMismatch) {
+					t.Errorf("got %v", err)
+				}
+				wantText(t, err, "rank 0 called call #1 a, with 8 bytes due from rank 1, rank 1 called call #1 a, with "+strconv.Itoa(n)+" bytes for rank 0")
+				err = within(t, func() error { return receive(t.Context(), w.groups[1], 0, 1, nil) })
+				wantAbort(t, err, 0, 1, ErrMismatch)
 			})
 		}
 	}

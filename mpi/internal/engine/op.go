@@ -21,6 +21,8 @@ type Op struct {
 	got   Call    // of a receive that is done: the message's label
 	size  int     // of a receive that is done: the message's bytes
 	waits *waiter // those who sleep until this is done
+
+	pursued bool // it is among those that Engine.pursued counts
 }
 
 // Done tells whether the op is done: well, or with an error.
@@ -34,6 +36,10 @@ func (op *Op) matches(h *header) bool {
 // complete ends the op, and lets go of the caller's memory. mu is held.
 func (e *Engine) complete(op *Op, err error) {
 	op.err, op.buf = err, nil
+	if op.pursued {
+		op.pursued = false
+		e.pursued--
+	}
 	w := op.waits
 	op.waits = nil
 	op.done.Store(true) // op may be used again from here on
@@ -70,17 +76,21 @@ func (l *opList) pop() *Op {
 	return op
 }
 
+// find returns the first op that f chooses, and the one before it, or nil.
+func (l *opList) find(f func(*Op) bool) (before, op *Op) {
+	for op = l.first; op != nil && !f(op); op = op.next {
+		before = op
+	}
+	return before, op
+}
+
 // take removes the first op that f chooses, or returns nil.
 func (l *opList) take(f func(*Op) bool) *Op {
-	var before *Op
-	for op := l.first; op != nil; before, op = op, op.next {
-		if !f(op) {
-			continue
-		}
+	before, op := l.find(f)
+	if op != nil {
 		l.unlink(before, op)
-		return op
 	}
-	return nil
+	return op
 }
 
 // count tells how many ops of a kind there are.
@@ -92,18 +102,6 @@ func (l *opList) count(k frameKind) int {
 		}
 	}
 	return n
-}
-
-// match removes the first receive that waits for the frame, or returns nil.
-func (l *opList) match(h *header) *Op {
-	var before *Op
-	for op := l.first; op != nil; before, op = op, op.next {
-		if op.matches(h) {
-			l.unlink(before, op)
-			return op
-		}
-	}
-	return nil
 }
 
 // unlink removes op, which follows before; nil: it is the first.

@@ -1,6 +1,11 @@
 package engine
 
-import "ddpbatch/mpi/transport"
+import (
+	"errors"
+	"slices"
+
+	"ddpbatch/mpi/transport"
+)
 
 // peer is what an engine knows of one other rank.
 type peer struct {
@@ -8,11 +13,11 @@ type peer struct {
 	control *lane
 	data    *lane // may be control
 
-	posted  opList // receives from this rank alone
-	early   *early // messages that came before their receive, oldest first
-	tail    *early // the youngest of them
-	leaving bool   // it has said goodbye, and what it sent before waits for room
-	err     error  // why nothing will come from it any more; all that came before has been read
+	posted opList // receives from this rank alone
+	early  *early // messages that came before their receive, oldest first
+	tail   *early // the youngest of them
+	ending error  // its control lane has ended, for this reason, and there may be more on the other
+	err    error  // why nothing will come from it any more; all that came before has been read
 }
 
 // lane is a link with what is under way on it.
@@ -21,6 +26,7 @@ type lane struct {
 	link transport.Link
 	out  opList // the first may be written in part
 	in   inbound
+	mute bool // it is memory, which tells nothing of its end
 	over bool // nothing more will be read
 	shut bool // nothing more can be written
 	busy bool // it is among Engine.writing
@@ -31,17 +37,27 @@ type lane struct {
 func newPeer(rank int, fabric transport.Fabric) *peer {
 	p := &peer{rank: rank}
 	p.control = &lane{peer: p, link: fabric.Control(rank)}
-	p.data = p.control
-	if link := fabric.Data(rank); link != p.control.link {
-		p.data = &lane{peer: p, link: link}
-	}
+	p.data = &lane{peer: p, link: fabric.Data(rank), mute: slices.Contains(fabric.Shared(), rank)}
 	return p
 }
 
 // lane is the one that frames of a kind go by.
 func (p *peer) lane(k frameKind) *lane {
-	if k.carriesData() {
+	if k.goesByData() {
 		return p.data
 	}
 	return p.control
+}
+
+// spent tells whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
+// but that nobody waits for the last words of one that was killed.
+func (p *peer) spent() bool {
+	l := p.data
+	switch {
+	case l.over:
+		return true
+	case l.in.stalled:
+		return !errors.Is(p.ending, ErrLeft)
+	}
+	return l.mute && !l.again
 }

@@ -70,16 +70,12 @@ func (g *Group) receive(op *Op, kind frameKind, call Call, from int, buf []byte)
 		e.deliver(p, m, op)
 		return
 	}
-	if p.data.in.stalled {
-		// What op waits for may lie in the lane, though its sender has left by now.
-		p.posted.push(op)
-		e.read(p.data, nil)
-		if p.posted.take(func(o *Op) bool { return o == op }) == nil {
-			return
-		}
+	if !e.usable(op, p) {
+		return
 	}
-	if e.usable(op, p) {
-		p.posted.push(op)
+	p.posted.push(op)
+	if p.data.in.stalled {
+		e.read(p.data, nil)
 	}
 }
 
@@ -136,7 +132,7 @@ func (e *Engine) usable(op *Op, p *peer) bool {
 func (e *Engine) deliver(p *peer, m *early, op *Op) {
 	if err := op.accept(&m.head); err != nil {
 		e.detach(p, m)
-		e.refuse(op, p, err)
+		e.refuse(op, p, &m.head, err)
 		return
 	}
 	op.from = p.rank

@@ -43,8 +43,18 @@ func (p *puppet) frame(to int, k frameKind, call Call, payload []byte) {
 	p.say(to, header{kind: k, call: call}, payload, uint64(len(payload)))
 }
 
+// bye says goodbye to another rank, as a rank does that closes its engine.
+func (p *puppet) bye(to int) {
+	p.t.Helper()
+	var head [headerSize]byte
+	h := header{kind: kindBye}
+	h.encode(&head)
+	p.write(p.fabric.Data(to), head[:])
+	p.write(p.fabric.Control(to), head[:])
+}
+
 func (p *puppet) lane(to int, k frameKind) transport.Link {
-	if k.carriesData() {
+	if k.goesByData() {
 		return p.fabric.Data(to)
 	}
 	return p.fabric.Control(to)

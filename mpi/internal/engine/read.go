@@ -32,8 +32,8 @@ type inbound struct {
 // whether that was anything. mu is held.
 func (e *Engine) read(l *lane, until *Op) bool {
 	moved := e.readFrames(l, until)
-	if p := l.peer; p.leaving && l == p.data && until == nil && !l.again {
-		e.end(p, ErrLeft)
+	if p := l.peer; p.ending != nil && l == p.data && until == nil && p.spent() {
+		e.end(p, p.ending)
 	}
 	return moved
 }
@@ -74,7 +74,7 @@ func (e *Engine) readFrames(l *lane, until *Op) bool {
 			}
 		}
 		h, err := decodeHeader((*[headerSize]byte)(in.buf[in.r:]))
-		if err == nil && l != l.peer.lane(h.kind) {
+		if err == nil && h.kind != kindBye && l != l.peer.lane(h.kind) {
 			err = fmt.Errorf("%w: a frame of kind %d on the link for others", ErrProtocol, h.kind)
 		}
 		if err != nil {
@@ -95,7 +95,7 @@ func (e *Engine) revisit(l *lane) {
 	if !l.again && (l.in.stalled || l.in.budget <= 0 || l.in.r < l.in.w) {
 		l.again = true
 		e.unread = append(e.unread, l)
-		if l.in.budget <= 0 && len(e.sleepers) > 0 {
+		if l.in.budget <= 0 && e.attended() {
 			e.fabric.Wake()
 		}
 	}

@@ -35,7 +35,7 @@ func TestRemains(t *testing.T) {
 			reason error
 		}{
 			"death":  {func(p *puppet) { p.die() }, ErrLost},
-			"bye":    {func(p *puppet) { p.frame(0, kindBye, Call{}, nil) }, ErrLeft},
+			"bye":    {func(p *puppet) { p.bye(0) }, ErrLeft},
 			"leaves": {func(p *puppet) { p.frame(0, kindLeave, Call{Group: remainsID}, nil) }, ErrLeft},
 		} {
 			if when == "while_sending" && name == "leaves" {
@@ -81,9 +81,6 @@ func TestRemains(t *testing.T) {
 					}
 					wantPeer(t, within(t, func() error { return <-done }), 2, gone.reason)
 					wantPeer(t, within(t, func() error { return send(t.Context(), groups[0], 2, 1, nil) }), 2, gone.reason)
-					if ended := groups[0].Ended(2); ended != (name != "leaves") || groups[0].Ended(1) {
-						t.Errorf("rank 2 has ended: %v, rank 1: %v", ended, groups[0].Ended(1))
-					}
 					if err := errors.Join(groups[0].Err(), groups[1].Err()); err != nil {
 						t.Errorf("the group failed: %v", err)
 					}

@@ -12,6 +12,7 @@ type status struct {
 	running bool // call has not ended
 	call    Call
 	ago     time.Duration // since call began or ended
+	waits   int           // the rank of the group that it waits for, or Any
 	label   string        // who it is
 }
 
@@ -19,12 +20,18 @@ type status struct {
 func (e *Engine) status(group uint64) *status {
 	g := e.groups[group]
 	if g == nil {
-		return &status{label: e.options.Label}
+		return &status{waits: Any, label: e.options.Label}
 	}
-	return &status{known: true, running: g.running, call: g.call, ago: e.clock.Since(g.since), label: e.options.Label}
+	s := &status{known: true, running: g.running(), call: g.call, ago: e.clock.Since(g.since()), waits: Any, label: e.options.Label}
+	for _, w := range e.sleepers {
+		if w.group == g && w.op != nil && w.op.peer != Any {
+			s.waits, _ = g.rankOf(int(w.op.peer))
+		}
+	}
+	return s
 }
 
-// encode gives the payload: a header with the call, a byte of flags, milliseconds in 8 bytes, the label.
+// encode gives the payload: a header with the call, a byte of flags, milliseconds in 8 bytes, the rank waited for or -1 in 4, the label.
 func (s *status) encode() []byte {
 	var head [headerSize]byte
 	h := header{kind: kindStatus, call: s.call}
@@ -38,11 +45,16 @@ func (s *status) encode() []byte {
 	}
 	payload := append(head[:], flags)
 	payload = binary.LittleEndian.AppendUint64(payload, uint64(s.ago.Milliseconds()))
+	payload = binary.LittleEndian.AppendUint32(payload, uint32(int32(s.waits)))
 	return append(payload, s.label[:min(len(s.label), maxControl-len(payload))]...)
 }
 
-func decodeStatus(payload []byte) (*status, error) {
-	if len(payload) < headerSize+9 {
+// fixed is the length of what comes before the label.
+const fixed = headerSize + 1 + 8 + 4
+
+// decodeStatus reads the payload of a status frame about a group of size ranks.
+func decodeStatus(payload []byte, size int) (*status, error) {
+	if len(payload) < fixed {
 		return nil, fmt.Errorf("%w: a status of %d bytes", ErrProtocol, len(payload))
 	}
 	h, err := decodeHeader((*[headerSize]byte)(payload))
@@ -50,14 +62,16 @@ func decodeStatus(payload []byte) (*status, error) {
 		return nil, err
 	}
 	flags, ms := payload[headerSize], binary.LittleEndian.Uint64(payload[headerSize+1:])
-	if h.kind != kindStatus || flags > 3 {
-		return nil, fmt.Errorf("%w: a status of kind %d with flags %x", ErrProtocol, h.kind, flags)
+	waits := int(int32(binary.LittleEndian.Uint32(payload[headerSize+9:])))
+	if h.kind != kindStatus || flags > 3 || waits < Any || waits >= size {
+		return nil, fmt.Errorf("%w: a status of kind %d with flags %x, of a rank that waits for rank %d", ErrProtocol, h.kind, flags, waits)
 	}
 	const century = 100 * 365 * 24 * time.Hour
 	return &status{
 		known: flags&1 != 0, running: flags&2 != 0, call: h.call,
 		ago:   time.Duration(min(ms, uint64(century.Milliseconds()))) * time.Millisecond,
-		label: printable(payload[headerSize+9:]),
+		waits: waits,
+		label: printable(payload[fixed:]),
 	}, nil
 }
 
@@ -99,7 +113,7 @@ func (g *Group) ask() {
 	g.told = make([]*status, len(g.members))
 	for _, world := range g.members {
 		if world != e.Rank() {
-			e.control(e.peer(world), header{kind: kindQuery, call: Call{Group: g.id}}, nil)
+			e.tell(e.peer(world), header{kind: kindQuery, call: Call{Group: g.id}}, nil)
 		}
 	}
 	enough := false
@@ -133,7 +147,7 @@ func (g *Group) hasLeft(rank int) bool {
 // culprit picks the rank that is furthest behind, and says what it does. The one that op waits for is
 // often kept waiting itself.
 func (g *Group) culprit(op *Op) (int, string) {
-	own := status{running: g.running, call: g.call}
+	own := status{running: g.running(), call: g.call}
 	worst, least := -1, own.progress()
 	for rank, told := range g.told {
 		if rank == g.rank || g.hasLeft(rank) {
@@ -142,12 +156,13 @@ func (g *Group) culprit(op *Op) (int, string) {
 		if told == nil {
 			return rank, "it does not answer: it is stopped, or its machine or the network is gone"
 		}
-		if done := told.progress(); g.running && done < least {
+		if done := told.progress(); g.running() && done < least {
 			worst, least = rank, done
 		}
 	}
 	if worst < 0 && op != nil && op.peer != Any {
 		worst, _ = g.rankOf(int(op.peer))
+		worst = g.follow(worst)
 	}
 	if worst < 0 {
 		return g.rank, "all ranks are in the same call, and none of them moves"
@@ -156,6 +171,19 @@ func (g *Group) culprit(op *Op) (int, string) {
 		return worst, "it has left the group"
 	}
 	return worst, g.describe(g.told[worst])
+}
+
+// follow goes from a rank that is waited for to the one that it waits for itself, and so on, as far as that leads. Ranks that wait for one
+// another are all as good.
+func (g *Group) follow(rank int) int {
+	for range g.told {
+		told := g.told[rank]
+		if told == nil || told.waits == Any || told.waits == g.rank {
+			break
+		}
+		rank = told.waits
+	}
+	return rank
 }
 
 // progress orders ranks by how far they have come: a rank is in a call before it has finished it.
@@ -169,7 +197,10 @@ func (s *status) progress() uint64 {
 // describe says what a rank last did, set against what this one does.
 func (g *Group) describe(s *status) string {
 	call := g.e.options.Describe
-	who := ""
+	waits, who := "", ""
+	if s.waits != Any {
+		waits = fmt.Sprintf(", and waits for rank %d", s.waits)
+	}
 	if s.label != "" {
 		who = " (" + s.label + ")"
 	}
@@ -178,13 +209,15 @@ func (g *Group) describe(s *status) string {
 	case !s.known:
 		return "it has not joined the group" + who
 	case s.call.Seq == 0:
-		return fmt.Sprintf("it has called nothing yet%s", who)
-	case s.call.Seq >= g.call.Seq && s.running:
+		return "it has called nothing yet" + waits + who
+	case s.call.Seq >= g.call.Seq && s.running && waits == "":
 		return fmt.Sprintf("it has been in %s for %v, and waits itself or hangs%s", call(s.call), ago, who)
+	case s.call.Seq >= g.call.Seq && s.running:
+		return fmt.Sprintf("it has been in %s for %v%s%s", call(s.call), ago, waits, who)
 	case s.running:
-		return fmt.Sprintf("it is still in %s, since %v%s", call(s.call), ago, who)
-	case g.running && s.call.Seq < g.call.Seq:
-		return fmt.Sprintf("it has not entered %s; it finished %s %v ago%s", call(g.call), call(s.call), ago, who)
+		return fmt.Sprintf("it is still in %s, since %v%s%s", call(s.call), ago, waits, who)
+	case g.running() && s.call.Seq < g.call.Seq:
+		return fmt.Sprintf("it has not entered %s; it finished %s %v ago%s%s", call(g.call), call(s.call), ago, waits, who)
 	}
-	return fmt.Sprintf("it finished %s %v ago%s", call(s.call), ago, who)
+	return fmt.Sprintf("it finished %s %v ago%s%s", call(s.call), ago, waits, who)
 }

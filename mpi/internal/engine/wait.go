@@ -15,6 +15,9 @@ const (
 	opClock, readyClock = 4, 128  // look at the clock, and give the core away if that is due
 	opLook, readyLook   = 64, 512 // look at all links
 
+	// crowdedClock takes their place where ranks share cores: whom this one waits for may wait for the core.
+	crowdedClock = 4
+
 	// alone is how long a rank polls as if nobody else wanted its core.
 	alone = time.Microsecond
 
@@ -48,6 +51,9 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 	if op != nil {
 		clock, look = opClock, opLook
 	}
+	if e.manner.Yield {
+		clock = crowdedClock
+	}
 	var start time.Time
 	for i := 1; !over(op, ready); i++ {
 		if i%look == 0 {
@@ -60,7 +66,6 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 		}
 		if start.IsZero() {
 			start = time.Now()
-			continue
 		}
 		spent := time.Since(start)
 		if spent > e.manner.Spin || ctx.Err() != nil || g.failed.Load() {
@@ -102,8 +107,8 @@ func (e *Engine) poll(op *Op) {
 	}
 	if op.recv && op.peer != Any {
 		until := op
-		if len(e.sleepers) > 0 {
-			until = nil // what is left for them in the buffer would wake nobody
+		if e.attended() {
+			until = nil // what is left for others in the buffer would wake nobody
 		}
 		e.read(e.peers[op.peer].data, until)
 	} else if op.recv {
@@ -114,7 +119,7 @@ func (e *Engine) poll(op *Op) {
 // sleep waits until the attendant finds the waiting to be over, the context ends, or nothing has moved
 // for the time-out. If the end of the context is not fatal to the group, it is the error, and nothing else.
 func (e *Engine) sleep(ctx context.Context, g *Group, op *Op, ready func() bool, fatal bool) error {
-	w := e.register(g, op, ready)
+	w := e.register(g, op, ready, fatal)
 	if w == nil {
 		return e.outcome(g, op, ready)
 	}

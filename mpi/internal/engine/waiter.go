@@ -11,16 +11,23 @@ type waiter struct {
 	op     *Op         // or
 	ready  func() bool // what it sleeps for
 	next   *waiter     // another that sleeps for op
+	fatal  bool        // if that does not come, the group fails
 	asleep bool        // it is among Engine.sleepers
 	woken  chan struct{}
 	timer  *time.Timer
 }
 
 // register puts the caller among the sleepers; nil: there is nothing to sleep for any more.
-func (e *Engine) register(g *Group, op *Op, ready func() bool) *waiter {
+func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *waiter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if over(op, ready) || op == nil && g.err != nil {
+	if over(op, ready) {
+		return nil
+	}
+	if op == nil && fatal {
+		e.desert(g)
+	}
+	if op == nil && g.err != nil {
 		return nil
 	}
 	var w *waiter
@@ -30,12 +37,12 @@ func (e *Engine) register(g *Group, op *Op, ready func() bool) *waiter {
 	} else {
 		w = &waiter{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	}
-	w.group, w.op, w.ready, w.asleep = g, op, ready, true
+	w.group, w.op, w.ready, w.fatal, w.asleep = g, op, ready, fatal, true
 	if op != nil {
 		w.next, op.waits = op.waits, w
 	}
 	limit := e.options.Timeout
-	if op == nil && g.left != nil {
+	if op == nil && fatal && g.left != nil {
 		limit = min(limit, patience)
 	}
 	w.timer.Reset(limit)

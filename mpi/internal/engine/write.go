@@ -33,7 +33,7 @@ func (e *Engine) flush(l *lane) bool {
 		op.moved += n
 		moved = moved || n > 0
 		if err != nil {
-			e.cut(l)
+			e.cut(l, err)
 			return true
 		}
 		if op.moved < headerSize+len(op.buf) {
@@ -61,14 +61,12 @@ func (e *Engine) flushAll() bool {
 	return moved
 }
 
-// cut ends a lane that cannot be written any more. The error of writing says only that the connection is gone;
-// what can still be read says why.
-func (e *Engine) cut(l *lane) {
+// cut ends a lane that cannot be written any more, for the given reason. What can still be read says more.
+func (e *Engine) cut(l *lane, err error) {
 	l.shut = true
-	for e.read(l.peer.control, nil) {
-	}
-	if l.peer.err == nil {
-		e.endOf(l.peer.control, ErrLost)
+	e.read(l.peer.control, nil)
+	if l.peer.ending == nil {
+		e.endOf(l, lost(err))
 	}
 	e.stopWriting(l)
 }
@@ -90,8 +88,8 @@ func (e *Engine) endWrite(op *Op) {
 	switch p := e.peers[op.peer]; {
 	case p.err != nil:
 		e.miss(op, p.err)
-	case p.leaving:
-		e.miss(op, ErrLeft)
+	case p.ending != nil:
+		e.miss(op, p.ending)
 	default:
 		e.miss(op, ErrLost)
 	}
@@ -109,13 +107,16 @@ func (e *Engine) miss(op *Op, reason error) {
 	e.complete(op, err)
 }
 
-// control queues a frame of the engine's own for a peer.
-func (e *Engine) control(p *peer, h header, payload []byte) {
-	if p.err != nil || p.control.shut || e.ended {
+// tell queues a frame of the engine's own for a peer.
+func (e *Engine) tell(p *peer, h header, payload []byte) { e.say(p.lane(h.kind), h, payload) }
+
+// say is tell on a given lane.
+func (e *Engine) say(l *lane, h header, payload []byte) {
+	if l.peer.err != nil || l.shut || e.ended {
 		return
 	}
 	h.length = uint64(len(payload))
-	op := &Op{peer: int32(p.rank), kind: h.kind, call: h.call, buf: payload}
+	op := &Op{peer: int32(l.peer.rank), kind: h.kind, call: h.call, buf: payload}
 	h.encode(&op.head)
-	e.write(p.control, op)
+	e.write(l, op)
 }

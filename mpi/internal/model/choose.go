@@ -16,11 +16,11 @@ const margin = 1e-9
 func Choose[F any](entries []algorithm.Entry[F], m algorithm.Machine, size, n int, canonicalOnly bool) algorithm.Entry[F] {
 	best, least := -1, math.Inf(1)
 	for i := range entries {
-		e := &entries[i]
+		e := &entries[i].Traits
 		if !fits(e, size) || canonicalOnly && !e.Canonical {
 			continue
 		}
-		if cost := costOf(e, m, size, n); best < 0 || cost < least*(1-margin) {
+		if cost := costOf(e, m, size, n); best < 0 || beats(cost, least) {
 			best, least = i, cost
 		}
 	}
@@ -30,10 +30,13 @@ func Choose[F any](entries []algorithm.Entry[F], m algorithm.Machine, size, n in
 	return entries[best]
 }
 
-func fits[F any](e *algorithm.Entry[F], size int) bool { return e.Fits == nil || e.Fits(size) }
+// beats tells whether a cost is lower than the least so far.
+func beats(cost, least float64) bool { return cost < least*(1-margin) }
+
+func fits(e *algorithm.Traits, size int) bool { return e.Fits == nil || e.Fits(size) }
 
 // costOf is infinite where the formula gives what cannot be a time, so that costs have an order.
-func costOf[F any](e *algorithm.Entry[F], m algorithm.Machine, size, n int) float64 {
+func costOf(e *algorithm.Traits, m algorithm.Machine, size, n int) float64 {
 	if cost := e.Cost(m, size, n); cost >= 0 {
 		return cost
 	}

@@ -14,7 +14,7 @@ type entry = algorithm.Entry[func()]
 
 // fixed costs the same for everyone.
 func fixed(name string, cost float64) entry {
-	return entry{Name: name, Canonical: true, Cost: func(algorithm.Machine, int, int) float64 { return cost }}
+	return entry{Traits: algorithm.Traits{Name: name, Canonical: true, Cost: func(algorithm.Machine, int, int) float64 { return cost }}}
 }
 
 // The choice is the least of those that may be used, and the first of equal ones.
@@ -32,11 +32,17 @@ func TestChooseIsArgmin(t *testing.T) {
 			entries = append(entries, e)
 		}
 		got := Choose(entries, algorithm.Machine{}, size, 0, canonicalOnly)
-		want, least := "", math.NaN()
-		for _, p := range Predict(entries, algorithm.Machine{}, size, 0, canonicalOnly) {
+		want, chosen, least := "", "", math.NaN()
+		for _, p := range Predict(algorithm.TraitsOf(entries), algorithm.Machine{}, size, 0, canonicalOnly) {
 			if p.Refusal == "" && !(p.Seconds >= least) {
 				want, least = p.Name, p.Seconds
 			}
+			if p.Chosen {
+				chosen += p.Name
+			}
+		}
+		if chosen != want {
+			t.Fatalf("predicted that %q is chosen, want %q at %v", chosen, want, least)
 		}
 		if got.Name != want {
 			t.Fatalf("chose %q, want %q at %v", got.Name, want, least)
@@ -107,15 +113,15 @@ func TestNamed(t *testing.T) {
 }
 
 func TestPredict(t *testing.T) {
-	halving := entry{Name: "halving", Fits: func(size int) bool { return size == 4 },
+	halving := algorithm.Traits{Name: "halving", Fits: func(size int) bool { return size == 4 },
 		Cost: func(m algorithm.Machine, size, n int) float64 { return float64(size)*m.Alpha + float64(n)*m.Beta }}
-	entries := []entry{halving, fixed("star", 7)}
+	all := []algorithm.Traits{halving, fixed("star", 7).Traits}
 	m := algorithm.Machine{Alpha: 1, Beta: 2}
-	got := Predict(entries, m, 4, 3, true)
-	if got[0].Seconds != 10 || !strings.Contains(got[0].Refusal, "canonical") || got[1] != (Prediction{"star", 7, ""}) {
+	got := Predict(all, m, 4, 3, true)
+	if got[0].Seconds != 10 || !strings.Contains(got[0].Refusal, "canonical") || got[1] != (Prediction{"star", 7, "", true}) {
 		t.Errorf("%+v", got)
 	}
-	if got := Predict(entries, m, 3, 3, false)[0]; got != (Prediction{"halving", 0, "does not work for 3 ranks"}) {
+	if got := Predict(all, m, 3, 3, false)[0]; got != (Prediction{"halving", 0, "does not work for 3 ranks", false}) {
 		t.Errorf("%+v", got)
 	}
 }

@@ -2,6 +2,10 @@ package shm
 
 // Waiter is how a rank waits for the others of its group, and wakes those that sleep.
 type Waiter interface {
+	// Entered is called in each call, when the other ranks can see that this one is in it, and before it waits for them: for what
+	// need not keep them waiting. Its error ends the call.
+	Entered() error
+
 	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
 	// as the group has failed or the call was cancelled. It calls ready as often as it
 	// likes, on the goroutine of the caller.

@@ -35,6 +35,8 @@ func (w *testWaiter) Await(ready func() bool) error {
 	return nil
 }
 
+func (w *testWaiter) Entered() error { return nil }
+
 // Notify may let the others get as far ahead as they can.
 func (w *testWaiter) Notify() {
 	if w.jitter != nil && w.jitter.IntN(8) == 0 {
