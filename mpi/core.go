@@ -178,7 +178,7 @@ func (k *core) attempt(ctx context.Context, o *operation) error {
 		}
 	}
 	k.port.begin(ctx)
-	return o.run(k, k.call)
+	return o.run(k)
 }
 
 // book notes the call that runs, unless that is done, and makes it the group's.
@@ -190,7 +190,16 @@ func (k *core) book() error {
 	if k.group == nil {
 		return nil
 	}
-	return k.group.Begin(k.call, now)
+	return k.group.Begin(&k.call, now)
+}
+
+// bookAndNotify is book, and tells ranks that sleep that this one has come.
+func (k *core) bookAndNotify() error {
+	if k.booked {
+		k.group.Notify()
+		return nil
+	}
+	return k.group.BeginAndNotify(&k.call, k.record())
 }
 
 // record notes the call that runs, unless that is done.
@@ -198,7 +207,7 @@ func (k *core) record() tick.Count {
 	now := tick.Now()
 	if !k.booked {
 		k.booked = true
-		k.number = k.world.recorder.begin(k.call, k.name, now)
+		k.number = k.world.recorder.begin(&k.call, k.name, now)
 	}
 	return now
 }

@@ -1,7 +1,6 @@
 package mpi
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"ddpbatch/mpi/internal/element"
@@ -106,20 +105,16 @@ func countOf(count uint64, digest uint32) uint64 {
 }
 
 // stampOf is a fingerprint for shared memory.
-func stampOf(call engine.Call) (s shm.Stamp) {
-	binary.LittleEndian.PutUint64(s[0:], call.Group)
-	binary.LittleEndian.PutUint64(s[8:], call.Seq)
-	binary.LittleEndian.PutUint64(s[16:], call.Count)
-	binary.LittleEndian.PutUint32(s[24:], uint32(call.Root))
-	s[28], s[29], s[30], s[31] = call.Collective, call.Element, call.Op, call.Algorithm
-	return s
+func stampOf(call *engine.Call) shm.Stamp {
+	codes := uint32(call.Collective) | uint32(call.Element)<<8 | uint32(call.Op)<<16 | uint32(call.Algorithm)<<24
+	return shm.Stamp{call.Group, call.Seq, call.Count, uint64(uint32(call.Root)) | uint64(codes)<<32}
 }
 
 // callOf is the reverse.
 func callOf(s shm.Stamp) engine.Call {
+	codes := uint32(s[3] >> 32)
 	return engine.Call{
-		Group: binary.LittleEndian.Uint64(s[0:]), Seq: binary.LittleEndian.Uint64(s[8:]),
-		Count: binary.LittleEndian.Uint64(s[16:]), Root: int32(binary.LittleEndian.Uint32(s[24:])),
-		Collective: s[28], Element: s[29], Op: s[30], Algorithm: s[31],
+		Group: s[0], Seq: s[1], Count: s[2], Root: int32(uint32(s[3])),
+		Collective: uint8(codes), Element: uint8(codes >> 8), Op: uint8(codes >> 16), Algorithm: uint8(codes >> 24),
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"ddpbatch/mpi/internal/algorithm"
-	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/internal/shm"
 )
 
@@ -58,24 +57,19 @@ func (h *hierarchy) cost(between algorithm.Entry[algorithm.AllReduceFunc], m alg
 
 // runHierarchical reduces within the machine, so that each of its ranks has one part of the sum; all-reduces that part with
 // the ranks that have the same of other machines; and gathers the parts within the machine again.
-func (o *operation) runHierarchical(k *core, call engine.Call) error {
-	h := k.hierarchy
+func (o *operation) runHierarchical(k *core) error {
+	h, w, stamp := k.hierarchy, nodeWaiter{k}, stampOf(&k.call)
 	r := shm.Reduction{Kernel: o.op.kernel, Kernel2: o.op.twin, Size: o.data.Size()}
 	at := k.parts.ofElements(len(o.out), r.Size, h.width)
 	part := k.port.Scratch(at[h.local+1] - at[h.local])
-	err := k.shared(func(w shm.Waiter, stamp shm.Stamp) error {
-		return h.node.ReduceScatter(w, stamp, part, o.out, at, &r)
-	}, call)
-	if err != nil {
-		return err
+	if err := h.node.ReduceScatter(w, stamp, part, o.out, at, &r); err != nil {
+		return k.sharedError(err)
 	}
 	if err := k.chosen.allReduce(&h.between, part, o.reduction()); err != nil {
 		return err
 	}
 	copy(o.out[at[h.local]:], part)
-	return k.shared(func(w shm.Waiter, stamp shm.Stamp) error {
-		return h.node.AllGather(w, stamp, o.out, at)
-	}, call)
+	return k.sharedError(h.node.AllGather(w, stamp, o.out, at))
 }
 
 // crossPort is the port of a part of the group.

@@ -104,7 +104,7 @@ func begin[T Number](m *message, c *Comm, count, tag int) {
 	data := element.TypeOf[T]()
 	m.core, m.width, m.wrong = c.core, data.Size(), nil
 	m.label = engine.Call{Collective: uint8(messageCall), Element: uint8(data), Count: uint64(count), Seq: uint64(tag)}
-	m.number = c.core.world.recorder.begin(m.label, "", tick.Now())
+	m.number = c.core.world.recorder.begin(&m.label, "", tick.Now())
 	switch {
 	case tag < 0:
 		m.wrong = fmt.Errorf("the tag %d is negative", tag)

@@ -54,7 +54,7 @@ func (o *operation) bytes() int {
 }
 
 // run executes the algorithm that was chosen.
-func (o *operation) run(k *core, call engine.Call) error {
+func (o *operation) run(k *core) error {
 	if err := o.prepare(k); err != nil {
 		return err
 	}
@@ -63,9 +63,9 @@ func (o *operation) run(k *core, call engine.Call) error {
 	case o.kind == monitoredCall:
 		err = k.monitor(o.timeout)
 	case o.code == sharedCode:
-		err = o.runShared(k, call)
+		err = o.runShared(k)
 	case o.code >= hierarchicalCode:
-		err = o.runHierarchical(k, call)
+		err = o.runHierarchical(k)
 	default:
 		err = o.runChosen(k)
 	}
@@ -146,24 +146,25 @@ func (o *operation) runChosen(k *core) error {
 }
 
 // runShared is runChosen through the memory that all ranks share.
-func (o *operation) runShared(k *core, call engine.Call) error {
+func (o *operation) runShared(k *core) error {
+	w, stamp := nodeWaiter{k}, stampOf(&k.call)
 	r := shm.Reduction{Kernel: o.op.kernel, Kernel2: o.op.twin, Size: o.data.Size()}
-	return k.shared(func(w shm.Waiter, stamp shm.Stamp) error {
-		switch o.kind {
-		case allReduceCall:
-			return k.node.AllReduce(w, stamp, o.out, &r)
-		case reduceCall:
-			return k.node.Reduce(w, stamp, o.out, o.root, &r)
-		case reduceScatterCall:
-			return k.node.ReduceScatter(w, stamp, o.out, o.in, o.inAt, &r)
-		case broadcastCall:
-			return k.node.Broadcast(w, stamp, o.out, o.root)
-		case allGatherCall:
-			return k.node.AllGather(w, stamp, o.out, o.outAt)
-		case allToAllCall:
-			return k.node.AllToAll(w, stamp, o.out, o.outAt, o.in, o.inAt)
-		default:
-			return k.node.Barrier(w, stamp)
-		}
-	}, call)
+	var err error
+	switch o.kind {
+	case allReduceCall:
+		err = k.node.AllReduce(w, stamp, o.out, &r)
+	case reduceCall:
+		err = k.node.Reduce(w, stamp, o.out, o.root, &r)
+	case reduceScatterCall:
+		err = k.node.ReduceScatter(w, stamp, o.out, o.in, o.inAt, &r)
+	case broadcastCall:
+		err = k.node.Broadcast(w, stamp, o.out, o.root)
+	case allGatherCall:
+		err = k.node.AllGather(w, stamp, o.out, o.outAt)
+	case allToAllCall:
+		err = k.node.AllToAll(w, stamp, o.out, o.outAt, o.in, o.inAt)
+	default:
+		err = k.node.Barrier(w, stamp)
+	}
+	return k.sharedError(err)
 }

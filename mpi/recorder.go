@@ -39,12 +39,12 @@ type record struct {
 func newRecorder() *recorder { return &recorder{clock: tick.NewClock()} }
 
 // begin notes that an operation starts, and returns its number.
-func (r *recorder) begin(call engine.Call, algorithm string, now tick.Count) uint64 {
+func (r *recorder) begin(call *engine.Call, algorithm string, now tick.Count) uint64 {
 	r.mu.Lock()
 	r.count++
 	number := r.count
 	e := &r.records[number%places]
-	e.number, e.call, e.algorithm, e.from, e.to = number, call, algorithm, now, 0
+	e.number, e.call, e.algorithm, e.from, e.to = number, *call, algorithm, now, 0
 	if e.err != nil {
 		e.err = nil
 	}

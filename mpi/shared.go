@@ -11,7 +11,7 @@ import (
 type nodeWaiter struct{ core *core }
 
 // Entered implements shm.Waiter.
-func (w nodeWaiter) Entered() error { return w.core.book() }
+func (w nodeWaiter) Entered() error { return w.core.bookAndNotify() }
 
 // Await implements shm.Waiter.
 func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w.core.port.ctx, ready) }
@@ -19,23 +19,18 @@ func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w
 // Notify implements shm.Waiter.
 func (w nodeWaiter) Notify() { w.core.group.Notify() }
 
-// shared runs what goes through the memory that all ranks share.
-func (k *core) shared(run func(w shm.Waiter, stamp shm.Stamp) error, call engine.Call) error {
-	if err := run(nodeWaiter{k}, stampOf(call)); err != nil {
-		return k.sharedError(call, err)
+// sharedError words what the shared memory found, if that is anything.
+func (k *core) sharedError(err error) error {
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// sharedError words what the shared memory found.
-func (k *core) sharedError(call engine.Call, err error) error {
 	var stamp *shm.StampError
 	if errors.As(err, &stamp) {
 		there := stamp.Rank
 		if h := k.hierarchy; h != nil {
 			there += k.group.Rank() - h.local // the first rank of this machine
 		}
-		return engine.Mismatch(k.group.Rank(), there, call, callOf(stamp.Stamp), describe, describeFully)
+		return engine.Mismatch(k.group.Rank(), there, k.call, callOf(stamp.Stamp), describe, describeFully)
 	}
 	return err
 }

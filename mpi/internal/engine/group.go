@@ -128,19 +128,39 @@ func (g *Group) rankOf(world int) (int, bool) {
 }
 
 // Begin starts a collective, now. Its Seq must be one more than the last one's.
-func (g *Group) Begin(call Call, now tick.Count) error {
-	e := g.e
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (g *Group) Begin(call *Call, now tick.Count) error {
+	g.e.mu.Lock()
+	err := g.begin(call, now)
+	g.e.mu.Unlock()
+	return err
+}
+
+// BeginAndNotify is Begin, and Notify, at the cost of one.
+func (g *Group) BeginAndNotify(call *Call, now tick.Count) error {
+	g.e.mu.Lock()
+	err := g.begin(call, now)
+	if !g.e.ended {
+		g.nudge()
+	}
+	g.e.mu.Unlock()
+	return err
+}
+
+func (g *Group) begin(call *Call, now tick.Count) error {
 	if g.err != nil {
 		return g.err
 	}
-	g.call, g.past[call.Seq%pastCalls] = call, call
+	g.call, g.past[call.Seq%pastCalls] = *call, *call
 	g.began = now
 	g.ended.Store(0)
-	if e.held == 0 {
-		return nil
+	if g.e.held > 0 {
+		g.e.checkEarly(g)
 	}
+	return g.err
+}
+
+// checkEarly fails the group if a frame of another call than the one that begins has come already. mu is held.
+func (e *Engine) checkEarly(g *Group) {
 	for rank, world := range g.members {
 		p := e.peers[world]
 		if p == nil {
@@ -148,13 +168,12 @@ func (g *Group) Begin(call Call, now tick.Count) error {
 		}
 		for m := p.early; m != nil; m = m.next {
 			h := &m.head
-			if h.kind == kindCollective && h.call.Group == g.id && h.call.Seq <= call.Seq && h.call != call {
+			if h.kind == kindCollective && h.call.Group == g.id && h.call.Seq <= g.call.Seq && h.call != g.call {
 				e.failGroup(g, g.mismatch(rank, h.call))
-				return g.err
+				return
 			}
 		}
 	}
-	return nil
 }
 
 // End ends the collective, now.
@@ -227,11 +246,14 @@ func (g *Group) Watch(ctx context.Context, ready func() bool) error {
 func (g *Group) Notify() {
 	g.e.nudging.RLock()
 	defer g.e.nudging.RUnlock()
-	if g.e.ended {
-		return
+	if !g.e.ended {
+		g.nudge()
 	}
-	for _, world := range g.members {
-		if world != g.e.Rank() {
+}
+
+func (g *Group) nudge() {
+	for rank, world := range g.members {
+		if rank != g.rank {
 			g.e.fabric.Nudge(world)
 		}
 	}

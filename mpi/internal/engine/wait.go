@@ -12,8 +12,8 @@ import (
 // How often a rank that polls does other things, in polls: of a link, which is mostly a system call, and of a condition, which
 // is a look at memory.
 const (
-	opClock, readyClock = 4, 128  // look at the clock, and give the core away if that is due
-	opLook, readyLook   = 64, 512 // look at all links
+	opClock, readyClock = 4, 512   // look at the clock, and give the core away if that is due
+	opLook, readyLook   = 64, 2048 // look at all links
 
 	// crowdedClock takes their place where ranks share cores: whom this one waits for may wait for the core.
 	crowdedClock = 4
@@ -56,10 +56,13 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 	}
 	var start time.Time
 	for i := 1; !over(op, ready); i++ {
-		if i%look == 0 {
+		switch {
+		case i%look == 0:
 			e.tryLook()
-		} else if op != nil {
+		case op != nil:
 			e.tryPoll(op)
+		default:
+			relax()
 		}
 		if i%clock != 0 {
 			continue

@@ -116,7 +116,7 @@ func impatient(_ int, o *Options) { o.Timeout = shortly }
 // begin starts a collective of the group.
 func begin(g *Group, call Call) error {
 	call.Group = g.ID()
-	return g.Begin(call, tick.Now())
+	return g.Begin(&call, tick.Now())
 }
 
 func end(g *Group) { g.End(tick.Now()) }

@@ -13,7 +13,7 @@ const (
 	inlineSize = 32 << 10  // a rank's data of one call without staging
 	chunkSize  = 128 << 10 // a rank's data of one step of a staged call; with depth, small enough for the L2 cache
 	depth      = 3         // chunks that a rank has in staging; see Node.stream
-	words      = 8         // data that travels in the line of a slot
+	wordSize   = 16        // data that travels in the line of a slot
 
 	inlineAt = 4 << 10
 	stagesAt = inlineAt + 2*inlineSize
@@ -23,11 +23,15 @@ const (
 )
 
 // slot is what a rank says at the start of a call, in one cache line. The flag is set last.
+//
+// Others poll for the line, so that it is with them when its rank comes to write: a load from it, even that by which the compiler makes
+// sure of a pointer, would cost that rank as much again as the first store. So the field that is written first is first, and no pointer is
+// made to word but by newArea.
 type slot struct {
-	flag  atomic.Uint64 // the number of the call
 	stamp Stamp
-	ref   uint64      // of a registered buffer, 0: none; in an all-to-all, its longest block
-	word  [words]byte // the data, where it is no longer
+	ref   uint64         // of a registered buffer, 0: none; in an all-to-all, its longest block
+	word  [wordSize]byte // the data, where it is no longer
+	flag  atomic.Uint64  // the number of the call
 }
 
 // clock counts steps. It only ever grows, and has a line of its own.
@@ -38,7 +42,8 @@ type clock struct {
 
 // area is one rank's segment. Only that rank writes there.
 type area struct {
-	slots  [2]*slot // of even and of odd calls
+	slots  [2]*slot  // of even and of odd calls
+	words  [2][]byte // theirs
 	inline [2][]byte
 	clocks *[clockKinds]clock
 	stages [depth][]byte
@@ -53,6 +58,7 @@ func newArea(s *Segment) (area, error) {
 	a := area{clocks: (*[clockKinds]clock)(unsafe.Pointer(&mem[4*line]))}
 	for i := range a.slots {
 		a.slots[i] = (*slot)(unsafe.Pointer(&mem[2*line*i]))
+		a.words[i] = a.slots[i].word[:]
 		a.inline[i] = mem[inlineAt+i*inlineSize:][:inlineSize]
 	}
 	for i := range a.stages {
@@ -63,8 +69,8 @@ func newArea(s *Segment) (area, error) {
 
 // data is where n bytes of a call are: in the line that has the flag, if they fit there.
 func (a *area) data(parity uint64, n int) []byte {
-	if n <= words {
-		return a.slots[parity].word[:n]
+	if n <= wordSize {
+		return a.words[parity][:n]
 	}
 	return a.inline[parity][:n]
 }

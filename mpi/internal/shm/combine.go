@@ -13,18 +13,17 @@ const foldBlock = 8 << 10
 // combine reduces n.sources, one for each rank, in the canonical order, into all of n.targets. All have the
 // same length. A target may be exactly one of the sources, and overlaps no other.
 func (n *Node) combine(r *Reduction) {
-	length := len(n.targets[0])
+	if len(n.ranks) == 2 && len(n.targets) == 1 {
+		r.Kernel(n.targets[0], n.sources[0], n.sources[1])
+		return
+	}
 	if len(n.ranks) == 2 && len(n.targets) == 2 && r.Kernel2 != nil {
 		r.Kernel2(n.targets[0], n.targets[1], n.sources[0], n.sources[1])
 		return
 	}
-	block := foldBlock
-	if len(n.ranks) <= 2 && len(n.targets) == 1 {
-		block = max(1, length)
-	}
-	for from := 0; from < length; from += block {
-		to := min(from+block, length)
-		n.combineBlock(r.Kernel, from, to)
+	length := len(n.targets[0])
+	for from := 0; from < length; from += foldBlock {
+		n.combineBlock(r.Kernel, from, min(from+foldBlock, length))
 	}
 }
 

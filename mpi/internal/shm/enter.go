@@ -19,7 +19,6 @@ func (n *Node) enter(w Waiter, stamp Stamp, ref uint64, inline []byte) error {
 	}
 	// Two slots do: a rank is here in call seq only when all are past call seq-2.
 	s.flag.Store(n.seq)
-	w.Notify()
 	if err := w.Entered(); err != nil {
 		return n.fail(err)
 	}

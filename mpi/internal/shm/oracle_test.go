@@ -71,7 +71,7 @@ type scene struct {
 }
 
 func newScene(m *member, random *rand.Rand, step int) *scene {
-	s := &scene{random: random, m: m, stamp: Stamp{byte(step), byte(step >> 8)}, r: mixed}
+	s := &scene{random: random, m: m, stamp: Stamp{uint64(step)}, r: mixed}
 	length := lengths[random.IntN(len(lengths))]
 	if random.IntN(3) == 0 {
 		length = random.IntN(length + 1)

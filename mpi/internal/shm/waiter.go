@@ -2,8 +2,8 @@ package shm
 
 // Waiter is how a rank waits for the others of its group, and wakes those that sleep.
 type Waiter interface {
-	// Entered is called in each call, when the other ranks can see that this one is in it, and before it waits for them: for what
-	// need not keep them waiting. Its error ends the call.
+	// Entered is Notify when the other ranks can see that this one is in the call, and before it waits for them: once in each
+	// call, and with time for what need not keep them waiting. Its error ends the call.
 	Entered() error
 
 	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
@@ -16,4 +16,4 @@ type Waiter interface {
 }
 
 // Stamp is what tells a call from others: opaque here, the same for all ranks that are in the same call.
-type Stamp [40]byte
+type Stamp [4]uint64

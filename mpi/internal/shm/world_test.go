@@ -35,7 +35,10 @@ func (w *testWaiter) Await(ready func() bool) error {
 	return nil
 }
 
-func (w *testWaiter) Entered() error { return nil }
+func (w *testWaiter) Entered() error {
+	w.Notify()
+	return nil
+}
 
 // Notify may let the others get as far ahead as they can.
 func (w *testWaiter) Notify() {
