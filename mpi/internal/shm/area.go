@@ -40,7 +40,8 @@ type clock struct {
 	_ [2*line - 8]byte
 }
 
-// area is one rank's segment. Only that rank writes there.
+// area is one rank's segment. Only that rank writes there, but for the results of a reduction, which others leave in its stages and
+// inline.
 type area struct {
 	slots  [2]*slot  // of even and of odd calls
 	words  [2][]byte // theirs

@@ -31,7 +31,9 @@ func (n *Node) enter(w Waiter, stamp Stamp, ref uint64, inline []byte) error {
 	return nil
 }
 
-func (n *Node) parity() uint64 { return n.seq & 1 }
+// parity is that of the call, and nextParity that of the one to come.
+func (n *Node) parity() uint64     { return n.seq & 1 }
+func (n *Node) nextParity() uint64 { return (n.seq + 1) & 1 }
 
 // fail keeps the first error.
 func (n *Node) fail(err error) error {

@@ -13,7 +13,8 @@ import (
 // StampError on every rank, before any data is touched, if the stamps differ. It thus waits for all ranks. Data
 // goes one of three ways, which all ranks choose alike:
 //
-//   - inline: short data lies beside the stamps, and each rank takes what it needs;
+//   - inline: short data lies beside the stamps, and each rank takes what it needs, or, of what is to be reduced and not very
+//     short, combines a part, and leaves the result there;
 //   - direct: where all ranks' buffers are in registered segments, they read and write
 //     each other's;
 //   - staged: else buffers pass in chunks through memory that stays in the cache.

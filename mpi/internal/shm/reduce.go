@@ -20,12 +20,18 @@ func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction)
 	if err := r.check(len(buf)); err != nil {
 		return n.fail(err)
 	}
-	fits := len(buf) <= n.inlineLimit()
+	ref, fits := n.refOf(buf), len(buf) <= inlineSize
 	var inline []byte
-	if fits && n.rank != root {
+	c := chunks{buf: buf, p: len(n.ranks)}
+	switch {
+	case !fits || ref != 0:
+	case len(buf) > splitFrom:
+		c.inline, c.parity, c.piece = true, n.nextParity(), roundUp(roundsOf(len(buf), c.p))
+		n.stageOthers(&c, 0)
+	case n.rank != root:
 		inline = buf
 	}
-	if err := n.enter(w, stamp, n.refOf(buf), inline); err != nil {
+	if err := n.enter(w, stamp, ref, inline); err != nil {
 		return err
 	}
 	way, err := n.choose(len(buf), r.Size, fits)
@@ -36,6 +42,8 @@ func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction)
 		return n.reduceDirect(w, buf, root, r)
 	case way == staged:
 		return n.reduceStaged(w, buf, root, r)
+	case c.inline:
+		return n.reduceSplit(w, &c, root, r)
 	}
 	if root == everyone || root == n.rank {
 		n.reduceInline(buf, r)
@@ -43,9 +51,9 @@ func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction)
 	return nil
 }
 
-// inlineLimit is the longest buffer that every rank reads in full from all others. Beyond, each
-// rank reduces a part only.
-func (n *Node) inlineLimit() int { return inlineSize / max(1, len(n.ranks)-1) }
+// splitFrom is the longest buffer that every rank reads in full from all others. Beyond, each rank reduces a part only, and the
+// ranks meet once more.
+const splitFrom = 2 << 10
 
 func (n *Node) reduceInline(buf []byte, r *Reduction) {
 	for i := range n.ranks {

@@ -8,7 +8,7 @@ func (n *Node) ReduceScatter(w Waiter, stamp Stamp, out, in []byte, at []int, r 
 	if err := n.checkScatter(out, in, at, r); err != nil {
 		return n.fail(err)
 	}
-	fits := len(in) <= n.inlineLimit()
+	fits := len(in) <= inlineSize
 	var inline []byte
 	if fits {
 		inline = in
