@@ -162,7 +162,7 @@ func (o *operation) runShared(k *core) error {
 	case allGatherCall:
 		err = k.node.AllGather(w, stamp, o.out, o.outAt)
 	case allToAllCall:
-		err = k.node.AllToAll(w, stamp, o.out, o.outAt, o.in, o.inAt)
+		err = k.node.AllToAll(w, stamp, o.out, o.in)
 	default:
 		err = k.node.Barrier(w, stamp)
 	}

@@ -2,36 +2,50 @@ package shm
 
 import "fmt"
 
-// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and
-// out do not overlap. The blocks of two ranks for each other agree in length, which is not checked.
-// It is always staged.
-func (n *Node) AllToAll(w Waiter, stamp Stamp, out []byte, outAt []int, in []byte, inAt []int) error {
-	if err := n.checkBounds(out, outAt); err != nil {
-		return n.fail(err)
+// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out are of one length, and do not overlap;
+// all blocks are, too.
+func (n *Node) AllToAll(w Waiter, stamp Stamp, out, in []byte) error {
+	if len(in)%len(n.ranks) != 0 || len(out) != len(in) {
+		return n.fail(fmt.Errorf("blocks of %d bytes for %d ranks, and %d bytes of room", len(in), len(n.ranks), len(out)))
 	}
-	if err := n.checkBounds(in, inAt); err != nil {
-		return n.fail(err)
+	fits := len(in) <= inlineSize
+	var inline []byte
+	if fits {
+		inline = in
 	}
-	if err := n.enter(w, stamp, uint64(longestBlock(inAt)), nil); err != nil {
+	if err := n.enter(w, stamp, 0, inline); err != nil {
 		return err
 	}
-	longest := uint64(0) // of all ranks: they go through the same rounds
-	for r := range n.ranks {
-		longest = max(longest, n.ranks[r].ref)
+	size := len(in) / len(n.ranks)
+	if !fits {
+		return n.allToAllStaged(w, out, in, size)
 	}
-	if longest > maxSegment {
-		return n.fail(fmt.Errorf("%w: a block of %d bytes for one rank", ErrCorrupt, longest))
+	copy(window(out, n.rank, size), window(in, n.rank, size))
+	for i := range n.ranks {
+		if i != n.rank {
+			copy(window(out, i, size), window(n.ranks[i].data(n.parity(), len(in)), n.rank, size))
+		}
 	}
-	size := chunkSize / len(n.ranks) / line * line
-	return n.stream(w, roundsOf(int(longest), size), func(round int) {
+	return nil
+}
+
+// allToAllStaged passes blocks of size bytes piece by piece.
+func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
+	part := chunkSize / len(n.ranks) / line * line
+	copy(window(out, n.rank, size), window(in, n.rank, size))
+	return n.stream(w, roundsOf(size, part), func(round int) {
 		for i := range n.ranks {
-			piece := window(block(in, inAt, i), round, size)
-			copy(n.stage(n.rank, round, i*size, i*size+len(piece)), piece)
+			if i != n.rank {
+				piece := window(window(in, i, size), round, part)
+				copy(n.stage(n.rank, round, i*part, i*part+len(piece)), piece)
+			}
 		}
 	}, func(round int) {
 		for i := range n.ranks {
-			piece := window(block(out, outAt, i), round, size)
-			copy(piece, n.stage(i, round, n.rank*size, n.rank*size+len(piece)))
+			if i != n.rank {
+				piece := window(window(out, i, size), round, part)
+				copy(piece, n.stage(i, round, n.rank*part, n.rank*part+len(piece)))
+			}
 		}
 	})
 }

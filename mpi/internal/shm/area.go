@@ -29,7 +29,7 @@ const (
 // made to word but by newArea.
 type slot struct {
 	stamp Stamp
-	ref   uint64         // of a registered buffer, 0: none; in an all-to-all, its longest block
+	ref   uint64         // of a registered buffer, 0: none
 	word  [wordSize]byte // the data, where it is no longer
 	flag  atomic.Uint64  // the number of the call
 }

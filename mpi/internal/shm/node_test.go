@@ -108,7 +108,7 @@ func TestNodeRefuses(t *testing.T) {
 		"a result of another": func(n *Node, w Waiter) error {
 			return n.ReduceScatter(w, Stamp{}, nil, make([]byte, 8), []int{0, 8}, mixed)
 		},
-		"blocks out of disorder": func(n *Node, w Waiter) error { return n.AllToAll(w, Stamp{}, nil, []int{0, 4}, nil, []int{0, 0}) },
+		"more out than in": func(n *Node, w Waiter) error { return n.AllToAll(w, Stamp{}, make([]byte, 8), make([]byte, 4)) },
 	} {
 		n, err := NewNode(0, []*Segment{area})
 		if err != nil {
@@ -141,7 +141,7 @@ func TestNoAllocation(t *testing.T) {
 			errs[8*i+3] = m.node.Broadcast(m.w, Stamp{}, buf, 1)
 			errs[8*i+4] = m.node.AllGather(m.w, Stamp{}, buf, at)
 			errs[8*i+5] = m.node.ReduceScatter(m.w, Stamp{}, outs[m.rank], buf, at, mixed)
-			errs[8*i+6] = m.node.AllToAll(m.w, Stamp{}, bufs[m.rank][1-i], at, buf, at)
+			errs[8*i+6] = m.node.AllToAll(m.w, Stamp{}, bufs[m.rank][1-i], buf)
 			errs[8*i+7] = m.node.Barrier(m.w, Stamp{})
 		}
 		for _, err := range errs {

@@ -148,16 +148,13 @@ var calls = map[string]func(s *scene, buf []byte) (got []byte, want []uint32, er
 		return out, canonical(s.inputs)[from/4 : to/4], err
 	},
 	"all_to_all": func(s *scene, buf []byte) ([]byte, []uint32, error) {
-		// rank i gives rank j the block that j has in s.at
-		from, to := s.at[s.m.rank]/4, s.at[s.m.rank+1]/4
+		block := len(s.inputs[0]) / s.m.size
 		var want []uint32
-		outAt := []int{0}
 		for _, input := range s.inputs {
-			want = append(want, input[from:to]...)
-			outAt = append(outAt, 4*len(want))
+			want = append(want, input[s.m.rank*block:][:block]...)
 		}
 		out := make([]byte, 4*len(want))
-		return out, want, s.m.node.AllToAll(s.m.w, s.stamp, out, outAt, buf, s.at)
+		return out, want, s.m.node.AllToAll(s.m.w, s.stamp, out, buf[:len(out)])
 	},
 	"barrier": func(s *scene, buf []byte) ([]byte, []uint32, error) {
 		return nil, nil, s.m.node.Barrier(s.m.w, s.stamp)
