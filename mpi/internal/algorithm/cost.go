@@ -21,10 +21,14 @@ func levels(size int) int { return bits.Len(uint(size - 1)) }
 // powerOfTwo is the Fits of algorithms that know no other sizes.
 func powerOfTwo(size int) bool { return size&(size-1) == 0 }
 
+// crowd is by how much bytes that come from several peers at once are slower than those of one: TCP's incast. Measured with 4 ranks on
+// one machine, 64 KiB to 2 MiB: 1.1 to 1.25.
+func crowd(peers int) float64 { return 1 + 0.05*float64(min(peers-1, 4)) }
+
 // returned is the time to get n bytes from each of peers ranks, reduce them, and give the result back to all, segment by
 // segment: n is what one of them sends.
 func (m Machine) returned(peers, n int) float64 {
 	moved, first := float64(peers*n), float64(peers*min(n, segmentBytes))
-	there, reduce := 2*m.Beta, m.Gamma
+	there, reduce := 2*m.Beta*crowd(peers), m.Gamma
 	return 2*m.posted(peers) + moved*max(there, reduce) + first*min(there, reduce)
 }
