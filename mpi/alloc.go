@@ -34,7 +34,7 @@ const maxAlloc = 1 << 40
 
 // alloc returns nil where ranks share no memory. A rank reads and writes that of the others on its machine.
 func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte, err error) {
-	err = k.alone(ctx, func(ctx context.Context) error {
+	err = k.alone(ctx, allocCall.String(), func(ctx context.Context) error {
 		// Every rank hears here of arguments that are wrong on one.
 		if err := k.execute(ctx, &operation{kind: allocCall, wrong: wrong}); err != nil {
 			return err

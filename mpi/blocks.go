@@ -71,13 +71,18 @@ func digestOfCounts(counts []int) int {
 
 // checkApart refuses buffers that share memory.
 func (o *operation) checkApart() {
-	if len(o.out) == 0 || len(o.in) == 0 || o.wrong != nil {
-		return
-	}
-	out, in := uintptr(unsafe.Pointer(&o.out[0])), uintptr(unsafe.Pointer(&o.in[0]))
-	if out < in+uintptr(len(o.in)) && in < out+uintptr(len(o.out)) {
+	if o.wrong == nil && overlap(o.out, o.in) {
 		o.wrong = errors.New("in and out overlap")
 	}
+}
+
+// overlap tells whether buffers share memory.
+func overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	from, other := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return from < other+uintptr(len(b)) && other < from+uintptr(len(a))
 }
 
 // ownBlock checks the other buffer's length against the rank's own count.

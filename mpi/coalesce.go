@@ -2,10 +2,9 @@ package mpi
 
 import "context"
 
-// The collectives of many buffers are one collective of all of them, unless they are long: fewer messages, and, under
-// Config.Deterministic, the same bits as one call for each. All ranks give buffers of the same lengths. They allocate.
-
-// AllReduceMany is AllReduce of several buffers.
+// AllReduceMany is AllReduce of several buffers: in one collective, unless they are long, which is fewer messages and, under
+// Config.Deterministic, the same bits as one call for each. All ranks give buffers of the same lengths, that share no memory. It
+// allocates.
 func AllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) error {
 	return allReduceMany(c.runner(ctx), bufs, op)
 }
@@ -16,7 +15,7 @@ func IAllReduceMany[T Number](ctx context.Context, c *Comm, bufs [][]T, op Op) *
 }
 
 func allReduceMany[T Number](run runner, bufs [][]T, op Op) error {
-	packed, digest := pack(bufs)
+	packed, digest := pack(bufs, 1)
 	if packed == nil {
 		for _, buf := range bufs {
 			var o operation
@@ -36,7 +35,7 @@ func allReduceMany[T Number](run runner, bufs [][]T, op Op) error {
 	return err
 }
 
-// BroadcastMany is Broadcast of several buffers.
+// BroadcastMany is Broadcast of several buffers, under the rules of AllReduceMany.
 func BroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int) error {
 	return broadcastMany(c, c.runner(ctx), bufs, root)
 }
@@ -47,7 +46,7 @@ func IBroadcastMany[T Number](ctx context.Context, c *Comm, bufs [][]T, root int
 }
 
 func broadcastMany[T Number](c *Comm, run runner, bufs [][]T, root int) error {
-	packed, digest := pack(bufs)
+	packed, digest := pack(bufs, 1)
 	if packed == nil {
 		for _, buf := range bufs {
 			var o operation
@@ -67,7 +66,8 @@ func broadcastMany[T Number](c *Comm, run runner, bufs [][]T, root int) error {
 	return err
 }
 
-// AllGatherMany is AllGather of several buffers: each of ins into the out of the same place.
+// AllGatherMany is AllGather of several buffers, under the rules of AllReduceMany: each of ins into the out of the same place, of which it
+// may be this rank's block.
 func AllGatherMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T) error {
 	return allGatherMany(c, c.runner(ctx), outs, ins)
 }
@@ -78,10 +78,10 @@ func IAllGatherMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T) *Re
 }
 
 func allGatherMany[T Number](c *Comm, run runner, outs, ins [][]T) error {
-	if err := checkMany(c, "outs", outs, "ins", ins); err != nil {
+	if err := checkMany(c, "outs", outs, "ins", ins, false); err != nil {
 		return run(&operation{kind: allGatherCall, wrong: err})
 	}
-	packed, digest := pack(ins)
+	packed, digest := pack(ins, c.Size())
 	if packed == nil {
 		for i := range ins {
 			var o operation
@@ -104,7 +104,7 @@ func allGatherMany[T Number](c *Comm, run runner, outs, ins [][]T) error {
 	return err
 }
 
-// ReduceScatterMany is ReduceScatter of several buffers: each of ins into the out of the same place.
+// ReduceScatterMany is ReduceScatter of several buffers, under the rules of AllReduceMany: each of ins into the out of the same place.
 func ReduceScatterMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T, op Op) error {
 	return reduceScatterMany(c, c.runner(ctx), outs, ins, op)
 }
@@ -115,10 +115,10 @@ func IReduceScatterMany[T Number](ctx context.Context, c *Comm, outs, ins [][]T,
 }
 
 func reduceScatterMany[T Number](c *Comm, run runner, outs, ins [][]T, op Op) error {
-	if err := checkMany(c, "ins", ins, "outs", outs); err != nil {
+	if err := checkMany(c, "ins", ins, "outs", outs, true); err != nil {
 		return run(&operation{kind: reduceScatterCall, wrong: err})
 	}
-	packed, digest := pack(outs)
+	packed, digest := pack(outs, c.Size())
 	if packed == nil {
 		for i := range ins {
 			var o operation

@@ -3,6 +3,7 @@ package mpi
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/transport"
@@ -45,6 +46,14 @@ type AbortError = engine.AbortError
 
 // MismatchError says that two ranks made different calls.
 type MismatchError = engine.MismatchError
+
+// PanicError is what a call returns whose user's operation has panicked. The Comm is broken, and the other ranks are told.
+type PanicError struct {
+	Value any    // of the panic
+	Stack []byte // of its goroutine
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
 // Self is the communicator of a world of one.
 func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -51,16 +52,8 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 	if !k.turns.take() {
 		return k.finish(ctx, k.start(&pending{ctx: ctx, op: *o}))
 	}
-	finished := false
-	defer func() {
-		if !finished { // a user's operation panics: whoever recovers has a Comm that can be closed, and the others hear of it
-			k.fail(k.call, errors.New("panic in the middle of it"))
-		}
-		k.give()
-	}()
-	err := k.execute(ctx, o)
-	finished = true
-	return err
+	defer k.give()
+	return k.execute(ctx, o)
 }
 
 // start queues a call, which goes on by itself.
@@ -84,9 +77,10 @@ func (k *core) finish(ctx context.Context, p *pending) error {
 		<-p.done
 		return p.err
 	}
-	err := k.fail(p.op.call(k), fmt.Errorf("waited for its turn until %w", context.Cause(ctx)))
+	err := fmt.Errorf("waited for its turn until %w", context.Cause(ctx))
+	broken := k.breakWith(fmt.Errorf("%s: %w", p.name(), err), err)
 	k.world.writeFlight()
-	return err
+	return broken
 }
 
 // give gives the turn back, or to those that wait for it.
@@ -110,15 +104,15 @@ func (k *core) work() {
 	}
 }
 
-// alone runs f, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
-func (k *core) alone(ctx context.Context, f func(ctx context.Context) error) error {
+// alone runs f, whose name is what, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
+func (k *core) alone(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(k.life(), func() { cancel(ErrClosed) })
 	defer stop()
 	do := func() error { return f(ctx) }
 	if !k.turns.take() {
-		return k.finish(ctx, k.start(&pending{ctx: ctx, do: do}))
+		return k.finish(ctx, k.start(&pending{ctx: ctx, what: what, do: do}))
 	}
 	defer k.give()
 	return do()
@@ -168,7 +162,12 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 
 // attempt is execute's call, with none of the bookkeeping around it. What goes through shared memory is booked when the other
 // ranks have been told: that takes as long as they need to hear of it.
-func (k *core) attempt(ctx context.Context, o *operation) error {
+func (k *core) attempt(ctx context.Context, o *operation) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -193,13 +192,13 @@ func (k *core) book() error {
 	return k.group.Begin(&k.call, now)
 }
 
-// bookAndNotify is book, and tells ranks that sleep that this one has come.
-func (k *core) bookAndNotify() error {
+// bookAndNotify is book, and tells ranks that sleep that this one has come. If the group has failed, waiting for the others finds out.
+func (k *core) bookAndNotify() {
 	if k.booked {
 		k.group.Notify()
-		return nil
+	} else {
+		k.group.BeginAndNotify(&k.call, k.record())
 	}
-	return k.group.BeginAndNotify(&k.call, k.record())
 }
 
 // record notes the call that runs, unless that is done.
@@ -214,10 +213,15 @@ func (k *core) record() tick.Count {
 
 // fail breaks the Comm, and its other ranks with it, and returns its first failure.
 func (k *core) fail(call engine.Call, err error) error {
+	return k.breakWith(fmt.Errorf("%s: %w", describe(call), err), err)
+}
+
+// breakWith is fail with the words for it.
+func (k *core) breakWith(worded, err error) error {
 	k.mu.Lock()
 	first := k.err == nil
 	if first {
-		k.err = fmt.Errorf("%s: %w", describe(call), err)
+		k.err = worded
 		k.failed.Store(true)
 	}
 	broken := k.err

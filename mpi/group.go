@@ -15,7 +15,7 @@ import (
 // the one that Init made; its calls and those of c do not disturb each other.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	var made *Comm
-	err := c.core.alone(ctx, func(ctx context.Context) error {
+	err := c.core.alone(ctx, groupCall.String(), func(ctx context.Context) error {
 		o := operation{kind: groupCall, count: digestOf(ranks), wrong: checkRanks(ranks, c.Size())}
 		if err := c.core.execute(ctx, &o); err != nil || !slices.Contains(ranks, c.Rank()) {
 			return err
@@ -59,7 +59,7 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 // their ranks where keys are equal. A rank whose colour is negative gets nil.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	var made *Comm
-	err := c.core.alone(ctx, func(ctx context.Context) error {
+	err := c.core.alone(ctx, groupCall.String(), func(ctx context.Context) error {
 		own := binary.LittleEndian.AppendUint64(nil, uint64(int64(colour)))
 		own = binary.LittleEndian.AppendUint64(own, uint64(int64(key)))
 		all, err := c.core.collect(ctx, own)

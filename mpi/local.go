@@ -10,7 +10,7 @@ import (
 )
 
 // InitLocal makes the Comms of all ranks of a network within this process, by rank. A Comm is for the goroutine that plays its
-// rank. Only the Config, the Flight and the Log of cfg are used.
+// rank. Only the Config, the Flight and the Log of cfg are used; each rank's Flight has its number after it, as in "flight.3".
 func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) ([]*Comm, error) {
 	if err := cfg.Config.Validate(); err != nil {
 		return nil, fmt.Errorf("init within one process: %w", err)
@@ -22,6 +22,10 @@ func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) 
 	var tasks sync.WaitGroup
 	for rank := range comms {
 		tasks.Go(func() {
+			cfg := cfg
+			if cfg.Flight != "" {
+				cfg.Flight += fmt.Sprintf(".%d", rank)
+			}
 			fabric, err := network.Fabric(rank)
 			if err == nil {
 				comms[rank], err = join(ctx, fabric, cfg)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"ddpbatch/internal/testkit"
@@ -73,6 +74,17 @@ func TestManyByThemselves(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Buffers that a result would overwrite are refused, whether they are packed or not.
+func TestManyThatOverlap(t *testing.T) {
+	for _, n := range []int{4, maxPacked} {
+		whole := make([]int32, n)
+		err := ReduceScatterMany(t.Context(), Self(), [][]int32{whole, {1}}, [][]int32{whole, {1}}, Sum)
+		if err == nil || !strings.Contains(err.Error(), "ins[0] and outs[0] overlap") {
+			t.Errorf("%d elements: got %v", n, err)
+		}
+	}
 }
 
 // Buffers that are cut elsewhere are other buffers.

@@ -84,6 +84,9 @@ func (o *operation) prepare(k *core) error {
 	case reduceScatterCall:
 		o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
 	case allToAllCall:
+		if o.code == sharedCode {
+			break // all blocks are of one length
+		}
 		o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
 		o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
 	case gatherCall:

@@ -11,7 +11,7 @@ import (
 type nodeWaiter struct{ core *core }
 
 // Entered implements shm.Waiter.
-func (w nodeWaiter) Entered() error { return w.core.bookAndNotify() }
+func (w nodeWaiter) Entered() { w.core.bookAndNotify() }
 
 // Await implements shm.Waiter.
 func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w.core.port.ctx, ready) }

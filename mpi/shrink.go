@@ -19,7 +19,7 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		return c.Dup(ctx)
 	}
 	var made *Comm
-	err := k.alone(ctx, func(ctx context.Context) error {
+	err := k.alone(ctx, "shrink", func(ctx context.Context) error {
 		ranks, err := k.survivors(ctx)
 		if err != nil {
 			return err

@@ -22,8 +22,17 @@ type pending struct {
 	ctx  context.Context
 	op   operation
 	do   func() error // instead of op, unless it is nil
+	what string       // do's name
 	err  error
 	done chan struct{}
+}
+
+// name is what it is, for errors.
+func (p *pending) name() string {
+	if p.do != nil {
+		return p.what
+	}
+	return p.op.kind.String()
 }
 
 // take takes the turn if nobody has it or waits for it.

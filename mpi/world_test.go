@@ -74,7 +74,7 @@ func sampleOf(over string, sizes []int) []int {
 		return sizesOn("half", sizes)
 	}
 	i := rand.IntN(len(sizes))
-	return sizes[i : i+1]
+	return sizes[i : i+1 : i+1] // appending must not change them
 }
 
 // everywhere runs f as every rank of worlds of some of the given sizes on all transports.

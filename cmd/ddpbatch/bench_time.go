@@ -37,6 +37,7 @@ type benchTimes struct{ median, least, mean, most float64 }
 
 // timesOf sorts x.
 func timesOf(x []float64) benchTimes {
+	slices.Sort(x)
 	sum := 0.0
 	for _, us := range x {
 		sum += us

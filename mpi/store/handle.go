@@ -11,7 +11,7 @@ func (s *session) handle(req *request) error {
 		sum, err := s.store.add(req.key, req.delta)
 		return s.answer(req.id, numberResult(sum), err)
 	case opCompareSet:
-		value, err := s.store.compareSet(req.key, req.expected, req.value)
+		value, err := s.store.compareSet(req.key, req.expected, req.value, anyLength)
 		return s.answer(req.id, optionalResult(value), err)
 	case opDelete:
 		was, err := s.store.remove(req.key)

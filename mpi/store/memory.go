@@ -112,14 +112,18 @@ func (m *memory) CompareSet(ctx context.Context, key string, expected, desired [
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("compare and set %s: %w", quote(key), err)
 	}
-	value, err := m.compareSet(key, expected, desired)
+	value, err := m.compareSet(key, expected, desired, anyLength)
 	return bytes.Clone(value), err
 }
 
-func (m *memory) compareSet(key string, expected, desired []byte) ([]byte, error) {
+// compareSet is CompareSet, unless one of the values that it may return has more than longest bytes.
+func (m *memory) compareSet(key string, expected, desired []byte, longest int) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	err := m.usable(key)
+	if err == nil && max(len(m.values[key]), len(expected), len(desired)) > longest {
+		return nil, errTooLong
+	}
 	// Equal takes an absent value, which is nil, for an empty one: so does CompareSet.
 	if err == nil && bytes.Equal(m.values[key], expected) {
 		err = m.put(key, desired)

@@ -4,12 +4,20 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
 // A key may also have a queue, of values that PyTorch's clients push and pop, the first first (torchquery.go). It has
-// nothing to do with the key's value, and no other operation sees it.
+// nothing to do with the key's value, and of other operations only Check and Wait of PyTorch's clients see it.
+
+// errTooLong is why something is not done whose outcome is a longer value than the caller takes now.
+var errTooLong = errors.New("too long")
+
+// anyLength is for who takes it.
+const anyLength = math.MaxInt
 
 // push puts a copy of value at the end of key's queue, and wakes one of those who wait for that.
 func (m *memory) push(key string, value []byte) error {
@@ -29,14 +37,18 @@ func (m *memory) push(key string, value []byte) error {
 	return nil
 }
 
-// pop takes the first value from key's queue. n is how many there were; with 0 there is no value.
-func (m *memory) pop(key string) (n int, value []byte, err error) {
+// pop takes the first value from key's queue, unless that has more than longest bytes. n is how many there were; with 0 there is no
+// value.
+func (m *memory) pop(key string, longest int) (n int, value []byte, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.usable(key); err != nil {
 		return 0, nil, fmt.Errorf("pop from %s: %w", quote(key), err)
 	}
 	queue := m.queues[key]
+	if len(queue) > 0 && len(queue[0]) > longest {
+		return 0, nil, errTooLong
+	}
 	switch n = len(queue); n {
 	case 0:
 		return 0, nil, nil

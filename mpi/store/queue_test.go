@@ -32,7 +32,7 @@ func TestQueueAgainstSlices(t *testing.T) {
 					model[key] = append(model[key], value)
 				}
 			case 1:
-				n, got, err := m.pop(key)
+				n, got, err := m.pop(key, anyLength)
 				if n != len(model[key]) || err != nil {
 					t.Fatalf("pop of %d: %d, %v", len(model[key]), n, err)
 				}
@@ -50,7 +50,7 @@ func TestQueueAgainstSlices(t *testing.T) {
 		}
 		for key, values := range model {
 			for range values {
-				if n, _, err := m.pop(key); n == 0 || err != nil {
+				if n, _, err := m.pop(key, anyLength); n == 0 || err != nil {
 					t.Fatalf("pop: %d, %v", n, err)
 				}
 			}
@@ -80,7 +80,7 @@ func TestQueueLimits(t *testing.T) {
 		t.Errorf("a key beside the queue: %v", err)
 	}
 	m.Close()
-	_, _, popErr := m.pop("q")
+	_, _, popErr := m.pop("q", anyLength)
 	_, lenErr := m.queueLen("q")
 	for _, err := range []error{m.push("q", nil), popErr, lenErr} {
 		if !errors.Is(err, ErrClosed) {

@@ -128,7 +128,7 @@ func TestQueueStolen(t *testing.T) {
 		t.Fatal(err)
 	}
 	hear(t, conns[0], "\x00")
-	if n, _, err := s.pop("/q"); n != 1 || err != nil {
+	if n, _, err := s.pop("/q", anyLength); n != 1 || err != nil {
 		t.Fatalf("pop: %d, %v", n, err)
 	}
 	say(t, conns[0], "\x07")
@@ -180,7 +180,7 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 		if turn := <-one; turn == nil || *turn != "q" {
 			t.Errorf("who waits for the queue alone has turn %v", turn)
 		}
-		if n, value, err := m.pop("q"); n != 1 || string(value) != "1" || err != nil {
+		if n, value, err := m.pop("q", anyLength); n != 1 || string(value) != "1" || err != nil {
 			t.Errorf("pop: %d, %q, %v", n, value, err)
 		}
 		m.set("k", nil)
@@ -196,4 +196,46 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 			t.Errorf("%d keys are still waited for", n)
 		}
 	})
+}
+
+// A reply that cannot be long needs no turn, when all that there is for long ones is taken.
+func TestShortRepliesOvertake(t *testing.T) {
+	m := newMemory()
+	line := &replyLine{most: MaxValue}
+	s := &torchSession{store: m, replies: line}
+	if err := line.take(t.Context(), MaxValue); err != nil {
+		t.Fatal(err)
+	}
+	long := make([]byte, smallReply+1)
+	if err := errors.Join(m.push("q", []byte("1")), m.push("q", long), m.set("k", []byte("old"))); err != nil {
+		t.Fatal(err)
+	}
+	for what, q := range map[string]*torchQuery{
+		"pop":             {op: torchQueuePop, key: "q"},
+		"pop of nothing":  {op: torchQueuePop, key: "none"},
+		"compare and set": {op: torchCompareSet, key: "k", expected: []byte("old"), value: []byte("new")},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Moment)
+		if _, _, err := s.replyInTurn(ctx, q); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		cancel()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for what, q := range map[string]*torchQuery{
+		"pop of much":       {op: torchQueuePop, key: "q"},
+		"compare with much": {op: torchCompareSet, key: "k", expected: long, value: []byte("other")},
+		"set to much":       {op: torchCompareSet, key: "k", expected: []byte("new"), value: long},
+	} {
+		if _, _, err := s.replyInTurn(ctx, q); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if n, _ := m.queueLen("q"); n != 1 {
+		t.Errorf("%d are queued", n)
+	}
+	if value, _ := m.peek("k"); string(value) != "new" {
+		t.Errorf("the value became %q", value)
+	}
 }

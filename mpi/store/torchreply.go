@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -20,18 +21,21 @@ func (s *torchSession) replyInTurn(ctx context.Context, q *torchQuery) (parts []
 		fallthrough
 	case torchGet:
 		// When its turn has come, it asks again.
-		if parts, err := s.reply(q); err != nil || costOf(parts) <= smallReply {
+		if parts, err := s.reply(q, anyLength); err != nil || costOf(parts) <= smallReply {
 			return parts, 0, err
 		}
 	case torchCompareSet, torchQueuePop: // cannot be asked twice
+		if parts, err := s.reply(q, smallReply); !errors.Is(err, errTooLong) {
+			return parts, 0, err
+		}
 	default:
-		parts, err = s.reply(q)
+		parts, err = s.reply(q, anyLength)
 		return parts, 0, err
 	}
 	if err := s.replies.take(ctx, most); err != nil {
 		return nil, 0, err
 	}
-	parts, err = s.reply(q)
+	parts, err = s.reply(q, anyLength)
 	size = costOf(parts)
 	s.replies.give(most - size)
 	return parts, size, err
@@ -45,8 +49,9 @@ func costOf(parts [][]byte) int {
 	return size
 }
 
-// reply returns the parts of the reply. They are not copied from the store.
-func (s *torchSession) reply(q *torchQuery) ([][]byte, error) {
+// reply returns the parts of the reply. They are not copied from the store. What changes the store and would have a value of more than
+// longest bytes for its reply is not done: the error is errTooLong.
+func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
 	switch q.op {
 	case torchSet:
 		return nil, s.store.set(q.key, q.value)
@@ -55,7 +60,7 @@ func (s *torchSession) reply(q *torchQuery) ([][]byte, error) {
 	case torchMultiSet:
 		return nil, s.store.multiSet(q.items)
 	case torchCompareSet:
-		value, err := s.store.compareSet(q.key, q.expected, q.value)
+		value, err := s.store.compareSet(q.key, q.expected, q.value, longest)
 		if value == nil {
 			value = q.expected // so PyTorch says that there is none
 		}
@@ -86,7 +91,7 @@ func (s *torchSession) reply(q *torchQuery) ([][]byte, error) {
 	case torchQueuePush:
 		return nil, s.store.push(q.key, q.value)
 	case torchQueuePop:
-		n, value, err := s.store.pop(q.key)
+		n, value, err := s.store.pop(q.key, longest)
 		if n == 0 {
 			return torchNumber(0), err
 		}

@@ -67,7 +67,7 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 	}
 	var text bytes.Buffer
 	table.print(&text)
-	for _, want := range []string{"1 WRONG", "0 of 1 rows won", "allreduce, shm, 2 ranks"} {
+	for _, want := range []string{"1 WRONG", "0 of 1 comparisons won", "allreduce, shm, 2 ranks"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}
@@ -79,7 +79,7 @@ func TestPrintWithoutPeer(t *testing.T) {
 	table.compare(threeSides)
 	var text bytes.Buffer
 	table.print(&text)
-	if !strings.Contains(text.String(), "0 of 1 rows won") {
+	if !strings.Contains(text.String(), "0 of 1 comparisons won") {
 		t.Errorf("a row without a peer is won:\n%s", text.String())
 	}
 }
@@ -110,7 +110,7 @@ func TestPrintKeepsFaults(t *testing.T) {
 	table.compare(threeSides)
 	var text bytes.Buffer
 	table.print(&text)
-	for _, want := range []string{"A, launch 2: exit code 3: no such device", "B did not end by itself after its last row in 1 of 2 launches", "1 of 1 rows won"} {
+	for _, want := range []string{"A, launch 2: exit code 3: no such device", "B did not end by itself after its last row in 1 of 2 launches", "1 of 1 comparisons won"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
 		}

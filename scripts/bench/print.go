@@ -76,7 +76,11 @@ func (t *table) score() string {
 			all++
 		}
 	}
-	return fmt.Sprintf("%d of %d rows won, %d even, %d lost.", verdicts["win"], all, verdicts["even"], verdicts["lose"])
+	text := fmt.Sprintf("%d of %d comparisons won, %d even, %d lost", verdicts["win"], all, verdicts["even"], verdicts["lose"])
+	if alone := verdicts["-"]; alone > 0 {
+		text += fmt.Sprintf(", %d without a peer", alone)
+	}
+	return text + "."
 }
 
 // cell is the median of a side's launches, and what there is to say against it.

@@ -135,15 +135,14 @@ func (g *Group) Begin(call *Call, now tick.Count) error {
 	return err
 }
 
-// BeginAndNotify is Begin, and Notify, at the cost of one.
-func (g *Group) BeginAndNotify(call *Call, now tick.Count) error {
+// BeginAndNotify is Begin, and Notify, at the cost of one. That the group has failed is told by the next Await.
+func (g *Group) BeginAndNotify(call *Call, now tick.Count) {
 	g.e.mu.Lock()
-	err := g.begin(call, now)
+	_ = g.begin(call, now) // an Await finds it
 	if !g.e.ended {
 		g.nudge()
 	}
 	g.e.mu.Unlock()
-	return err
 }
 
 func (g *Group) begin(call *Call, now tick.Count) error {

@@ -2,8 +2,8 @@ package shm
 
 import "fmt"
 
-// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out are of one length, and do not overlap;
-// all blocks are, too.
+// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out have the same length, a whole number
+// of equal blocks, and do not overlap.
 func (n *Node) AllToAll(w Waiter, stamp Stamp, out, in []byte) error {
 	if len(in)%len(n.ranks) != 0 || len(out) != len(in) {
 		return n.fail(fmt.Errorf("blocks of %d bytes for %d ranks, and %d bytes of room", len(in), len(n.ranks), len(out)))

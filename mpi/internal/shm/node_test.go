@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,6 +42,36 @@ func TestNodeInOneMapping(t *testing.T) {
 		}
 		if err := errors.Join(together(members, func(m *member) error { return m.verify(77, 60) })...); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// Many ranks have pieces that end beyond the buffer: some of them are empty.
+func TestNodeOfMany(t *testing.T) {
+	for _, size := range []int{28, 48} {
+		members := group(t, size)
+		for _, length := range []int{inlineSize, inlineSize - 4, splitFrom + 4} {
+			bufs := make([][]byte, size)
+			errs := together(members, func(m *member) error {
+				buf := make([]uint32, length/4)
+				for i := range buf {
+					buf[i] = uint32(i * (m.rank + 1))
+				}
+				bufs[m.rank] = bytesOf(buf)
+				return m.node.AllReduce(m.w, Stamp{1}, bufs[m.rank], mixed)
+			})
+			inputs := make([][]uint32, size)
+			for rank := range inputs {
+				for i := range length / 4 {
+					inputs[rank] = append(inputs[rank], uint32(i*(rank+1)))
+				}
+			}
+			want := bytesOf(canonical(inputs))
+			for rank, err := range errs {
+				if err != nil || !bytes.Equal(bufs[rank], want) {
+					t.Fatalf("%d ranks, %d bytes: rank %d got something else, %v", size, length, rank, err)
+				}
+			}
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (c *chunks) at(round, r int) []byte { return window(c.buf, round*c.p+r, c.p
 // staged is the same piece in the staging of rank by.
 func (n *Node) staged(c *chunks, by, round, r int) []byte {
 	if c.inline {
-		return n.ranks[by].inline[c.parity][r*c.piece:][:len(c.at(0, r))]
+		return window(n.ranks[by].inline[c.parity][:len(c.buf)], r, c.piece)
 	}
 	return n.stage(by, round, r*c.piece, r*c.piece+len(c.at(round, r)))
 }

@@ -3,8 +3,8 @@ package shm
 // Waiter is how a rank waits for the others of its group, and wakes those that sleep.
 type Waiter interface {
 	// Entered is Notify when the other ranks can see that this one is in the call, and before it waits for them: once in each
-	// call, and with time for what need not keep them waiting. Its error ends the call.
-	Entered() error
+	// call, and with time for what need not keep them waiting.
+	Entered()
 
 	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
 	// as the group has failed or the call was cancelled. It calls ready as often as it
