@@ -21,6 +21,14 @@ func (g *Group) Pursue(op *Op) {
 	if e.pursued++; e.pursued == 1 {
 		e.patrol.Reset(dally)
 	}
+	e.rouse()
+}
+
+// rouse lets an attendant that still sleeps, though nobody else did any more, see to what the fabric has told of already. mu is held.
+func (e *Engine) rouse() {
+	if len(e.unread) > 0 {
+		e.fabric.Wake()
+	}
 }
 
 // attended tells whether the attendant drives the links, or is about to. mu is held.

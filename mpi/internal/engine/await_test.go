@@ -100,7 +100,7 @@ func TestPatience(t *testing.T) {
 			if first == "waits_first" {
 				done = wait()
 			}
-			w.groups[2].Close()
+			w.engines[2].Close() // it does not say which call was its last
 			testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
 			start := time.Now()
 			if first == "leaves_first" {

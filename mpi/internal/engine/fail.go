@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
-// endOf notes that nothing more will be read from a lane. A peer ends when both of its lanes have, or when one has that no process
-// ends so. mu is held.
+// endOf notes that nothing more will be read from a lane. A peer ends when both of its lanes have, or one in a way in which no process
+// ends its links. mu is held.
 func (e *Engine) endOf(l *lane, err error) {
 	p := l.peer
 	if l.over {
@@ -21,13 +22,28 @@ func (e *Engine) endOf(l *lane, err error) {
 	}
 	if l == p.control {
 		p.ending = err
-		e.stopWriting(p.data)
-		e.stopWriting(p.control)
+		if !errors.Is(err, ErrProtocol) { // who breaks the rules is to be told
+			e.stopWriting(p.data)
+			e.stopWriting(p.control)
+		}
 		e.read(p.data, nil) // there may be more
 	} else if e.read(p.control, nil); p.ending != nil { // it says why
 		err, atOnce = p.ending, true
 	}
 	if atOnce {
+		e.end(p, err)
+	} else if p.ending == nil {
+		time.AfterFunc(half, func() { e.endHalf(p, err) })
+	}
+}
+
+// half is how long a peer is believed to be there whose data lane has ended, and its control lane has not.
+const half = time.Second
+
+func (e *Engine) endHalf(p *peer, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if p.ending == nil && !e.closed {
 		e.end(p, err)
 	}
 }
@@ -51,8 +67,9 @@ func (e *Engine) end(p *peer, err error) {
 	if p.err != nil {
 		return
 	}
-	if errors.Is(err, ErrProtocol) {
-		e.bereave(p, err) // it is there to be told
+	e.bereave(p, err) // while it can be told: it may be there, and its link alone be gone
+	if p.err != nil {
+		return // telling it has ended it
 	}
 	p.err = err
 	p.control.over, p.data.over = true, true
@@ -98,10 +115,10 @@ func (e *Engine) leave(g *Group, rank int, err error) {
 	e.doubt(g)
 }
 
-// orphan ends the receives from any rank that no rank is left to serve.
+// orphan ends the receives from any rank that no rank is left to serve. err is why the last is not.
 func (e *Engine) orphan(g *Group, err error) {
-	for rank, world := range g.members {
-		if world != e.Rank() && !g.hasLeft(rank) {
+	for rank := range g.members {
+		if rank != g.rank && !g.hasLeft(rank) {
 			return
 		}
 	}

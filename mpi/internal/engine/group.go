@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -10,10 +9,6 @@ import (
 
 // Any stands for every rank, as the source of a message.
 const Any = -1
-
-// pastCalls is how many calls a group remembers, to set them against the frames of a rank
-// that lags behind.
-const pastCalls = 16
 
 // Group is this rank's membership in a group of ranks, and what that group is doing.
 type Group struct {
@@ -92,8 +87,10 @@ func (g *Group) enter() error {
 	e.groups[id] = g
 	if n := e.news[id]; n != nil {
 		delete(e.news, id)
-		if n.failed != nil {
-			e.failGroup(g, n.failed)
+		for world, told := range n.failed {
+			if _, member := g.rankOf(world); member && max(told.By, told.Rank) < len(members) {
+				e.failGroup(g, told)
+			}
 		}
 		for world, err := range n.left {
 			if rank, member := g.rankOf(world); member {
@@ -127,78 +124,6 @@ func (g *Group) rankOf(world int) (int, bool) {
 	return world, world < len(g.members)
 }
 
-// Begin starts a collective, now. Its Seq must be one more than the last one's.
-func (g *Group) Begin(call *Call, now tick.Count) error {
-	g.e.mu.Lock()
-	err := g.begin(call, now)
-	g.e.mu.Unlock()
-	return err
-}
-
-// BeginAndNotify is Begin, and Notify, at the cost of one. That the group has failed is told by the next Await.
-func (g *Group) BeginAndNotify(call *Call, now tick.Count) {
-	g.e.mu.Lock()
-	_ = g.begin(call, now) // an Await finds it
-	if !g.e.ended {
-		g.nudge()
-	}
-	g.e.mu.Unlock()
-}
-
-func (g *Group) begin(call *Call, now tick.Count) error {
-	if g.err != nil {
-		return g.err
-	}
-	g.call, g.past[call.Seq%pastCalls] = *call, *call
-	g.began = now
-	g.ended.Store(0)
-	if g.e.held > 0 {
-		g.e.checkEarly(g)
-	}
-	return g.err
-}
-
-// checkEarly fails the group if a frame of another call than the one that begins has come already. mu is held.
-func (e *Engine) checkEarly(g *Group) {
-	for rank, world := range g.members {
-		p := e.peers[world]
-		if p == nil {
-			continue
-		}
-		for m := p.early; m != nil; m = m.next {
-			h := &m.head
-			if h.kind == kindCollective && h.call.Group == g.id && h.call.Seq <= g.call.Seq && h.call != g.call {
-				e.failGroup(g, g.mismatch(rank, h.call))
-				return
-			}
-		}
-	}
-}
-
-// End ends the collective, now.
-func (g *Group) End(now tick.Count) { g.ended.Store(int64(now)) }
-
-// running tells whether the call has not ended. mu is held.
-func (g *Group) running() bool { return g.call.Seq > 0 && g.ended.Load() == 0 }
-
-// since is when the call began, or ended. mu is held.
-func (g *Group) since() tick.Count {
-	if ended := g.ended.Load(); ended != 0 {
-		return tick.Count(ended)
-	}
-	return g.began
-}
-
-// mismatch words a frame that is not of this rank's call. A frame of an earlier call is set
-// against what this rank called then.
-func (g *Group) mismatch(from int, there Call) error {
-	here := g.call
-	if past := g.past[there.Seq%pastCalls]; past.Seq == there.Seq && past != there {
-		here = past
-	}
-	return Mismatch(g.rank, from, here, there, g.e.options.Describe, g.e.options.DescribeFully)
-}
-
 // Err is the group's first failure.
 func (g *Group) Err() error {
 	g.e.mu.Lock()
@@ -215,62 +140,18 @@ func (g *Group) Fail(err error) error {
 	return g.err
 }
 
-// Wait returns when the op is done. Where ctx ends first, or the rank waited for makes no progress for
-// the time-out, the group fails.
-func (g *Group) Wait(ctx context.Context, op *Op) error {
-	if !op.Done() {
-		g.e.wait(ctx, g, op, nil)
-	}
-	return op.err
-}
-
-// Await returns when ready tells so; others change what it looks at, and then call Notify.
-func (g *Group) Await(ctx context.Context, ready func() bool) error {
-	if ready() {
-		return nil
-	}
-	return g.e.wait(ctx, g, nil, ready)
-}
-
-// Watch is Await for who can do without: the end of ctx, which must have one, is an error that does not break the group, and there
-// is no other time-out.
-func (g *Group) Watch(ctx context.Context, ready func() bool) error {
-	if ready() {
-		return nil
-	}
-	return g.e.sleep(ctx, g, nil, ready, false)
-}
-
-// Notify wakes the group's ranks that sleep in an Await, so that they look again.
-func (g *Group) Notify() {
-	g.e.nudging.RLock()
-	defer g.e.nudging.RUnlock()
-	if !g.e.ended {
-		g.nudge()
-	}
-}
-
-func (g *Group) nudge() {
-	for rank, world := range g.members {
-		if rank != g.rank {
-			g.e.fabric.Nudge(world)
-		}
-	}
-}
-
 // ID is what all members call the group.
 func (g *Group) ID() uint64 { return g.id }
-
-// Poll drives the links once, without waiting.
-func (g *Group) Poll(op *Op) {
-	g.e.mu.Lock()
-	defer g.e.mu.Unlock()
-	g.e.poll(op)
-}
 
 // HasLeft tells whether a rank has closed the group, in peace.
 func (g *Group) HasLeft(rank int) bool {
 	g.e.mu.Lock()
 	defer g.e.mu.Unlock()
 	return g.hasLeft(rank)
+}
+
+// hasLeft tells whether a rank has closed the group, or its engine.
+func (g *Group) hasLeft(rank int) bool {
+	p := g.e.peers[g.members[rank]]
+	return g.left != nil && g.left[rank] != nil || p != nil && p.err != nil
 }

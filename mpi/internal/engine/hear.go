@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -12,9 +13,8 @@ const (
 
 // news is what has been heard of a group before this rank is of it.
 type news struct {
-	failed error
-	by     int           // who said so, by world rank
-	left   map[int]error // by world rank
+	failed map[int]*AbortError // by world rank of who said so
+	left   map[int]error       // by world rank
 }
 
 // hear acts on a frame of the engine's own. mu is held.
@@ -65,7 +65,7 @@ func (e *Engine) hearAbort(p *peer, h *header, payload []byte) {
 		return
 	}
 	if g == nil {
-		e.remember(h.call.Group, func(n *news) { n.failed, n.by = told, p.rank })
+		e.remember(h.call.Group, func(n *news) { n.failed[p.rank] = told })
 	} else if _, member := g.rankOf(p.rank); member {
 		e.failGroup(g, told)
 	}
@@ -78,7 +78,7 @@ func (e *Engine) remember(group uint64, add func(*news)) {
 		return
 	}
 	if n == nil {
-		n = &news{left: make(map[int]error)}
+		n = &news{failed: make(map[int]*AbortError), left: make(map[int]error)}
 		e.news[group] = n
 	}
 	add(n)
@@ -113,16 +113,27 @@ const patience = time.Second
 
 // doubt shortens the waits for a group's conditions after a rank has left: to nothing where it was needed. mu is held.
 func (e *Engine) doubt(g *Group) {
-	hopeless := false
+	waits, unsure := false, g.unsure()
 	for _, w := range e.sleepers {
-		if w.group == g && w.ready != nil && w.fatal {
-			hopeless = true
+		if w.group != g || w.ready == nil || !w.fatal {
+			continue
+		}
+		waits = true
+		if unsure {
 			w.timer.Reset(min(patience, e.options.Timeout))
 		}
 	}
-	if hopeless {
+	if waits {
 		e.desert(g)
 	}
+}
+
+// unsure tells whether a rank has left of which it is not known how far it has come. mu is held.
+func (g *Group) unsure() bool {
+	return slices.ContainsFunc(g.left, func(err error) bool {
+		var left *leftError
+		return err != nil && !errors.As(err, &left)
+	})
 }
 
 // desert fails a group that waits for a rank which has left before the call that runs, and so will never come. mu is held.

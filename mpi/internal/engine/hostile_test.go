@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/transport"
 )
 
 // What a peer sends is checked before it is used. Whatever it is, it ends that peer alone.
@@ -153,13 +154,14 @@ func FuzzPeer(f *testing.F) {
 		frameOf(kindBye, Call{}, ""),
 		append(frameOf(kindLeave, Call{}, ""), "dM"...),
 	} {
-		f.Add(frames, uint16(5))
+		f.Add(frames, []byte(nil), uint16(5))
+		f.Add([]byte(nil), frames, uint16(5))
 	}
 	var long [headerSize]byte
 	h := header{kind: kindMessage, call: Call{Group: 2}, length: 64<<20 + 1}
 	h.encode(&long)
-	f.Add(long[:], uint16(6))
-	f.Fuzz(func(t *testing.T, data []byte, piece uint16) {
+	f.Add(long[:], []byte(nil), uint16(6))
+	f.Fuzz(func(t *testing.T, data, control []byte, piece uint16) {
 		w := newWorld(t, inProcess, 2, impatient, 1) // behind a message that is too long to be kept, its death is not seen
 		var m, c, wild Op
 		in := make([]byte, 24)
@@ -170,11 +172,9 @@ func FuzzPeer(f *testing.F) {
 		g.RecvMessage(&m, 1, tag(1), in[:8])
 		g.Recv(&c, 1, in[8:16])
 		g.RecvMessage(&wild, Any, tag(2), in[16:])
-		link := w.puppets[1].fabric.Control(0)
-		for rest := data; len(rest) > 0; {
-			n := min(len(rest), int(piece)+1)
-			link.Write(rest[:n], nil) // fails once the engine has had enough
-			rest = rest[n:]
+		for len(data)+len(control) > 0 {
+			data = pass(data, w.puppets[1].fabric.Data(0), int(piece)+1)
+			control = pass(control, w.puppets[1].fabric.Control(0), int(piece)+1)
 			if piece%2 == 0 {
 				g.Poll(&m)
 			}
@@ -196,4 +196,11 @@ func FuzzPeer(f *testing.F) {
 			t.Errorf("%d bytes are held", e.held)
 		}
 	})
+}
+
+// pass writes up to n bytes of buf, which fails once the engine has had enough, and returns the rest.
+func pass(buf []byte, link transport.Link, n int) []byte {
+	n = min(n, len(buf))
+	link.Write(buf[:n], nil)
+	return buf[n:]
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/transport"
 )
 
 // stuff makes rank 1 send rank 0 more than it keeps, and returns when nothing more of that moves.
@@ -73,22 +74,29 @@ func TestStatusOvertakes(t *testing.T) {
 	})
 }
 
-// Who breaks the rules is told so.
+// Who breaks the rules, on either link, is told so.
 func TestViolatorIsTold(t *testing.T) {
-	overAll(t, func(t *testing.T, k kind) {
-		w := newWorld(t, k, 2, nil, 1)
-		p := w.puppets[1]
-		waiting := make(chan error, 1)
-		go func() { waiting <- receive(t.Context(), w.groups[0], 1, 9, make([]byte, 8)) }()
-		eventuallyAsleep(t, w.engines[0], 1)
-		p.write(p.fabric.Data(0), make([]byte, headerSize))
-		wantPeer(t, within(t, func() error { return <-waiting }), 1, ErrProtocol)
-		h, payload := p.hearFrame(0, kindAbort)
-		told, err := decodeAbort(payload, 2)
-		if h.kind != kindAbort || err != nil || told.Rank != 1 || !errors.Is(told, ErrProtocol) {
-			t.Errorf("it was told %+v, %v", told, err)
-		}
-	})
+	for name, link := range map[string]func(p *puppet) transport.Link{
+		"data":    func(p *puppet) transport.Link { return p.fabric.Data(0) },
+		"control": func(p *puppet) transport.Link { return p.fabric.Control(0) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			overAll(t, func(t *testing.T, k kind) {
+				w := newWorld(t, k, 2, nil, 1)
+				p := w.puppets[1]
+				waiting := make(chan error, 1)
+				go func() { waiting <- receive(t.Context(), w.groups[0], 1, 9, make([]byte, 8)) }()
+				eventuallyAsleep(t, w.engines[0], 1)
+				p.write(link(p), make([]byte, headerSize))
+				wantPeer(t, within(t, func() error { return <-waiting }), 1, ErrProtocol)
+				h, payload := p.hearFrame(0, kindAbort)
+				told, err := decodeAbort(payload, 2)
+				if h.kind != kindAbort || err != nil || told.Rank != 1 || !errors.Is(told, ErrProtocol) {
+					t.Errorf("it was told %+v, %v", told, err)
+				}
+			})
+		})
+	}
 }
 
 // A payload that arrives while its receiver waits for nobody goes on all the same, if that wants it to.

@@ -11,7 +11,7 @@ import (
 type peer struct {
 	rank    int // in the world
 	control *lane
-	data    *lane // may be control
+	data    *lane
 
 	posted opList // receives from this rank alone
 	early  *early // messages that came before their receive, oldest first

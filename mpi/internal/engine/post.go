@@ -102,6 +102,9 @@ func (e *Engine) receiveAny(op *Op) {
 			e.read(p.data, nil)
 		}
 	}
+	if !op.Done() {
+		e.orphan(g, ErrLeft) // others may have left before
+	}
 }
 
 func (op *Op) start(g *Group, kind frameKind, call Call, peer int, buf []byte) {

@@ -10,6 +10,7 @@ import (
 func TestStatusRoundTrip(t *testing.T) {
 	for name, want := range map[string]status{
 		"unknown": {waits: Any, label: "host"},
+		"gone":    {gone: true, waits: Any, label: "host"},
 		"running": {known: true, running: true, call: Call{Group: 5, Seq: 9, Count: 3, Root: -1, Collective: 4, Element: 5, Op: 6, Algorithm: 7}, ago: 1500 * time.Millisecond},
 		"ended":   {known: true, call: Call{Seq: 1}, ago: time.Hour, waits: 3, label: "host1, pid 17"},
 	} {
@@ -39,7 +40,7 @@ func TestStatusRefused(t *testing.T) {
 		"short":       func(b []byte) []byte { return b[:len(b)-1] },
 		"other_kind":  func(b []byte) []byte { b[3] = byte(kindQuery); return b },
 		"no_header":   func(b []byte) []byte { b[0] = 0; return b },
-		"other_flags": func(b []byte) []byte { b[headerSize] = 4; return b },
+		"other_flags": func(b []byte) []byte { b[headerSize] = 8; return b },
 		"no_rank":     func(b []byte) []byte { b[headerSize+9] = 4; return b },
 		"below_any":   func(b []byte) []byte { b[headerSize+9] = 0xfe; return b },
 	} {

@@ -52,7 +52,7 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 		clock, look = opClock, opLook
 	}
 	if e.manner.Yield {
-		clock = crowdedClock
+		clock, look = crowdedClock, opLook
 	}
 	var start time.Time
 	for i := 1; !over(op, ready); i++ {

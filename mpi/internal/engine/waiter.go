@@ -42,11 +42,12 @@ func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *wait
 		w.next, op.waits = op.waits, w
 	}
 	limit := e.options.Timeout
-	if op == nil && fatal && g.left != nil {
+	if op == nil && fatal && g.unsure() {
 		limit = min(limit, patience)
 	}
 	w.timer.Reset(limit)
 	e.sleepers = append(e.sleepers, w)
+	e.rouse()
 	return w
 }
 

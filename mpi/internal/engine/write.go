@@ -65,6 +65,7 @@ func (e *Engine) flushAll() bool {
 func (e *Engine) cut(l *lane, err error) {
 	l.shut = true
 	e.read(l.peer.control, nil)
+	e.read(l.peer.data, nil)
 	if l.peer.ending == nil {
 		e.endOf(l, lost(err))
 	}
