@@ -16,7 +16,7 @@ type benchCall struct {
 // calls makes the calls of every collective that moves elements.
 func (s *benchBuffers[T]) calls() map[string]func(count int) benchCall {
 	return map[string]func(int) benchCall{
-		"allreduce": s.allReduce, "reduce": s.reduce, "reducescatter": s.reduceScatter, "scan": s.scan,
+		"allreduce": s.allReduce, "reduce": s.reduce, "reducescatter": s.reduceScatter, "scan": s.scan, "exscan": s.exscan,
 		"broadcast": s.broadcast, "allgather": s.allGather, "gather": s.gather, "scatter": s.scatter, "alltoall": s.allToAll,
 		"pingpong": s.pingPong,
 	}
@@ -63,6 +63,20 @@ func (s *benchBuffers[T]) scan(count int) benchCall {
 		fill:  func(iteration int) { spread(buf, s.own(b.rank, iteration), 0) },
 		run:   func(ctx context.Context) error { return mpi.Scan(ctx, b.timed, buf, b.o.op.mpi) },
 		wrong: func(iteration int) int64 { return differ(buf, s.reduced(b.rank, iteration), 0) },
+	}
+}
+
+func (s *benchBuffers[T]) exscan(count int) benchCall {
+	b, buf := s.b, s.out[:count]
+	return benchCall{
+		fill: func(iteration int) { spread(buf, s.own(b.rank, iteration), 0) },
+		run:  func(ctx context.Context) error { return mpi.Exscan(ctx, b.timed, buf, b.o.op.mpi) },
+		wrong: func(iteration int) int64 {
+			if b.rank == 0 { // its buffer is not changed
+				return differ(buf, s.own(0, iteration), 0)
+			}
+			return differ(buf, s.reduced(b.rank-1, iteration), 0)
+		},
 	}
 }
 

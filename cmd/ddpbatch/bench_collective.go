@@ -28,6 +28,7 @@ var benchCollectives = []*benchCollective{
 	{name: "reduce", reduces: true},
 	{name: "reducescatter", reduces: true, blocks: true, twoBuffers: true, bus: allButOne},
 	{name: "scan", reduces: true},
+	{name: "exscan", reduces: true},
 	{name: "broadcast"},
 	{name: "allgather", blocks: true, twoBuffers: true, bus: allButOne},
 	{name: "gather", blocks: true, twoBuffers: true, bus: allButOne},

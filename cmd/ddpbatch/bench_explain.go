@@ -9,7 +9,7 @@ import (
 // explained are the collectives that have a choice of algorithms, by the name that package mpi has for them.
 func explained(collective string) string {
 	return map[string]string{
-		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "broadcast": "broadcast",
+		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "exscan": "exscan", "broadcast": "broadcast",
 		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all", "barrier": "barrier",
 	}[collective]
 }
