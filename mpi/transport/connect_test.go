@@ -9,6 +9,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 )
 
 func TestConfigFaults(t *testing.T) {
@@ -31,7 +32,7 @@ func TestConfigFaults(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg := testConfig(newBoard(), 0, 2)
+			cfg := testConfig(store.NewMemory(), 0, 2)
 			tt.change(&cfg)
 			_, err := Connect(t.Context(), cfg)
 			if err == nil || !strings.Contains(err.Error(), tt.complaint) {
@@ -67,7 +68,7 @@ func TestMissingRanks(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			_, err := Connect(ctx, testConfig(newBoard(), tt.rank, 3))
+			_, err := Connect(ctx, testConfig(store.NewMemory(), tt.rank, 3))
 			var missing *MissingError
 			if !errors.As(err, &missing) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("got %v", err)
@@ -109,7 +110,7 @@ func TestStrangerRank(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			dir := newBoard()
+			dir := store.NewMemory()
 			var log testkit.Journal
 			errs := testkit.Each(3, func(rank int) error {
 				cfg := testConfig(dir, rank, 3)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 )
 
 var testSecret = auth.Secret{1, 2, 3}
@@ -27,41 +27,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// board is a Directory in memory.
-type board struct {
-	mu      sync.Mutex
-	values  map[string][]byte
-	changed chan struct{}
-}
-
-func newBoard() *board { return &board{values: map[string][]byte{}, changed: make(chan struct{})} }
-
-func (b *board) Set(_ context.Context, key string, value []byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.values[key] = value
-	close(b.changed)
-	b.changed = make(chan struct{})
-	return nil
-}
-
-func (b *board) Get(ctx context.Context, key string) ([]byte, error) {
-	for {
-		b.mu.Lock()
-		value, ok := b.values[key]
-		changed := b.changed
-		b.mu.Unlock()
-		if ok {
-			return value, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
 func testConfig(dir Directory, rank, size int) Config {
 	return Config{
 		Rank: rank, Size: size, Listen: "127.0.0.1", Directory: dir, Secret: testSecret,
@@ -74,7 +39,7 @@ func meetAll(t testing.TB, size int, change func(*Config)) []*Sockets {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	dir := newBoard()
+	dir := store.NewMemory()
 	fabrics := make([]*Sockets, size)
 	errs := testkit.Each(size, func(rank int) (err error) {
 		cfg := testConfig(dir, rank, size)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 )
 
 // What waiting does not mend ends a meeting at once: a rank with another size of the world, and a second
@@ -24,7 +25,7 @@ func TestMeetingThatCannotBe(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
-			dir := newBoard()
+			dir := store.NewMemory()
 			done := make(chan error, 1)
 			go func() {
 				_, err := Connect(ctx, testConfig(dir, 0, 3))
@@ -69,7 +70,7 @@ func knockAt(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn
 func TestStrangersDoNotDisturb(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	dir := newBoard()
+	dir := store.NewMemory()
 	var log testkit.Journal
 	before := openFiles(t)
 	fabrics := make([]*Sockets, 3)
@@ -111,26 +112,26 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
 }
 
-// brokenBoard has a store that fails.
-type brokenBoard struct {
-	*board
+// brokenStore has a store that fails.
+type brokenStore struct {
+	store.Store
 	set, get error
 }
 
-func (b brokenBoard) Set(ctx context.Context, key string, value []byte) error {
+func (b brokenStore) Set(ctx context.Context, key string, value []byte) error {
 	if b.set != nil {
 		return b.set
 	}
-	return b.board.Set(ctx, key, value)
+	return b.Store.Set(ctx, key, value)
 }
 
-func (b brokenBoard) Get(context.Context, string) ([]byte, error) { return nil, b.get }
+func (b brokenStore) Get(context.Context, string) ([]byte, error) { return nil, b.get }
 
 func TestDirectoryFails(t *testing.T) {
 	broken := errors.New("the store is on fire")
 	for name, dir := range map[string]Directory{
-		"set": brokenBoard{board: newBoard(), set: broken},
-		"get": brokenBoard{board: newBoard(), get: broken},
+		"set": brokenStore{Store: store.NewMemory(), set: broken},
+		"get": brokenStore{Store: store.NewMemory(), get: broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Connect(t.Context(), testConfig(dir, 1, 2)); !errors.Is(err, broken) {
@@ -141,7 +142,7 @@ func TestDirectoryFails(t *testing.T) {
 }
 
 func TestPublishedRubbish(t *testing.T) {
-	dir := newBoard()
+	dir := store.NewMemory()
 	dir.Set(t.Context(), addressKey(0), []byte("nowhere"))
 	_, err := Connect(t.Context(), testConfig(dir, 1, 2))
 	if err == nil || !strings.Contains(err.Error(), `look up rank 0: "nowhere" is no address`) {
@@ -168,7 +169,7 @@ func TestImpostorAtAddress(t *testing.T) {
 			conn.Close()
 		}
 	}()
-	dir := newBoard()
+	dir := store.NewMemory()
 	dir.Set(t.Context(), addressKey(0), []byte(l.Addr().String()))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

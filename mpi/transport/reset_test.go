@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 )
 
 // welcomeAt is how many bytes of the accepting rank come before its answer: those of package auth's handshake.
@@ -18,7 +19,7 @@ const welcomeAt = len("ddpbatch") + 2 + 32 + 2 + helloSize + 1 + 32
 
 // detour is a Directory that sends whoever asks for rank 0 by a proxy, which resets some of its connections.
 type detour struct {
-	*board
+	store.Store
 	via    net.Listener
 	serial atomic.Int64
 	reset  func(serial int64) bool // which ones, from 0
@@ -27,7 +28,7 @@ type detour struct {
 }
 
 func (d *detour) Get(ctx context.Context, key string) ([]byte, error) {
-	value, err := d.board.Get(ctx, key)
+	value, err := d.Store.Get(ctx, key)
 	if err != nil || key != addressKey(0) {
 		return value, err
 	}
@@ -51,7 +52,7 @@ type plain struct{ io.Writer }
 
 // pass copies both ways, until either side ends or, if it is to reset, the answer is there.
 func (d *detour) pass(near *net.TCPConn, reset bool) {
-	value, _ := d.board.Get(context.Background(), addressKey(0))
+	value, _ := d.Store.Get(context.Background(), addressKey(0))
 	addr, _, _ := decodeEntry(value)
 	conn, err := net.Dial("tcp", addr.String())
 	if err != nil {
@@ -118,7 +119,7 @@ func TestResetAfterWelcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := &detour{board: newBoard(), via: l, reset: tt.reset, deaf: tt.deaf}
+			d := &detour{Store: store.NewMemory(), via: l, reset: tt.reset, deaf: tt.deaf}
 			d.tasks.Go(d.serve)
 			fabrics := make([]*Sockets, 2)
 			errs := testkit.Each(2, func(rank int) (err error) {

@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 )
 
 // claim proves itself to a rank as the one that hello says, and returns the answer, and the connection.
@@ -89,7 +90,7 @@ func meeter(ctx context.Context, dir Directory, rank int) (*testkit.Journal, cha
 // Who is refused, and who gets in, in this order.
 func TestImpossibleAndDuplicateRanks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	dir := newBoard()
+	dir := store.NewMemory()
 	log, done := meeter(ctx, dir, 1)
 	other := nonce{1}
 	for _, tt := range []struct {
@@ -133,7 +134,7 @@ func TestImpossibleAndDuplicateRanks(t *testing.T) {
 // A rank that is there keeps another process that says it is the same one out, whatever try that makes, and what it wants.
 func TestDuplicateRank(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	dir := newBoard()
+	dir := store.NewMemory()
 	log, done := meeter(ctx, dir, 1)
 	h := hello{rank: 2, size: 3, streams: 2, try: 3}
 	seatFirmly(ctx, t, dir, 1, h)
@@ -182,7 +183,7 @@ func TestHalfSeated(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			dir := newBoard()
+			dir := store.NewMemory()
 			_, done := meeter(ctx, dir, 0)
 			tt.come(t.Context(), dir)
 			cancel()
@@ -198,7 +199,7 @@ func TestHalfSeated(t *testing.T) {
 // A process that is let in and never confirms does not keep another one of its rank out.
 func TestHalfOpenControl(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	dir := newBoard()
+	dir := store.NewMemory()
 	_, done := meeter(ctx, dir, 0)
 	h := hello{rank: 2, size: 3, streams: 1}
 	_, half := claim(ctx, t, dir, 0, h)
@@ -220,7 +221,7 @@ func TestHalfOpenControl(t *testing.T) {
 // A stream waits for its control link to be confirmed. Where that breaks, it is refused, so that its rank begins anew.
 func TestStreamOfBrokenControl(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	dir := newBoard()
+	dir := store.NewMemory()
 	_, done := meeter(ctx, dir, 0)
 	h := hello{rank: 2, size: 3, streams: 1}
 	_, control := claim(ctx, t, dir, 0, h)
@@ -245,7 +246,7 @@ func TestStreamOfBrokenControl(t *testing.T) {
 func TestLaterTryIsTheOne(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	dir := newBoard()
+	dir := store.NewMemory()
 	_, done := meeter(ctx, dir, 0)
 	first := seatAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, try: 1})
 	second := seatAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 2})

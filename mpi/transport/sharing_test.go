@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/internal/shm"
+	"ddpbatch/mpi/store"
 )
 
 // Who shares memory with whom: pairs that both want to, or one of them must.
@@ -57,7 +58,7 @@ func TestSharingThatCannotBe(t *testing.T) {
 			before := openFiles(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			dir := newBoard()
+			dir := store.NewMemory()
 			errs := make([]chan error, 2)
 			for rank := range errs {
 				errs[rank] = make(chan error, 1)
@@ -145,7 +146,7 @@ func TestHostileOffers(t *testing.T) {
 			before := openFiles(t)
 			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
-			dir := newBoard()
+			dir := store.NewMemory()
 			done := make(chan error, 1)
 			var f *Sockets
 			go func() {
@@ -197,7 +198,7 @@ func TestOfferTakenBack(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			dir := newBoard()
+			dir := store.NewMemory()
 			done := make(chan error, 1)
 			go func() {
 				f, err := Connect(ctx, testConfig(dir, 0, 2))

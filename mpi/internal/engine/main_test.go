@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
 
@@ -55,7 +55,7 @@ func join(t testing.TB, k kind, size int) (fabrics []transport.Fabric, net *tran
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
-	dir := newBoard()
+	dir := store.NewMemory()
 	for rank, err := range testkit.Each(size, func(rank int) error {
 		f, err := transport.Connect(ctx, transport.Config{
 			Rank: rank, Size: size, Listen: "127.0.0.1", Directory: dir, Secret: auth.Secret{1},
@@ -71,39 +71,4 @@ func join(t testing.TB, k kind, size int) (fabrics []transport.Fabric, net *tran
 		}
 	}
 	return fabrics, nil
-}
-
-// board is a transport.Directory in memory.
-type board struct {
-	mu      sync.Mutex
-	values  map[string][]byte
-	changed chan struct{}
-}
-
-func newBoard() *board { return &board{values: map[string][]byte{}, changed: make(chan struct{})} }
-
-func (b *board) Set(_ context.Context, key string, value []byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.values[key] = value
-	close(b.changed)
-	b.changed = make(chan struct{})
-	return nil
-}
-
-func (b *board) Get(ctx context.Context, key string) ([]byte, error) {
-	for {
-		b.mu.Lock()
-		value, ok := b.values[key]
-		changed := b.changed
-		b.mu.Unlock()
-		if ok {
-			return value, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
 }
