@@ -55,6 +55,12 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
 
+// Unwrap returns Value, if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
 // Self is the communicator of a world of one.
 func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -92,15 +91,27 @@ func (k *core) give() {
 
 // work executes what waits, one after another. The turn is taken.
 func (k *core) work() {
+	finished := false
+	defer func() {
+		if !finished { // a user's operation has ended the goroutine
+			go k.work()
+		}
+	}()
 	for again := true; again; again = k.turns.give() {
 		for p := k.turns.pop(); p != nil; p = k.turns.pop() {
-			if p.do != nil {
-				p.err = p.do()
-			} else {
-				p.err = k.execute(p.ctx, &p.op)
-			}
-			close(p.done)
+			k.serve(p)
 		}
+	}
+	finished = true
+}
+
+func (k *core) serve(p *pending) {
+	defer close(p.done)
+	p.err = errors.New("its goroutine has ended in the middle of it") // unless it comes to its end
+	if p.do != nil {
+		p.err = p.do()
+	} else {
+		p.err = k.execute(p.ctx, &p.op)
 	}
 }
 
@@ -162,12 +173,28 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 
 // attempt is execute's call, with none of the bookkeeping around it. What goes through shared memory is booked when the other
 // ranks have been told: that takes as long as they need to hear of it.
+//
+// A user's operation may panic, or end its goroutine.
 func (k *core) attempt(ctx context.Context, o *operation) (err error) {
+	finished := false
 	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
+		switch p := recover().(type) {
+		case nil:
+			if !finished {
+				k.fail(k.call, errors.New("its goroutine has ended in the middle of it"))
+			}
+		case *PanicError:
+			err = p
+		default: // ours
+			panic(p)
 		}
 	}()
+	err = k.try(ctx, o)
+	finished = true
+	return err
+}
+
+func (k *core) try(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}

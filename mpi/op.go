@@ -3,6 +3,7 @@ package mpi
 import (
 	"fmt"
 	"hash/fnv"
+	"runtime/debug"
 
 	"ddpbatch/mpi/internal/element"
 )
@@ -105,7 +106,14 @@ func (op *userOp[T]) resolve(t element.Type) (resolved, error) {
 	digest := hash.Sum32()
 	return resolved{
 		code: userCodes + uint8(digest%(256-userCodes)), digest: digest, commutes: op.commutes, factor: 1,
-		kernel: func(dst, a, b []byte) { op.f(sliceOf[T](dst), sliceOf[T](a), sliceOf[T](b)) },
+		kernel: func(dst, a, b []byte) {
+			defer func() {
+				if p := recover(); p != nil {
+					panic(&PanicError{Value: p, Stack: debug.Stack()})
+				}
+			}()
+			op.f(sliceOf[T](dst), sliceOf[T](a), sliceOf[T](b))
+		},
 	}, nil
 }
 

@@ -14,9 +14,13 @@ func (g *Group) Close() {
 		return
 	}
 	if g.err == nil {
+		last := g.call
+		if g.running() {
+			last.Seq-- // it does not finish this one
+		}
 		for rank, world := range g.members {
 			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
-				e.tell(e.peer(world), header{kind: kindLeave, call: g.call}, nil)
+				e.tell(e.peer(world), header{kind: kindLeave, call: last}, nil)
 			}
 		}
 		e.failGroup(g, ErrClosed)

@@ -16,8 +16,8 @@ func (g *Group) timeout(op *Op) error {
 	if g.err != nil {
 		return g.err // the links may be closed
 	}
-	if op == nil && g.unsure() {
-		return g.deserted()
+	if err := g.unsure(); op == nil && err != nil {
+		return err
 	}
 	g.ask()
 	if g.err != nil {
@@ -25,16 +25,6 @@ func (g *Group) timeout(op *Op) error {
 	}
 	rank, text := g.culprit(op)
 	return &PeerError{Rank: rank, Err: fmt.Errorf("%w for %v: %s", ErrTimeout, e.options.Timeout, text)}
-}
-
-// deserted is the error of a wait that a rank which has left may have to do with.
-func (g *Group) deserted() error {
-	for rank, err := range g.left {
-		if err != nil {
-			return &PeerError{Rank: rank, Err: err}
-		}
-	}
-	return ErrLeft
 }
 
 // ask asks all others and waits for their answers. mu is held, and let go of while it waits.

@@ -175,3 +175,38 @@ func TestAbortByStranger(t *testing.T) {
 		}
 	})
 }
+
+// A rank that leaves in the middle of a call never comes to its end: who waits for it in that call fails at once.
+func TestLeaverInTheCall(t *testing.T) {
+	w := newWorld(t, overBoth, 3, nil)
+	for _, g := range w.groups {
+		if err := begin(g, Call{Seq: 7}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	start := time.Now()
+	go func() { done <- w.groups[0].Await(t.Context(), func() bool { return false }) }()
+	eventuallyAsleep(t, w.engines[0], 1)
+	w.groups[2].Close()
+	wantPeer(t, within(t, func() error { return <-done }), 2, ErrLeft, "after call #6")
+	if took := time.Since(start); took > patience/2 {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// Where one rank has left after the call, and another in the middle of it without saying so, the second is to blame.
+func TestUnsureIsToBlame(t *testing.T) {
+	w := newWorld(t, overBoth, 3, nil)
+	for _, g := range w.groups {
+		if err := begin(g, Call{Seq: 7}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(w.groups[1])
+	w.groups[1].Close()
+	testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 1) })
+	w.engines[2].Close()
+	err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) })
+	wantPeer(t, err, 2, ErrLeft)
+}

@@ -43,7 +43,10 @@ const half = time.Second
 func (e *Engine) endHalf(p *peer, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if p.ending == nil && !e.closed {
+	if e.closed {
+		return
+	}
+	if e.read(p.control, nil); p.ending == nil {
 		e.end(p, err)
 	}
 }
@@ -67,6 +70,7 @@ func (e *Engine) end(p *peer, err error) {
 	if p.err != nil {
 		return
 	}
+	p.data.shut = true
 	e.bereave(p, err) // while it can be told: it may be there, and its link alone be gone
 	if p.err != nil {
 		return // telling it has ended it
@@ -94,7 +98,7 @@ func (e *Engine) bereave(p *peer, err error) {
 		switch gone := (&PeerError{Rank: rank, Err: err}); {
 		case g.lenient:
 			e.takeOps(g, p, gone)
-			e.orphan(g, err)
+			e.orphan(g)
 		case !errors.Is(err, ErrLeft) || e.waitsFor(g, p):
 			e.failGroup(g, gone)
 		default:
@@ -111,20 +115,27 @@ func (e *Engine) leave(g *Group, rank int, err error) {
 	if g.left[rank] == nil {
 		g.left[rank] = err
 	}
-	e.orphan(g, err)
+	e.orphan(g)
 	e.doubt(g)
 }
 
-// orphan ends the receives from any rank that no rank is left to serve. err is why the last is not.
-func (e *Engine) orphan(g *Group, err error) {
-	for rank := range g.members {
-		if rank != g.rank && !g.hasLeft(rank) {
+// orphan ends the receives from any rank that no rank is left to serve.
+func (e *Engine) orphan(g *Group) {
+	reason := ErrLeft
+	for rank, world := range g.members {
+		switch {
+		case rank == g.rank:
+		case !g.hasLeft(rank):
 			return
+		case e.peers[world] != nil && e.peers[world].err != nil:
+			reason = e.peers[world].err
+		default:
+			reason = g.left[rank]
 		}
 	}
 	of := func(op *Op) bool { return op.group == g }
 	for op := e.anySent.take(of); op != nil; op = e.anySent.take(of) {
-		e.complete(op, fmt.Errorf("no rank is left that could send: the last %w", err))
+		e.complete(op, fmt.Errorf("no rank is left that could send: %w", reason))
 	}
 }
 

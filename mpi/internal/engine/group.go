@@ -87,13 +87,11 @@ func (g *Group) enter() error {
 	e.groups[id] = g
 	if n := e.news[id]; n != nil {
 		delete(e.news, id)
-		for world, told := range n.failed {
-			if _, member := g.rankOf(world); member && max(told.By, told.Rank) < len(members) {
+		for rank, world := range members {
+			if told := n.failed[world]; told != nil && max(told.By, told.Rank) < len(members) {
 				e.failGroup(g, told)
 			}
-		}
-		for world, err := range n.left {
-			if rank, member := g.rankOf(world); member {
+			if err := n.left[world]; err != nil {
 				e.leave(g, rank, err)
 			}
 		}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -113,7 +112,7 @@ const patience = time.Second
 
 // doubt shortens the waits for a group's conditions after a rank has left: to nothing where it was needed. mu is held.
 func (e *Engine) doubt(g *Group) {
-	waits, unsure := false, g.unsure()
+	waits, unsure := false, g.unsure() != nil
 	for _, w := range e.sleepers {
 		if w.group != g || w.ready == nil || !w.fatal {
 			continue
@@ -128,12 +127,16 @@ func (e *Engine) doubt(g *Group) {
 	}
 }
 
-// unsure tells whether a rank has left of which it is not known how far it has come. mu is held.
-func (g *Group) unsure() bool {
-	return slices.ContainsFunc(g.left, func(err error) bool {
+// unsure is the error of a wait that a rank may be to blame for of which it is not known how far it came before it left; nil: there is
+// none. mu is held.
+func (g *Group) unsure() error {
+	for rank, err := range g.left {
 		var left *leftError
-		return err != nil && !errors.As(err, &left)
-	})
+		if err != nil && !errors.As(err, &left) {
+			return &PeerError{Rank: rank, Err: err}
+		}
+	}
+	return nil
 }
 
 // desert fails a group that waits for a rank which has left before the call that runs, and so will never come. mu is held.

@@ -46,7 +46,7 @@ func TestLeave(t *testing.T) {
 				})
 				text := "rank 2: it has left the group"
 				if name == "group" {
-					text += " after call #1"
+					text += " after call #0" // it has not ended the first
 				}
 				var r Op
 				w.groups[0].Recv(&r, 2, make([]byte, 10))

@@ -103,7 +103,7 @@ func (e *Engine) receiveAny(op *Op) {
 		}
 	}
 	if !op.Done() {
-		e.orphan(g, ErrLeft) // others may have left before
+		e.orphan(g) // others may have left before
 	}
 }
 

@@ -42,7 +42,7 @@ func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *wait
 		w.next, op.waits = op.waits, w
 	}
 	limit := e.options.Timeout
-	if op == nil && fatal && g.unsure() {
+	if op == nil && fatal && g.unsure() != nil {
 		limit = min(limit, patience)
 	}
 	w.timer.Reset(limit)

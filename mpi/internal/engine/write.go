@@ -66,7 +66,11 @@ func (e *Engine) cut(l *lane, err error) {
 	l.shut = true
 	e.read(l.peer.control, nil)
 	e.read(l.peer.data, nil)
-	if l.peer.ending == nil {
+	switch {
+	case l.peer.ending != nil:
+	case l.over: // it has ended, and said no more
+		e.end(l.peer, lost(err))
+	default:
 		e.endOf(l, lost(err))
 	}
 	e.stopWriting(l)
