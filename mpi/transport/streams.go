@@ -1,8 +1,9 @@
 package transport
 
-const (
-	MaxStreams = 16 // of a data link
+// MaxStreams is the largest number of TCP connections of a data link.
+const MaxStreams = 16
 
+const (
 	// autoStreams and autoConns bound the streams that are picked: for each pair, and for all of a rank.
 	autoStreams = 4
 	autoConns   = 256
