@@ -15,11 +15,10 @@ import (
 
 // shard is an object such as trainers exchange.
 type shard struct {
-	Name   string
-	Rank   int
-	Sizes  []int
-	Extra  map[string]any
-	hidden int
+	Name  string
+	Rank  int
+	Sizes []int
+	Extra map[string]any
 }
 
 func shardOf(rank int) shard {

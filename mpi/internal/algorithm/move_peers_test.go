@@ -60,8 +60,8 @@ func TestBroadcastAsTorch(t *testing.T) {
 		for i := range 3 * p.Size() {
 			root := i % p.Size()
 			buf := encode([]int{p.Rank()})
-			want := p.Rank()
-			if want = i*p.Size() + root; p.Rank() == root {
+			want := i*p.Size() + root
+			if p.Rank() == root {
 				buf = encode([]int{want})
 			}
 			if err := run(p, buf, root); err != nil {
