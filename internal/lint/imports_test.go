@@ -20,9 +20,10 @@ var mayImport = map[string][]string{
 	"mpi/transport":       {"mpi/store"},
 	"mpi/internal/engine": {"mpi/transport"},
 	"mpi/launch":          {"mpi/store"},
-	"trainer":             {"trainer/ddp", "trainer/nn", "trainer/optim", "trainer/data", "mpi", "checkpoint"},
+	"trainer":             {"trainer/ddp", "trainer/nn", "trainer/optim", "trainer/data", "trainer/blas", "mpi", "checkpoint"},
 	"trainer/ddp":         {"mpi", "trainer/nn"},
-	"trainer/nn":          {},
+	"trainer/nn":          {"trainer/blas"},
+	"trainer/blas":        {},
 	"trainer/optim":       {"trainer/nn"},
 	"trainer/data":        {},
 }
@@ -75,7 +76,7 @@ func allowed(from, to string) bool {
 func TestDependencies(t *testing.T) {
 	direct := []string{
 		"github.com/urfave/cli/v2", "github.com/BurntSushi/toml", "github.com/klauspost/compress",
-		"gonum.org/v1/gonum", "golang.org/x/sys", "golang.org/x/term",
+		"gonum.org/v1/gonum", "golang.org/x/sys", "golang.org/x/term", "github.com/ebitengine/purego",
 	}
 	for _, f := range sources(t) {
 		for _, path := range f.imports() {

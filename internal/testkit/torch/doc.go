@@ -1,0 +1,2 @@
+// Package torch runs real PyTorch as a test's oracle.
+package torch

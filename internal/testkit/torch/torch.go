@@ -1,0 +1,65 @@
+package torch
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// python is the interpreter of Debian's python3-torch.
+const python = "/usr/bin/python3"
+
+// Run runs a Python script that imports torch, with one thread, and returns what it
+// printed. It skips the test where there is no PyTorch, and fails it where the script does.
+func Run(t testing.TB, script string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, python, "-c", "import torch").CombinedOutput(); err != nil {
+		t.Skipf("needs PyTorch for %s: %v: %s", python, err, lastLine(string(out)))
+	}
+	cmd := exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)
+	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
+	var out, problems strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("PyTorch: %v\n%s", err, problems.String())
+	}
+	return out.String()
+}
+
+func lastLine(s string) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[len(lines)-1]
+}
+
+// WriteFloats writes v to path as numpy.fromfile(path, "<f4") reads it.
+func WriteFloats(t testing.TB, path string, v []float32) {
+	t.Helper()
+	data := make([]byte, 0, 4*len(v))
+	for _, x := range v {
+		data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ReadFloats reads what numpy's tofile wrote as "<f4".
+func ReadFloats(t testing.TB, path string) []float32 {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := make([]float32, len(data)/4)
+	for i := range v {
+		v[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
+	}
+	return v
+}

@@ -1,0 +1,109 @@
+package vec
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// benchmarks are the kernels, each with the arrays that it reads and those that it writes, for bytes per second.
+var benchmarks = []struct {
+	name          string
+	loads, stores int
+	run           func(s *set, a, b, c, d []float32, h []uint16)
+}{
+	{"add", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.add(a, b) }},
+	{"addTo", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.addTo(a, b, c) }},
+	{"mul", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.mul(a, b, c) }},
+	{"scale", 1, 1, func(s *set, a, _, _, _ []float32, _ []uint16) { s.scale(a, 1) }},
+	{"axpy", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.axpy(a, 0.1, b) }},
+	{"sum", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.sum(a) }},
+	{"dot", 2, 0, func(s *set, a, b, _, _ []float32, _ []uint16) { s.dot(a, b) }},
+	{"max", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.max(a) }},
+	{"finite", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.finite(a) }},
+	{"relu", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.relu(a, b) }},
+	{"addReLU", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.addReLU(a, b) }},
+	{"reluGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.reluGrad(a, b, c) }},
+	{"gelu", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.gelu(a, b) }},
+	{"geluGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.geluGrad(a, b, c) }},
+	{"tanh", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.tanh(a, b) }},
+	{"tanhGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.tanhGrad(a, b, c) }},
+	{"expSum", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.expSum(a, b, 0) }},
+	{"sgd", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.sgd(a, b, 0, 0) }},
+	{"sgdMomentum", 3, 2, func(s *set, a, b, c, _ []float32, _ []uint16) {
+		s.sgdMomentum(a, b, c, sgdStep{momentum: 0.5, rest: 1})
+	}},
+	{"adam", 4, 3, func(s *set, a, b, c, d []float32, _ []uint16) {
+		s.adam(a, b, c, d, AdamStep{Shrink: 1, Beta1: 0.5, Beta2: 1, Rest1: 0.5, Rest2: 0.001, Root: 1, Eps: 1})
+	}},
+	{"roundBFloat16", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.roundBFloat16(a, b) }},
+	{"toBFloat16", 1, 0, func(s *set, a, _, _, _ []float32, h []uint16) { s.toBFloat16(h, a) }},
+	{"fromBFloat16", 0, 1, func(s *set, a, _, _, _ []float32, h []uint16) { s.fromBFloat16(a, h) }},
+	{"toFloat16", 1, 0, func(s *set, a, _, _, _ []float32, h []uint16) { s.toFloat16(h, a) }},
+	{"fromFloat16", 0, 1, func(s *set, a, _, _, _ []float32, h []uint16) { s.fromFloat16(a, h) }},
+}
+
+// BenchmarkKernels runs every kernel of every set in the first-level cache, in the second, and in memory. Bytes are
+// those of the float32 arrays.
+func BenchmarkKernels(b *testing.B) {
+	for _, k := range benchmarks {
+		for _, s := range implementations() {
+			for _, n := range []int{2 << 10, 32 << 10, 4 << 20} {
+				b.Run(fmt.Sprintf("%s/%s/%d", k.name, s.name, n), func(b *testing.B) {
+					rng := rand.New(rand.NewPCG(1, 2))
+					x, y, z, u := normals(rng, n), normals(rng, n), normals(rng, n), ones(n)
+					h := make([]uint16, n)
+					b.SetBytes(int64(4 * (k.loads + k.stores) * n))
+					b.ReportAllocs()
+					for b.Loop() {
+						k.run(s, x, y, z, u, h)
+					}
+					elements(b, n)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkRows runs what works on the rows of a GPT: 1024 of 128, or of 512 for the biases.
+func BenchmarkRows(b *testing.B) {
+	const rows = 1024
+	rng := rand.New(rand.NewPCG(1, 2))
+	x, dy := normals(rng, rows*512), normals(rng, rows*512)
+	y, row, gain, bias := make([]float32, rows*512), make([]float32, 512), ones(512), ones(512)
+	each := func(f func(y, x, dy []float32)) func() {
+		return func() {
+			for i := 0; i < rows*128; i += 128 {
+				f(y[i:i+128], x[i:i+128], dy[i:i+128])
+			}
+		}
+	}
+	for _, k := range []struct {
+		name        string
+		cols, bytes int
+		run         func()
+	}{
+		{"Softmax", 128, 8, each(func(y, x, _ []float32) { Softmax(y, x) })},
+		{"SoftmaxGrad", 128, 12, each(SoftmaxGrad)},
+		{"Normalize", 128, 8, each(func(y, x, _ []float32) { Normalize(y, x, gain[:128], bias[:128], 1e-5) })},
+		{"NormalizeGrad", 128, 12, each(func(y, x, dy []float32) {
+			NormalizeGrad(y, row[:128], row[128:256], x, dy, gain[:128], 0, 1)
+		})},
+		{"AddRow", 512, 8, func() { AddRow(y, row) }},
+		{"AddRowReLU", 512, 8, func() { AddRowReLU(y, row) }},
+		{"SumRows", 512, 4, func() { SumRows(row, x) }},
+	} {
+		b.Run(k.name, func(b *testing.B) {
+			b.SetBytes(int64(rows * k.cols * k.bytes))
+			b.ReportAllocs()
+			for b.Loop() {
+				k.run()
+			}
+			elements(b, rows*k.cols)
+		})
+	}
+}
+
+func elements(b *testing.B, n int) {
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds()/1e9, "Gelem/s")
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package vec
+
+// race: the detector sees only what Go's compiler made.
+const race = true

@@ -1,0 +1,100 @@
+package vec
+
+import (
+	"math"
+	"math/big"
+	"testing"
+)
+
+// TestSums compares with sums that are exact. Each of the n additions in float64 loses at most 2^-53 of the sum of
+// magnitudes.
+func TestSums(t *testing.T) {
+	for _, s := range implementations() {
+		rng := newRand(t)
+		lengths := []int{127, 1000, 5001}
+		for n := range 71 {
+			lengths = append(lengths, n)
+		}
+		for _, n := range lengths {
+			x, _ := guarded[float32](rng, n, float32(math.NaN()))
+			y, _ := guarded[float32](rng, n, float32(math.NaN()))
+			copy(x, normals(rng, n))
+			copy(y, normals(rng, n))
+			var total, dots big.Float
+			total.SetPrec(500)
+			dots.SetPrec(500)
+			var magnitude float64
+			for i := range x {
+				x[i] = float32(math.Ldexp(float64(x[i]), rng.IntN(40)))
+				total.Add(&total, big.NewFloat(float64(x[i])))
+				dots.Add(&dots, big.NewFloat(float64(x[i])*float64(y[i])))
+				magnitude += math.Abs(float64(x[i])) * (1 + math.Abs(float64(y[i])))
+			}
+			tolerance := float64(n) * 0x1p-53 * magnitude
+			if want, _ := total.Float64(); !within(s.sum(x), want, tolerance) {
+				t.Fatalf("%s: sum of %d: %v, want %v", s.name, n, s.sum(x), want)
+			}
+			if want, _ := dots.Float64(); !within(s.dot(x, y), want, tolerance) {
+				t.Fatalf("%s: dot of %d: %v, want %v", s.name, n, s.dot(x, y), want)
+			}
+		}
+	}
+}
+
+// TestSumsOfHugeValues holds that squares do not overflow float32, and that infinities and NaN come through.
+func TestSumsOfHugeValues(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, s := range implementations() {
+		for n := 1; n < 40; n++ {
+			x := make([]float32, n)
+			x[n-1] = -math.MaxFloat32
+			if got, want := s.dot(x, x), float64(math.MaxFloat32)*math.MaxFloat32; got != want {
+				t.Fatalf("%s: %v, want %v", s.name, got, want)
+			}
+			x[n-1] = inf
+			if got := s.sum(x); !math.IsInf(got, 1) {
+				t.Fatalf("%s: sum with Inf: %v", s.name, got)
+			}
+			x[n/2] = nan
+			if got, gotDot := s.sum(x), s.dot(x, x); !math.IsNaN(got) || !math.IsNaN(gotDot) {
+				t.Fatalf("%s: sums with NaN: %v, %v", s.name, got, gotDot)
+			}
+		}
+	}
+}
+
+// TestMaxAndFinite puts each special value at every place of rows of all lengths.
+func TestMaxAndFinite(t *testing.T) {
+	for _, s := range implementations() {
+		rng := newRand(t)
+		if got := s.max(nil); !math.IsInf(float64(got), -1) {
+			t.Errorf("%s: max of nothing is %v", s.name, got)
+		}
+		if !s.finite(nil) {
+			t.Errorf("%s: nothing is not finite", s.name)
+		}
+		for n := 1; n < 71; n++ {
+			x, _ := guarded[float32](rng, n, float32(math.NaN())) // NaN around it must not be seen
+			for i, v := range normals(rng, n) {
+				x[i] = v - 10 // below 0, with which vectors may be filled up
+			}
+			for i := range x {
+				old := x[i]
+				for _, v := range special {
+					x[i] = v
+					want := math.Inf(-1)
+					for _, u := range x {
+						want = math.Max(want, float64(u))
+					}
+					if got := s.max(x); float64(got) != want && !(got != got && math.IsNaN(want)) {
+						t.Fatalf("%s: max with %v at %d of %d: %v, want %v", s.name, v, i, n, got, want)
+					}
+					if got, want := s.finite(x), !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0); got != want {
+						t.Fatalf("%s: finite with %v at %d of %d: %v", s.name, v, i, n, got)
+					}
+				}
+				x[i] = old
+			}
+		}
+	}
+}
