@@ -20,3 +20,47 @@ func ExampleDistributedSampler() {
 	// rank 0 [0 2 4]
 	// rank 1 [1 3 0]
 }
+
+// The loader reads rows of a rank, two at a time, while the caller is busy with the batch before.
+func ExampleLoader() {
+	set, err := data.Generate(data.GeneratedConfig{Rows: 5, Inputs: 1, Outputs: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	loader := data.NewLoader(set, 2)
+	defer loader.Close()
+	loader.Begin([]int{0, 1, 2, 3, 4}, 2)
+	for batch := loader.Next(); batch != nil; batch = loader.Next() {
+		fmt.Println(batch.Rows, "rows")
+	}
+	// Output:
+	// 2 rows
+	// 2 rows
+	// 1 rows
+}
+
+// Two ranks stop after two rows each, and three go on with what is left of the epoch: every row is dealt out once.
+func ExampleDistributedSampler_SetEpoch() {
+	deal := func(world, first int) {
+		for rank := range world {
+			s, err := data.NewDistributedSampler(data.SamplerConfig{Rows: 10, World: world, Rank: rank, Remainder: data.Uneven})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			s.SetEpoch(0, first)
+			fmt.Println("rank", rank, s.Indices())
+		}
+	}
+	deal(2, 0)
+	fmt.Println("after 4 rows:")
+	deal(3, 4)
+	// Output:
+	// rank 0 [0 2 4 6 8]
+	// rank 1 [1 3 5 7 9]
+	// after 4 rows:
+	// rank 0 [4 7]
+	// rank 1 [5 8]
+	// rank 2 [6 9]
+}

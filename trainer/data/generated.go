@@ -17,14 +17,9 @@ type GeneratedConfig struct {
 	Seed                  uint64
 }
 
-type generated struct {
-	spec Spec
-	x, y []float32
-}
-
 // Generate makes rows of standard normal inputs, and outputs y = A x + noise, where the hidden A
 // is normal with variance 1/Inputs, so that outputs are near 1 for any width. The least mean squared error that a
-// linear model can reach is Noise². The result is a function of cfg alone.
+// linear model can reach is Noise^2. The result is a function of cfg alone.
 func Generate(cfg GeneratedConfig) (Dataset, error) {
 	if cfg.Rows < 1 || cfg.Inputs < 1 || cfg.Outputs < 1 {
 		return nil, errors.New("generate data: rows, inputs and outputs must each be at least 1")
@@ -40,22 +35,24 @@ func Generate(cfg GeneratedConfig) (Dataset, error) {
 	}
 	r := rand.New(rand.NewPCG(cfg.Seed, 0))
 	hidden := normal(r, cfg.Outputs*cfg.Inputs, 1/math.Sqrt(float64(cfg.Inputs)))
-	d := &generated{
-		spec: Spec{Inputs: cfg.Inputs, Outputs: cfg.Outputs},
-		x:    normal(r, cfg.Rows*cfg.Inputs, 1),
-		y:    normal(r, cfg.Rows*cfg.Outputs, cfg.Noise),
-	}
-	for i := range d.y {
-		x := d.x[i/cfg.Outputs*cfg.Inputs:][:cfg.Inputs]
+	values := normal(r, cfg.Rows*cfg.Inputs, 1)
+	y := normal(r, cfg.Rows*cfg.Outputs, cfg.Noise)
+	for i := range y {
+		x := values[i/cfg.Outputs*cfg.Inputs:][:cfg.Inputs]
 		a := hidden[i%cfg.Outputs*cfg.Inputs:][:cfg.Inputs]
-		sum := float64(d.y[i])
+		sum := float64(y[i])
 		for j, v := range x {
 			// The conversion keeps machines from fusing, so that all make the same rows.
 			sum += float64(float64(v) * float64(a[j]))
 		}
-		d.y[i] = float32(sum)
+		y[i] = float32(sum)
 	}
-	return d, nil
+	return &table{
+		spec: Spec{Inputs: cfg.Inputs, Outputs: cfg.Outputs},
+		rows: cfg.Rows,
+		x:    floats{values, cfg.Inputs},
+		y:    y,
+	}, nil
 }
 
 func normal(r *rand.Rand, n int, deviation float64) []float32 {
@@ -64,14 +61,4 @@ func normal(r *rand.Rand, n int, deviation float64) []float32 {
 		v[i] = float32(r.NormFloat64() * deviation)
 	}
 	return v
-}
-
-func (d *generated) Len() int { return len(d.y) / d.spec.Outputs }
-
-func (d *generated) Spec() Spec { return d.spec }
-
-func (d *generated) Read(i int, x, y []float32) int {
-	copy(x, d.x[i*d.spec.Inputs:(i+1)*d.spec.Inputs])
-	copy(y, d.y[i*d.spec.Outputs:(i+1)*d.spec.Outputs])
-	return 0
 }

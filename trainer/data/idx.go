@@ -1,13 +1,13 @@
 package data
 
 import (
-	"bufio"
+	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 )
 
 // Limits of an IDX file. The largest one in common use, EMNIST's by class, has 522 MiB.
@@ -19,67 +19,102 @@ const (
 // unsignedByte is the code of the only element type that is read.
 const unsignedByte = 0x08
 
-// IDX is an array of bytes in the format of the MNIST files
+// idx is an array of bytes in the format of the MNIST files
 // (http://yann.lecun.com/exdb/mnist, "the IDX file format").
-type IDX struct {
-	Dims []int  // at least one; the product is len(Data)
-	Data []byte // row-major
+type idx struct {
+	dims []int    // at least one; the product is len(data)
+	data []byte   // row-major
+	file *mapping // that data lies in, if any
 }
 
-// OpenIDX reads the file at path, plain or gzip.
-func OpenIDX(path string) (*IDX, error) {
-	// A pipe would be waited for, already by Open; a folder gives a bare EISDIR.
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.Open(path)
+// openIDX opens the file at path: a plain one is mapped, gzip is unpacked, into the cache where there
+// is one.
+func openIDX(ctx context.Context, cache *Cache, path string) (*idx, error) {
+	m, err := openMapping(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	idx, err := ReadIDX(f)
+	var x *idx
+	if bytes.HasPrefix(m.bytes, []byte{0x1f, 0x8b}) {
+		x, err = unpackIDX(ctx, cache, path, m)
+	} else {
+		x, err = parseIDX(m.bytes)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return idx, nil
+	if x.file == nil {
+		x.file = m
+	}
+	return x, nil
 }
 
-// ReadIDX reads one array from r up to its end. Whether r is compressed is seen from its
-// first two bytes. Memory grows with what r really holds, up to 1 GiB.
-func ReadIDX(r io.Reader) (*IDX, error) {
-	plain := bufio.NewReader(r)
-	if start, err := plain.Peek(2); err != nil || start[0] != 0x1f || start[1] != 0x8b {
-		return readIDX(plain)
-	}
-	z, err := gzip.NewReader(plain)
-	if err != nil {
-		return nil, fmt.Errorf("gzip: %w", err)
-	}
-	return readIDX(z)
-}
-
-func readIDX(r io.Reader) (*IDX, error) {
+// parseIDX returns the array in a plain file, as a view of it.
+func parseIDX(file []byte) (*idx, error) {
+	r := bytes.NewReader(file)
 	dims, size, err := readIDXHeader(r)
 	if err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(r, size))
+	data := file[len(file)-r.Len():]
+	if err := checkIDXSize(int64(len(data)), size, dims); err != nil {
+		return nil, err
+	}
+	return &idx{dims: dims, data: data}, nil
+}
+
+func checkIDXSize(have, want int64, dims []int) error {
+	if have < want {
+		return fmt.Errorf("cut short: %d bytes of data where the header %v promises %d; copy the file again", have, dims, want)
+	}
+	if have > want {
+		return fmt.Errorf("data goes on after the %d bytes that the header %v promises", want, dims)
+	}
+	return nil
+}
+
+// unpackIDX returns the array in a gzip file that is mapped already.
+func unpackIDX(ctx context.Context, cache *Cache, path string, m *mapping) (*idx, error) {
+	look := func() (source, error) { return fileSource(path, "idx") }
+	p, err := cache.load(ctx, look, func() (*prepared, error) {
+		x, err := readIDX(bytes.NewReader(m.bytes))
+		if err != nil {
+			return nil, err
+		}
+		return &prepared{Arrays: []array{{kindBytes, x.dims, x.data}}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Arrays) != 1 || p.Arrays[0].kind != kindBytes || len(p.Arrays[0].dims) == 0 {
+		return nil, errStale
+	}
+	return &idx{p.Arrays[0].dims, p.Arrays[0].bytes, p.file}, nil
+}
+
+// readIDX unpacks one array from r, a gzip stream, up to its end. Memory grows with what r really
+// holds, up to 1 GiB.
+func readIDX(r io.Reader) (*idx, error) {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	dims, size, err := readIDXHeader(z)
+	if err != nil {
+		return nil, err
+	}
+	// The read that finds the end, one byte on, is also the one that checks gzip's sum.
+	data, err := io.ReadAll(io.LimitReader(z, size+1))
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fmt.Errorf("damaged after %d bytes of data: %w", len(data), err)
 	}
-	if int64(len(data)) < size {
-		return nil, fmt.Errorf("cut short: %d bytes of data where the header %v promises %d; copy the file again", len(data), dims, size)
+	if damage := checkIDXSize(int64(len(data)), size, dims); damage != nil {
+		return nil, damage
 	}
-	// The read that finds the end is also the one that checks gzip's sum.
-	switch n, err := io.ReadFull(r, make([]byte, 1)); {
-	case n != 0:
-		return nil, fmt.Errorf("data goes on after the %d bytes that the header %v promises", size, dims)
-	case err != io.EOF:
+	if err != nil {
 		return nil, fmt.Errorf("damaged at the end: %w", err)
 	}
-	return &IDX{Dims: dims, Data: data}, nil
+	return &idx{dims: dims, data: data}, nil
 }
 
 // readIDXHeader reads the magic number, 0 0 TYPE NDIM, and NDIM big-endian sizes.

@@ -38,15 +38,19 @@ func TestSamplerEqualsPyTorch(t *testing.T) {
 	for _, c := range golden.Cases {
 		t.Run(fmt.Sprintf("n=%d world=%d seed=%d epoch=%d", c.N, c.Replicas, c.Seed, c.Epoch), func(t *testing.T) {
 			for rank, want := range c.Indices {
+				remainder := Pad
+				if c.DropLast {
+					remainder = Drop
+				}
 				s, err := NewDistributedSampler(SamplerConfig{
-					Rows: c.N, World: c.Replicas, Rank: rank, Seed: c.Seed, Shuffle: c.Shuffle, DropLast: c.DropLast,
+					Rows: c.N, World: c.Replicas, Rank: rank, Seed: c.Seed, Shuffle: c.Shuffle, Remainder: remainder,
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
 				// Any epoch before must leave no trace.
-				s.SetEpoch(c.Epoch + 3)
-				s.SetEpoch(c.Epoch)
+				s.SetEpoch(c.Epoch+3, 2)
+				s.SetEpoch(c.Epoch, 0)
 				if s.Len() != c.NumSamples || !slices.Equal(s.Indices(), want) {
 					t.Errorf("rank %d has %d rows %v, PyTorch %d %v", rank, s.Len(), s.Indices(), c.NumSamples, want)
 				}
@@ -55,37 +59,110 @@ func TestSamplerEqualsPyTorch(t *testing.T) {
 	}
 }
 
-// What must hold of any settings: ranks together hold every row equally often up to one, and
-// with DropLast no row twice.
-func TestSamplerSplitsEvenly(t *testing.T) {
+// deal has world ranks take batches of an epoch's rows, from the first on that nobody had, for some steps or to the end. It
+// returns the rows that they took, and how many there were.
+func deal(t *rapid.T, cfg SamplerConfig, epoch, first, batch, steps int) (rows []int, total int) {
+	for cfg.Rank = range cfg.World {
+		s, err := NewDistributedSampler(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.SetEpoch(epoch, first)
+		if cfg.Rank > 0 && s.Total() != total {
+			t.Fatalf("rank %d says that all have %d rows, another %d", cfg.Rank, s.Total(), total)
+		}
+		total = s.Total()
+		least, most := total/cfg.World, (total+cfg.World-1)/cfg.World
+		if s.Len() != len(s.Indices()) || s.Len() < least || s.Len() > most {
+			t.Fatalf("rank %d has %d of %d rows in a world of %d", cfg.Rank, s.Len(), total, cfg.World)
+		}
+		rows = append(rows, s.Indices()[:min(s.Len(), batch*steps)]...)
+	}
+	return rows, total
+}
+
+// One epoch is begun by some ranks, and ended by others after any number of stops: what must hold then of how often each
+// row was trained on.
+func TestSamplerResumesWithAnotherWorld(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := SamplerConfig{
-			Rows:     rapid.IntRange(1, 200).Draw(t, "rows"),
-			World:    rapid.IntRange(1, 20).Draw(t, "world"),
-			Seed:     rapid.Uint64().Draw(t, "seed"),
-			Shuffle:  rapid.Bool().Draw(t, "shuffle"),
-			DropLast: rapid.Bool().Draw(t, "drop last"),
+			Rows:      rapid.IntRange(1, 200).Draw(t, "rows"),
+			Seed:      rapid.Uint64().Draw(t, "seed"),
+			Shuffle:   rapid.Bool().Draw(t, "shuffle"),
+			Remainder: rapid.SampledFrom([]Remainder{Pad, Drop, Uneven}).Draw(t, "remainder"),
 		}
 		epoch := rapid.IntRange(0, 1000).Draw(t, "epoch")
 		times := make([]int, cfg.Rows)
-		for cfg.Rank = range cfg.World {
-			s, err := NewDistributedSampler(cfg)
+		first, dealt, left := 0, 0, 1
+		for stops := rapid.IntRange(0, 5).Draw(t, "stops"); left > 0; stops-- {
+			cfg.World = rapid.IntRange(1, 20).Draw(t, "world")
+			batch, steps := rapid.IntRange(1, 10).Draw(t, "batch"), cfg.Rows
+			if stops > 0 {
+				steps = rapid.IntRange(0, 5).Draw(t, "steps")
+			}
+			rows, total := deal(t, cfg, epoch, first, batch, steps)
+			for _, row := range rows {
+				times[row]++
+			}
+			first += len(rows)
+			dealt += len(rows)
+			left = total - len(rows)
+		}
+		least, most := slices.Min(times), slices.Max(times)
+		switch cfg.Remainder {
+		case Uneven:
+			if least != 1 || most != 1 {
+				t.Fatalf("rows appear from %d to %d times, want once", least, most)
+			}
+		case Drop:
+			if most > 1 || cfg.Rows-dealt >= cfg.World {
+				t.Fatalf("rows appear up to %d times, and %d are left out by a last world of %d", most, cfg.Rows-dealt, cfg.World)
+			}
+		case Pad:
+			checkPadding(t, cfg, epoch, times, dealt-cfg.Rows)
+		}
+	})
+}
+
+// checkPadding wants every row once, and the first rows of the order again, as often as the padding takes them.
+func checkPadding(t *rapid.T, cfg SamplerConfig, epoch int, times []int, padding int) {
+	if padding < 0 || padding >= cfg.World {
+		t.Fatalf("a padding of %d rows by a last world of %d", padding, cfg.World)
+	}
+	cfg.World, cfg.Rank = 1, 0
+	s, err := NewDistributedSampler(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetEpoch(epoch, 0)
+	for place, row := range s.Indices() {
+		want := 1 + padding/cfg.Rows
+		if place < padding%cfg.Rows {
+			want++
+		}
+		if times[row] != want {
+			t.Fatalf("row %d, at place %d of the order, appears %d times, want %d with a padding of %d", row, place, times[row], want, padding)
+		}
+	}
+}
+
+// Stopped and started again in the same world, an epoch is the one that never stopped.
+func TestSamplerResumesWhereItWas(t *testing.T) {
+	for _, remainder := range []Remainder{Pad, Drop, Uneven} {
+		for rank := range 3 {
+			s, err := NewDistributedSampler(SamplerConfig{Rows: 20, World: 3, Rank: rank, Shuffle: true, Remainder: remainder})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.SetEpoch(epoch)
-			if want := cfg.Rows / cfg.World; cfg.DropLast && s.Len() != want {
-				t.Fatalf("rank %d has %d rows, want %d", cfg.Rank, s.Len(), want)
-			}
-			for _, row := range s.Indices() {
-				times[row]++
+			s.SetEpoch(4, 0)
+			whole := slices.Clone(s.Indices())
+			for taken := range whole {
+				if s.SetEpoch(4, 3*taken); !slices.Equal(s.Indices(), whole[taken:]) {
+					t.Errorf("%s: rank %d after %d rows goes on with %v, want %v", remainder, rank, taken, s.Indices(), whole[taken:])
+				}
 			}
 		}
-		least, most := slices.Min(times), slices.Max(times)
-		if most-least > 1 || cfg.DropLast && most > 1 || !cfg.DropLast && least < 1 {
-			t.Fatalf("rows appear from %d to %d times", least, most)
-		}
-	})
+	}
 }
 
 func TestSamplerRefuses(t *testing.T) {
@@ -95,10 +172,22 @@ func TestSamplerRefuses(t *testing.T) {
 		{Rows: 1, World: 0},
 		{Rows: 1, World: 2, Rank: 2},
 		{Rows: 1, World: 2, Rank: -1},
+		{Rows: 1, World: 1, Remainder: "half"},
 	} {
 		if s, err := NewDistributedSampler(cfg); err == nil {
 			t.Errorf("%+v gives %v, want an error", cfg, s.Indices())
 		}
+	}
+}
+
+func TestSetEpochAllocatesNothing(t *testing.T) {
+	s, err := NewDistributedSampler(SamplerConfig{Rows: 1000, World: 3, Shuffle: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch := 0
+	if n := testing.AllocsPerRun(10, func() { epoch++; s.SetEpoch(epoch, epoch) }); n != 0 {
+		t.Errorf("an epoch allocates %v times", n)
 	}
 }
 
@@ -110,7 +199,7 @@ func BenchmarkSetEpoch(b *testing.B) {
 	b.ReportAllocs()
 	epoch := 0
 	for b.Loop() {
-		s.SetEpoch(epoch)
+		s.SetEpoch(epoch, 0)
 		epoch++
 	}
 }

@@ -2,6 +2,7 @@ package data
 
 import (
 	"fmt"
+	"hash"
 	"strconv"
 	"strings"
 )
@@ -54,9 +55,13 @@ func Subset(d Dataset, r Range) (Dataset, error) {
 
 func (s subset) Len() int { return s.r.End - s.r.First }
 
-func (s subset) Read(i int, x, y []float32) int {
+func (s subset) Read(i int, x, y []float32, labels []int) {
 	if i < 0 || i >= s.Len() {
-		panic("data: row out of range")
+		panic(badRow)
 	}
-	return s.Dataset.Read(s.r.First+i, x, y)
+	s.Dataset.Read(s.r.First+i, x, y, labels)
+}
+
+func (s subset) hash(h hash.Hash, first, end int) {
+	hashRows(h, s.Dataset, s.r.First+first, s.r.First+end)
 }

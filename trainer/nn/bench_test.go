@@ -10,6 +10,7 @@ import (
 // The three products of a layer from 784 to 128 features, batch 64.
 func BenchmarkProduct(b *testing.B) {
 	const rows, in, out = 64, 784, 128
+	var pass Pass
 	r := source()
 	x, w, y := randomMatrix(r, rows, in), randomMatrix(r, out, in), randomMatrix(r, rows, out)
 	for _, c := range []struct {
@@ -27,7 +28,7 @@ func BenchmarkProduct(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				addProduct(c.c, c.a, c.ta, c.b, c.tb)
+				pass.Product(c.c, c.a, c.ta, c.b, c.tb, true)
 			}
 			b.ReportMetric(2*rows*in*out*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
@@ -41,12 +42,13 @@ func BenchmarkMLP(b *testing.B) {
 			r := source()
 			model := NewSequential(NewLinear(784, 128, r), NewReLU(), NewLinear(128, 10, r))
 			var loss CrossEntropy
+			var pass Pass
 			x, labels := randomMatrix(r, rows, 784), make([]int, rows)
 			b.ReportAllocs()
 			for b.Loop() {
 				ZeroGrad(model.Params())
-				_, dy := loss.Loss(model.Forward(x), labels)
-				model.Backward(dy, false)
+				_, dy := loss.Loss(model.Forward(&pass, x), labels)
+				model.Backward(&pass, dy, false)
 			}
 		})
 	}

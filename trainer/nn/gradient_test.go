@@ -57,18 +57,19 @@ func TestModuleGradients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := source()
 			module := build(r)
+			var pass Pass
 			x := randomMatrix(r, 4, 5)
-			y := module.Forward(x)
+			y := module.Forward(&pass, x)
 			// The scalar that is differentiated is the sum of y weighted by dy.
 			dy := randomMatrix(r, y.Rows, y.Cols)
 			f := func() float64 {
 				var sum float64
-				for i, v := range module.Forward(x).Data {
+				for i, v := range module.Forward(&pass, x).Data {
 					sum += float64(v) * float64(dy.Data[i])
 				}
 				return sum
 			}
-			dx := module.Backward(dy, true)
+			dx := module.Backward(&pass, dy, true)
 			checkGradient(t, "input", x.Data, append([]float32(nil), dx.Data...), f)
 			for _, p := range module.Params() {
 				checkGradient(t, p.Name, p.Value, p.Grad, f)
@@ -102,14 +103,15 @@ func TestLossGradients(t *testing.T) {
 func TestBackwardAccumulatesAndSkipsTheInput(t *testing.T) {
 	r := source()
 	l := NewSequential(NewLinear(3, 2, r), NewReLU())
+	var pass Pass
 	x := randomMatrix(r, 4, 3)
 	dy := randomMatrix(r, 4, 2)
-	l.Forward(x)
-	if dx := l.Backward(dy, false); dx.Data != nil {
+	l.Forward(&pass, x)
+	if dx := l.Backward(&pass, dy, false); dx.Data != nil {
 		t.Errorf("Backward without the input's gradient returned %v", dx)
 	}
 	once := append([]float32(nil), l.Params()[0].Grad...)
-	l.Backward(dy, true)
+	l.Backward(&pass, dy, true)
 	for i, g := range l.Params()[0].Grad {
 		// The second sum starts from the first: it is rounded otherwise.
 		if math.Abs(float64(g-2*once[i])) > 1e-6 {

@@ -1,69 +1,103 @@
 package nn
 
 import (
-	"math"
-
 	"gonum.org/v1/gonum/blas"
+
+	"ddpbatch/trainer/internal/vec"
 )
 
 // Linear is y = x Wᵀ + b, with PyTorch's layout: "weight" is [out, in] and "bias" [out].
 type Linear struct {
-	weight, bias *Param
-	params       []*Param
-	x            Matrix // what the last Forward was given
-	y, dx        Matrix
+	weight *Param
+	bias   *Param // nil: none
+	params []*Param
+	x      Matrix // what the last Forward was given
+	y      Matrix
+	dx     *Matrix // the layer's own, or one that a model's layers share
 }
 
 // NewLinear returns a layer from in to out features. Weight, then bias, are drawn from
 // U(-1/sqrt(in), 1/sqrt(in)), as torch.nn.Linear does.
 func NewLinear(in, out int, src Source) *Linear {
+	l := newLinear(in, out, true)
+	fanIn(l.weight.Value, l.bias.Value, in, src)
+	return l
+}
+
+// newLinear returns a layer whose parameters are 0.
+func newLinear(in, out int, bias bool) *Linear {
 	if in < 1 || out < 1 {
 		panic("nn: a linear layer needs at least one input and one output")
 	}
-	l := &Linear{weight: newParam("weight", out, in), bias: newParam("bias", out)}
-	l.params = []*Param{l.weight, l.bias}
-	bound := float32(1 / math.Sqrt(float64(in)))
-	uniform(l.weight.Value, bound, src)
-	uniform(l.bias.Value, bound, src)
+	l := &Linear{weight: newParam("weight", out, in), dx: new(Matrix)}
+	l.params = []*Param{l.weight}
+	if bias {
+		l.bias = newParam("bias", out)
+		l.params = append(l.params, l.bias)
+	}
 	return l
 }
 
 // Params returns the weight and the bias.
 func (l *Linear) Params() []*Param { return l.params }
 
+// Buffers returns none.
+func (*Linear) Buffers() []*Buffer { return nil }
+
 func (l *Linear) weights(data []float32) Matrix {
 	return Matrix{Rows: l.weight.Shape[0], Cols: l.weight.Shape[1], Data: data}
 }
 
 // Forward returns x Wᵀ + b.
-func (l *Linear) Forward(x Matrix) Matrix {
-	w := l.weights(l.weight.Value)
-	if x.Cols != w.Cols {
-		panic("nn: input of a linear layer has the wrong width")
+func (l *Linear) Forward(p *Pass, x Matrix) Matrix {
+	l.take(x)
+	if l.bias != nil {
+		for i := range l.y.Rows {
+			copy(l.y.Row(i), l.bias.Value)
+		}
 	}
-	l.x = x
-	l.y.resize(x.Rows, w.Rows)
-	for i := range x.Rows {
-		copy(l.y.Row(i), l.bias.Value)
-	}
-	addProduct(l.y, x, blas.NoTrans, w, blas.Trans)
+	// The product adds to the bias: a library that is to overwrite clears first, which takes the time of this copy.
+	p.Product(l.y, x, blas.NoTrans, l.weights(l.weight.Value), blas.Trans, l.bias != nil)
 	return l.y
 }
 
-// Backward adds dW = dyᵀ x and db = the sum of dy's rows, and returns dx = dy W.
-func (l *Linear) Backward(dy Matrix, input bool) Matrix {
-	sameShape(dy, l.y)
-	addProduct(l.weights(l.weight.Grad), dy, blas.Trans, l.x, blas.NoTrans)
-	for i := range dy.Rows {
-		for j, v := range dy.Row(i) {
-			l.bias.Grad[j] += v
+// forwardOnto returns base + x Wᵀ + b. It takes no longer than Forward.
+func (l *Linear) forwardOnto(p *Pass, x, base Matrix) Matrix {
+	l.take(x)
+	sameShape(base, l.y)
+	if l.bias == nil {
+		copy(l.y.Data, base.Data)
+	} else {
+		for i := range l.y.Rows {
+			vec.AddTo(l.y.Row(i), base.Row(i), l.bias.Value)
 		}
+	}
+	p.Product(l.y, x, blas.NoTrans, l.weights(l.weight.Value), blas.Trans, true)
+	return l.y
+}
+
+// take keeps x for Backward, and makes room for the output.
+func (l *Linear) take(x Matrix) {
+	if x.Cols != l.weight.Shape[1] {
+		panic("nn: input of a linear layer has the wrong width")
+	}
+	l.x = x
+	l.y.resize(x.Rows, l.weight.Shape[0])
+}
+
+// Backward adds dW = dyᵀ x and db = the sum of dy's rows, and returns dx = dy W.
+func (l *Linear) Backward(p *Pass, dy Matrix, input bool) Matrix {
+	sameShape(dy, l.y)
+	p.Product(l.weights(l.weight.Grad), dy, blas.Trans, l.x, blas.NoTrans, true)
+	p.Done(l.weight)
+	if l.bias != nil {
+		vec.SumRows(l.bias.Grad, dy.Data)
+		p.Done(l.bias)
 	}
 	if !input {
 		return Matrix{}
 	}
 	l.dx.resize(l.x.Rows, l.x.Cols)
-	clear(l.dx.Data)
-	addProduct(l.dx, dy, blas.NoTrans, l.weights(l.weight.Value), blas.NoTrans)
-	return l.dx
+	p.Product(*l.dx, dy, blas.NoTrans, l.weights(l.weight.Value), blas.NoTrans, false)
+	return *l.dx
 }

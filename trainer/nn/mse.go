@@ -5,10 +5,13 @@ package nn
 type MSE struct{ dy Matrix }
 
 // Loss returns mean((y - target)²), and its gradient with respect to y in a buffer that is valid
-// until the next call. The sum is taken in float64.
+// until the next call. The sum is taken in float64. Without rows the loss is 0.
 func (l *MSE) Loss(y, target Matrix) (float64, Matrix) {
 	sameShape(y, target)
 	l.dy.resize(y.Rows, y.Cols)
+	if len(y.Data) == 0 {
+		return 0, l.dy
+	}
 	count := float64(len(y.Data))
 	scale := float32(2 / count)
 	var sum float64

@@ -25,8 +25,9 @@ func TestSequentialNamesParametersAsPyTorchDoes(t *testing.T) {
 	}
 }
 
-// addProduct against the definition, over sizes below, at and above its tiles.
+// Product against the definition, over sizes below, at and above its tiles.
 func TestAddProduct(t *testing.T) {
+	var pass Pass
 	r := source()
 	for _, size := range [][3]int{{1, 1, 1}, {2, 3, 5}, {64, 192, 8}, {65, 193, 9}, {3, 2, 1030}, {130, 400, 3}} {
 		m, n, depth := size[0], size[1], size[2]
@@ -44,7 +45,7 @@ func TestAddProduct(t *testing.T) {
 						want.Row(i)[j] = float32(sum)
 					}
 				}
-				addProduct(c, stored(a, ta), ta, stored(b, tb), tb)
+				pass.Product(c, stored(a, ta), ta, stored(b, tb), tb, true)
 				for i, v := range c.Data {
 					// Up to 1,030 products below 1, each sum rounded to 24 bits.
 					if math.Abs(float64(v-want.Data[i])) > 1e-4 {
@@ -71,6 +72,7 @@ func stored(m Matrix, t blas.Transpose) Matrix {
 }
 
 func TestBatchesOfOtherSizesReuseBuffers(t *testing.T) {
+	var pass Pass
 	r := source()
 	model := NewSequential(NewLinear(6, 7, r), NewReLU(), NewLinear(7, 3, r))
 	var loss CrossEntropy
@@ -78,12 +80,12 @@ func TestBatchesOfOtherSizesReuseBuffers(t *testing.T) {
 	labels := []int{0, 1, 2, 0, 1, 2, 0, 1}
 	step := func(rows int) {
 		in := Matrix{Rows: rows, Cols: 6, Data: x.Data[:rows*6]}
-		_, dy := loss.Loss(model.Forward(in), labels[:rows])
-		model.Backward(dy, true)
+		_, dy := loss.Loss(model.Forward(&pass, in), labels[:rows])
+		model.Backward(&pass, dy, true)
 	}
-	small := append([]float32(nil), model.Forward(Matrix{Rows: 3, Cols: 6, Data: x.Data[:18]}).Data...)
+	small := append([]float32(nil), model.Forward(&pass, Matrix{Rows: 3, Cols: 6, Data: x.Data[:18]}).Data...)
 	step(8)
-	if got := model.Forward(Matrix{Rows: 3, Cols: 6, Data: x.Data[:18]}).Data; !slices.Equal(got, small) {
+	if got := model.Forward(&pass, Matrix{Rows: 3, Cols: 6, Data: x.Data[:18]}).Data; !slices.Equal(got, small) {
 		t.Errorf("three rows give %v after a larger batch, %v before", got, small)
 	}
 	if n := testing.AllocsPerRun(20, func() { step(8); step(3) }); n != 0 {
@@ -92,9 +94,10 @@ func TestBatchesOfOtherSizesReuseBuffers(t *testing.T) {
 }
 
 func TestNumericalEdges(t *testing.T) {
+	var pass Pass
 	nan := float32(math.NaN())
 	t.Run("relu keeps NaN", func(t *testing.T) {
-		y := NewReLU().Forward(Matrix{Rows: 1, Cols: 3, Data: []float32{nan, -1, 2}})
+		y := NewReLU().Forward(&pass, Matrix{Rows: 1, Cols: 3, Data: []float32{nan, -1, 2}})
 		if y.Data[0] == y.Data[0] || y.Data[1] != 0 || y.Data[2] != 2 {
 			t.Errorf("relu(NaN, -1, 2) = %v", y.Data)
 		}
@@ -129,18 +132,19 @@ func TestNumericalEdges(t *testing.T) {
 }
 
 func TestMisfitsPanic(t *testing.T) {
+	var pass Pass
 	r := source()
 	two := NewMatrix(2, 2)
 	for name, f := range map[string]func(){
 		"no outputs":      func() { NewLinear(3, 0, r) },
-		"wrong width":     func() { NewLinear(3, 1, r).Forward(two) },
-		"wrong dy":        func() { NewReLU().Backward(two, true) },
+		"wrong width":     func() { NewLinear(3, 1, r).Forward(&pass, two) },
+		"wrong dy":        func() { NewReLU().Backward(&pass, two, true) },
 		"label too large": func() { new(CrossEntropy).Loss(two, []int{0, 2}) },
 		"negative label":  func() { new(CrossEntropy).Loss(two, []int{0, -1}) },
 		"label missing":   func() { new(CrossEntropy).Loss(two, []int{0}) },
 		"target's shape":  func() { new(MSE).Loss(two, NewMatrix(2, 3)) },
 		"product": func() {
-			addProduct(two, two, blas.NoTrans, NewMatrix(3, 2), blas.NoTrans)
+			pass.Product(NewMatrix(2, 2), two, blas.NoTrans, NewMatrix(3, 2), blas.NoTrans, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

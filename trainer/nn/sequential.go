@@ -5,38 +5,82 @@ import "strconv"
 // Sequential feeds the output of each module to the next.
 type Sequential struct {
 	modules []Module
+	names   []string
 	params  []*Param
+	buffers []*Buffer
+}
+
+// Child is a module with its name in another.
+type Child struct {
+	Name   string
+	Module Module
 }
 
 // NewSequential takes the modules over. It puts the index of each before the names of its
 // parameters, as torch.nn.Sequential does: "0.weight", "2.bias".
 func NewSequential(modules ...Module) *Sequential {
-	s := &Sequential{modules: modules}
+	children := make([]Child, len(modules))
 	for i, m := range modules {
-		for _, p := range m.Params() {
-			p.Name = strconv.Itoa(i) + "." + p.Name
-			s.params = append(s.params, p)
+		children[i] = Child{strconv.Itoa(i), m}
+	}
+	return NewNamed(children...)
+}
+
+// NewNamed is NewSequential with names of the caller's, as of an OrderedDict given to torch.nn.Sequential: "head.weight".
+func NewNamed(children ...Child) *Sequential {
+	s := new(Sequential)
+	for _, c := range children {
+		for _, p := range c.Module.Params() {
+			p.Name = c.Name + "." + p.Name
 		}
+		for _, b := range c.Module.Buffers() {
+			b.Name = c.Name + "." + b.Name
+		}
+		s.append(c)
 	}
 	return s
+}
+
+func (s *Sequential) append(c Child) {
+	s.modules, s.names = append(s.modules, c.Module), append(s.names, c.Name)
+	s.params = append(s.params, c.Module.Params()...)
+	s.buffers = append(s.buffers, c.Module.Buffers()...)
+}
+
+// Len is the number of modules.
+func (s *Sequential) Len() int { return len(s.modules) }
+
+// Child returns the i-th module and its name.
+func (s *Sequential) Child(i int) Child { return Child{s.names[i], s.modules[i]} }
+
+// Slice returns the modules from first to before end as a Sequential of their own, with the names that they have in s.
+func (s *Sequential) Slice(first, end int) *Sequential {
+	part := new(Sequential)
+	for i := first; i < end; i++ {
+		part.append(s.Child(i))
+	}
+	return part
 }
 
 // Params returns the parameters of all modules in order.
 func (s *Sequential) Params() []*Param { return s.params }
 
+// Buffers returns the buffers of all modules in order.
+func (s *Sequential) Buffers() []*Buffer { return s.buffers }
+
 // Forward applies the modules in order.
-func (s *Sequential) Forward(x Matrix) Matrix {
+func (s *Sequential) Forward(p *Pass, x Matrix) Matrix {
 	for _, m := range s.modules {
-		x = m.Forward(x)
+		x = m.Forward(p, x)
 	}
 	return x
 }
 
 // Backward goes through the modules from the last to the first. Only the first need not
 // compute the gradient of its input.
-func (s *Sequential) Backward(dy Matrix, input bool) Matrix {
+func (s *Sequential) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	for i := len(s.modules) - 1; i >= 0; i-- {
-		dy = s.modules[i].Backward(dy, input || i > 0)
+		dy = s.modules[i].Backward(p, dy, input || i > 0)
 	}
 	return dy
 }

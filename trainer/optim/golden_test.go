@@ -12,8 +12,8 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// golden is a run of real PyTorch DistributedDataParallel: five steps of Linear(4,8)-ReLU-Linear(8,3)
-// with mean squared error and SGD with momentum, under torch.manual_seed(1).
+// golden is a run of real PyTorch DistributedDataParallel: five steps of Linear(4,8)-ReLU-Linear(8,3) with mean
+// squared error and SGD with momentum, under torch.manual_seed(1).
 type golden struct {
 	World       int         `json:"world"`
 	GlobalBatch int         `json:"global_batch"`
@@ -32,8 +32,8 @@ type tensor struct {
 	Data  []float32 `json:"data"`
 }
 
-// PyTorch sums products of these tiny matrices in another order, and its SGD fuses
-// multiplication and addition: a few units in the last place, 6e-8 for values near 1.
+// PyTorch sums products of these tiny matrices in another order, and its SGD fuses multiplication and addition: a
+// few units in the last place, 6e-8 for values near 1.
 const goldenTolerance = 1e-6
 
 func closeTo(t *testing.T, what string, got, want []float32) {
@@ -79,21 +79,22 @@ func replay(t *testing.T, g golden) {
 			t.Fatalf("initial %s is %v %v, PyTorch has %v %v", p.Name, p.Shape, p.Value, g.Init[i].Shape, g.Init[i].Data)
 		}
 	}
-	sgd, err := NewSGD(params, SGDConfig{LR: 0.1, Momentum: 0.9})
+	sgd, err := New(params, Config{Kind: "sgd", LR: 0.1, Momentum: 0.9})
 	if err != nil {
 		t.Fatal(err)
 	}
+	pass := nn.Pass{Training: true}
 	var loss nn.MSE
 	batch := g.GlobalBatch / g.World
 	for s, step := range g.Steps {
 		nn.ZeroGrad(params)
 		for rank := range g.World {
 			first := g.GlobalBatch*s%len(g.X) + rank*batch
-			value, dy := loss.Loss(model.Forward(rows(g.X, first, batch)), rows(g.Y, first, batch))
+			value, dy := loss.Loss(model.Forward(&pass, rows(g.X, first, batch)), rows(g.Y, first, batch))
 			if math.Abs(value-step.LossPerRank[rank]) > goldenTolerance {
 				t.Errorf("step %d rank %d: loss %v, PyTorch has %v", s, rank, value, step.LossPerRank[rank])
 			}
-			model.Backward(dy, false) // adds up over the ranks
+			model.Backward(&pass, dy, false) // adds up over the ranks
 		}
 		for _, p := range params {
 			for i := range p.Grad {

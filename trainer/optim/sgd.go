@@ -1,78 +1,72 @@
 package optim
 
 import (
-	"fmt"
-	"math"
-
+	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
 )
 
-// SGDConfig is what torch.optim.SGD calls lr and momentum.
-type SGDConfig struct {
-	LR       float64 // above 0
-	Momentum float64 // in [0, 1); 0: plain gradient descent, without state
-}
-
-// Slot is one named array of an optimizer's state. It has the shape of the
-// parameter that it belongs to.
-type Slot struct {
-	Name  string // "momentum_buffer.0.weight": PyTorch's name of the state, then the parameter's
-	Shape []int
-	Value []float32 // the optimizer's own memory: copy from it to save, into it to restore
-}
-
-// SGD is stochastic gradient descent with momentum, as torch.optim.SGD without dampening and
-// weight decay: for each parameter p with gradient g and velocity v,
+// sgd is torch.optim.SGD: for each parameter w with gradient g and velocity v,
 //
-//	v = momentum v + g
-//	p = p - lr v
-//
-// The velocity starts at zero, so that it is g after the first step.
-type SGD struct {
-	params       []*nn.Param
-	lr, momentum float32
-	slots        []Slot // one for each parameter, or none
+//	g = g + decay w
+//	v = momentum v + (1 - dampening) g     the first time: v = g, undampened
+//	g = g + momentum v, with Nesterov's momentum; else g = v
+//	w = w - lr g
+type sgd struct {
+	params                         []*nn.Param
+	lr, momentum, dampening, decay float32
+	nesterov                       bool
+	velocity                       []Slot // one for each parameter, or none
+	begun                          []Slot // with dampening, one for each parameter: 1 once it has a velocity
+	state                          []Slot // all of them
 }
 
-// NewSGD returns an optimizer of params, which it refers to from then on.
-func NewSGD(params []*nn.Param, cfg SGDConfig) (*SGD, error) {
-	if !(cfg.LR > 0) || math.IsInf(cfg.LR, 0) {
-		return nil, fmt.Errorf("sgd: the learning rate is %v, want a number above 0", cfg.LR)
+func newSGD(params []*nn.Param, cfg Config) *sgd {
+	s := &sgd{
+		params: params, lr: float32(cfg.LR), momentum: float32(cfg.Momentum), dampening: float32(cfg.Dampening),
+		decay: float32(cfg.WeightDecay), nesterov: cfg.Nesterov,
 	}
-	if !(cfg.Momentum >= 0 && cfg.Momentum < 1) {
-		return nil, fmt.Errorf("sgd: the momentum is %v, want 0 <= momentum < 1", cfg.Momentum)
-	}
-	s := &SGD{params: params, lr: float32(cfg.LR), momentum: float32(cfg.Momentum)}
 	if s.momentum == 0 {
-		return s, nil
+		return s
 	}
 	for _, p := range params {
-		s.slots = append(s.slots, Slot{
-			Name:  "momentum_buffer." + p.Name,
-			Shape: p.Shape,
-			Value: make([]float32, len(p.Value)),
-		})
+		v := slotLike("momentum_buffer", p)
+		s.velocity, s.state = append(s.velocity, v), append(s.state, v)
+		if s.dampening != 0 {
+			b := counter("momentum_begun." + p.Name)
+			s.begun, s.state = append(s.begun, b), append(s.state, b)
+		}
 	}
-	return s, nil
+	return s
 }
 
-// State returns the velocities in the order of the parameters; none without
-// momentum.
-func (s *SGD) State() []Slot { return s.slots }
+func (s *sgd) SetLR(lr float64) { s.lr = float32(lr) }
 
-// Step changes all parameters by one step. Every product is rounded before it is
-// added (a conversion forbids fusing), so that all machines get the same bits.
-func (s *SGD) Step() {
+// State returns the velocities. With dampening it adds a number for each, which PyTorch need not save: there a
+// velocity that is not in the file has not begun.
+func (s *sgd) State() []Slot { return s.state }
+
+func (s *sgd) Step() {
 	for i, p := range s.params {
-		value, step := p.Value, p.Grad
-		if s.slots != nil {
-			step = s.slots[i].Value
-			for j, g := range p.Grad {
-				step[j] = float32(s.momentum*step[j]) + g
-			}
+		if !p.HasGrad {
+			continue
 		}
-		for j, v := range step {
-			value[j] -= float32(s.lr * v)
+		var velocity []float32
+		if s.velocity != nil {
+			velocity = s.velocity[i].Value
 		}
+		vec.SGD(p.Value, p.Grad, velocity, s.lr, s.momentum, s.dampeningOf(i), s.decay, s.nesterov)
 	}
+}
+
+// dampeningOf returns the dampening of parameter i in this step. A velocity begins as 0, so without dampening it
+// becomes g.
+func (s *sgd) dampeningOf(i int) float32 {
+	if s.begun == nil {
+		return 0
+	}
+	if begun := &s.begun[i].Value[0]; *begun == 0 {
+		*begun = 1
+		return 0
+	}
+	return s.dampening
 }

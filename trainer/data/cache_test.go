@@ -1,0 +1,278 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/testkit"
+)
+
+// entry is the one file of prepared data in a cache.
+func entry(t *testing.T, c *Cache) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(c.Dir, "*.data"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("the cache holds %v, error %v; want one file", found, err)
+	}
+	return found[0]
+}
+
+func mustCSV(t *testing.T, c *Cache, cfg CSVConfig) Dataset {
+	t.Helper()
+	set, err := LoadCSV(t.Context(), c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// Every kind of prepared data is the same from the source, prepared, and found prepared.
+func TestCacheChangesNothing(t *testing.T) {
+	table := writeFile(t, "table.csv", []byte("1,2,1\n3,4,0\n"))
+	images, labels := writeMNIST(t, gzipped(t, idxBytes([]uint32{2, 1, 2}, 1, 2, 3, 4)), gzipped(t, idxBytes([]uint32{2}, 7, 8)))
+	folder := makeTree(t, map[string]string{"a": "some", "b": "text"})
+	for name, load := range map[string]func(c *Cache) (Dataset, error){
+		"classes": func(c *Cache) (Dataset, error) { return LoadCSV(t.Context(), c, CSVConfig{Path: table}) },
+		"outputs": func(c *Cache) (Dataset, error) {
+			return LoadCSV(t.Context(), c, CSVConfig{Path: table, Regression: true})
+		},
+		"gzip":         func(c *Cache) (Dataset, error) { return LoadMNIST(t.Context(), c, images, labels) },
+		"tree":         func(c *Cache) (Dataset, error) { return OpenText(t.Context(), c, folder, 2) },
+		"tree, longer": func(c *Cache) (Dataset, error) { return OpenText(t.Context(), c, folder, 3) },
+	} {
+		cache := &Cache{filepath.Join(t.TempDir(), "new", "folder")}
+		want, err := load(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, state := range []string{"prepared", "found"} {
+			got, err := load(cache)
+			if err != nil {
+				t.Fatalf("%s, %s: %v", name, state, err)
+			}
+			if got.Spec() != want.Spec() || Digest(got) != Digest(want) {
+				t.Errorf("%s, %s: %+v with %+v", name, state, got.Spec(), all(got))
+			}
+		}
+	}
+}
+
+// rewrite gives the file at path another content and its old time.
+func rewrite(t *testing.T, path, text string) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err == nil {
+		err = os.Chtimes(path, info.ModTime(), info.ModTime())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCacheServesTheSameSourceOnly(t *testing.T) {
+	cache := &Cache{t.TempDir()}
+	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
+	first := Digest(mustCSV(t, cache, cfg))
+
+	// Of the same size and time, so that only the cache can still know what it was.
+	rewrite(t, cfg.Path, "5,0\n6,1\n")
+	if Digest(mustCSV(t, cache, cfg)) != first {
+		t.Error("the file was parsed again")
+	}
+	other := cfg
+	other.Targets = []string{"0"}
+	if b := all(mustCSV(t, cache, other)); b.Labels[1] != 6 {
+		t.Errorf("labels %v: other settings were served from the cache", b.Labels)
+	}
+	if err := os.RemoveAll(cache.Dir); err != nil {
+		t.Fatal(err)
+	}
+
+	mustCSV(t, cache, cfg)
+	rewrite(t, cfg.Path, "5,0\n7,1\n8,0\n")
+	if b := all(mustCSV(t, cache, cfg)); b.Rows != 3 {
+		t.Errorf("%d rows: a file of another size was served from the cache", b.Rows)
+	}
+	rewrite(t, cfg.Path, "5,0\n7,1\n9,0\n")
+	info, err := os.Stat(cfg.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(cfg.Path, info.ModTime(), info.ModTime().Add(1)); err != nil {
+		t.Fatal(err)
+	}
+	if b := all(mustCSV(t, cache, cfg)); b.X[2] != 9 {
+		t.Errorf("inputs %v: a file of another time was served from the cache", b.X)
+	}
+	entry(t, cache) // in place of the old one
+}
+
+// One file of a tree that changes is seen, even where the tree's size and newest time stay.
+func TestCacheSeesEveryFileOfATree(t *testing.T) {
+	cache, root := &Cache{t.TempDir()}, makeTree(t, map[string]string{"a": "some", "b": "text"})
+	open := func() string {
+		set, err := OpenText(t.Context(), cache, root, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stringOf(all(set).X)
+	}
+	if got := open(); got != "some\x00tex" {
+		t.Fatalf("%q", got)
+	}
+	rewrite(t, filepath.Join(root, "a"), "som")
+	rewrite(t, filepath.Join(root, "b"), "etext")
+	if got := open(); got != "som\x00etex" {
+		t.Errorf("%q", got)
+	}
+}
+
+// Whatever becomes of the file, it is noticed and the data is what it was.
+func TestCacheIsMended(t *testing.T) {
+	cache := &Cache{t.TempDir()}
+	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
+	want := Digest(mustCSV(t, cache, cfg))
+	path := entry(t, cache)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, damaged := range map[string][]byte{
+		"empty":           {},
+		"cut":             whole[:len(whole)-1],
+		"longer":          append(bytes.Clone(whole), 0),
+		"another version": append([]byte(preparedMagic+"\x02"), whole[9:]...),
+		"a flipped bit":   append(bytes.Clone(whole[:len(whole)-1]), whole[len(whole)-1]^1),
+	} {
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if Digest(mustCSV(t, cache, cfg)) != want {
+			t.Errorf("%s: other data", name)
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, whole) {
+			t.Errorf("%s: the file was not mended, error %v", name, err)
+		}
+	}
+}
+
+func TestCacheErrors(t *testing.T) {
+	bad := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,x\n"))}
+	cache := &Cache{t.TempDir()}
+	for range 2 { // a lock that was kept would make the second wait
+		if _, err := LoadCSV(t.Context(), cache, bad); err == nil || !strings.Contains(err.Error(), "table.csv:2:3") {
+			t.Errorf("error %v, want that of the file", err)
+		}
+	}
+	blocked := &Cache{writeFile(t, "file", nil)}
+	if _, err := LoadCSV(t.Context(), blocked, bad); err == nil || !strings.Contains(err.Error(), "folder for prepared data") {
+		t.Errorf("error %v, want one about the folder", err)
+	}
+	looks := int64(0)
+	look := func() (source, error) { looks++; return source{Path: "moving", Size: looks}, nil }
+	_, err := cache.load(t.Context(), look, func() (*prepared, error) { return &prepared{}, nil })
+	if err == nil || !strings.Contains(err.Error(), "moving changed while it was read") {
+		t.Errorf("error %v, want one about the source that changes", err)
+	}
+	if _, err := LoadCSV(t.Context(), cache, CSVConfig{Path: "/nowhere/table"}); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("error %v, want one about the file", err)
+	}
+}
+
+// Where the prepared data cannot be kept, the error says what was being done, and nothing half done is left.
+func TestCacheThatCannotBeWritten(t *testing.T) {
+	cache := &Cache{t.TempDir()}
+	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
+	mustCSV(t, cache, cfg)
+	path := entry(t, cache)
+	err := os.Remove(path)
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(path, "in the way"), 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadCSV(t.Context(), cache, cfg); err == nil || !strings.Contains(err.Error(), path+" is not a regular file") {
+		t.Errorf("error %v, want one about what is in the way", err)
+	}
+	err = writePrepared(path, source{}, &prepared{})
+	if err == nil || !strings.Contains(err.Error(), "rename") {
+		t.Errorf("error %v, want one of the rename", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(cache.Dir, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("%v are left over, error %v", left, err)
+	}
+}
+
+// What a killed process left half written is in nobody's way.
+func TestCacheClearsWhatIsLeftOver(t *testing.T) {
+	cache := &Cache{t.TempDir()}
+	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustCSV(t, cache, cfg)
+	path := entry(t, cache)
+	left := filepath.Join(cache.Dir, fmt.Sprintf(".%s.%s.tmp", filepath.Base(path), host))
+	if err := os.Rename(path, left); err != nil {
+		t.Fatal(err)
+	}
+	mustCSV(t, cache, cfg)
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is still there, error %v", left, err)
+	}
+}
+
+// Names of files are bytes, not text.
+func TestCacheOfAFileWithAnyName(t *testing.T) {
+	cache := &Cache{t.TempDir()}
+	for i, name := range []string{"\xff.csv", "\xfe.csv", "<&>\u2028.csv", "a b\n.csv"} {
+		cfg := CSVConfig{Path: writeFile(t, name, fmt.Appendf(nil, "%d,0\n", i))}
+		for range 2 {
+			if b := all(mustCSV(t, cache, cfg)); b.X[0] != float32(i) {
+				t.Errorf("%q: inputs %v, want %d", name, b.X, i)
+			}
+		}
+	}
+}
+
+// Ranks of a node find whole data, while others of them are killed at any moment of preparing it.
+func TestCacheSurvivesKills(t *testing.T) {
+	root := t.TempDir()
+	file := bytes.Repeat([]byte("0123456789abcde\n"), 1<<19) // 8 MiB, which takes a moment to write
+	if err := os.WriteFile(filepath.Join(root, "text"), file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := OpenText(t.Context(), nil, root, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("%x", Digest(whole))
+	for range 3 {
+		dir := t.TempDir()
+		victims := []*helper{startHelper(t, "tree", dir, root), startHelper(t, "tree", dir, root)}
+		for _, v := range victims {
+			testkit.Eventually(t, "a rank begins to write, or has written", func() bool {
+				found, err := filepath.Glob(filepath.Join(dir, ".*.tmp"))
+				done, _ := filepath.Glob(filepath.Join(dir, "*.data"))
+				return err == nil && len(found)+len(done) > 0
+			})
+			v.kill()
+		}
+		if got := startHelper(t, "tree", dir, root).line(); got != want {
+			t.Fatalf("digest %s, want %s", got, want)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
+			t.Errorf("%v are left over, error %v", left, err)
+		}
+	}
+}

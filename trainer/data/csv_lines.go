@@ -1,0 +1,137 @@
+package data
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// cell is one of a line, without quotes and the spaces around it.
+type cell struct {
+	text   []byte
+	column int // of its first byte in the line, from 1 on
+}
+
+// csvLines splits a CSV file into lines and cells. Cells are views of the file wherever they can be.
+type csvLines struct {
+	rest      []byte
+	delimiter byte
+	line      int    // of the cells that next returned, from 1 on
+	cells     []cell // reused
+}
+
+func newCSVLines(file []byte, delimiter string) csvLines {
+	l := csvLines{rest: bytes.TrimPrefix(file, []byte("\xef\xbb\xbf")), delimiter: ','} // the mark that Excel writes
+	if delimiter != "" {
+		l.delimiter = delimiter[0]
+	}
+	return l
+}
+
+// next returns the cells of the next line that is not empty, nil at the end. They are valid until the next call. Errors
+// begin with line and column.
+func (l *csvLines) next() ([]cell, error) {
+	for len(l.rest) > 0 {
+		l.line++
+		line, rest, _ := bytes.Cut(l.rest, []byte{'\n'})
+		l.rest = rest
+		line = bytes.TrimSuffix(line, []byte{'\r'})
+		if len(bytes.Trim(line, " ")) == 0 {
+			continue
+		}
+		if err := l.split(line); err != nil {
+			return nil, fmt.Errorf("%d:%w", l.line, err)
+		}
+		return l.cells, nil
+	}
+	return nil, nil
+}
+
+func (l *csvLines) split(line []byte) error {
+	l.cells = l.cells[:0]
+	for at := 0; ; at++ { // over the delimiter
+		for at < len(line) && l.isSpace(line[at]) {
+			at++
+		}
+		if len(l.cells) == maxCSVColumns {
+			return fmt.Errorf("%d: more than %d cells", at+1, maxCSVColumns)
+		}
+		c := cell{column: at + 1}
+		if at < len(line) && line[at] == '"' {
+			n, err := c.unquote(line[at:])
+			if err != nil {
+				return fmt.Errorf("%d: %w", c.column, err)
+			}
+			for at += n; at < len(line) && l.isSpace(line[at]); at++ {
+			}
+			if at < len(line) && line[at] != l.delimiter {
+				return fmt.Errorf("%d: text after a closing quote", at+1)
+			}
+		} else {
+			n := bytes.IndexByte(line[at:], l.delimiter)
+			if n < 0 {
+				n = len(line) - at
+			}
+			for c.text = line[at : at+n]; len(c.text) > 0 && l.isSpace(c.text[len(c.text)-1]); {
+				c.text = c.text[:len(c.text)-1]
+			}
+			at += n
+		}
+		l.cells = append(l.cells, c)
+		if at == len(line) {
+			return nil
+		}
+	}
+}
+
+func (l *csvLines) isSpace(b byte) bool { return (b == ' ' || b == '\t') && b != l.delimiter }
+
+// unquote reads a cell that begins with a quote, up to its other quote; a doubled quote stands for one. It returns the length with
+// quotes.
+func (c *cell) unquote(b []byte) (int, error) {
+	doubled := false
+	for at := 1; ; at += 2 {
+		n := bytes.IndexByte(b[at:], '"')
+		if n < 0 {
+			return 0, errors.New("a quote that is not closed on its line")
+		}
+		at += n
+		if at+1 == len(b) || b[at+1] != '"' {
+			c.text = b[1:at]
+			if doubled {
+				c.text = bytes.ReplaceAll(c.text, []byte(`""`), []byte(`"`))
+			}
+			return at + 1, nil
+		}
+		doubled = true
+	}
+}
+
+// parseNumber reads a finite decimal number. Of what ParseFloat accepts it leaves out hexadecimal, "_", "inf" and "nan".
+func parseNumber(text []byte) (float32, error) {
+	if len(text) == 0 {
+		return 0, errors.New("the cell is missing")
+	}
+	for _, b := range text {
+		if (b < '0' || b > '9') && b != '.' && b != '-' && b != '+' && b != 'e' && b != 'E' {
+			return 0, fmt.Errorf("%s is not a finite number", excerpt(text))
+		}
+	}
+	v, err := strconv.ParseFloat(string(text), 32)
+	if errors.Is(err, strconv.ErrRange) {
+		return 0, fmt.Errorf("%s is too large for float32", excerpt(text))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s is not a finite number", excerpt(text))
+	}
+	return float32(v), nil
+}
+
+// excerpt quotes text for an error, cut where it is long.
+func excerpt(text []byte) string {
+	if len(text) > 40 {
+		return strconv.Quote(string(text[:40])) + "..."
+	}
+	return strconv.Quote(string(text))
+}

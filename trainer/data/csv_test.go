@@ -1,0 +1,163 @@
+package data
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestLoadCSV(t *testing.T) {
+	for name, c := range map[string]struct {
+		text   string
+		cfg    CSVConfig
+		spec   Spec
+		x, y   []float32
+		labels []int
+	}{
+		"classes, no header": {
+			text: "1,2.5,0\n-3,4e1,2\n",
+			spec: Spec{Inputs: 2, Classes: 3, Labels: 1}, x: []float32{1, 2.5, -3, 40}, labels: []int{0, 2},
+		},
+		"a header, CRLF, quotes, spaces, an empty line, Excel's mark, no newline at the end": {
+			text: "\xef\xbb\xbf\"a \"\"1\"\"\", b ,\"label\"\r\n\"1\", 2 ,1\r\n\r\n0,\"4\" ,3",
+			cfg:  CSVConfig{Targets: []string{`a "1"`}},
+			spec: Spec{Inputs: 2, Classes: 2, Labels: 1}, x: []float32{2, 1, 4, 3}, labels: []int{1, 0},
+		},
+		"a target by name": {
+			text: "label,a,b\n1,.5,-0\n0,7.,+3\n", cfg: CSVConfig{Targets: []string{"label"}, Classes: 10},
+			spec: Spec{Inputs: 2, Classes: 10, Labels: 1}, x: []float32{.5, 0, 7, 3}, labels: []int{1, 0},
+		},
+		"a target by number": {
+			text: "1,5,6\n0,7,8\n", cfg: CSVConfig{Targets: []string{"0"}},
+			spec: Spec{Inputs: 2, Classes: 2, Labels: 1}, x: []float32{5, 6, 7, 8}, labels: []int{1, 0},
+		},
+		"labels as pandas writes whole floats": {
+			text: "1,1.0\n2,3.0\n",
+			spec: Spec{Inputs: 1, Classes: 4, Labels: 1}, x: []float32{1, 2}, labels: []int{1, 3},
+		},
+		"two outputs, in the order of the targets": {
+			text: "a\tb\tc\n1\t2\t3\n4\t5\t6\n", cfg: CSVConfig{Delimiter: "\t", Targets: []string{"c", "0"}, Regression: true},
+			spec: Spec{Inputs: 1, Outputs: 2}, x: []float32{2, 5}, y: []float32{3, 1, 6, 4},
+		},
+		"a header of numbers": {
+			text: "0,1\n5,1\n", cfg: CSVConfig{Header: "yes"},
+			spec: Spec{Inputs: 1, Classes: 2, Labels: 1}, x: []float32{5}, labels: []int{1},
+		},
+		"a column whose name is a number": {
+			text: "x,0\n5,1\n", cfg: CSVConfig{Header: "yes", Targets: []string{"0"}},
+			spec: Spec{Inputs: 1, Classes: 2, Labels: 1}, x: []float32{5}, labels: []int{1},
+		},
+		"rounded once, to the nearest float32": {
+			// Half a unit above 1, and a little: through float64 it would be halfway and go to the even 1.
+			text: "1.00000005960464477539062500000000000001,0\n",
+			spec: Spec{Inputs: 1, Classes: 1, Labels: 1}, x: []float32{1.0000001}, labels: []int{0},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.cfg.Path = writeFile(t, "data.csv", []byte(c.text))
+			set, err := LoadCSV(t.Context(), nil, c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := all(set)
+			if set.Spec() != c.spec || !slices.Equal(got.X, c.x) || !slices.Equal(got.Y, c.y) || !slices.Equal(got.Labels, c.labels) {
+				t.Errorf("%+v with %v, %v, %v", set.Spec(), got.X, got.Y, got.Labels)
+			}
+		})
+	}
+}
+
+func TestLoadCSVRefuses(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		cfg  CSVConfig
+		want string
+	}{
+		{"", CSVConfig{}, "data.csv holds no rows"},
+		{"a,b\n", CSVConfig{}, "data.csv holds no rows"},
+		{"1,2\n3,,1\n", CSVConfig{}, "data.csv:2:1: 3 cells, where the lines before have 2"},
+		{"1,2,0\n\n3,,1\n", CSVConfig{}, "data.csv:3:3: the cell is missing"},
+		{"1,2,0\n3,4,\n", CSVConfig{}, "data.csv:2:5: the cell is missing"},
+		{"1,NaN,0\n", CSVConfig{}, `data.csv:1:3: "NaN" is not a finite number`},
+		{"a,b,c\n1,-inf,0\n", CSVConfig{}, `data.csv:2:3: "-inf" is not a finite number (in column "b")`},
+		{"a,b,c\r\n\r\n1,\" 2\",3\r\n", CSVConfig{}, `data.csv:3:3: " 2" is not a finite number (in column "b")`},
+		{"1,0x1p4,0\n", CSVConfig{}, `"0x1p4" is not a finite number`},
+		{"1,1e5e,0\n", CSVConfig{}, `"1e5e" is not a finite number`},
+		{"1,4e38,0\n", CSVConfig{}, `data.csv:1:3: "4e38" is too large`},
+		{"1,2,0.5\n", CSVConfig{}, `data.csv:1:5: "0.5" is no class`},
+		{"1,2,-1\n", CSVConfig{}, `data.csv:1:5: "-1" is no class`},
+		{"1,2,4e9\n", CSVConfig{}, `"4e9" is no class`},
+		{"1,2,3\n", CSVConfig{Classes: 3}, `"3" is no class: want a whole number from 0 to 2`},
+		{"0,1,target\n1,2,0\n", CSVConfig{}, `data.csv:1:5: "target" is not a finite number`},
+		{"a,b\n1,2\n", CSVConfig{Header: "no"}, `data.csv:1:1: "a" is not a finite number`},
+		{"a;b\n1;2\n", CSVConfig{}, `1 columns leave no inputs beside 1 targets: is the delimiter ','?`},
+		{"a,b\n1,2\n", CSVConfig{Targets: []string{"c"}}, `no column "c" for the target; the header is ["a" "b"]`},
+		{"a,b\n1,2\n", CSVConfig{Targets: []string{"2"}}, "no column 2"},
+		{"a,b\n1,2\n", CSVConfig{Targets: []string{"-3"}}, "no column -3"},
+		{"a,b,a\n1,2,3\n", CSVConfig{Targets: []string{"a"}}, "two columns have the name"},
+		{"a,b,c\n1,2,3\n", CSVConfig{Targets: []string{"a", "0"}, Regression: true}, `target "0" is named twice`},
+		{"1,\"2,3\n4\",5\n", CSVConfig{}, "data.csv:1:3: a quote that is not closed"},
+		{"1,\"2\"3,5\n", CSVConfig{}, "data.csv:1:6: text after a closing quote"},
+		{strings.Repeat(",", maxCSVColumns), CSVConfig{}, "more than 1048576 cells"},
+		{"1,2\n", CSVConfig{Targets: []string{"0", "1"}}, "classes stand in one column"},
+		{"1,2\n", CSVConfig{Delimiter: "::"}, "delimiter"},
+		{"1,2\n", CSVConfig{Delimiter: "e"}, "delimiter"},
+		{"1,2\n", CSVConfig{Header: "maybe"}, "want auto, yes or no"},
+		{"1,2\n", CSVConfig{Classes: -1}, "-1 classes"},
+		{"1,2\n", CSVConfig{Classes: 3, Regression: true}, "0 for regression"},
+	} {
+		c.cfg.Path = writeFile(t, "data.csv", []byte(c.text))
+		if _, err := LoadCSV(t.Context(), nil, c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%.60q: error %v, want one with %q", c.text, err, c.want)
+		}
+	}
+}
+
+func FuzzCSV(f *testing.F) {
+	f.Add("1,2,0\n3,4,1\n", ",", "", "", false)
+	f.Add("a;\"b\"\"\";c\n1;2;3\r\n\n4;5;6", ";", "auto", "a", true)
+	f.Add("\xef\xbb\xbf\"\t\n", "\t", "no", "-1", false)
+	f.Fuzz(func(t *testing.T, file, delimiter, header, target string, regression bool) {
+		cfg := CSVConfig{Delimiter: delimiter, Header: header, Regression: regression}
+		if target != "" {
+			cfg.Targets = []string{target}
+		}
+		if cfg.check() != nil {
+			return
+		}
+		p, err := parseCSV(t.Context(), &mapping{[]byte(file)}, cfg)
+		if err != nil {
+			return
+		}
+		set, err := p.table(regression)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := set.Spec()
+		b := all(set)
+		if set.Len() == 0 || set.Len() > strings.Count(file, "\n")+1 || len(b.X) == 0 || (spec.Outputs == 0) == (spec.Classes == 0) {
+			t.Errorf("%d rows of %+v", set.Len(), spec)
+		}
+		for _, v := range append(b.X, b.Y...) {
+			if v-v != 0 {
+				t.Errorf("a value is %v", v)
+			}
+		}
+		for _, label := range b.Labels {
+			if label < 0 || label >= spec.Classes {
+				t.Errorf("label %d of %d classes", label, spec.Classes)
+			}
+		}
+	})
+}
+
+// BenchmarkCSV reads 100 columns of six digits, as a table of measurements has them.
+func BenchmarkCSV(b *testing.B) {
+	file := []byte(strings.Repeat(strings.Repeat("-12.3456,", 100)+"1\n", 1000))
+	b.SetBytes(int64(len(file)))
+	for b.Loop() {
+		if _, err := parseCSV(b.Context(), &mapping{file}, CSVConfig{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

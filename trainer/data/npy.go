@@ -1,0 +1,178 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// NPYConfig names two arrays that numpy.save wrote.
+type NPYConfig struct {
+	Inputs  string // [N], [N, K], or images [N, H, W] or [N, C, H, W]
+	Targets string // of whole numbers: classes [N] or [N, 1]; of floats: outputs [N] or [N, M]
+	Classes int    // labels must be below it; 0: one more than the largest
+}
+
+// LoadNPY opens the rows of two .npy files, of format 1.0 to 3.0, little-endian and row-major, of
+// booleans, integers or floats of 32 or 64 bits. Numbers become float32, without any scaling. NaN and infinity are errors that
+// name file, row and column. Arrays of float32 and uint8 are mapped, the others are copied.
+func LoadNPY(cfg NPYConfig) (Dataset, error) {
+	t, err := loadNPY(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("read npy: %w", err)
+	}
+	return t, nil
+}
+
+func loadNPY(cfg NPYConfig) (*table, error) {
+	if cfg.Classes < 0 || cfg.Classes > maxClasses {
+		return nil, fmt.Errorf("%d classes, want 1 to %d, or 0 for as many as there are", cfg.Classes, maxClasses)
+	}
+	x, err := openNPY(cfg.Inputs)
+	if err != nil {
+		return nil, err
+	}
+	y, err := openNPY(cfg.Targets)
+	if err != nil {
+		return nil, err
+	}
+	if x.rows() != y.rows() {
+		return nil, fmt.Errorf("%s has %d rows and %s %d: they do not belong together", cfg.Inputs, x.rows(), cfg.Targets, y.rows())
+	}
+	t := &table{rows: x.rows(), files: []*mapping{x.file, y.file}}
+	if err := t.setInputs(x); err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Inputs, err)
+	}
+	if y.kind.float {
+		if cfg.Classes != 0 {
+			return nil, fmt.Errorf("%s: %s are no classes, save them as integers", cfg.Targets, y.kind.name)
+		}
+		err = t.setOutputs(y)
+	} else {
+		err = t.setLabels(y, cfg.Classes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg.Targets, err)
+	}
+	return t, nil
+}
+
+// openNPY maps the array at path.
+func openNPY(path string) (*npy, error) {
+	m, err := openMapping(path)
+	if err != nil {
+		return nil, err
+	}
+	a, err := parseNPY(m.bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	a.file = m
+	return a, nil
+}
+
+func (t *table) setInputs(a *npy) error {
+	t.spec.Inputs = a.columns()
+	switch d := a.shape; len(d) {
+	case 1, 2:
+	case 3:
+		t.spec.Image = Image{1, d[1], d[2]}
+	case 4:
+		t.spec.Image = Image{d[1], d[2], d[3]}
+	default:
+		return fmt.Errorf("inputs of the shape %v, want [N], [N, K], [N, H, W] or [N, C, H, W]", d)
+	}
+	if a.kind.name == "uint8" {
+		values := make([][256]float32, 1)
+		for i := range values[0] {
+			values[0][i] = float32(i)
+		}
+		t.x = pixels{bytes: a.data, stride: a.columns(), columns: a.columns(), values: values}
+		return nil
+	}
+	v, err := a.floats()
+	t.x = floats{v, a.columns()}
+	return err
+}
+
+func (t *table) setOutputs(a *npy) (err error) {
+	if len(a.shape) > 2 {
+		return fmt.Errorf("outputs of the shape %v, want [N] or [N, M]", a.shape)
+	}
+	t.spec.Outputs = a.columns()
+	t.y, err = a.floats()
+	return err
+}
+
+func (t *table) setLabels(a *npy, classes int) error {
+	if a.columns() != 1 {
+		return fmt.Errorf("classes of the shape %v, want [N]; outputs are saved as floats", a.shape)
+	}
+	below := classes
+	if classes == 0 {
+		below = maxClasses
+	}
+	t.labels = make([]int32, t.rows)
+	for i := range t.labels {
+		label := a.integer(i)
+		if label < 0 || label >= int64(below) {
+			return fmt.Errorf("label %s of row %d is out of range, want 0 to %d", a.text(i), i, below-1)
+		}
+		t.labels[i] = int32(label)
+		classes = max(classes, int(label)+1)
+	}
+	t.spec.Classes, t.spec.Labels = classes, 1
+	return nil
+}
+
+// floats are all elements as float32: the array's own memory where they are that.
+func (a *npy) floats() ([]float32, error) {
+	var v []float32
+	if a.kind.name == "float32" {
+		v = numbersOf[float32](a.data)
+	} else {
+		v = make([]float32, a.rows()*a.columns())
+		for i := range v {
+			v[i] = a.float(i)
+		}
+	}
+	for i, x := range v {
+		if x-x != 0 { // NaN for what is not finite
+			return nil, fmt.Errorf("%s in row %d, column %d: want finite numbers of float32", a.text(i), i/a.columns(), i%a.columns())
+		}
+	}
+	return v, nil
+}
+
+func (a *npy) rows() int { return a.shape[0] }
+
+func (a *npy) columns() int { return len(a.data) / a.kind.size / a.shape[0] }
+
+// parseNPY returns the array in a file, as a view of it.
+func parseNPY(file []byte) (*npy, error) {
+	h, data, err := parseNPYHeader(file)
+	if err != nil {
+		return nil, err
+	}
+	kind, err := npyKindOf(h.descr)
+	if err != nil {
+		return nil, err
+	}
+	if h.fortran {
+		return nil, errors.New("the array is stored by columns (fortran_order); save numpy.ascontiguousarray(a)")
+	}
+	size := kind.size
+	for _, d := range h.shape {
+		if d > 0 && size > math.MaxInt/d {
+			return nil, fmt.Errorf("the shape %v is impossible", h.shape)
+		}
+		size *= d
+	}
+	if len(h.shape) == 0 || size == 0 {
+		return nil, fmt.Errorf("the shape %v holds no rows", h.shape)
+	}
+	if size != len(data) {
+		return nil, fmt.Errorf("%d bytes of data, where the shape %v of %s takes %d; copy the file again", len(data), h.shape, kind.name, size)
+	}
+	return &npy{kind: kind, shape: h.shape, data: data}, nil
+}

@@ -1,0 +1,106 @@
+package data
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+func encoded(t testing.TB, p *prepared) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := encodePrepared(&b, source{"/data", 1, 2, "", "csv"}, p); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func sample() *prepared {
+	return &prepared{Classes: 7, Arrays: []array{
+		newArray([]float32{1, 2, 3, 4, 5, 6}, 2, 3), newArray([]int32{-1, 6}, 2), {kindBytes, []int{3}, []byte{1, 2, 3}}, {kindBytes, []int{0}, []byte{}},
+	}}
+}
+
+func TestPreparedRoundTrip(t *testing.T) {
+	want := sample()
+	file := encoded(t, want)
+	got, from, err := decodePrepared(file)
+	if err != nil || from != (source{"/data", 1, 2, "", "csv"}) || !reflect.DeepEqual(got, want) {
+		t.Fatalf("%+v from %+v, error %v; want %+v", got, from, err, want)
+	}
+	for i := range want.Arrays {
+		if at := cap(file) - cap(got.Arrays[i].bytes); at%preparedAlign != 0 {
+			t.Errorf("array %d begins at byte %d", i, at)
+		}
+	}
+}
+
+// There is no byte whose change, and no length whose cut, goes unseen.
+func TestPreparedSeesAllDamage(t *testing.T) {
+	file := encoded(t, sample())
+	for i := range file {
+		damaged := bytes.Clone(file)
+		damaged[i] ^= 0x10
+		if _, _, err := decodePrepared(damaged); !errors.Is(err, errStale) {
+			t.Fatalf("byte %d changed: error %v", i, err)
+		}
+		if _, _, err := decodePrepared(file[:i]); !errors.Is(err, errStale) {
+			t.Fatalf("cut to %d bytes: error %v", i, err)
+		}
+	}
+}
+
+// A file with good sums is not believed either where it would be used wrongly.
+func TestPreparedTableRefuses(t *testing.T) {
+	x := newArray([]float32{1, 2}, 2, 1)
+	for name, p := range map[string]*prepared{
+		"nothing":         {},
+		"no inputs":       {Classes: 2, Arrays: []array{newArray([]int32{0, 1}, 2, 1)}},
+		"a label too big": {Classes: 2, Arrays: []array{x, newArray([]int32{0, 2}, 2, 1)}},
+		"a negative one":  {Classes: 2, Arrays: []array{x, newArray([]int32{0, -1}, 2, 1)}},
+		"fewer labels":    {Classes: 2, Arrays: []array{x, newArray([]int32{0}, 1, 1)}},
+		"two for a row":   {Classes: 2, Arrays: []array{x, newArray([]int32{0, 0, 0, 0}, 2, 2)}},
+		"outputs":         {Classes: 2, Arrays: []array{x, newArray([]float32{0, 1}, 2, 1)}},
+		"flat inputs":     {Classes: 2, Arrays: []array{newArray([]float32{1, 2}, 2), newArray([]int32{0, 1}, 2, 1)}},
+	} {
+		if got, err := p.table(false); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func FuzzPrepared(f *testing.F) {
+	file := encoded(f, sample())
+	size := binary.LittleEndian.Uint32(file[12:])
+	f.Add(file[preparedFixed:preparedFixed+size], file[preparedFixed+size:])
+	f.Add([]byte(`{"arrays":[{"kind":"B","dims":[4611686018427387904,4]}]}`), []byte{})
+	f.Add([]byte(`{"arrays":[{"kind":"f","dims":[-1]},{"kind":"","dims":null}]}`), []byte{1})
+	f.Fuzz(func(t *testing.T, header, rest []byte) {
+		// with good sums, without which nothing is looked at
+		b := []byte(preparedMagic)
+		for _, n := range []uint32{preparedVersion, uint32(len(header)), crc32.Checksum(header, castagnoli), crc32.Checksum(rest, castagnoli)} {
+			b = binary.LittleEndian.AppendUint32(b, n)
+		}
+		p, _, err := decodePrepared(slices.Concat(b, header, rest))
+		if err != nil {
+			if !errors.Is(err, errStale) {
+				t.Error(err)
+			}
+			return
+		}
+		for _, a := range p.Arrays {
+			if n := length(a.kind, a.dims); n != len(a.bytes) {
+				t.Errorf("%v of kind %c with %d bytes", a.dims, a.kind, len(a.bytes))
+			}
+		}
+		for _, regression := range []bool{false, true} {
+			if set, err := p.table(regression); err == nil && set.Len() > 0 {
+				set.Read(set.Len()-1, make([]float32, set.spec.Inputs), make([]float32, set.spec.Outputs), make([]int, set.spec.Labels))
+			}
+		}
+	})
+}

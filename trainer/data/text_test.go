@@ -1,0 +1,149 @@
+package data
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ddpbatch/internal/testenv"
+)
+
+// stringOf is symbols as text.
+func stringOf[T int | float32](symbols []T) string {
+	var b []byte
+	for _, s := range symbols {
+		b = append(b, byte(s))
+	}
+	return string(b)
+}
+
+func TestOpenText(t *testing.T) {
+	set, err := OpenText(t.Context(), nil, writeFile(t, "text", []byte("abcdefgh\xff")), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Spec() != (Spec{Inputs: 3, Classes: 256, Labels: 3, Symbols: 256}) {
+		t.Errorf("%+v", set.Spec())
+	}
+	got := all(set) // a third row would need a tenth byte
+	if got.Rows != 2 || stringOf(got.X) != "abcdef" || stringOf(got.Labels) != "bcdefg" {
+		t.Errorf("%d rows %q with labels %q", got.Rows, stringOf(got.X), stringOf(got.Labels))
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a row beyond the text does not panic")
+		}
+	}()
+	set.Read(2, got.X, nil, got.Labels)
+}
+
+// Of any text and context, rows are the text from its start on, labels the text from its second byte on, and less than a
+// row is left out.
+func TestTextHoldsEveryByteOnce(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(r *rapid.T) {
+		text := rapid.SliceOfN(rapid.Byte(), 2, 200).Draw(r, "text")
+		width := rapid.IntRange(1, len(text)-1).Draw(r, "context")
+		path := filepath.Join(dir, "text")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			r.Fatal(err)
+		}
+		set, err := OpenText(context.Background(), nil, path, width)
+		if err != nil {
+			r.Fatal(err)
+		}
+		b := all(set)
+		n := len(b.X)
+		if stringOf(b.X) != string(text[:n]) || stringOf(b.Labels) != string(text[1:n+1]) || len(text)-1-n >= width {
+			r.Fatalf("%d rows of %d bytes: %q, %q", b.Rows, width, stringOf(b.X), stringOf(b.Labels))
+		}
+	})
+}
+
+// makeTree writes files, and links where a name ends in "@".
+func makeTree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, strings.TrimSuffix(name, "@"))
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		err := error(nil)
+		if strings.HasSuffix(name, "@") {
+			err = os.Symlink(text, path)
+		} else {
+			err = os.WriteFile(path, []byte(text), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func TestOpenTextOfATree(t *testing.T) {
+	root := makeTree(t, map[string]string{
+		"b/2": "two", "b/1": "one", "b.txt": "three", "a": "zero", "empty": "",
+		".git/config": "hidden", "b/.hidden": "hidden", "link@": "a", "folder@": "b",
+	})
+	// "b/" comes before "b.txt", as folders are gone through by the names in them; the link to a folder is no second copy
+	const want = "zero\x00one\x00two\x00three\x00\x00zero"
+	link := filepath.Join(t.TempDir(), "root")
+	if err := os.Symlink(root, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, cache := range []*Cache{nil, {Dir: t.TempDir()}} {
+		for _, path := range []string{root, link} {
+			set, err := OpenText(t.Context(), cache, path, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b := all(set); stringOf(b.X) != want[:len(want)-1] || stringOf(b.Labels) != want[1:] {
+				t.Errorf("text %q, want %q without its last byte", stringOf(b.X), want)
+			}
+		}
+	}
+}
+
+func TestOpenTextRefuses(t *testing.T) {
+	short := writeFile(t, "short", []byte("abc"))
+	for name, c := range map[string]struct {
+		path    string
+		context int
+		want    string
+	}{
+		"shorter than a row": {short, 3, "short holds 3 bytes, a row of context 3 takes 4"},
+		"empty":              {writeFile(t, "none", nil), 1, "none holds 0 bytes"},
+		"no context":         {short, 0, "context of 0"},
+		"a huge context":     {short, maxContext + 1, "context of 1048577"},
+		"not there":          {"/nowhere/text", 1, "/nowhere/text"},
+		"an empty tree":      {makeTree(t, map[string]string{".x": "abc"}), 1, "holds 0 bytes"},
+		"a broken link":      {makeTree(t, map[string]string{"x@": "nowhere"}), 1, "x: no such file"},
+		"a device":           {"/dev/null", 1, "/dev/null is not a regular file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := OpenText(t.Context(), nil, c.path, c.context); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// The text begins as every edition of Coriolanus in that file does.
+func TestRealText(t *testing.T) {
+	set, err := OpenText(t.Context(), nil, testenv.Shared(t, "data", "text", "tinyshakespeare.txt"), 13)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Batch
+	b.Fill(set, []int{0})
+	if stringOf(b.X) != "First Citizen" || !slices.Equal(b.Labels[10:], []int{'e', 'n', ':'}) || set.Len() != (1115394-1)/13 {
+		t.Errorf("%d rows from %q, %v", set.Len(), stringOf(b.X), b.Labels)
+	}
+}

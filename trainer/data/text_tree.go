@@ -1,0 +1,144 @@
+package data
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// maxTree bounds a tree of text, which is put together in memory: 16 GiB.
+	maxTree = 16 << 30
+
+	// maxTreeFiles bounds the list of its files.
+	maxTreeFiles = 1 << 22
+)
+
+// tree is the files of a text, in order.
+type tree struct {
+	root  string
+	paths []string
+	sizes []int64
+	bytes int64 // of the files with what is between them
+	from  source
+}
+
+// openTree returns the files of the tree at root as one text.
+func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
+	var found *tree
+	look := func() (_ source, err error) {
+		if found, err = listTree(root); err != nil {
+			return source{}, err
+		}
+		return found.from, nil
+	}
+	p, err := cache.load(ctx, look, func() (*prepared, error) {
+		joined, err := found.join(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &prepared{Arrays: []array{{kindBytes, []int{len(joined)}, joined}}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Arrays) != 1 || p.Arrays[0].kind != kindBytes {
+		return nil, errStale
+	}
+	return &text{bytes: p.Arrays[0].bytes, file: p.file}, nil
+}
+
+// listTree looks at all files below root. WalkDir goes through each folder in the order of names.
+func listTree(root string) (*tree, error) {
+	// A link as the root would not be followed.
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return nil, err
+	}
+	if root, err = filepath.Abs(root); err != nil {
+		return nil, err
+	}
+	t := &tree{root: root, from: source{Path: readable(root), Settings: "text"}}
+	listing := sha256.New()
+	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if path != root && strings.HasPrefix(d.Name(), ".") {
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if d.IsDir() {
+			return nil
+		}
+		info, err := os.Stat(path) // of what a link leads to
+		if err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		fmt.Fprintf(listing, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		return t.add(path, info)
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.from.Files = fmt.Sprintf("%x", listing.Sum(nil))
+	return t, nil
+}
+
+func (t *tree) add(path string, info fs.FileInfo) error {
+	if len(t.paths) > 0 {
+		t.bytes++ // the zero byte before it
+	}
+	t.paths = append(t.paths, path)
+	t.sizes = append(t.sizes, info.Size())
+	t.from.Size += info.Size()
+	t.from.Modified = max(t.from.Modified, info.ModTime().UnixNano())
+	if info.Size() > maxTree || t.bytes+info.Size() > maxTree || len(t.paths) > maxTreeFiles {
+		return fmt.Errorf("%s holds more than %d GiB or %d files: put the text into one file, which may have any size",
+			t.root, maxTree>>30, maxTreeFiles)
+	}
+	t.bytes += info.Size()
+	return nil
+}
+
+// join reads all files into one piece, with a zero byte between two.
+func (t *tree) join(ctx context.Context) ([]byte, error) {
+	joined := make([]byte, t.bytes)
+	rest := joined
+	for i, path := range t.paths {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			rest = rest[1:]
+		}
+		if err := readExactly(path, rest[:t.sizes[i]]); err != nil {
+			return nil, err
+		}
+		rest = rest[t.sizes[i]:]
+	}
+	return joined, nil
+}
+
+// readExactly fills b with the file at path, which must have that size.
+func readExactly(path string, b []byte) error {
+	f, info, err := openRegular(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if info.Size() != int64(len(b)) {
+		return fmt.Errorf("%s changed while it was read: start again when it is complete", path)
+	}
+	if _, err := io.ReadFull(f, b); err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package nn
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// convolve is the definition, in float64. It says where in x the kernel's elements are for each output.
+func convolve(in, out Image, w window, weight, bias []float32, x []float32) []float64 {
+	y := make([]float64, out.Size())
+	for o := range y {
+		c, i, j := o/out.plane(), o%out.plane()/out.Width, o%out.Width
+		if bias != nil {
+			y[o] = float64(bias[c])
+		}
+		for k := range in.Channels * w.kernel * w.kernel {
+			from, a, b := k/(w.kernel*w.kernel), k/w.kernel%w.kernel, k%w.kernel
+			row, col := i*w.stride+a-w.padding, j*w.stride+b-w.padding
+			if row >= 0 && row < in.Height && col >= 0 && col < in.Width {
+				weight := weight[c*in.Channels*w.kernel*w.kernel+k]
+				y[o] += float64(weight) * float64(x[from*in.plane()+row*in.Width+col])
+			}
+		}
+	}
+	return y
+}
+
+// Any geometry: strides beyond the kernel, more padding than kernel, images that a group holds many of.
+func TestConv2dIsItsDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := Image{rapid.IntRange(1, 3).Draw(t, "channels"), rapid.IntRange(1, 9).Draw(t, "height"), rapid.IntRange(1, 20).Draw(t, "width")}
+		padding := rapid.IntRange(0, 4).Draw(t, "padding")
+		kernel := rapid.IntRange(1, min(6, min(in.Height, in.Width)+2*padding)).Draw(t, "kernel")
+		cfg := Conv2dConfig{Out: rapid.IntRange(1, 4).Draw(t, "out"), Kernel: kernel, Stride: rapid.IntRange(0, 5).Draw(t, "stride"),
+			Padding: padding, NoBias: rapid.Bool().Draw(t, "without bias")}
+		rows := rapid.IntRange(1, 40).Draw(t, "rows")
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
+
+		l := NewConv2d(in, cfg, r)
+		var bias []float32
+		if !cfg.NoBias {
+			bias = l.bias.Value
+		}
+		x := randomMatrix(r, rows, in.Size())
+		var pass Pass
+		y := l.Forward(&pass, x)
+		for i := range rows {
+			want := convolve(in, l.Out(), window{kernel, max(cfg.Stride, 1), padding}, l.weight.Value, bias, x.Row(i))
+			for o, v := range y.Row(i) {
+				// At most 108 products below 1, each sum rounded to 24 bits.
+				if math.Abs(float64(v)-want[o]) > 1e-5 {
+					t.Fatalf("row %d: output %d is %g, want %g", i, o, v, want[o])
+				}
+			}
+		}
+
+		// y is linear in x, and in the weights: what Backward returns is the adjoint, so that <dy, A x> = <Aᵀ dy, x>.
+		dy := randomMatrix(r, rows, y.Cols)
+		dx := l.Backward(&pass, dy, true)
+		product, constant := dot(dy.Data, y.Data), 0.0
+		if bias != nil {
+			constant = dot(l.bias.Grad, bias)
+		}
+		for what, got := range map[string]float64{
+			"input": dot(dx.Data, x.Data), "weight": dot(l.weight.Grad, l.weight.Value),
+		} {
+			if slack := 1e-6 * float64(len(y.Data)+len(x.Data)); math.Abs(got+constant-product) > slack {
+				t.Fatalf("%s: gradient times value is %g, want %g", what, got+constant, product)
+			}
+		}
+	})
+}
+
+func dot(a, b []float32) float64 {
+	var sum float64
+	for i, v := range a {
+		sum += float64(v) * float64(b[i])
+	}
+	return sum
+}

@@ -1,0 +1,171 @@
+package nn
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// gptBench is the GPT of the benchmarks.
+var gptBench = GPTConfig{Layers: 4, Heads: 4, Width: 128, Context: 128, Symbols: 256}
+
+func TestGPTParameters(t *testing.T) {
+	count := 0
+	var names []string
+	for _, p := range NewGPT(gptBench, source()).Params() {
+		count += len(p.Value)
+		if !strings.HasPrefix(p.Name, "blocks.") || strings.HasPrefix(p.Name, "blocks.3.") {
+			names = append(names, p.Name)
+		}
+	}
+	if count != 875_264 {
+		t.Errorf("%d parameters, want 875,264", count)
+	}
+	want := []string{
+		"embed.token.weight", "embed.position.weight",
+		"blocks.3.ln1.weight", "blocks.3.ln1.bias", "blocks.3.attn.qkv.weight", "blocks.3.attn.qkv.bias",
+		"blocks.3.attn.proj.weight", "blocks.3.attn.proj.bias", "blocks.3.ln2.weight", "blocks.3.ln2.bias",
+		"blocks.3.mlp.fc.weight", "blocks.3.mlp.fc.bias", "blocks.3.mlp.proj.weight", "blocks.3.mlp.proj.bias",
+		"norm.weight", "norm.bias", "head.weight",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("names are %q, want %q", names, want)
+	}
+}
+
+// Communication of a gradient starts as soon as it is done, so all are, once each, from the last to the first.
+func TestGPTGradientsAreDoneInReverse(t *testing.T) {
+	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 4, Context: 3, Symbols: 5}
+	model := NewGPT(cfg, source())
+	var done []*Param
+	pass := Pass{Training: true, Ready: func(p *Param) { done = append(done, p) }}
+	y := model.Forward(&pass, symbols(cfg, 2))
+	model.Backward(&pass, randomMatrix(source(), y.Rows, y.Cols), false)
+	layer := func(p *Param) string { return p.Name[:strings.LastIndexByte(p.Name, '.')] }
+	var got, want []string
+	for _, p := range done {
+		got = append(got, layer(p))
+	}
+	for _, p := range slices.Backward(model.Params()) {
+		want = append(want, layer(p))
+	}
+	// Two embeddings are one layer; in other layers weight and bias may come in either order.
+	if !slices.Equal(got, want) {
+		t.Errorf("gradients were done in the order %q, want %q", got, want)
+	}
+	slices.SortFunc(done, func(a, b *Param) int { return strings.Compare(a.Name, b.Name) })
+	if n := len(slices.Compact(done)); n != len(model.Params()) {
+		t.Errorf("%d parameters were done, want all %d", n, len(model.Params()))
+	}
+}
+
+// The modules share memory for gradients: differences through the whole model show whether they do so while it is in use. The
+// first parameters are the last to get their gradients, so those suffice, with the attention in the first block.
+func TestGPTGradients(t *testing.T) {
+	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 4, Context: 3, Symbols: 5}
+	r := source()
+	model := NewGPT(cfg, r)
+	for _, p := range model.Params() {
+		copy(p.Value, randomMatrix(r, 1, len(p.Value)).Data) // far from the symmetric beginning
+	}
+	pass := Pass{Training: true}
+	x, labels := symbols(cfg, 2), []int{0, 1, 2, 3, 4, 0}
+	var loss CrossEntropy
+	f := func() float64 {
+		v, _ := loss.Loss(model.Forward(&pass, x), labels)
+		return v
+	}
+	_, dy := loss.Loss(model.Forward(&pass, x), labels)
+	model.Backward(&pass, dy, false)
+	for _, p := range model.Params() {
+		checkGradient(t, p.Name, p.Value, p.Grad, f)
+	}
+}
+
+// A batch of other length in between, and the memory that gradients share, change no bit, and nothing is allocated.
+func TestGPTStepsAreEqualAndAllocateNothing(t *testing.T) {
+	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 8, Context: 9, Symbols: 11, Dropout: 0.1}
+	model := NewGPT(cfg, source())
+	pass := Pass{Training: true, Seed: 7}
+	var loss CrossEntropy
+	x, labels := symbols(cfg, 3), make([]int, 27)
+	step := func(rows int) {
+		ZeroGrad(model.Params())
+		in := Matrix{Rows: rows, Cols: cfg.Context, Data: x.Data[:rows*cfg.Context]}
+		_, dy := loss.Loss(model.Forward(&pass, in), labels[:rows*cfg.Context])
+		model.Backward(&pass, dy, false)
+	}
+	grads := func() (all []float32) {
+		for _, p := range model.Params() {
+			all = append(all, p.Grad...)
+		}
+		return all
+	}
+	step(2)
+	before := grads()
+	step(3)
+	step(0)
+	step(2)
+	if !slices.Equal(grads(), before) {
+		t.Error("the same step gives other gradients after a larger one")
+	}
+	if n := testing.AllocsPerRun(10, func() { step(3); step(1) }); n != 0 {
+		t.Errorf("a step allocates %v times, want none", n)
+	}
+}
+
+// The text's symbols are each as frequent as the other, so a model that only counts them reaches log 8; one that looks back
+// can predict all but the first few of each sequence.
+func TestGPTLearnsMoreThanFrequencies(t *testing.T) {
+	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 16, Context: 12, Symbols: 8}
+	r := source()
+	model := NewGPT(cfg, r)
+	pass := Pass{Training: true}
+	var loss CrossEntropy
+	x, labels := NewMatrix(16, cfg.Context), make([]int, 16*cfg.Context)
+	m, v := map[*Param][]float64{}, map[*Param][]float64{}
+	for _, p := range model.Params() {
+		m[p], v[p] = make([]float64, len(p.Value)), make([]float64, len(p.Value))
+	}
+	var value float64
+	for step := 1; step <= 200; step++ {
+		for i := range x.Rows {
+			// The next symbol is the sum of the last one and the sequence's own stride.
+			at, stride := r.IntN(8), 1+2*r.IntN(2)
+			for j := range cfg.Context {
+				x.Row(i)[j] = float32(at)
+				at = (at + stride) % 8
+				labels[i*cfg.Context+j] = at
+			}
+		}
+		ZeroGrad(model.Params())
+		var dy Matrix
+		value, dy = loss.Loss(model.Forward(&pass, x), labels)
+		model.Backward(&pass, dy, false)
+		for _, p := range model.Params() { // Adam
+			for i, g := range p.Grad {
+				g := float64(g)
+				m[p][i] = 0.9*m[p][i] + 0.1*g
+				v[p][i] = 0.99*v[p][i] + 0.01*g*g
+				up := m[p][i] / (1 - math.Pow(0.9, float64(step)))
+				down := math.Sqrt(v[p][i] / (1 - math.Pow(0.99, float64(step))))
+				p.Value[i] -= float32(0.01 * up / (down + 1e-8))
+			}
+		}
+	}
+	// The stride is one of two, and not seen by the first symbol: no model can fall below log 2 there.
+	if floor := math.Ln2 / float64(cfg.Context); value < 0.5*floor || value > 0.5 {
+		t.Errorf("loss is %g after 200 steps, want between %.3g and 0.5; frequencies alone give %.3g", value, floor, math.Log(8))
+	}
+}
+
+// symbols returns sequences for a model, with all symbols in them.
+func symbols(cfg GPTConfig, sequences int) Matrix {
+	x := NewMatrix(sequences, cfg.Context)
+	r := source()
+	for i := range x.Data {
+		x.Data[i] = float32(r.IntN(cfg.Symbols))
+	}
+	return x
+}

@@ -1,0 +1,130 @@
+package nn
+
+import (
+	"math"
+
+	"ddpbatch/trainer/nn/internal/halve"
+)
+
+// MaxPool2dConfig is the shape of a pooling window, in the words of torch.nn.MaxPool2d. The kernel is square.
+type MaxPool2dConfig struct {
+	Kernel  int  // at most 15
+	Stride  int  // 0: Kernel
+	Padding int  // at most half of Kernel; it is never the largest
+	ReLU    bool // pools max(x, 0) in the same pass, as behind a ReLU
+}
+
+// MaxPool2d is torch.nn.MaxPool2d: the largest value of each window, where NaN counts as the largest. The gradient goes to
+// the first of equal values. It has no parameters.
+type MaxPool2d struct {
+	window
+	in, out Image
+	floor   float32 // the least result
+	element uint8   // where a result comes from that no value is above
+	y, dx   Matrix
+	from    []uint8 // for each result, which element of the window it is, row by row; halve.Nowhere: the floor
+}
+
+// NewMaxPool2d returns a pooling of images like in.
+func NewMaxPool2d(in Image, cfg MaxPool2dConfig) *MaxPool2d {
+	if cfg.Stride == 0 {
+		cfg.Stride = cfg.Kernel
+	}
+	if cfg.Kernel > 15 || 2*cfg.Padding > cfg.Kernel {
+		panic("nn: a pooling window is larger than 15, or padded by more than half of it")
+	}
+	l := &MaxPool2d{window: window{cfg.Kernel, cfg.Stride, cfg.Padding}, in: in}
+	l.out = l.over(in, in.Channels)
+	if cfg.ReLU {
+		l.element = halve.Nowhere
+	} else {
+		l.floor = float32(math.Inf(-1))
+	}
+	return l
+}
+
+// Out is the geometry of the output.
+func (l *MaxPool2d) Out() Image { return l.out }
+
+// Params returns none.
+func (*MaxPool2d) Params() []*Param { return nil }
+
+// Buffers returns none.
+func (*MaxPool2d) Buffers() []*Buffer { return nil }
+
+// Forward returns the largest value of each window.
+func (l *MaxPool2d) Forward(_ *Pass, x Matrix) Matrix {
+	if x.Cols != l.in.Size() {
+		panic("nn: input of a pooling has the wrong width")
+	}
+	l.y.resize(x.Rows, l.out.Size())
+	if cap(l.from) < len(l.y.Data) {
+		l.from = make([]uint8, len(l.y.Data))
+	}
+	l.from = l.from[:len(l.y.Data)]
+	if l.halves() {
+		halve.Max(l.y.Data, l.from, x.Data, l.out.Width, l.floor, l.element)
+		return l.y
+	}
+	in, out := l.in.plane(), l.out.plane()
+	for i := range x.Rows * l.in.Channels {
+		l.forward(l.y.Data[i*out:][:out], l.from[i*out:], x.Data[i*in:][:in])
+	}
+	return l.y
+}
+
+// halves tells whether windows of 2 x 2 values tile the image.
+func (l *MaxPool2d) halves() bool {
+	return l.window == window{kernel: 2, stride: 2} && l.in.Height%2 == 0 && l.in.Width%2 == 0
+}
+
+// forward pools one channel of one sample.
+func (l *MaxPool2d) forward(y []float32, from []uint8, x []float32) {
+	for o := range y {
+		a := l.at(l.in, o/l.out.Width, o%l.out.Width)
+		best, element := l.floor, l.element
+		if element != halve.Nowhere { // where all are -Inf, the first is the largest
+			element = l.place(a, a.top, a.left)
+		}
+		for i := a.top; i < a.bottom; i++ {
+			for j := a.left; j < a.right; j++ {
+				if v := x[i*l.in.Width+j]; v > best || v != v {
+					best, element = v, l.place(a, i, j)
+				}
+			}
+		}
+		y[o], from[o] = best, element
+	}
+}
+
+// place is which element of the window is over row i and column j of the image.
+func (l *MaxPool2d) place(a area, i, j int) uint8 { return uint8((i-a.row)*l.kernel + j - a.col) }
+
+// Backward gives each gradient to the input that was the largest.
+func (l *MaxPool2d) Backward(_ *Pass, dy Matrix, input bool) Matrix {
+	sameShape(dy, l.y)
+	if !input {
+		return Matrix{}
+	}
+	l.dx.resize(dy.Rows, l.in.Size())
+	if l.halves() {
+		halve.Spread(l.dx.Data, l.from, dy.Data, l.out.Width)
+		return l.dx
+	}
+	in, out := l.in.plane(), l.out.plane()
+	for i := range dy.Rows * l.in.Channels {
+		l.backward(l.dx.Data[i*in:][:in], l.from[i*out:], dy.Data[i*out:][:out])
+	}
+	return l.dx
+}
+
+func (l *MaxPool2d) backward(dx []float32, from []uint8, dy []float32) {
+	clear(dx)
+	for o, v := range dy {
+		if from[o] == halve.Nowhere {
+			continue
+		}
+		a, element := l.at(l.in, o/l.out.Width, o%l.out.Width), int(from[o])
+		dx[(a.row+element/l.kernel)*l.in.Width+a.col+element%l.kernel] += v
+	}
+}

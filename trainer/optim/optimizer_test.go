@@ -1,0 +1,178 @@
+package optim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/trainer/nn"
+)
+
+// everyKind has each kind with all that it may keep as state.
+func everyKind() []Config {
+	adam, adamw, lamb := Default("adam"), Default("adamw"), Default("lamb")
+	adam.WeightDecay = 0.1
+	return []Config{
+		{Kind: "sgd", LR: 0.1, WeightDecay: 0.1},
+		{Kind: "sgd", LR: 0.1, Momentum: 0.9, WeightDecay: 0.1, Nesterov: true},
+		{Kind: "sgd", LR: 0.1, Momentum: 0.9, Dampening: 0.3},
+		adam, adamw, lamb,
+	}
+}
+
+func clonedState(opt Optimizer) [][]float32 {
+	var state [][]float32
+	for _, slot := range opt.State() {
+		state = append(state, slices.Clone(slot.Value))
+	}
+	return state
+}
+
+func values(params []*nn.Param) [][]float32 {
+	var list [][]float32
+	for _, p := range params {
+		list = append(list, slices.Clone(p.Value))
+	}
+	return list
+}
+
+func equal(a, b [][]float32) bool { return slices.EqualFunc(a, b, slices.Equal) }
+
+// Stopped after any step and restored into new memory, a run goes on with the same bits.
+func TestStateRestoresTheOptimizer(t *testing.T) {
+	s := randomSteps(12)
+	n := len(s.LRs)
+	for _, cfg := range everyKind() {
+		params := s.params()
+		opt := mustNew(t, cfg, params...)
+		for step := range n {
+			s.step(opt, params, step)
+		}
+		wantValues, wantState := values(params), clonedState(opt)
+
+		for stop := range n {
+			params := s.params()
+			opt := mustNew(t, cfg, params...)
+			for step := range n {
+				if step == stop {
+					saved, state := values(params), clonedState(opt)
+					params = s.params()
+					opt = mustNew(t, cfg, params...)
+					for i, p := range params {
+						copy(p.Value, saved[i])
+					}
+					for i, slot := range opt.State() {
+						copy(slot.Value, state[i])
+					}
+				}
+				s.step(opt, params, step)
+			}
+			if !equal(values(params), wantValues) || !equal(clonedState(opt), wantState) {
+				t.Errorf("%+v: stopped before step %d: other bits than never stopped", cfg, stop)
+			}
+		}
+	}
+}
+
+// As ZeRO needs it: optimizers of parts of the parameters do together what one of all does.
+func TestPartsMakeTheWhole(t *testing.T) {
+	s := randomSteps(12)
+	for _, cfg := range everyKind() {
+		whole, parts := s.params(), s.params()
+		all := mustNew(t, cfg, whole...)
+		even, odd := mustNew(t, cfg, parts[0], parts[2], parts[4]), mustNew(t, cfg, parts[3], parts[1])
+		for step := range s.LRs {
+			s.step(all, whole, step)
+			s.step(even, parts, step)
+			odd.SetLR(s.LRs[step])
+			odd.Step()
+		}
+		if !equal(values(whole), values(parts)) {
+			t.Errorf("%+v: parts have other bits than the whole", cfg)
+		}
+		if len(even.State())+len(odd.State()) != len(all.State()) {
+			t.Errorf("%+v: parts have %d and %d slots, the whole %d", cfg, len(even.State()), len(odd.State()), len(all.State()))
+		}
+	}
+}
+
+func TestWithoutGradientNothingMoves(t *testing.T) {
+	for _, cfg := range everyKind() {
+		p := param("w", 1, 2)
+		opt := mustNew(t, cfg, p)
+		p.Grad[0], p.Grad[1] = 1, 2
+		opt.Step()
+		before, state := slices.Clone(p.Value), clonedState(opt)
+		p.HasGrad = false // Grad has old values in it, which must not count
+		opt.Step()
+		if !slices.Equal(p.Value, before) || !equal(clonedState(opt), state) {
+			t.Errorf("%+v: a parameter without gradient moved from %v to %v, its state from %v to %v",
+				cfg, before, p.Value, state, clonedState(opt))
+		}
+	}
+}
+
+func TestListedTwiceCountsOnce(t *testing.T) {
+	for _, cfg := range everyKind() {
+		one, two := param("w", 1, 2), param("w", 1, 2)
+		for _, p := range []*nn.Param{one, two} {
+			p.Grad[0], p.Grad[1] = 1, 2
+		}
+		once, twice := mustNew(t, cfg, one), mustNew(t, cfg, two, param("b", 1), two)
+		once.Step()
+		twice.Step()
+		if !slices.Equal(one.Value, two.Value) {
+			t.Errorf("%+v: listed twice %v, once %v", cfg, two.Value, one.Value)
+		}
+	}
+}
+
+func TestNamesMustDiffer(t *testing.T) {
+	_, err := New([]*nn.Param{param("w", 1), param("w", 1)}, Default("sgd"))
+	if err == nil || !strings.Contains(err.Error(), `"w"`) {
+		t.Errorf("error %v, want one that names w", err)
+	}
+}
+
+// Gradients move into buckets after New.
+func TestSlicesMayBeReplaced(t *testing.T) {
+	for _, cfg := range everyKind() {
+		p, q := param("w", 1, 2), param("w", 1, 2)
+		a, b := mustNew(t, cfg, p), mustNew(t, cfg, q)
+		q.Value, q.Grad = slices.Clone(q.Value), make([]float32, 2)
+		for _, p := range []*nn.Param{p, q} {
+			p.Grad[0], p.Grad[1] = 1, 2
+		}
+		a.Step()
+		b.Step()
+		if !slices.Equal(p.Value, q.Value) {
+			t.Errorf("%+v: in other memory %v, want %v", cfg, q.Value, p.Value)
+		}
+	}
+}
+
+func TestSlotsHavePyTorchsNames(t *testing.T) {
+	p := &nn.Param{Name: "0.weight", Shape: []int{2, 3}, Value: make([]float32, 6), Grad: make([]float32, 6)}
+	adam := []string{"step.0.weight []", "exp_avg.0.weight [2 3]", "exp_avg_sq.0.weight [2 3]"}
+	for _, c := range []struct {
+		cfg  Config
+		want []string
+	}{
+		{Config{Kind: "sgd", LR: 1, Momentum: 0.9}, []string{"momentum_buffer.0.weight [2 3]"}},
+		{Config{Kind: "sgd", LR: 1, Momentum: 0.9, Dampening: 0.1},
+			[]string{"momentum_buffer.0.weight [2 3]", "momentum_begun.0.weight []"}},
+		{Default("adam"), adam}, {Default("adamw"), adam}, {Default("lamb"), adam},
+	} {
+		var got []string
+		for _, slot := range mustNew(t, c.cfg, p).State() {
+			got = append(got, fmt.Sprint(slot.Name, " ", slot.Shape))
+			if len(slot.Value) != sizeOf(slot.Shape) {
+				t.Errorf("%s has %d values", slot.Name, len(slot.Value))
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%+v: slots %q, want %q", c.cfg, got, c.want)
+		}
+	}
+}

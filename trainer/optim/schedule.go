@@ -1,0 +1,112 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+)
+
+// Schedule gives every step of a run its learning rate.
+type Schedule interface {
+	// LR returns the learning rate of a step, which counts from 0. It depends on nothing else, so a run that
+	// resumes has the rates of one that never stopped. Steps after the last have the rate that the schedule ends
+	// with.
+	LR(step int64) float64
+}
+
+// ScheduleConfig selects a schedule. What a kind does not use must be zero; the zero value keeps the learning rate
+// constant.
+//
+// With w = WarmupSteps > 0, step t < w has the rate first (t + 1) / w, where first is the rate that the schedule
+// itself begins with: the learning rate, and for one_cycle a 25th of it. That is torch.optim.lr_scheduler.LinearLR
+// with start_factor 1/w over w - 1 steps. The schedule then begins at step w, as step s = 0, and has the n = Steps
+// - w steps that remain:
+//
+//	constant   lr
+//	step       lr Gamma^floor(s / StepSize)                        StepLR
+//	cosine     MinLR + (lr - MinLR) (1 + cos(pi s / n)) / 2        CosineAnnealingLR, T_max n
+//	linear     lr + (MinLR - lr) s / n                             LinearLR, start_factor 1, total_iters n
+//	one_cycle  a cosine from lr/25 up to lr at s = 0.3 n - 1, then another
+//	           down to lr/250000 at s = n - 1                      OneCycleLR with its defaults
+//
+// cosine and linear would reach MinLR at step n, the first that is not taken, so that no step is taken at a rate of
+// 0.
+type ScheduleConfig struct {
+	Kind        string  // "constant" or "" | "step" | "cosine" | "one_cycle" | "linear"
+	WarmupSteps int64   // 0: none
+	Steps       int64   // of the whole run, with the warm-up; constant and step do not look at it
+	StepSize    int64   // of step: how many steps have the same rate
+	Gamma       float64 // of step: above 0; 0 stands for 0.1, StepLR's default
+	MinLR       float64 // of cosine and linear: in [0, lr]
+}
+
+// NewSchedule returns the schedule of a run with the learning rate lr. Its functions are Go's math.Cos and
+// math.Pow, whose last bit may differ between processor architectures (amd64, arm64). An error begins with the name
+// that the setting has in a job file.
+func NewSchedule(cfg ScheduleConfig, lr float64) (Schedule, error) {
+	if err := cfg.validate(lr); err != nil {
+		return nil, err
+	}
+	main := cfg.main(lr)
+	if cfg.WarmupSteps == 0 {
+		return main, nil
+	}
+	return warmUp{steps: cfg.WarmupSteps, then: main}, nil
+}
+
+func (c *ScheduleConfig) main(lr float64) Schedule {
+	steps := c.Steps - c.WarmupSteps
+	switch c.Kind {
+	case "step":
+		gamma := c.Gamma
+		if gamma == 0 {
+			gamma = 0.1
+		}
+		return stepDecay{lr: lr, gamma: gamma, size: c.StepSize}
+	case "cosine":
+		return cosine{lr: lr, least: c.MinLR, steps: steps}
+	case "linear":
+		return linear{lr: lr, least: c.MinLR, steps: steps}
+	case "one_cycle":
+		return oneCycle{lr: lr, steps: steps}
+	}
+	return constant(lr)
+}
+
+func (c *ScheduleConfig) validate(lr float64) error {
+	var bounded, steps, least bool // by Steps; which of the kinds' own settings it has
+	switch c.Kind {
+	case "", "constant":
+	case "step":
+		steps = true
+	case "cosine", "linear":
+		bounded, least = true, true
+	case "one_cycle":
+		bounded = true
+	default:
+		return fmt.Errorf("kind: %q is no schedule, want constant, step, cosine, one_cycle or linear", c.Kind)
+	}
+	switch {
+	case !(lr > 0) || math.IsInf(lr, 0):
+		return fmt.Errorf("lr: is %v, want a number above 0", lr)
+	case c.WarmupSteps < 0:
+		return fmt.Errorf("warmup_steps: is %d, want 0 or more", c.WarmupSteps)
+	case bounded && c.Steps < 1:
+		return fmt.Errorf("steps: the run has %d, want at least 1", c.Steps)
+	case bounded && c.Steps <= c.WarmupSteps:
+		return fmt.Errorf("warmup_steps: %d leave none of the run's %d steps to the %s schedule: lower them, or train longer",
+			c.WarmupSteps, c.Steps, c.Kind)
+	case steps && c.StepSize < 1:
+		return fmt.Errorf("step_size: is %d, want the number of steps that have the same rate, at least 1", c.StepSize)
+	case !steps && c.StepSize != 0:
+		return fmt.Errorf("step_size: only the step schedule has one: leave it out")
+	case !(c.Gamma >= 0) || math.IsInf(c.Gamma, 0):
+		return fmt.Errorf("gamma: is %v, want a number above 0", c.Gamma)
+	case !steps && c.Gamma != 0:
+		return fmt.Errorf("gamma: only the step schedule has one: leave it out")
+	case !(c.MinLR >= 0 && c.MinLR <= lr):
+		return fmt.Errorf("min_lr: is %v, want a number from 0 to the learning rate, %v", c.MinLR, lr)
+	case !least && c.MinLR != 0:
+		return fmt.Errorf("min_lr: only the cosine and linear schedules have one: leave it out")
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package optim
+
+import (
+	_ "embed"
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/testkit/torch"
+)
+
+//go:embed testdata/schedules.py
+var schedulesScript string
+
+func mustSchedule(t *testing.T, cfg ScheduleConfig, lr float64) Schedule {
+	t.Helper()
+	s, err := NewSchedule(cfg, lr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// PyTorch computes each rate from the one before, in float64, so that a hundred roundings of 1.1e-16 add up. Near
+// the end of a cosine each of them is a hundred times and more larger, relative to what is left of lr - MinLR.
+const scheduleTolerance = 1e-12
+
+func TestSchedulesEqualPyTorchs(t *testing.T) {
+	t.Parallel()
+	type torchSchedule struct {
+		cfg   ScheduleConfig
+		Class string
+		Args  map[string]any
+	}
+	const lr, steps = 0.3, 100
+	cases := []torchSchedule{
+		{ScheduleConfig{Kind: "step", StepSize: 7, Gamma: 0.9}, "StepLR", map[string]any{"step_size": 7, "gamma": 0.9}},
+		{ScheduleConfig{Kind: "step", StepSize: 30}, "StepLR", map[string]any{"step_size": 30}},
+		{ScheduleConfig{Kind: "cosine", Steps: steps}, "CosineAnnealingLR", map[string]any{"T_max": steps}},
+		{ScheduleConfig{Kind: "cosine", Steps: steps, MinLR: 0.01}, "CosineAnnealingLR",
+			map[string]any{"T_max": steps, "eta_min": 0.01}},
+		{ScheduleConfig{Kind: "one_cycle", Steps: steps}, "OneCycleLR", map[string]any{"max_lr": lr, "total_steps": steps}},
+		{ScheduleConfig{Kind: "linear", Steps: steps}, "LinearLR",
+			map[string]any{"start_factor": 1, "end_factor": 0, "total_iters": steps}},
+		{ScheduleConfig{Kind: "linear", Steps: steps, MinLR: 0.03}, "LinearLR",
+			map[string]any{"start_factor": 1, "end_factor": 0.1, "total_iters": steps}},
+		// A warm-up as long as the run is the same as LinearLR upwards.
+		{ScheduleConfig{WarmupSteps: steps}, "LinearLR", map[string]any{"start_factor": 1.0 / steps, "total_iters": steps - 1}},
+	}
+	for _, short := range []int64{1, 2, 3, 4, 10, 33} { // the top of a cycle before, at and between steps
+		cases = append(cases, torchSchedule{ScheduleConfig{Kind: "one_cycle", Steps: short}, "OneCycleLR",
+			map[string]any{"max_lr": lr, "total_steps": short}})
+	}
+	spec, err := json.Marshal(cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want [][]float64
+	if err := json.Unmarshal([]byte(torch.Run(t, schedulesScript, string(spec))), &want); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range cases {
+		rates := want[i]
+		if n := c.cfg.Steps; n > 0 && len(rates) != int(n) || n == 0 && len(rates) != steps {
+			t.Fatalf("%+v: PyTorch gave %d rates", c.cfg, len(rates))
+		}
+		schedule := mustSchedule(t, c.cfg, lr)
+		for step, rate := range rates {
+			if got := schedule.LR(int64(step)); !(math.Abs(got-rate) <= scheduleTolerance*rate) {
+				t.Errorf("%+v: step %d: %v, PyTorch has %v", c.cfg, step, got, rate)
+			}
+		}
+		if c.cfg.WarmupSteps > 0 {
+			continue
+		}
+		// After a warm-up the same again, later.
+		warm := c.cfg
+		warm.WarmupSteps = 5
+		if warm.Steps > 0 {
+			warm.Steps += 5
+		}
+		later := mustSchedule(t, warm, lr)
+		for step := range int64(len(rates)) {
+			if got, want := later.LR(step+5), schedule.LR(step); got != want {
+				t.Errorf("%+v: step %d: %v, without warm-up %v", warm, step, got, want)
+			}
+		}
+		for step := range int64(5) {
+			if got, want := later.LR(step), schedule.LR(0)*float64(step+1)/5; math.Abs(got-want) > 1e-16 {
+				t.Errorf("%+v: step %d: %v, want %v", warm, step, got, want)
+			}
+		}
+	}
+}
+
+// By hand: where schedules begin and end.
+func TestEndsOfSchedules(t *testing.T) {
+	for _, c := range []struct {
+		cfg  ScheduleConfig
+		step int64
+		want float64
+	}{
+		{ScheduleConfig{}, 0, 1},
+		{ScheduleConfig{Kind: "constant"}, 1e15, 1},
+		{ScheduleConfig{WarmupSteps: 4}, 0, 0.25},
+		{ScheduleConfig{WarmupSteps: 4}, 3, 1},
+		{ScheduleConfig{WarmupSteps: 4}, 4, 1},
+		{ScheduleConfig{WarmupSteps: 1}, 0, 1},
+		{ScheduleConfig{Kind: "step", StepSize: 10, Gamma: 0.5, WarmupSteps: 3}, 12, 1},
+		{ScheduleConfig{Kind: "step", StepSize: 10, Gamma: 0.5, WarmupSteps: 3}, 13, 0.5},
+		{ScheduleConfig{Kind: "cosine", Steps: 10}, 5, 0.5},
+		{ScheduleConfig{Kind: "cosine", Steps: 10, MinLR: 0.25}, 10, 0.25},
+		{ScheduleConfig{Kind: "cosine", Steps: 10, MinLR: 0.25}, 15, 0.25},
+		{ScheduleConfig{Kind: "linear", Steps: 10, MinLR: 0.5}, 5, 0.75},
+		{ScheduleConfig{Kind: "linear", Steps: 10, MinLR: 0.5}, 1000, 0.5},
+		{ScheduleConfig{Kind: "one_cycle", Steps: 10}, 0, 0.04},
+		{ScheduleConfig{Kind: "one_cycle", Steps: 10}, 2, 1},
+		{ScheduleConfig{Kind: "one_cycle", Steps: 10}, 9, 4e-6},
+		{ScheduleConfig{Kind: "one_cycle", Steps: 10}, 500, 4e-6},
+		{ScheduleConfig{Kind: "one_cycle", Steps: 12, WarmupSteps: 2}, 0, 0.02},
+		{ScheduleConfig{Kind: "one_cycle", Steps: 12, WarmupSteps: 2}, 4, 1},
+	} {
+		// Sums and products of a few float64 numbers near 1.
+		if got := mustSchedule(t, c.cfg, 1).LR(c.step); math.Abs(got-c.want) > 1e-15 {
+			t.Errorf("%+v: step %d has %v, want %v", c.cfg, c.step, got, c.want)
+		}
+	}
+}
+
+func TestBadSchedulesNameTheirKey(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, c := range []struct {
+		key string
+		cfg ScheduleConfig
+		lr  float64
+	}{
+		{"kind", ScheduleConfig{Kind: "onecycle"}, 1},
+		{"lr", ScheduleConfig{}, 0},
+		{"lr", ScheduleConfig{}, nan},
+		{"lr", ScheduleConfig{}, inf},
+		{"warmup_steps", ScheduleConfig{WarmupSteps: -1}, 1},
+		{"warmup_steps", ScheduleConfig{Kind: "cosine", Steps: 10, WarmupSteps: 10}, 1},
+		{"steps", ScheduleConfig{Kind: "linear"}, 1},
+		{"warmup_steps", ScheduleConfig{Kind: "linear", Steps: 1, WarmupSteps: 1}, 1},
+		{"warmup_steps", ScheduleConfig{Kind: "one_cycle", Steps: 10, WarmupSteps: 11}, 1},
+		{"step_size", ScheduleConfig{Kind: "step"}, 1},
+		{"step_size", ScheduleConfig{Kind: "step", StepSize: -3}, 1},
+		{"step_size", ScheduleConfig{Kind: "cosine", Steps: 10, StepSize: 3}, 1},
+		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3, Gamma: -1}, 1},
+		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3, Gamma: nan}, 1},
+		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3, Gamma: inf}, 1},
+		{"gamma", ScheduleConfig{Gamma: 0.1}, 1},
+		{"min_lr", ScheduleConfig{Kind: "cosine", Steps: 10, MinLR: -1}, 1},
+		{"min_lr", ScheduleConfig{Kind: "cosine", Steps: 10, MinLR: nan}, 1},
+		{"min_lr", ScheduleConfig{Kind: "linear", Steps: 10, MinLR: 2}, 1},
+		{"min_lr", ScheduleConfig{Kind: "one_cycle", Steps: 10, MinLR: 0.1}, 1},
+	} {
+		if _, err := NewSchedule(c.cfg, c.lr); err == nil || !strings.HasPrefix(err.Error(), c.key+": ") {
+			t.Errorf("%+v, lr %v: error %v, want one that begins with %q", c.cfg, c.lr, err, c.key)
+		}
+	}
+}
