@@ -2,83 +2,149 @@ package ddp
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
+	"errors"
 	"fmt"
-	"io"
+	"time"
 
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 )
 
-// DDP is one rank's replica of a model.
+var errClosed = errors.New("the DDP is closed")
+
+// DDP is one rank's replica of a model. It is used by one goroutine at a time.
 type DDP struct {
-	comm *mpi.Comm
-	// flat holds all gradients, parameter by parameter, and then the scalars: one all-reduce moves
-	// everything that ranks tell each other in a step.
-	flat  []float32
-	grads int // how much of flat is gradients
+	comm    *mpi.Comm
+	cfg     Config
+	members []*member // in the order of the model
+	member  map[*nn.Param]*member
+
+	state    []*nn.Buffer
+	packed   []float32 // the values of state, one after another
+	source   [1]int32  // the rank that they come from
+	syncTime time.Duration
+
+	arena   []float32 // all gradients
+	buckets []*Bucket
+	order   []int32 // the arena's: places in members
+	next    []int32 // the order after the next ZeroGrad; nil: no change
+	settled bool    // order will not change any more
+	unbound bool    // the Hook does not know the buckets yet
+
+	step  step
+	stats Stats
+	err   error // what has ended it
 }
 
-// New wraps a model, given as its parameters. It returns an error, on every rank, unless all
-// ranks have the same number of parameters with the same names and shapes. It then gives all
-// ranks rank 0's values, and moves the gradients into one buffer of its own, with room for
-// scalars float32 numbers that travel with them.
-func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, scalars int) (*DDP, error) {
-	if err := Agree(ctx, comm, "model (number, names and shapes of parameters)", digest(params)); err != nil {
+// member is a parameter's place in the buckets.
+type member struct {
+	param  *nn.Param
+	index  int // in DDP.members
+	uses   int // how often the model has it: that many calls of Pass.Done make its gradient complete
+	left   int // of them, in this step
+	bucket int
+}
+
+// New wraps a model, given as its parameters and buffers. It returns an error, on every rank, unless all ranks have the same names
+// and shapes in the same order, and the same cfg. It then gives all ranks rank 0's values, and moves the gradients into
+// memory of the Comm's, where they stay, all zero at first, until Close. A parameter that is listed several times is ready when its last use has
+// added to its gradient.
+func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.Buffer, cfg Config) (*DDP, error) {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	d := &DDP{comm: comm}
+	cfg = cfg.complete()
+	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, state: buffers}
 	for _, p := range params {
-		if err := mpi.Broadcast(ctx, comm, p.Value, 0); err != nil {
-			return nil, fmt.Errorf("broadcast parameter %s: %w", p.Name, err)
+		m := d.member[p]
+		if m == nil {
+			m = &member{param: p, index: len(d.members)}
+			d.member[p] = m
+			d.members = append(d.members, m)
 		}
-		d.grads += len(p.Grad)
+		m.uses++
 	}
-	d.flat = make([]float32, d.grads+scalars)
-	rest := d.flat
-	for _, p := range params {
-		n := len(p.Grad)
-		p.Grad, rest = rest[:n:n], rest[n:]
+	if err := agreeOn(ctx, comm, describe(d.params(), buffers, cfg)); err != nil {
+		return nil, err
+	}
+	if err := d.broadcastValues(ctx); err != nil {
+		return nil, fmt.Errorf("broadcast rank 0's parameters and buffers: %w", err)
+	}
+	d.step.init(d)
+	if err := d.takeGradients(ctx); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
 
-// digest is a hash of the names and shapes of params, in order.
-func digest(params []*nn.Param) [sha256.Size]byte {
-	h := sha256.New()
-	number := func(n int) { h.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) }
-	number(len(params))
-	for _, p := range params {
-		number(len(p.Name))
-		io.WriteString(h, p.Name)
-		number(len(p.Shape))
-		for _, n := range p.Shape {
-			number(n)
-		}
+// params is the parameters, each once.
+func (d *DDP) params() []*nn.Param {
+	params := make([]*nn.Param, len(d.members))
+	for i, m := range d.members {
+		params[i] = m.param
 	}
-	return [sha256.Size]byte(h.Sum(nil))
+	return params
 }
 
-// ZeroGrad sets all gradients and scalars to zero.
-func (d *DDP) ZeroGrad() { clear(d.flat) }
-
-// Scalars returns the numbers that travel with the gradients. The caller sets them before
-// AllReduce, and finds the sums over all ranks in them after it.
-func (d *DDP) Scalars() []float32 { return d.flat[d.grads:] }
-
-// AllReduce replaces each gradient by its mean over all ranks and each scalar by its sum, the same bits
-// on every rank. It is the only communication of a training step.
-func (d *DDP) AllReduce(ctx context.Context) error {
-	// Dividing first, as PyTorch does, keeps the sum in the range of float32.
-	if world := d.comm.Size(); world > 1 {
-		scale := 1 / float32(world)
-		for i := range d.flat[:d.grads] {
-			d.flat[i] *= scale
-		}
+func (d *DDP) broadcastValues(ctx context.Context) error {
+	var values [][]float32
+	for _, m := range d.members {
+		values = append(values, m.param.Value)
 	}
-	if err := mpi.AllReduce(ctx, d.comm, d.flat, mpi.Sum); err != nil {
-		return fmt.Errorf("all-reduce gradients: %w", err)
+	n := 0
+	for _, b := range d.state {
+		values = append(values, b.Value)
+		n += len(b.Value)
 	}
-	return nil
+	d.packed = make([]float32, n)
+	return mpi.BroadcastMany(ctx, d.comm, values, 0)
+}
+
+// Buckets returns the buckets in the order in which they are reduced. They are valid until the next ZeroGrad.
+func (d *DDP) Buckets() []*Bucket { return d.buckets }
+
+// ZeroGrad sets all gradients to zero, and unused. After the first synchronised step it also moves them into buckets anew: who keeps a
+// Param.Grad must take it again.
+func (d *DDP) ZeroGrad() {
+	if d.next != nil {
+		d.order, d.next = d.next, nil
+		d.arrange()
+	}
+	clear(d.arena)
+	for _, m := range d.members {
+		m.param.HasGrad = false
+	}
+}
+
+// Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as nothing may touch that's
+// memory once it is closed. Between Begin and Finish, Close gives the step up, which breaks the Comm.
+func (d *DDP) Close() {
+	if d.err != nil {
+		return
+	}
+	if s := &d.step; s.open {
+		d.giveUp(errClosed)
+		d.fail(errClosed)
+		return
+	}
+	d.err = errClosed
+	d.detach()
+}
+
+// fail ends the DDP, on the other ranks, too, and returns what has ended it.
+func (d *DDP) fail(err error) error {
+	if d.err == nil {
+		d.err = err
+		breakComm(d.comm, err)
+		d.detach()
+	}
+	return d.err
+}
+
+// detach gives each parameter a gradient of its own: after a failure, other ranks may still write to the Comm's memory.
+func (d *DDP) detach() {
+	for _, m := range d.members {
+		m.param.Grad, m.param.HasGrad = make([]float32, len(m.param.Value)), false
+	}
+	d.arena = nil
 }

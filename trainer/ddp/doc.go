@@ -1,27 +1,53 @@
-// Package ddp keeps replicas of a model equal over the ranks of a process group:
-// DistributedDataParallel, as far as gradients in one buffer go.
+// Package ddp keeps replicas of a model equal over the ranks of a process group: PyTorch's
+// DistributedDataParallel.
 //
 // Every rank builds the same model and wraps it. From then on each computes gradients from its own
-// rows, averages them with all others, and takes the same step:
+// rows, averages them with those of all others, and takes the same step:
 //
-//	d, err := ddp.New(ctx, comm, model.Params(), 1) // checks that the models agree; rank 0's values win
+//	d, err := ddp.New(ctx, comm, model.Params(), model.Buffers(), ddp.DefaultConfig()) // rank 0's values win
 //	...
 //	for {
+//		d.SyncBuffers(ctx)
 //		d.ZeroGrad()
-//		value, dlogits := loss.Loss(model.Forward(x), labels)
-//		model.Backward(dlogits, false)
-//		d.Scalars()[0] = float32(value)
-//		if err := d.AllReduce(ctx); err != nil { ... } // gradients are means, scalars are sums
+//		value, dy := loss.Loss(model.Forward(pass, x), labels)
+//		sums := []float64{value}
+//		d.Begin(ctx, pass, sums)
+//		model.Backward(pass, dy, false) // gradients are averaged as they become complete
+//		if err := d.Finish(); err != nil { ... } // now they are means over ranks, and sums are sums
 //		optimizer.Step()
 //	}
 //
+// # How it goes
+//
+// Gradients are views of buckets, which lie one after another in memory of the Comm. Parameters are dealt to buckets in the order in which
+// their gradients become complete: at first a guess, the reverse of the model's order, and after the first synchronised step what
+// rank 0 has seen. The first bucket is small. As soon as a bucket is full, and those before it have been reduced, its all-reduce starts on a
+// goroutine of the step's own. A [Hook] may average buckets in fewer bits.
+//
+// PyTorch 1.13 differs in the first step, in which it has one bucket for all; and its buckets of later steps are the same.
+//
 // # Guarantees
 //
-// Parameters start with equal bits and get equal gradients, bit for bit, so replicas
-// never drift apart. Where gradients of equally many rows are means over those rows, the result is that of
-// one rank with all the rows, up to the rounding of sums.
+// Parameters start with equal bits and get equal gradients, bit for bit, so replicas never drift apart. Without a Hook, and with
+// mpi's Config.Deterministic, the bits depend on the inputs and the number of ranks alone: not on the
+// sizes of buckets, on overlap or on the transport. Each rank's gradient is multiplied by the rounded reciprocal of the number of ranks and then
+// added up, as PyTorch does it. Where the losses are means over equally many rows, the result is that of one rank with all the rows, up
+// to the rounding of sums.
 //
-// Everything here is collective: all ranks of the group call it, in the same order. What a
-// rank does between collectives must not depend on anything that only it knows. An error means that the
-// group is no longer in step, and the run must end. A wrapper is used by one goroutine at a time.
+// New tells models apart that differ in a name or a shape, on every rank and in words. When a step fails on one rank, by an error or a panic
+// of a Hook, a parameter that was not used, or the end of its context or process, Finish returns an error on
+// all that are alive, which says what was wrong and where; no goroutine is left, and nothing writes to gradients any more.
+//
+// In steady state a step allocates nothing.
+//
+// # Conventions
+//
+// Everything here is collective, unless it says otherwise: all ranks of the group call it, in the same order. Between Begin and Finish the Comm is
+// the DDP's. What a rank does between collectives must not depend on anything that only it knows. An error means that the
+// group is no longer in step, and the run must end. A DDP is used by one goroutine at a time.
+//
+// # Limits
+//
+// Gradients are float32. A step has one Backward between Begin and Finish; more before it are added to the same mean. With FindUnused
+// buckets keep the order that was guessed. SyncBatchNorm's sums are not shadowed: it needs a row on each rank in each step.
 package ddp

@@ -1,0 +1,80 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+
+	"ddpbatch/mpi"
+)
+
+// Averager averages arrays over ranks that train by themselves in between (local SGD, arXiv 1808.07217), by the rule of
+// PyTorch's PeriodicModelAverager.
+type Averager struct {
+	comm           *mpi.Comm
+	arrays         [][]float32
+	period, warmup int64
+	buffer         []float32
+}
+
+// averageLength is how many elements go at a time: enough that an all-reduce is limited by bandwidth.
+const averageLength = 1 << 20
+
+// NewAverager averages arrays: the values of the parameters, and of the optimizer's state what shall be equal on all ranks. All ranks give
+// the same lengths. Averages are taken after step warmup, counted from 0, and every period steps from there.
+func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period, warmup int64) (*Averager, error) {
+	if period < 1 {
+		return nil, fmt.Errorf("average: the period is %d steps, want at least 1", period)
+	}
+	if warmup < 0 {
+		return nil, fmt.Errorf("average: the warm-up is %d steps, want 0 or more", warmup)
+	}
+	n := 0
+	for _, x := range arrays {
+		n += len(x)
+	}
+	buffer, err := mpi.Alloc[float32](ctx, comm, min(n, averageLength))
+	if err != nil {
+		return nil, fmt.Errorf("average: allocate: %w", err)
+	}
+	return &Averager{comm: comm, arrays: arrays, period: period, warmup: warmup, buffer: buffer}, nil
+}
+
+// Due tells whether arrays are averaged after a step, counted from 0.
+func (a *Averager) Due(step int64) bool {
+	return step >= a.warmup && (step-a.warmup)%a.period == 0
+}
+
+// Average replaces each array by its mean over all ranks, the same bits on each: the sum in float32, divided. It is collective.
+func (a *Averager) Average(ctx context.Context) error {
+	filled, first, offset := 0, 0, 0 // what is in buffer begins at offset in arrays[first]
+	for i, x := range a.arrays {
+		for at := 0; at < len(x); {
+			n := copy(a.buffer[filled:], x[at:])
+			filled, at = filled+n, at+n
+			if filled < len(a.buffer) {
+				continue
+			}
+			if err := a.exchange(ctx, filled, first, offset); err != nil {
+				return err
+			}
+			filled, first, offset = 0, i, at
+		}
+	}
+	return a.exchange(ctx, filled, first, offset)
+}
+
+// exchange averages the first n elements of buffer, and copies them back.
+func (a *Averager) exchange(ctx context.Context, n, first, offset int) error {
+	if n == 0 {
+		return nil
+	}
+	rest := a.buffer[:n]
+	if err := mpi.AllReduce(ctx, a.comm, rest, mpi.Avg); err != nil {
+		return fmt.Errorf("average the parameters over ranks: %w", err)
+	}
+	for i := first; len(rest) > 0; i++ {
+		rest = rest[copy(a.arrays[i][offset:], rest):]
+		offset = 0
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
+)
+
+// Drift finds out whether the parameters of all ranks still have the same bits. A bug, a bad memory cell or a library that
+// computes otherwise on one machine would go on unnoticed, and each rank would train a model of its own.
+type Drift struct {
+	comm    *mpi.Comm
+	params  []*nn.Param
+	digests []uint64 // by parameter
+	ranks   []uint64 // by rank, of all parameters
+	one     []uint64
+}
+
+// NewDrift watches params, in the same order on all ranks.
+func NewDrift(comm *mpi.Comm, params []*nn.Param) *Drift {
+	return &Drift{comm: comm, params: params, one: make([]uint64, 1),
+		digests: make([]uint64, len(params)), ranks: make([]uint64, comm.Size())}
+}
+
+// DriftError says that ranks have other parameters than the rest. It is the same on all ranks.
+type DriftError struct {
+	Step  int64
+	Ranks []int  // that differ from rank Like
+	Like  int    // the lowest of those that agree with most others
+	Most  bool   // whether these are more than half: then the others are probably wrong
+	World int    // how many ranks there are
+	Param string // the first parameter that differs
+}
+
+// Error implements error.
+func (e *DriftError) Error() string {
+	ranks, verb := strings.Trim(fmt.Sprint(e.Ranks), "[]"), "ranks %s differ from"
+	if len(e.Ranks) == 1 {
+		verb = "rank %s differs from"
+	}
+	from := fmt.Sprintf("rank %d; no majority says which is right", e.Like)
+	if e.Most {
+		from = fmt.Sprintf("the majority, %d of %d ranks", e.World-len(e.Ranks), e.World)
+	}
+	return fmt.Sprintf("after step %d the parameters have drifted apart: "+verb+" %s; first in %s", e.Step, ranks, from, e.Param)
+}
+
+// Check compares the parameters after a step: 8 bytes of each rank travel, and only if these differ 8 for each parameter. It
+// is collective. The error is a *DriftError, or what a collective has met.
+func (d *Drift) Check(ctx context.Context, step int64) error {
+	var all uint64
+	for i, p := range d.params {
+		d.digests[i] = digestOf(p.Value)
+		all = round64(all, d.digests[i])
+	}
+	d.one[0] = all
+	if err := mpi.AllGather(ctx, d.comm, d.ranks, d.one); err != nil {
+		return fmt.Errorf("compare parameters over ranks: %w", err)
+	}
+	for _, digest := range d.ranks {
+		if digest != d.ranks[0] {
+			return d.explain(ctx, step)
+		}
+	}
+	return nil
+}
+
+// explain says who differs and where.
+func (d *Drift) explain(ctx context.Context, step int64) error {
+	n := len(d.params)
+	table := make([]uint64, len(d.ranks)*n)
+	if err := mpi.AllGather(ctx, d.comm, table, d.digests); err != nil {
+		return fmt.Errorf("find the parameter that has drifted: %w", err)
+	}
+	e := &DriftError{Step: step, World: len(d.ranks)}
+	most := 0
+	for rank, digest := range d.ranks {
+		if n := count(d.ranks, digest); n > most {
+			most, e.Like = n, rank
+		}
+	}
+	e.Most = 2*most > len(d.ranks)
+	for rank, digest := range d.ranks {
+		if digest != d.ranks[e.Like] {
+			e.Ranks = append(e.Ranks, rank)
+		}
+	}
+	for i, p := range d.params {
+		like := table[e.Like*n+i]
+		if slices.ContainsFunc(e.Ranks, func(rank int) bool { return table[rank*n+i] != like }) {
+			e.Param = p.Name
+			break
+		}
+	}
+	return e
+}
+
+func count(all []uint64, x uint64) int {
+	n := 0
+	for _, v := range all {
+		if v == x {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,276 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"ddpbatch/mpi"
+)
+
+// hooks are all there are, with the settings of tests: PowerSGD begins at the second step and takes every matrix that shrinks at all.
+var hooks = map[string]func() Hook{
+	"float16":  NewFloat16Hook,
+	"bfloat16": NewBFloat16Hook,
+	"int8":     NewInt8Hook,
+	"powersgd": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 2, Start: 1, MinRate: 1, Seed: 7}) },
+}
+
+func mustPowerSGD(cfg PowerSGDConfig) Hook {
+	h, err := NewPowerSGDHook(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return h
+}
+
+// The first step of every hook is near the mean: PowerSGD's is plain.
+func TestHooksAverage(t *testing.T) {
+	// Relative to the largest magnitude, about 4 standard deviations: 2^-11 and 2^-8 for each rounding of at most log2(4)+1; 1/254 twice for int8.
+	tolerance := map[string]float64{"float16": 4 * 0x1p-11, "bfloat16": 4 * 0x1p-8, "int8": 2.01 / 254, "powersgd": 4 * 0x1p-24}
+	for name, newHook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+				params, buckets := newReplica(2, shapes...)
+				h := newHook()
+				if err := h.Bind(ctx, comm, buckets); err != nil {
+					return err
+				}
+				want, top := make([]float64, len(gradients(params))), 0.0
+				for rank := range comm.Size() {
+					fill(params, rank, 0)
+					for i, g := range gradients(params) {
+						want[i] += float64(g) / float64(comm.Size())
+						top = max(top, math.Abs(float64(g)))
+					}
+				}
+				fill(params, comm.Rank(), 0)
+				if err := reduceAll(ctx, comm, h, buckets); err != nil {
+					return err
+				}
+				for i, g := range gradients(params) {
+					if e := math.Abs(float64(g) - want[i]); !(e <= tolerance[name]*top) {
+						return fmt.Errorf("gradient %d is %v, the mean %v", i, g, want[i])
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func TestHooksGiveAllRanksTheSameBits(t *testing.T) {
+	for name, newHook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+				params, buckets := newReplica(2, shapes...)
+				h := newHook()
+				if err := h.Bind(ctx, comm, buckets); err != nil {
+					return err
+				}
+				for step := range 5 {
+					fill(params, comm.Rank(), step)
+					if err := reduceAll(ctx, comm, h, buckets); err != nil {
+						return err
+					}
+					if err := sameBits(ctx, comm, fmt.Sprint("step ", step), gradients(params)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// What is not a number on one rank is none on all, and is gone a step later.
+func TestHooksPassOnWhatIsNotFinite(t *testing.T) {
+	for name, newHook := range hooks {
+		for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+			t.Run(fmt.Sprint(name, bad), func(t *testing.T) {
+				onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+					params, buckets := newReplica(2, shapes...)
+					h := newHook()
+					if err := h.Bind(ctx, comm, buckets); err != nil {
+						return err
+					}
+					for step := range 4 {
+						fill(params, comm.Rank(), step)
+						if step == 2 && comm.Rank() == comm.Size()-1 {
+							params[0].Grad[100], params[1].Grad[3] = float32(bad), float32(bad)
+						}
+						if err := reduceAll(ctx, comm, h, buckets); err != nil {
+							return err
+						}
+						for i, p := range params {
+							lost := slices.ContainsFunc(p.Grad, func(g float32) bool { return math.IsNaN(float64(g)) || math.IsInf(float64(g), 0) })
+							if bad := step == 2 && i < 2; bad != lost {
+								return fmt.Errorf("step %d, %s: not finite: %v, want %v", step, p.Name, lost, bad)
+							}
+						}
+						if err := sameBits(ctx, comm, fmt.Sprint("step ", step), gradients(params)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
+
+// Gradients go on with the same bits in a run that was stopped in the middle and restored.
+func TestHooksRestored(t *testing.T) {
+	for name, newHook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+				var saved []State
+				run := func(first, last int) ([]float32, error) {
+					params, buckets := newReplica(2, shapes...)
+					h := newHook()
+					if err := h.Bind(ctx, comm, buckets); err != nil {
+						return nil, err
+					}
+					if first > 0 {
+						if err := RestoreStates(ctx, comm, h.State(), saved); err != nil {
+							return nil, err
+						}
+					}
+					var all []float32
+					for step := first; step < 6; step++ {
+						if step == last {
+							var err error
+							if saved, err = GatherStates(ctx, comm, h.State()); err != nil {
+								return nil, err
+							}
+						}
+						fill(params, comm.Rank(), step)
+						if err := reduceAll(ctx, comm, h, buckets); err != nil {
+							return nil, err
+						}
+						if step >= 3 {
+							all = append(all, gradients(params)...)
+						}
+					}
+					return all, nil
+				}
+				want, err := run(0, 3)
+				if err != nil {
+					return err
+				}
+				got, err := run(3, -1)
+				if err != nil {
+					return err
+				}
+				if digestOf(got) != digestOf(want) {
+					return fmt.Errorf("the restored run has other gradients")
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Which bucket a parameter is in does not matter, bit for bit: a resumed run begins with other buckets than it ended with.
+func TestHooksKnowNoBuckets(t *testing.T) {
+	for name, newHook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+				var results []uint64
+				for perBucket := 1; perBucket <= len(shapes); perBucket++ {
+					params, _ := newReplica(1, shapes...)
+					h := newHook()
+					for step := range 4 {
+						order := slices.Clone(params)
+						if step%2 == 1 {
+							slices.Reverse(order)
+						}
+						buckets := newBuckets(order, perBucket)
+						if err := h.Bind(ctx, comm, buckets); err != nil {
+							return err
+						}
+						fill(params, comm.Rank(), step)
+						if err := reduceAll(ctx, comm, h, buckets); err != nil {
+							return err
+						}
+					}
+					results = append(results, digestOf(gradients(params)))
+				}
+				if len(slices.Compact(results)) != 1 {
+					return fmt.Errorf("gradients differ with the parameters to a bucket: %x", results)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// What is kept for parameters stays with them when these are dealt to buckets anew.
+func TestHooksKeepStateInNewBuckets(t *testing.T) {
+	for name, newHook := range hooks {
+		t.Run(name, func(t *testing.T) {
+			onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
+				params, buckets := newReplica(2, shapes...)
+				h := newHook()
+				if err := h.Bind(ctx, comm, buckets); err != nil {
+					return err
+				}
+				for step := range 2 {
+					fill(params, comm.Rank(), step)
+					if err := reduceAll(ctx, comm, h, buckets); err != nil {
+						return err
+					}
+				}
+				before := copyStates(h.State())
+				slices.Reverse(params)
+				buckets = newBuckets(params, 4)
+				if err := h.Bind(ctx, comm, buckets); err != nil {
+					return err
+				}
+				if after := h.State(); fmt.Sprint(after) != fmt.Sprint(before) {
+					return fmt.Errorf("state is\n%v, was\n%v", after, before)
+				}
+				fill(params, comm.Rank(), 2)
+				if err := reduceAll(ctx, comm, h, buckets); err != nil {
+					return err
+				}
+				return sameBits(ctx, comm, "gradients", gradients(params))
+			})
+		})
+	}
+}
+
+func copyStates(states []State) []State {
+	states = slices.Clone(states)
+	for i := range states {
+		states[i].Value = slices.Clone(states[i].Value)
+	}
+	return states
+}
+
+func TestHooksDoNotAllocate(t *testing.T) {
+	comm := mpi.Self()
+	for name, newHook := range hooks {
+		params, buckets := newReplica(2, shapes...)
+		h := newHook()
+		if err := h.Bind(t.Context(), comm, buckets); err != nil {
+			t.Fatal(err)
+		}
+		step := func() {
+			for _, p := range params {
+				for i := range p.Grad {
+					p.Grad[i] = float32(i%7) - 3
+				}
+			}
+			if err := reduceAll(t.Context(), comm, h, buckets); err != nil {
+				t.Fatal(err)
+			}
+		}
+		step()
+		if n := testing.AllocsPerRun(20, step); n != 0 {
+			t.Errorf("%s: %v allocations a step, want none", name, n)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
+)
+
+// As PyTorch's test of uneven inputs: rank r has 3 + 2r steps, whose gradients are 50 times 1. Divided by the ranks that are left they are 50 in all
+// steps; divided by all, they shrink. Ranks without input get the same gradients, sums and buffers.
+func TestUnevenInputs(t *testing.T) {
+	for _, uneven := range []Uneven{DivideByWorld, DivideByActive} {
+		for _, find := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/%t", uneven, find), func(t *testing.T) {
+				everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
+					return unevenSteps(ctx, comm, Config{
+						Uneven: uneven, FindUnused: find, Overlap: true, BroadcastBuffers: true, FirstBucketBytes: 1, BucketBytes: 1,
+					})
+				})
+			})
+		}
+	}
+}
+
+func unevenSteps(ctx context.Context, comm *mpi.Comm, cfg Config) error {
+	params := fakeModel(1, 3)
+	counter := &nn.Buffer{Name: "steps", Value: make([]float32, 1)}
+	d, err := New(ctx, comm, params, []*nn.Buffer{counter}, cfg)
+	if err != nil {
+		return err
+	}
+	own := func(rank int) int { return 3 + 2*rank }
+	last := own(comm.Size() - 1)
+	for step := 0; ; step++ {
+		active := 0
+		for rank := range comm.Size() {
+			if step < own(rank) {
+				active++
+			}
+		}
+		sums := []float64{float64(comm.Rank() + 1)}
+		if step < own(comm.Rank()) {
+			if err := unevenStep(ctx, d, params, counter, sums); err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+		} else {
+			got, err := d.Shadow(ctx, sums)
+			if err != nil {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+			if got != active {
+				return fmt.Errorf("step %d: %d ranks had input, want %d", step, got, active)
+			}
+			if got == 0 {
+				if step != last || sums[0] != float64(comm.Rank()+1) {
+					return fmt.Errorf("all input has ended at step %d, want %d; sums are %v", step, last, sums)
+				}
+				return nil
+			}
+		}
+		want := float32(50)
+		if cfg.Uneven == DivideByWorld {
+			want = 0 // the ranks' terms are equal: their sum rounds as this one does, or not at all
+			for range active {
+				want += 50 * (1 / float32(comm.Size()))
+			}
+		}
+		for _, p := range params {
+			for _, g := range p.Grad {
+				if diff := g - want; diff > 1e-5 || diff < -1e-5 || !p.HasGrad { // 50 is rounded to 4e-6
+					return fmt.Errorf("step %d: gradient %v of %s, want %v", step, g, p.Name, want)
+				}
+			}
+		}
+		if n := float64(comm.Size()); sums[0] != n*(n+1)/2 {
+			return fmt.Errorf("step %d: sum is %v", step, sums[0])
+		}
+		// The buffers come from the first rank that had input, which has changed it in its own steps.
+		if step >= own(comm.Rank()) && counter.Value[0] != float32(step) {
+			return fmt.Errorf("step %d: the buffer is %v", step, counter.Value[0])
+		}
+	}
+}
+
+func unevenStep(ctx context.Context, d *DDP, params []*nn.Param, counter *nn.Buffer, sums []float64) error {
+	if err := d.SyncBuffers(ctx); err != nil {
+		return err
+	}
+	d.ZeroGrad()
+	counter.Value[0]++
+	pass := new(nn.Pass)
+	d.Begin(ctx, pass, sums)
+	for _, p := range slices.Backward(params) {
+		for i := range p.Grad {
+			p.Grad[i] += 50
+		}
+		pass.Done(p)
+	}
+	return d.Finish()
+}
+
+// Without buffers, ranks hear of the end of the input in the sums.
+func TestUnevenInputsWithoutBuffers(t *testing.T) {
+	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
+		params := fakeModel(2)
+		d, err := New(ctx, comm, params, nil, Config{Uneven: DivideByActive})
+		if err != nil {
+			return err
+		}
+		for epoch := range 2 { // the ranks without input have some again
+			for step := range 1 + comm.Rank() {
+				d.ZeroGrad()
+				pass := new(nn.Pass)
+				d.Begin(ctx, pass, nil)
+				backward(pass, params, 0, step)
+				if err := d.Finish(); err != nil {
+					return err
+				}
+			}
+			steps := 1 + comm.Rank()
+			for {
+				active, err := d.Shadow(ctx, nil)
+				if err != nil {
+					return err
+				}
+				if active == 0 {
+					break
+				}
+				steps++
+			}
+			if steps != comm.Size() {
+				return fmt.Errorf("epoch %d: %d steps, want %d", epoch, steps, comm.Size())
+			}
+		}
+		return nil
+	})
+}
+
+func TestShadowNeedsUneven(t *testing.T) {
+	d, err := New(t.Context(), mpi.Self(), nil, nil, DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Shadow(t.Context(), nil); err == nil {
+		t.Error("Shadow goes on without Config.Uneven")
+	}
+}

@@ -1,0 +1,102 @@
+package ddp
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ddpbatch/mpi"
+)
+
+// takeGradients lays the gradients into one arena. Backward goes through a model from its end, so the first guess at the order in
+// which gradients are complete is the reverse of the model's.
+func (d *DDP) takeGradients(ctx context.Context) error {
+	n := 0
+	for _, m := range slices.Backward(d.members) {
+		n += len(m.param.Value)
+		d.order = append(d.order, int32(m.index))
+	}
+	var err error
+	if d.arena, err = mpi.Alloc[float32](ctx, d.comm, n); err != nil {
+		return fmt.Errorf("memory for gradients: %w", err)
+	}
+	// Where any parameter may be unused, a step's order says little about the next one's (as in PyTorch).
+	d.settled = d.cfg.FindUnused
+	d.arrange()
+	if err := d.bind(ctx); err != nil {
+		breakComm(d.comm, err)
+		return err
+	}
+	return nil
+}
+
+// arrange deals the parameters to buckets, in d.order, and makes their gradients views of the arena. What that holds belongs to
+// nobody then.
+func (d *DDP) arrange() {
+	const float32Bytes = 4
+	tensors := make([]tensor, len(d.order))
+	for i, index := range d.order {
+		tensors[i] = tensor{"float32", len(d.members[index].param.Value) * float32Bytes}
+	}
+	indices, _ := assign(tensors, []int{d.cfg.FirstBucketBytes, d.cfg.BucketBytes})
+	d.buckets = d.buckets[:0]
+	end := 0
+	for i, places := range indices {
+		b := &Bucket{Index: i}
+		begin := end
+		for _, place := range places {
+			m := d.members[d.order[place]]
+			n := len(m.param.Value)
+			m.bucket = i
+			m.param.Grad = d.arena[end : end+n : end+n]
+			b.Params = append(b.Params, m.param)
+			end += n
+		}
+		b.Data = d.arena[begin:end:end]
+		d.buckets = append(d.buckets, b)
+	}
+	d.step.resize(len(d.buckets))
+	d.unbound = d.cfg.Hook != nil
+}
+
+// bind makes the buckets known to the Hook.
+func (d *DDP) bind(ctx context.Context) error {
+	if !d.unbound {
+		return nil
+	}
+	if err := d.cfg.Hook.Bind(ctx, d.comm, d.buckets); err != nil {
+		return fmt.Errorf("prepare the communication hook for %d buckets: %w", len(d.buckets), err)
+	}
+	d.unbound = false
+	return nil
+}
+
+// settle has all ranks take over the order in which rank 0's gradients have become complete.
+func (d *DDP) settle(ctx context.Context) error {
+	order := slices.Clone(d.order)
+	if arrived := d.step.arrived; len(arrived) == len(order) { // rank 0 had input
+		copy(order, arrived)
+	}
+	if err := mpi.Broadcast(ctx, d.comm, order, 0); err != nil {
+		return fmt.Errorf("broadcast the order of gradients: %w", err)
+	}
+	if !isPermutation(order) {
+		return fmt.Errorf("rank 0's order of %d gradients is none", len(order))
+	}
+	d.settled = true
+	if !slices.Equal(order, d.order) {
+		d.next = order
+	}
+	return nil
+}
+
+// isPermutation tells whether order has each number below its length once.
+func isPermutation(order []int32) bool {
+	sorted := slices.Sorted(slices.Values(order))
+	for i, index := range sorted {
+		if int(index) != i {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,194 @@
+package ddp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
+)
+
+// With Overlap a bucket is reduced while Backward computes what is in the next one.
+func TestBucketsAreReducedDuringBackward(t *testing.T) {
+	testkit.Within(t, testkit.Patience, func() {
+		must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+			reduced := make(chan int, 3)
+			params := fakeModel(4, 4, 4)
+			d, err := New(ctx, comm, params, nil, Config{FirstBucketBytes: 1, BucketBytes: 1, Overlap: true, Hook: fakeHook{
+				reduce: func(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+					defer func() { reduced <- b.Index }()
+					return mpi.AllReduce(ctx, comm, b.Data, mpi.Sum)
+				},
+			}})
+			if err != nil {
+				return err
+			}
+			pass := new(nn.Pass)
+			d.Begin(ctx, pass, nil)
+			for i, place := range []int{2, 1, 0} {
+				backward(pass, params[place:place+1], comm.Rank(), 0)
+				if index := <-reduced; index != i {
+					return fmt.Errorf("bucket %d is reduced after gradient %d", index, i)
+				}
+			}
+			return d.Finish()
+		}))
+	})
+}
+
+// Without it nothing is reduced before Finish, and buckets are reduced in order whatever the order of gradients.
+func TestBucketsAreReducedInOrder(t *testing.T) {
+	for _, overlap := range []bool{true, false} {
+		must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+			var reduced []int
+			finishing := false
+			params := fakeModel(4, 4, 4)
+			d, err := New(ctx, comm, params, nil, Config{FirstBucketBytes: 1, BucketBytes: 1, Overlap: overlap, Hook: fakeHook{
+				reduce: func(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+					if !overlap && !finishing {
+						return errors.New("reduced before Finish")
+					}
+					reduced = append(reduced, b.Index)
+					return mpi.AllReduce(ctx, comm, b.Data, mpi.Sum)
+				},
+			}})
+			if err != nil {
+				return err
+			}
+			pass := new(nn.Pass)
+			d.Begin(ctx, pass, nil)
+			backward(pass, params, comm.Rank(), 0) // the last bucket is full first
+			if !overlap {
+				finishing = true
+			}
+			if err := d.Finish(); err != nil {
+				return err
+			}
+			if !slices.Equal(reduced, []int{0, 1, 2}) {
+				return fmt.Errorf("buckets are reduced in the order %v", reduced)
+			}
+			return nil
+		}))
+	}
+}
+
+// After the first synchronised step all ranks have the buckets in the order in which rank 0's gradients were complete, in the same memory.
+func TestBucketsAreRebuilt(t *testing.T) {
+	arrival := [][]int{{1, 3, 0, 2}, {0, 1, 2, 3}, {3, 2, 1, 0}}
+	must(t, ranksOn(t, "local", 3, func(ctx context.Context, comm *mpi.Comm) error {
+		params := fakeModel(4, 4, 4, 4)
+		binds := 0
+		d, err := New(ctx, comm, params, nil, Config{FirstBucketBytes: 16, BucketBytes: 32, Overlap: true, Hook: fakeHook{
+			bind: func([]*Bucket) error { binds++; return nil },
+			reduce: func(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+				scale(b.Data, 1/float64(comm.Size()))
+				return mpi.AllReduce(ctx, comm, b.Data, mpi.Sum)
+			},
+		}})
+		if err != nil {
+			return err
+		}
+		memory := &d.Buckets()[0].Data[0]
+		if err := hasBuckets(d, "[p3] [p2 p1] [p0]"); err != nil {
+			return fmt.Errorf("guessed: %w", err)
+		}
+		for step, want := range []string{"[p1] [p3 p0] [p2]", "[p1] [p3 p0] [p2]"} {
+			var order []*nn.Param
+			for _, place := range arrival[(comm.Rank()+step)%3] {
+				order = append(order, params[place])
+			}
+			pass := new(nn.Pass)
+			d.Begin(ctx, pass, nil)
+			backward(pass, order, comm.Rank(), step)
+			if err := d.Finish(); err != nil {
+				return err
+			}
+			for _, p := range params { // still where the step has left them
+				if err := expect(p, meanGradient(p, 3, step)); err != nil {
+					return err
+				}
+			}
+			d.ZeroGrad()
+			if err := hasBuckets(d, want); err != nil {
+				return fmt.Errorf("after step %d: %w", step, err)
+			}
+		}
+		if &d.Buckets()[0].Data[0] != memory {
+			return errors.New("the rebuilt buckets are in other memory")
+		}
+		if binds != 2 {
+			return fmt.Errorf("the hook has been bound %d times", binds)
+		}
+		return nil
+	}))
+}
+
+// hasBuckets compares names, and that gradients are views of the buckets, one after another.
+func hasBuckets(d *DDP, want string) error {
+	got := ""
+	for i, b := range d.Buckets() {
+		var names []string
+		rest := b.Data
+		for _, p := range b.Params {
+			names = append(names, p.Name)
+			if &p.Grad[0] != &rest[0] || len(p.Grad) != len(p.Value) {
+				return fmt.Errorf("the gradient of %s is not where it should be", p.Name)
+			}
+			rest = rest[len(p.Grad):]
+		}
+		if len(rest) > 0 || b.Index != i {
+			return fmt.Errorf("bucket %d, with index %d, has %d elements left", i, b.Index, len(rest))
+		}
+		if i > 0 {
+			got += " "
+		}
+		got += fmt.Sprint(names)
+	}
+	if got != want {
+		return fmt.Errorf("buckets are %s, want %s", got, want)
+	}
+	return nil
+}
+
+// With time-outs for a clock: the reducer sleeps for a while in a bucket that Backward hides, and in one that it does not.
+func TestStats(t *testing.T) {
+	const nap = 20 * time.Millisecond
+	var hidden chan struct{}
+	params := fakeModel(4, 4)
+	d, err := New(t.Context(), mpi.Self(), params, nil, Config{FirstBucketBytes: 1, BucketBytes: 1, Overlap: true, Hook: fakeHook{
+		reduce: func(_ context.Context, _ *mpi.Comm, b *Bucket) error {
+			time.Sleep(nap)
+			if b.Index == 0 {
+				close(hidden)
+			}
+			return nil
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		hidden = make(chan struct{})
+		pass := new(nn.Pass)
+		d.Begin(t.Context(), pass, nil)
+		backward(pass, params[1:], 0, 0)
+		<-hidden
+		began := time.Now()
+		backward(pass, params[:1], 0, 0)
+		if err := d.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		s, waited := d.Stats(), time.Since(began)
+		if s.Communication < 2*nap || s.Exposed < nap/2 || s.Exposed > waited || s.Overlap() <= 0 || s.Overlap() >= 1 {
+			t.Errorf("stats are %+v, overlap %v: two buckets of %v, one of them hidden", s, s.Overlap(), nap)
+		}
+	}
+	if o := (Stats{}).Overlap(); o != 0 {
+		t.Errorf("overlap of nothing is %v", o)
+	}
+}

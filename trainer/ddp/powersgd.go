@@ -1,0 +1,170 @@
+package ddp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/trainer/nn"
+)
+
+// PowerSGDConfig has the names and defaults of PyTorch's PowerSGDState in its comments.
+type PowerSGDConfig struct {
+	// Rank is of the approximation, at least 1 (matrix_approximation_rank, 1).
+	Rank int
+	// Start is how many steps are plain before it (start_powerSGD_iter, 1000): the first ones suffer most from compression.
+	Start int
+	// MinRate is by how much a gradient must shrink to be compressed, above 0 (min_compression_rate, 2).
+	MinRate float64
+	// Seed is what the first Q is drawn from. It must be the same on all ranks.
+	Seed uint64
+}
+
+// maxStart is up to where a float32 counts.
+const maxStart = 1 << 24
+
+// powerSGD is what NewPowerSGDHook makes.
+type powerSGD struct {
+	feedback
+	cfg    PowerSGDConfig
+	plans  []powerPlan // by bucket
+	states []State     // the count of steps and every matrix's last Q, by name
+	steps  []float32   // one element: how many there were, up to Start
+	first  scratch[float32]
+	second scratch[float32]
+}
+
+// NewPowerSGDHook approximates the mean of gradients that are matrices by one of low rank (arXiv 1905.13727; PyTorch's powerSGD_hook):
+// with M the gradient and its residual of a rank, n x m, and Q the result of the step before,
+//
+//	P = mean(M Q), P = orthonormal(P), Q = mean(transposed(M) P), mean of M = P transposed(Q)
+//
+// and (n + m) x Rank numbers travel instead of n x m. What the approximation leaves out of a rank's M is added to
+// its next gradient. Convolutions count as matrices of their outputs. Vectors, and
+// matrices that would not shrink by MinRate, are averaged as they are.
+//
+// A gradient with an Inf or a NaN on any rank is all NaN on every rank, and leaves residual and Q as they were. Where a step is
+// skipped or its loss scaled otherwise, the residuals are not told.
+func NewPowerSGDHook(cfg PowerSGDConfig) (Hook, error) {
+	var wrong []error
+	if cfg.Rank < 1 {
+		wrong = append(wrong, fmt.Errorf("PowerSGD: the rank of the approximation is %d, want at least 1", cfg.Rank))
+	}
+	if cfg.Start < 0 || cfg.Start > maxStart {
+		wrong = append(wrong, fmt.Errorf("PowerSGD: the first step is %d, want 0 to %d", cfg.Start, maxStart))
+	}
+	if !(cfg.MinRate > 0) {
+		wrong = append(wrong, fmt.Errorf("PowerSGD: the least compression rate is %v, want a number above 0", cfg.MinRate))
+	}
+	if wrong != nil {
+		return nil, errors.Join(wrong...)
+	}
+	return &powerSGD{cfg: cfg, steps: make([]float32, 1)}, nil
+}
+
+// matrix is how p's gradient is approximated, if it pays.
+func (h *powerSGD) matrix(p *nn.Param) (f lowRank, pays bool) {
+	if len(p.Shape) < 2 || len(p.Grad) == 0 {
+		return lowRank{}, false
+	}
+	f = lowRank{name: p.Name, rows: p.Shape[0], cols: len(p.Grad) / p.Shape[0], seed: h.cfg.Seed}
+	f.rank = min(f.rows, f.cols, h.cfg.Rank)
+	return f, float64((f.rows+f.cols)*f.rank)*h.cfg.MinRate < float64(f.rows)*float64(f.cols)
+}
+
+// Bind implements Hook.
+func (h *powerSGD) Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) error {
+	before := h.states
+	h.plans, h.states = make([]powerPlan, len(buckets)), []State{{Name: "powersgd.steps", Shape: []int{}, Value: h.steps}}
+	groups := make([][]*nn.Param, len(buckets))
+	longestP, longestQ := 0, 0
+	for i, b := range buckets {
+		plan := &h.plans[i]
+		sizeP, sizeQ, rest := 0, 0, b.Data
+		for _, p := range b.Params {
+			var data []float32
+			data, rest = rest[:len(p.Grad):len(p.Grad)], rest[len(p.Grad):]
+			f, pays := h.matrix(p)
+			if !pays {
+				plan.plain = append(plan.plain, data)
+				sizeP += len(data)
+				continue
+			}
+			f.m, f.warm = data, h.warm(before, f)
+			h.states = append(h.states, State{Name: "powersgd.q." + p.Name, Shape: []int{f.rank, f.cols}, Value: f.warm})
+			plan.matrices = append(plan.matrices, f)
+			groups[i] = append(groups[i], p)
+			sizeP, sizeQ = sizeP+f.rank*f.rows, sizeQ+f.rank*f.cols
+		}
+		longestP, longestQ = max(longestP, sizeP), max(longestQ, sizeQ)
+	}
+	slices.SortFunc(h.states, func(a, b State) int { return cmp.Compare(a.Name, b.Name) })
+	h.bind(groups)
+	if err := errors.Join(h.first.grow(ctx, comm, longestP), h.second.grow(ctx, comm, longestQ)); err != nil {
+		return err
+	}
+	for i := range h.plans {
+		h.plans[i].place(h.first.data, h.second.data, h.left[i])
+	}
+	return nil
+}
+
+// warm is the last Q of a matrix, or the first.
+func (h *powerSGD) warm(before []State, f lowRank) []float32 {
+	for _, s := range before {
+		if s.Name == "powersgd.q."+f.name {
+			return s.Value
+		}
+	}
+	q := make([]float32, f.rank*f.cols)
+	for k := range f.rank {
+		f.fresh(k, q[k*f.cols:][:f.cols])
+	}
+	return q
+}
+
+// Reduce implements Hook.
+func (h *powerSGD) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+	plan, share := &h.plans[b.Index], 1/float32(comm.Size())
+	compress := h.steps[0] >= float32(h.cfg.Start)
+	if !compress && b.Index == len(h.plans)-1 {
+		h.steps[0]++ // the next step is another
+	}
+	if !compress || len(plan.matrices) == 0 {
+		vec.Scale(b.Data, share)
+		if err := mpi.AllReduce(ctx, comm, b.Data, mpi.Sum); err != nil {
+			return fmt.Errorf("all-reduce bucket %d: %w", b.Index, err)
+		}
+		return nil
+	}
+	plan.pack(share)
+	if err := mpi.AllReduce(ctx, comm, plan.sumP, mpi.Sum); err != nil {
+		return fmt.Errorf("all-reduce P of bucket %d: %w", b.Index, err)
+	}
+	for i := range plan.matrices {
+		plan.matrices[i].computeQ(share)
+	}
+	if err := mpi.AllReduce(ctx, comm, plan.sumQ, mpi.Sum); err != nil {
+		return fmt.Errorf("all-reduce Q of bucket %d: %w", b.Index, err)
+	}
+	rest := plan.sumP
+	for _, grad := range plan.plain {
+		rest = rest[copy(grad, rest):]
+	}
+	for i := range plan.matrices {
+		plan.matrices[i].finish()
+	}
+	return nil
+}
+
+// State implements Hook: the count of steps and every Q, which all ranks share, and the residuals, which are this rank's own.
+func (h *powerSGD) State() []State { return slices.Concat(h.states, h.feedback.states) }
+
+// String tells the configuration.
+func (h *powerSGD) String() string {
+	return fmt.Sprintf("PowerSGD of rank %d from step %d for gradients that shrink by %v", h.cfg.Rank, h.cfg.Start, h.cfg.MinRate)
+}

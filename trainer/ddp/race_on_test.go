@@ -1,0 +1,6 @@
+//go:build race
+
+package ddp
+
+// raceEnabled tells whether the race detector is at work, which allocates.
+const raceEnabled = true

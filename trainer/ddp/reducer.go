@@ -1,0 +1,140 @@
+package ddp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/internal/vec"
+)
+
+var errGone = errors.New("its goroutine has ended in the middle of it")
+
+// runReducer makes the collectives of a step, and says in step.done how they went.
+//
+// It makes blocking calls on a goroutine of the step's own: those allocate nothing, where a Request of mpi is 6 allocations of 0.6 kB
+// together, and no goroutine needs an end between steps.
+func (d *DDP) runReducer() {
+	s := &d.step
+	err := errGone
+	defer func() {
+		if p := recover(); p != nil {
+			err = &mpi.PanicError{Value: p, Stack: debug.Stack()}
+		}
+		if err != nil {
+			breakComm(d.comm, err) // at once: Backward may go on for long
+		}
+		s.done <- err
+	}()
+	err = d.reduceStep(s.ctx)
+}
+
+func (d *DDP) reduceStep(ctx context.Context) error {
+	s := &d.step
+	if err := d.bind(ctx); err != nil {
+		return err
+	}
+	if err := d.reduceHead(ctx); err != nil {
+		return err
+	}
+	if d.active() == 0 {
+		return nil // all ranks only go along: there is no step
+	}
+	for _, b := range d.buckets {
+		if err := s.await(ctx); err != nil {
+			return err
+		}
+		if err := d.reduceBucket(ctx, b); err != nil {
+			return err
+		}
+	}
+	if err := s.await(ctx); err != nil { // the end of Backward
+		return err
+	}
+	if d.cfg.FindUnused {
+		if err := d.shareUsed(ctx); err != nil {
+			return err
+		}
+	}
+	if !d.settled {
+		return d.settle(ctx)
+	}
+	return nil
+}
+
+// await returns when the next bucket is full, or Backward over.
+func (s *step) await(ctx context.Context) error {
+	select {
+	case _, ok := <-s.full:
+		if !ok {
+			return s.wrong
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waited for Backward until %w", context.Cause(ctx))
+	}
+}
+
+// reduceHead adds up the callers' sums, and counts the ranks that have input.
+func (d *DDP) reduceHead(ctx context.Context) error {
+	head := d.step.head
+	if d.cfg.Uneven == NotAllowed {
+		if len(head) == 1 {
+			return nil
+		}
+		head = head[1:]
+	}
+	began := time.Now()
+	if err := mpi.AllReduce(ctx, d.comm, head, mpi.Sum); err != nil {
+		return fmt.Errorf("sums: %w", err)
+	}
+	d.stats.Communication += time.Since(began)
+	return nil
+}
+
+// active is the number of ranks that have input, once reduceHead has found it.
+func (d *DDP) active() float64 {
+	return d.step.head[0]
+}
+
+// reduceBucket averages a bucket.
+func (d *DDP) reduceBucket(ctx context.Context, b *Bucket) error {
+	began := time.Now()
+	divisor := float64(d.comm.Size())
+	if d.cfg.Uneven == DivideByActive {
+		divisor = d.active()
+	}
+	var err error
+	if d.cfg.Hook != nil { // which divides by the number of ranks
+		scale(b.Data, float64(d.comm.Size())/divisor)
+		err = d.cfg.Hook.Reduce(ctx, d.comm, b)
+	} else {
+		// Dividing first, as PyTorch does, keeps the sum in the range of float32.
+		scale(b.Data, 1/divisor)
+		err = mpi.AllReduce(ctx, d.comm, b.Data, mpi.Sum)
+	}
+	if err != nil {
+		return fmt.Errorf("bucket %d of %d, from %s: %w", b.Index, len(d.buckets), b.Params[0].Name, err)
+	}
+	d.stats.Communication += time.Since(began)
+	return nil
+}
+
+func scale(x []float32, factor float64) {
+	if factor != 1 {
+		vec.Scale(x, float32(factor))
+	}
+}
+
+// shareUsed tells of each parameter whether any rank has used it.
+func (d *DDP) shareUsed(ctx context.Context) error {
+	began := time.Now()
+	if err := mpi.AllReduce(ctx, d.comm, d.step.used, mpi.Max); err != nil {
+		return fmt.Errorf("used parameters: %w", err)
+	}
+	d.stats.Communication += time.Since(began)
+	return nil
+}

@@ -1,0 +1,70 @@
+package ddp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
+)
+
+var _ nn.Reducer = (*SyncBatchNorm)(nil)
+
+// Sums go on while the comm that it was made of is in use, in another order on each rank.
+func TestSyncBatchNormSums(t *testing.T) {
+	onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+		s, err := NewSyncBatchNorm(ctx, comm)
+		if err != nil {
+			return err
+		}
+		for step := range 20 {
+			gradient := []float32{1}
+			x := []float64{float64(comm.Rank()), float64(step), 0.5}
+			var request *mpi.Request
+			if comm.Rank()%2 == 0 {
+				request = mpi.IAllReduce(ctx, comm, gradient, mpi.Sum)
+				s.Sum(x)
+			} else {
+				s.Sum(x)
+				request = mpi.IAllReduce(ctx, comm, gradient, mpi.Sum)
+			}
+			if err := errors.Join(request.Wait(ctx), s.Err()); err != nil {
+				return err
+			}
+			w := comm.Size()
+			if x[0] != float64(w*(w-1)/2) || x[1] != float64(w*step) || x[2] != float64(w)/2 || gradient[0] != float32(w) {
+				return fmt.Errorf("sums are %v and %v", x, gradient)
+			}
+		}
+		return nil
+	})
+}
+
+// After an error there are no numbers any more, and the first error stays.
+func TestSyncBatchNormFails(t *testing.T) {
+	onWorld(t, 2, func(ctx context.Context, comm *mpi.Comm) error {
+		ending, end := context.WithCancel(ctx)
+		defer end()
+		s, err := NewSyncBatchNorm(ending, comm)
+		if err != nil {
+			return err
+		}
+		end()
+		for range 2 {
+			x := []float64{1, 2}
+			s.Sum(x)
+			if !math.IsNaN(x[0]) || !math.IsNaN(x[1]) || s.Err() == nil {
+				return fmt.Errorf("the sum is %v, the error %v", x, s.Err())
+			}
+		}
+		first := s.Err()
+		s.Sum(nil)
+		if s.Err() != first {
+			return fmt.Errorf("error %v, was %v", s.Err(), first)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,99 @@
+package ddp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/nn"
+)
+
+// Stepper is what Zero needs of an optimizer.
+type Stepper interface {
+	Step()
+}
+
+// Zero splits the work and the state of an optimizer over ranks (ZeRO stage 1, arXiv 1910.02054; PyTorch's
+// ZeroRedundancyOptimizer): each rank has an optimizer of its own parameters only, steps those, and gets the values
+// of the others from their owners. Gradients must be the same on all ranks, which DDP sees to; then the parameters have the bits that one
+// optimizer of all of them gives, if it treats each by itself.
+type Zero[T Stepper] struct {
+	comm      *mpi.Comm
+	optimizer T
+	values    []float32 // of all parameters, by owner
+	own       []float32 // this rank's part
+	counts    []int
+}
+
+// NewZero deals the parameters to ranks, and has factory make this rank's optimizer of its own, in their order in params. They
+// may be none, where there are more ranks than parameters.
+//
+// The Value of every parameter becomes a view of memory of comm, with what it held, and is gone when comm is closed: call it before anything else
+// keeps the slice, and save before closing. A parameter that is listed twice counts once. An error of factory on one rank leaves the
+// others without a partner: it must only depend on what all ranks know.
+func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param, factory func(own []*nn.Param) (T, error)) (*Zero[T], error) {
+	dealt := deal(params, comm.Size())
+	z := &Zero[T]{comm: comm, counts: make([]int, comm.Size())}
+	total, before := 0, 0
+	for rank, part := range dealt {
+		if rank == comm.Rank() {
+			before = total
+		}
+		for _, p := range part {
+			z.counts[rank] += len(p.Value)
+		}
+		total += z.counts[rank]
+	}
+	var err error
+	if z.values, err = mpi.Alloc[float32](ctx, comm, total); err != nil {
+		return nil, fmt.Errorf("zero: allocate the parameters: %w", err)
+	}
+	z.own = z.values[before:][:z.counts[comm.Rank()]]
+	rest := z.values
+	for _, p := range slices.Concat(dealt...) {
+		n := copy(rest, p.Value)
+		p.Value, rest = rest[:n:n], rest[n:]
+	}
+	if z.optimizer, err = factory(dealt[comm.Rank()]); err != nil {
+		return nil, fmt.Errorf("zero: make the optimizer of rank %d: %w", comm.Rank(), err)
+	}
+	return z, nil
+}
+
+// deal gives each rank its parameters, in their order in params: the largest first, each to the rank that has the least
+// so far, and of several to the lowest (PyTorch's _partition_parameters).
+func deal(params []*nn.Param, world int) [][]*nn.Param {
+	var distinct []*nn.Param
+	for _, p := range params {
+		if !slices.Contains(distinct, p) {
+			distinct = append(distinct, p)
+		}
+	}
+	largestFirst := slices.Clone(distinct)
+	slices.SortStableFunc(largestFirst, func(a, b *nn.Param) int { return cmp.Compare(len(b.Value), len(a.Value)) })
+	owner, sizes := map[*nn.Param]int{}, make([]int, world)
+	for _, p := range largestFirst {
+		rank := slices.Index(sizes, slices.Min(sizes))
+		owner[p] = rank
+		sizes[rank] += len(p.Value)
+	}
+	dealt := make([][]*nn.Param, world)
+	for _, p := range distinct {
+		dealt[owner[p]] = append(dealt[owner[p]], p)
+	}
+	return dealt
+}
+
+// Optimizer is the one of this rank's parameters.
+func (z *Zero[T]) Optimizer() T { return z.optimizer }
+
+// Step steps this rank's parameters, and gets all others' from their owners: one all-gather of the parameters' size.
+func (z *Zero[T]) Step(ctx context.Context) error {
+	z.optimizer.Step()
+	if err := mpi.AllGatherV(ctx, z.comm, z.values, z.own, z.counts); err != nil {
+		return fmt.Errorf("zero: all-gather the parameters: %w", err)
+	}
+	return nil
+}
