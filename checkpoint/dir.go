@@ -53,8 +53,9 @@ type Dir struct {
 	saving sync.Mutex
 	made   bool // the folder itself is there, durably; guarded by saving
 
-	mu  sync.Mutex
-	bad map[int64]bool // steps that Latest found corrupt; they do not count for retention
+	mu     sync.Mutex
+	bad    map[int64]bool // steps that Latest found corrupt; they do not count for retention
+	pinned int64          // the step of a checkpoint that stays; -1: none
 }
 
 // Open returns the checkpoints folder at path. It touches nothing: the folder is made by the
@@ -75,7 +76,7 @@ func Open(path string, o Options) (*Dir, error) {
 	}
 	d := &Dir{
 		path: filepath.Clean(path), fs: o.FS, codec: codec, run: crc32.Checksum([]byte(o.Run), castagnoli), opt: o, log: o.Log,
-		now: time.Now, nonce: rand.Uint32, program: program(), bad: map[int64]bool{},
+		now: time.Now, nonce: rand.Uint32, program: program(), bad: map[int64]bool{}, pinned: -1,
 	}
 	if d.fs == nil {
 		d.fs = vfs.OS{}
@@ -125,6 +126,20 @@ func (d *Dir) removeStepDir(step int64) error {
 func (d *Dir) tag() tag { return tag{attempt: d.opt.Attempt, run: d.run, nonce: d.nonce()} }
 
 func (d *Dir) stepPath(step int64) string { return filepath.Join(d.path, stepName(step)) }
+
+// Pin keeps the checkpoint of a step, which may be there already or not, whatever KeepLast says and without counting for it. The one that was pinned before
+// is an ordinary one again.
+func (d *Dir) Pin(step int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.pinned = step
+}
+
+func (d *Dir) isPinned(step int64) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pinned == step
+}
 
 func (d *Dir) markBad(step int64, bad bool) {
 	d.mu.Lock()

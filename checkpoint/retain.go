@@ -8,7 +8,7 @@ import (
 )
 
 // retain tidies up after m has been committed: what its own step held before, checkpoints beyond
-// the last KeepLast, and leftovers of dead attempts at earlier steps. Later steps, which only a
+// the last KeepLast and the pinned one, and leftovers of dead attempts at earlier steps. Later steps, which only a
 // history that was given up can have, are left alone until they are saved again.
 func (d *Dir) retain(m *manifest) error {
 	if err := d.sweep(m.Step, m, m.Attempt); err != nil {
@@ -32,6 +32,8 @@ func (d *Dir) retain(m *manifest) error {
 			err = d.sweepPartial(step)
 		case old == nil || old.Run != d.opt.Run:
 			// Unreadable, newer, or copied from another run: not ours to remove.
+		case d.isPinned(step):
+			err = d.sweep(step, old, d.opt.Attempt-1)
 		case d.opt.KeepLast > 0 && kept >= d.opt.KeepLast:
 			err = d.removeStep(old)
 		default:

@@ -13,7 +13,8 @@ func stepping(t testing.TB, cfg Config) *trainer {
 	if err := tr.setUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	tr.sampler.SetEpoch(0)
+	t.Cleanup(tr.close)
+	tr.beginEpoch()
 	return tr
 }
 
@@ -29,7 +30,7 @@ func TestAStepAllocatesNothing(t *testing.T) {
 	tr := stepping(t, dense())
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(50, func() {
-		if _, err := tr.step(ctx); err != nil {
+		if err := tr.step(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -42,10 +43,11 @@ func benchmarkStep(b *testing.B, cfg Config) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		if tr.at.Done == tr.stepsPerEpoch() {
+		if tr.stepsLeft() == 0 {
 			tr.at = tr.at.nextEpoch()
+			tr.beginEpoch()
 		}
-		if _, err := tr.step(ctx); err != nil {
+		if err := tr.step(ctx); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,48 +1,110 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 
 	"ddpbatch/trainer/data"
-	"ddpbatch/trainer/internal/mt19937"
-	"ddpbatch/trainer/nn"
 )
 
-// maxParameters bounds a model: 8 GiB of float32 before gradients and momentum.
-const maxParameters = 1 << 31
-
 // openData returns the rows to train on and those to evaluate, nil where there are none.
-func openData(cfg DataConfig, seed uint64, workDir string) (train, eval data.Dataset, err error) {
-	whole, err := openWhole(cfg, seed, workDir)
+func openData(ctx context.Context, cfg Config, workDir string) (train, eval data.Dataset, err error) {
+	whole, err := openWhole(ctx, cfg, workDir)
 	if err != nil {
 		return nil, nil, err
 	}
+	if got := lossFor(whole.Spec()); got != cfg.Loss {
+		return nil, nil, fmt.Errorf("loss is %q, and the targets of the data want %q", cfg.Loss, got)
+	}
 	train = whole
-	if cfg.Train != "" {
-		if train, err = rowsOf(whole, cfg.Train); err != nil {
+	if cfg.Data.Train != "" {
+		if train, err = subset(whole, cfg.Data.Train); err != nil {
 			return nil, nil, fmt.Errorf("data.train: %w", err)
 		}
 	}
-	if cfg.Eval != "" {
-		if eval, err = rowsOf(whole, cfg.Eval); err != nil {
+	if cfg.Data.Eval != "" {
+		if eval, err = subset(whole, cfg.Data.Eval); err != nil {
 			return nil, nil, fmt.Errorf("data.eval: %w", err)
 		}
 	}
 	return train, eval, nil
 }
 
-func openWhole(cfg DataConfig, seed uint64, workDir string) (data.Dataset, error) {
-	if cfg.Kind == "generated" {
-		return data.Generate(data.GeneratedConfig{
-			Rows: cfg.Rows, Inputs: cfg.Inputs, Outputs: cfg.Outputs, Noise: cfg.Noise, Seed: seed,
-		})
+func lossFor(spec data.Spec) string {
+	if spec.Classes > 0 {
+		return "cross_entropy"
 	}
-	set, err := data.LoadMNIST(below(workDir, cfg.Images), below(workDir, cfg.Labels))
-	if err != nil {
-		return nil, fmt.Errorf("%w (data.images and data.labels name the files, relative to workdir)", err)
+	return "mse"
+}
+
+func openWhole(ctx context.Context, cfg Config, workDir string) (data.Dataset, error) {
+	d := cfg.Data
+	var cache *data.Cache
+	if d.Cache != "" {
+		cache = &data.Cache{Dir: below(workDir, d.Cache)}
 	}
-	return set, nil
+	path := below(workDir, d.Path)
+	switch d.Kind {
+	case "generated":
+		return data.Generate(data.GeneratedConfig{Rows: d.Rows, Inputs: d.Inputs, Outputs: d.Outputs, Noise: d.Noise, Seed: cfg.Seed})
+	case "cifar10":
+		files := make([]string, len(d.Files))
+		for i, f := range d.Files {
+			files[i] = below(workDir, f)
+		}
+		return named("data.files names the files")(data.LoadCIFAR10(files...))
+	case "csv":
+		return named("data.path names the file")(data.LoadCSV(ctx, cache, data.CSVConfig{
+			Path: path, Delimiter: d.Delimiter, Header: d.Header, Targets: d.Target, Regression: cfg.Loss == "mse",
+		}))
+	case "npy":
+		return named("data.inputs and data.targets name the files")(data.LoadNPY(data.NPYConfig{
+			Inputs: below(workDir, d.InputFile), Targets: below(workDir, d.TargetFile),
+		}))
+	case "text":
+		return named("data.path names the file or folder")(data.OpenText(ctx, cache, path, cfg.Model.Context))
+	}
+	return named("data.images and data.labels name the files")(data.LoadMNIST(ctx, cache, below(workDir, d.Images), below(workDir, d.Labels)))
+}
+
+// File is one that a job reads, under its key below [train].
+type File struct{ Key, Path string }
+
+// Files are the files that the job names, as they are written there.
+func (c Config) Files() []File {
+	var all []File
+	add := func(key, path string) {
+		if path != "" {
+			all = append(all, File{key, path})
+		}
+	}
+	switch d := c.Data; d.Kind {
+	case "mnist":
+		add("data.images", d.Images)
+		add("data.labels", d.Labels)
+	case "cifar10":
+		for _, path := range d.Files {
+			add("data.files", path)
+		}
+	case "csv", "text":
+		add("data.path", d.Path)
+	case "npy":
+		add("data.inputs", d.InputFile)
+		add("data.targets", d.TargetFile)
+	}
+	add("init", c.Init)
+	return all
+}
+
+// named adds to an error which keys of the job it is about.
+func named(keys string) func(data.Dataset, error) (data.Dataset, error) {
+	return func(d data.Dataset, err error) (data.Dataset, error) {
+		if err != nil {
+			return nil, fmt.Errorf("%w (%s, relative to workdir)", err, keys)
+		}
+		return d, nil
+	}
 }
 
 func below(dir, path string) string {
@@ -52,58 +114,10 @@ func below(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-func rowsOf(d data.Dataset, text string) (data.Dataset, error) {
+func subset(d data.Dataset, text string) (data.Dataset, error) {
 	r, err := data.ParseRange(text)
 	if err != nil {
 		return nil, err
 	}
 	return data.Subset(d, r)
-}
-
-// newModel builds the layers from spec's inputs to its outputs or classes, with
-// the initial values that PyTorch has after torch.manual_seed(seed).
-func newModel(cfg ModelConfig, spec data.Spec, seed uint64) (nn.Module, error) {
-	widths := []int{spec.Inputs}
-	if cfg.Kind == "mlp" {
-		widths = append(widths, cfg.Hidden...)
-	}
-	widths = append(widths, max(spec.Outputs, spec.Classes))
-
-	var size int64
-	for i, in := range widths[:len(widths)-1] {
-		// No overflow: widths are below 2^31, and the sum stops growing at the bound.
-		if size += int64(in+1) * int64(widths[i+1]); size > maxParameters {
-			return nil, fmt.Errorf("the model has more than %d parameters; make model.hidden smaller", maxParameters)
-		}
-	}
-
-	src := mt19937.New(seed)
-	layers := []nn.Module{nn.NewLinear(widths[0], widths[1], src)}
-	for i := 1; i < len(widths)-1; i++ {
-		layers = append(layers, newActivation(cfg.Activation), nn.NewLinear(widths[i], widths[i+1], src))
-	}
-	return nn.NewSequential(layers...), nil
-}
-
-func newActivation(name string) nn.Module {
-	if name == "tanh" {
-		return nn.NewTanh()
-	}
-	return nn.NewReLU()
-}
-
-// lossFunc returns the mean loss of outputs y for the rows of b, and its gradient.
-type lossFunc func(y nn.Matrix, b *data.Batch) (float64, nn.Matrix)
-
-func newLoss(name string) lossFunc {
-	if name == "mse" {
-		var mse nn.MSE
-		return func(y nn.Matrix, b *data.Batch) (float64, nn.Matrix) {
-			return mse.Loss(y, nn.Matrix{Rows: y.Rows, Cols: y.Cols, Data: b.Y})
-		}
-	}
-	var entropy nn.CrossEntropy
-	return func(y nn.Matrix, b *data.Batch) (float64, nn.Matrix) {
-		return entropy.Loss(y, b.Labels)
-	}
 }

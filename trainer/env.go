@@ -33,12 +33,18 @@ type Env struct {
 	Resume      bool
 
 	WorkDir string // paths in Config are relative to it
-	Attempt int    // goes into the metrics
+	Threads int    // cores that this rank may compute on; 0: one
+	// LibraryDirs are where blas = "auto" looks for a library before it asks the system.
+	LibraryDirs []string
+	Attempt     int // goes into the metrics
 
-	// Out gets this rank's lines for people: one at each epoch's start and, on rank 0, one at its end.
-	Out io.Writer
+	// Out gets this rank's lines for people: one at each epoch's start and, on rank 0, one at its end, and every Every in between.
+	Out   io.Writer
+	Every time.Duration // 0: none in between
 	// Metrics gets rank 0's lines for programs, each in one Write; nil: none. Other ranks never write.
 	Metrics io.Writer
+	// Scalars gets rank 0's numbers by name, such as "loss/train", at a step; nil: nobody wants them.
+	Scalars func(step int64, at time.Time, values map[string]float64) error
 	// Progress, where set, is called on rank 0 after every step, and should return at once.
 	Progress func(Progress)
 
@@ -56,7 +62,7 @@ type Progress struct {
 	Epoch, Epochs int     // this one, from 0; and in the whole run
 	Loss          float64 // mean over all ranks of the last step's loss
 	SamplesPerS   float64 // rows of all ranks per second in this epoch
-	CommShare     float64 // share of that time spent in collectives
+	CommShare     float64 // share of that time spent in collectives with nothing else going on
 }
 
 // Result is how training ended, the same on every rank.
@@ -68,6 +74,7 @@ type Result struct {
 	Accuracy   float64 // share of evaluation rows classified right, 0 to 1; 0 for regression
 	EvalLoss   float64 // mean loss over the evaluation rows
 	Checkpoint string  // path of the newest checkpoint; empty: there is none
+	Best       string  // path of that of the best evaluation in this attempt, where it is kept; else empty
 	Stopped    bool    // asked to stop before the end; with checkpoints, all that was done is saved
 	Resumed    int64   // the step that was resumed from; 0: from the start
 }

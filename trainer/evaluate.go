@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"ddpbatch/mpi"
-	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/nn"
 )
 
@@ -14,47 +13,74 @@ import (
 type evaluation struct {
 	done     bool
 	loss     float64 // mean over the rows
-	accuracy float64 // share of rows classified right; 0 for regression
+	accuracy float64 // share of labels predicted right; 0 for regression
 }
 
-// evaluate goes through the evaluation rows, each on one rank. Counts are exact: float64 holds
-// whole numbers up to 2^53.
-func (t *trainer) evaluate(ctx context.Context) (evaluation, error) {
+// evaluate goes through the evaluation rows, where there are any, each on one replica, and keeps the checkpoint of the best
+// evaluation where that is asked for.
+func (t *trainer) evaluate(ctx context.Context) error {
+	if t.eval == nil {
+		return nil
+	}
+	pass := nn.Pass{BLAS: t.blas}
 	var loss, right float64
-	batch, world := t.cfg.BatchSize, t.env.Comm.Size()
-	for first := t.env.Comm.Rank() * batch; first < t.eval.Len(); first += world * batch {
+	batch, replicas := t.cfg.BatchSize, t.layout.replicas
+	for first := t.layout.replica * batch; first < t.eval.Len(); first += replicas * batch {
 		t.rows = t.rows[:0]
 		for row := first; row < min(first+batch, t.eval.Len()); row++ {
 			t.rows = append(t.rows, row)
 		}
 		t.batch.Fill(t.eval, t.rows)
-		y := t.model.Forward(nn.Matrix{Rows: t.batch.Rows, Cols: t.eval.Spec().Inputs, Data: t.batch.X})
-		mean, _ := t.loss(y, &t.batch)
-		loss += mean * float64(t.batch.Rows)
-		right += float64(countRight(y, &t.batch))
+		s, err := t.engine.score(ctx, &pass, &t.batch)
+		if err != nil {
+			return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
+		}
+		loss += s.loss
+		right += float64(s.right)
 	}
+	// Counts are exact: float64 holds whole numbers up to 2^53.
 	sums := []float64{loss, right}
 	if err := mpi.AllReduce(ctx, t.env.Comm, sums, mpi.Sum); err != nil {
-		return evaluation{}, fmt.Errorf("evaluate after epoch %d: %w", t.at.Epoch, err)
+		return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
 	}
-	rows := float64(t.eval.Len())
-	e := evaluation{done: true, loss: sums[0] / rows}
-	if t.eval.Spec().Classes > 0 {
-		e.accuracy = sums[1] / rows
+	rows, labels := float64(t.eval.Len()), float64(t.eval.Spec().Labels)
+	t.evaluation = evaluation{done: true, loss: sums[0] / rows}
+	if labels > 0 {
+		t.evaluation.accuracy = sums[1] / (rows * labels)
 	}
-	if math.IsNaN(e.loss) || math.IsInf(e.loss, 0) {
-		return e, t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", e.loss))
+	if l := t.evaluation.loss; math.IsNaN(l) || math.IsInf(l, 0) {
+		return t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", l))
 	}
-	return e, nil
+	return t.keepBest(ctx)
 }
 
-// countRight is how many rows of logits are largest at their label.
-func countRight(logits nn.Matrix, b *data.Batch) int {
-	n := 0
-	for i, label := range b.Labels {
-		if nn.Argmax(logits.Row(i)) == label {
-			n++
-		}
+// keepBest saves a checkpoint that stays, if this evaluation is the best.
+func (t *trainer) keepBest(ctx context.Context) error {
+	value, better := t.evaluation.loss, false
+	switch t.cfg.Evaluate.Best {
+	case "":
+		return nil
+	case "accuracy":
+		value = t.evaluation.accuracy
+		better = value > t.at.Best.Value
+	default:
+		better = value < t.at.Best.Value
 	}
-	return n
+	if t.at.Best.Step > 0 && !better {
+		t.at.Best.Since++
+		return nil
+	}
+	t.at.Best = best{Step: t.at.Step, Value: value}
+	if !t.plan.Save {
+		return nil
+	}
+	if t.env.Comm.Rank() == 0 {
+		t.env.Checkpoints.Pin(t.at.Step)
+	}
+	t.saved = 0 // one of this step may be there already, which does not know that it is the best
+	if err := t.save(ctx); err != nil {
+		return err
+	}
+	t.bestPath = t.path
+	return nil
 }

@@ -11,42 +11,73 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// facts are what must stay the same for a resumed run to take the very steps that it would have
-// taken without a stop, by the names that users know them by. Epochs and the learning rate are not among
-// them: whoever changes those wants other steps. Nor are paths, which may move.
+// facts are what must stay the same for a resumed run to go on with what it had, by the names that users know them by. Epochs, the
+// learning rate and its schedule are not among them: whoever changes those wants other steps. Nor are paths, which may
+// move, nor what says how ranks work together: a run may go on with other ranks.
 type facts map[string]string
 
-func factsOf(cfg Config, train data.Dataset, world int) facts {
+func factsOf(cfg Config, train data.Dataset) facts {
 	spec := train.Spec()
 	f := facts{
-		"world size":         fmt.Sprint(world),
-		"batch_size":         fmt.Sprint(cfg.BatchSize),
-		"seed":               fmt.Sprint(cfg.Seed),
-		"loss":               cfg.Loss,
-		"model.kind":         cfg.Model.Kind,
-		"data.kind":          cfg.Data.Kind,
-		"data.train":         cfg.Data.Train,
-		"data.shuffle":       fmt.Sprint(cfg.Data.Shuffle),
-		"rows to train on":   fmt.Sprint(train.Len()),
-		"inputs of a row":    fmt.Sprint(spec.Inputs),
-		"outputs of a row":   fmt.Sprint(spec.Outputs + spec.Classes),
-		"optimizer.kind":     cfg.Optimizer.Kind,
-		"optimizer.momentum": fmt.Sprint(cfg.Optimizer.Momentum),
+		"batch_size":       fmt.Sprint(cfg.BatchSize),
+		"accumulate":       fmt.Sprint(cfg.Accumulate),
+		"seed":             fmt.Sprint(cfg.Seed),
+		"loss":             cfg.Loss,
+		"precision":        cfg.Precision,
+		"clip_norm":        fmt.Sprint(cfg.ClipNorm),
+		"data.kind":        cfg.Data.Kind,
+		"data.train":       cfg.Data.Train,
+		"data.shuffle":     fmt.Sprint(cfg.Data.Shuffle),
+		"data.remainder":   cfg.Data.Remainder,
+		"rows to train on": fmt.Sprint(train.Len()),
+		"inputs of a row":  fmt.Sprint(spec.Inputs),
+		"outputs of a row": fmt.Sprint(spec.Outputs + spec.Classes),
+		"ddp.compress":     cfg.DDP.Compress,
 	}
-	if cfg.Model.Kind == "mlp" {
-		f["model.hidden"] = fmt.Sprint(cfg.Model.Hidden)
-		f["model.activation"] = cfg.Model.Activation
-	}
-	switch cfg.Data.Kind {
-	case "mnist":
+	f.addModel(cfg.Model)
+	f.addOptimizer(cfg.Optimizer)
+	if cfg.Data.Kind == "generated" { // a function of these
+		f["data.rows"] = fmt.Sprint(cfg.Data.Rows)
+		f["data.noise"] = fmt.Sprint(cfg.Data.Noise)
+	} else {
 		// Files may change under their names. Half of the hash is plenty against accidents.
 		sum := data.Digest(train)
 		f["SHA-256 of the rows"] = fmt.Sprintf("%x", sum[:len(sum)/2])
-	case "generated": // a function of these
-		f["data.rows"] = fmt.Sprint(cfg.Data.Rows)
-		f["data.noise"] = fmt.Sprint(cfg.Data.Noise)
 	}
 	return f
+}
+
+func (f facts) addModel(m ModelConfig) {
+	f["model.kind"] = m.Kind
+	f["model.dropout"] = fmt.Sprint(m.Dropout)
+	switch m.Kind {
+	case "mlp":
+		f["model.hidden"] = fmt.Sprint(m.hidden())
+		f["model.activation"] = m.Activation
+	case "cnn":
+		f["model.channels"] = fmt.Sprint(m.Channels)
+		f["model.kernel"] = fmt.Sprint(m.Kernel)
+		f["model.batch_norm"] = fmt.Sprint(m.BatchNorm)
+		f["model.hidden"] = fmt.Sprint(m.hidden())
+	case "gpt":
+		f["model.layers"] = fmt.Sprint(m.Layers)
+		f["model.heads"] = fmt.Sprint(m.Heads)
+		f["model.width"] = fmt.Sprint(m.Width)
+		f["model.context"] = fmt.Sprint(m.Context)
+	}
+}
+
+func (f facts) addOptimizer(o OptimizerConfig) {
+	f["optimizer.kind"] = o.Kind
+	f["optimizer.weight_decay"] = fmt.Sprint(o.WeightDecay)
+	if o.Kind == "sgd" {
+		f["optimizer.momentum"] = fmt.Sprint(o.Momentum)
+		f["optimizer.dampening"] = fmt.Sprint(o.Dampening)
+		f["optimizer.nesterov"] = fmt.Sprint(o.Nesterov)
+		return
+	}
+	f["optimizer.betas"] = fmt.Sprint(o.Betas)
+	f["optimizer.eps"] = fmt.Sprint(o.Eps)
 }
 
 // digest is a hash of f in hexadecimal.

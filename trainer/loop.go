@@ -2,28 +2,21 @@ package trainer
 
 import (
 	"context"
-	"fmt"
 	"math"
-
-	"ddpbatch/trainer/nn"
 )
 
-// What travels with the gradients, as sums over ranks: the loss, and whether a rank was asked to stop.
-const (
-	lossScalar = iota
-	stopScalar
-	scalars
-)
-
-// run trains from where setUp left off to the end of the last epoch, or to a stop.
+// run trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to a stop.
 func (t *trainer) run(ctx context.Context) (Result, error) {
-	for t.at.Epoch < t.cfg.Epochs {
+	for t.at.Epoch < t.cfg.Epochs && !t.enough() {
 		stopped, err := t.trainEpoch(ctx)
 		if err != nil {
 			return Result{}, err
 		}
 		if stopped {
 			return t.result(true), nil
+		}
+		if t.stepsLeft() > 0 {
+			break // enough
 		}
 		if err := t.endEpoch(ctx); err != nil {
 			return Result{}, err
@@ -42,15 +35,16 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 // trainEpoch takes the steps of an epoch that are left. It says whether the ranks agreed to stop
 // before the run's last step; all is saved then.
 func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
-	t.sampler.SetEpoch(t.at.Epoch)
-	t.announceEpoch()
-	for t.at.Done < t.stepsPerEpoch() {
-		stop, err := t.step(ctx)
-		if err != nil {
+	t.beginEpoch()
+	for t.stepsLeft() > 0 && !t.enough() {
+		if err := t.step(ctx); err != nil {
 			return false, err
 		}
-		stop = stop && t.at.Step < t.totalSteps()
-		if stop || t.due() {
+		if err := t.afterStep(ctx); err != nil {
+			return false, err
+		}
+		stop := t.sums[stopSum] > 0 && t.at.Step < t.totalSteps()
+		if t.settled && (stop || t.due()) {
 			if err := t.save(ctx); err != nil {
 				return false, err
 			}
@@ -63,98 +57,82 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 	return false, nil
 }
 
-// step trains on the next batch of every rank. It says whether any rank was asked to stop.
-func (t *trainer) step(ctx context.Context) (stop bool, err error) {
+// step trains on the next rows of every rank.
+//
+// The gradient is that of the mean loss of all rows of the step on all ranks. A rank has them in
+// several passes where it accumulates; each counts by the rows that it has, which may be none.
+func (t *trainer) step(ctx context.Context) error {
 	start := t.now()
-	t.batch.Fill(t.train, t.nextRows())
-	x := nn.Matrix{Rows: t.batch.Rows, Cols: t.train.Spec().Inputs, Data: t.batch.X}
+	rows := min(t.rowsLeft(), t.rowsPerStep())
+	passes := ceil(rows, t.cfg.BatchSize*t.layout.replicas)
 
 	t.ddp.ZeroGrad()
-	loss, dy := t.loss(t.model.Forward(x), &t.batch)
-	t.model.Backward(dy, false)
-
-	shared := t.ddp.Scalars()
-	shared[lossScalar] = float32(loss)
-	if t.askedToStop() {
-		shared[stopScalar] = 1
+	if err := t.ddp.SyncBuffers(ctx); err != nil {
+		return t.inStep(err)
 	}
-	before := t.now()
-	if err := t.ddp.AllReduce(ctx); err != nil {
-		return false, fmt.Errorf("step %d: %w", t.at.Step+1, err)
+	clear(t.sums[:])
+	for i := range passes {
+		b := t.nextBatch()
+		t.pass.Seed = t.seedOf(i)
+		t.share = float64(b.Rows) / float64(rows)
+		factor := t.lossScale() * float32(t.share*float64(t.layout.replicas)) // ddp divides by the replicas
+		last := i == passes-1
+		if err := t.engine.train(ctx, &t.pass, b, factor, t.beginner(last)); err != nil {
+			return t.inStep(err)
+		}
 	}
-	after := t.now()
-
-	// The mean is NaN if any rank's loss is, so that all ranks end here together.
-	world := t.env.Comm.Size()
-	mean := float64(shared[lossScalar]) / float64(world)
-	if math.IsNaN(mean) || math.IsInf(mean, 0) {
-		return false, t.diverged(t.at.Step+1, fmt.Sprintf("the loss is %v", mean))
+	if err := t.finishSums(ctx); err != nil {
+		return t.inStep(err)
 	}
-	t.optimizer.Step()
+	// It is NaN if any rank's loss is, so that all ranks end here together.
+	loss := t.sums[lossSum]
+	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+		return t.explainLoss(ctx, loss)
+	}
+	if err := t.update(ctx); err != nil {
+		return t.inStep(err)
+	}
+	t.at = t.at.after(rows, loss)
+	t.measure(loss, rows, t.now().Sub(start))
+	return nil
+}
 
-	t.at.Step++
-	t.at.Done++
-	t.at.LossSum += mean
-	t.measure(mean, t.batch.Rows*world, t.now().Sub(start), after.Sub(before))
-	return shared[stopScalar] > 0, nil
+// update takes the optimizer's step, where the gradients allow one.
+func (t *trainer) update(ctx context.Context) error {
+	finite, err := t.unscale(ctx)
+	if err != nil || !finite {
+		return err
+	}
+	if err := t.clip(ctx); err != nil {
+		return err
+	}
+	t.optimizer.SetLR(t.schedule.LR(t.at.Step))
+	return t.optimizer.step(ctx)
+}
+
+// afterStep does what belongs between two steps.
+func (t *trainer) afterStep(ctx context.Context) error {
+	if err := t.settle(ctx); err != nil {
+		return t.inStep(err)
+	}
+	if err := t.compareParameters(ctx); err != nil {
+		return t.inStep(err)
+	}
+	every := int64(t.cfg.Evaluate.EverySteps)
+	if every > 0 && t.at.Step%every == 0 && t.stepsLeft() > 0 {
+		return t.evaluate(ctx)
+	}
+	return nil
 }
 
 // endEpoch evaluates, where that is asked for, and tells how the epoch went.
 func (t *trainer) endEpoch(ctx context.Context) error {
-	t.evaluation = evaluation{}
 	every := t.cfg.Evaluate.EveryEpochs
-	if t.eval != nil && every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
-		var err error
-		if t.evaluation, err = t.evaluate(ctx); err != nil {
+	if every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
+		if err := t.evaluate(ctx); err != nil {
 			return err
 		}
 	}
 	t.reportEpoch()
 	return nil
-}
-
-// nextRows are this rank's rows of the next step. The last step of an epoch may have fewer, equally few on
-// every rank.
-func (t *trainer) nextRows() []int {
-	rows := t.sampler.Indices()[t.at.Done*t.cfg.BatchSize:]
-	return rows[:min(len(rows), t.cfg.BatchSize)]
-}
-
-func (t *trainer) stepsPerEpoch() int {
-	return (t.sampler.Len() + t.cfg.BatchSize - 1) / t.cfg.BatchSize
-}
-
-func (t *trainer) totalSteps() int64 { return int64(t.cfg.Epochs) * int64(t.stepsPerEpoch()) }
-
-func (t *trainer) lastEpoch() bool { return t.at.Epoch == t.cfg.Epochs-1 }
-
-func (t *trainer) askedToStop() bool {
-	select {
-	case <-t.env.Stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// diverged says what is not a number, and what is left.
-func (t *trainer) diverged(step int64, what string) error {
-	left := "there is no checkpoint"
-	if t.saved > 0 {
-		left = fmt.Sprintf("the newest checkpoint is of step %d", t.saved)
-	}
-	return fmt.Errorf("%w at step %d (epoch %d): %s; lower optimizer.lr (now %v) or look at the data; %s",
-		ErrDiverged, step, t.at.Epoch, what, t.cfg.Optimizer.LR, left)
-}
-
-func (t *trainer) result(stopped bool) Result {
-	epochs := t.at.Epoch
-	if t.at.Done == t.stepsPerEpoch() {
-		epochs++
-	}
-	return Result{
-		Steps: t.at.Step, Epochs: epochs, Loss: t.at.loss(),
-		Evaluated: t.evaluation.done, Accuracy: t.evaluation.accuracy, EvalLoss: t.evaluation.loss,
-		Checkpoint: t.path, Stopped: stopped, Resumed: t.resumed,
-	}
 }

@@ -25,7 +25,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type rank struct {
 	Result
 	err error
-	out bytes.Buffer
+	out output
+}
+
+// output is what a rank prints. kill ends the rank's context, as the end of its process would.
+type output struct {
+	bytes.Buffer
+	kill context.CancelFunc
 }
 
 // train runs cfg on a world of size ranks, over TCP on the loopback. change may set anything
@@ -50,11 +56,14 @@ func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config
 				r.err = err
 				return
 			}
+			own, kill := context.WithCancel(ctx)
+			defer kill()
+			r.out.kill = kill
 			cfg, env := cfg, Env{Comm: comm, Out: &r.out}
 			if change != nil {
 				change(i, &cfg, &env)
 			}
-			r.Result, r.err = Run(ctx, cfg, env)
+			r.Result, r.err = Run(own, cfg, env)
 			if err := comm.Close(); err != nil {
 				r.err = errors.Join(r.err, err)
 			}

@@ -93,10 +93,10 @@ func TestResumeAfterACrash(t *testing.T) {
 
 	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.EverySteps = c.open(t), 3
-		if comm := env.Comm; rank == 0 {
+		if out := env.Out.(*output); rank == 0 {
 			env.Progress = func(p Progress) {
 				if p.Step == 11 {
-					comm.Close() // as the end of the process would
+					out.kill()
 				}
 			}
 		}
@@ -174,7 +174,7 @@ func TestMismatch(t *testing.T) {
 		want   string // empty: it fits
 	}{
 		"batch size":    {2, func(c *Config) { c.BatchSize = 3 }, "batch_size is 4 in the checkpoint and 3 here"},
-		"world size":    {1, func(c *Config) {}, "world size is 2 in the checkpoint and 1 here"},
+		"world size":    {1, func(c *Config) {}, ""},
 		"seed":          {2, func(c *Config) { c.Seed = 9 }, "seed is 3"},
 		"rows":          {2, func(c *Config) { c.Data.Train = "0:36" }, "rows to train on is 37"},
 		"hidden layer":  {2, func(c *Config) { c.Model.Hidden = []int{6} }, "model.hidden is [5] in the checkpoint and [6] here"},
@@ -263,8 +263,8 @@ func TestForeignCheckpoints(t *testing.T) {
 		"a tensor less":   {func(s *checkpoint.State) { s.Tensors = s.Tensors[1:] }, ErrMismatch, "it has no model.0.weight"},
 		"a tensor more": {func(s *checkpoint.State) {
 			s.Tensors = append(s.Tensors, checkpoint.Float32Tensor("more", nil, []float32{1}))
-		}, ErrMismatch, "9 arrays"},
-		"another shape": {func(s *checkpoint.State) { s.Tensors[0].Shape = []int{3, 5} }, ErrMismatch, "model.0.weight is float32 [3 5]"},
+		}, ErrMismatch, "more"},
+		"another shape": {func(s *checkpoint.State) { s.Tensors[0].Shape = []int{3, 5} }, ErrMismatch, "model.0.weight is [3 5]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.latest(t)

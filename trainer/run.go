@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"time"
 
+	"ddpbatch/trainer/blas"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/ddp"
 	"ddpbatch/trainer/nn"
@@ -23,39 +24,60 @@ type trainer struct {
 	now func() time.Time
 	log *slog.Logger
 
+	layout      layout
 	train, eval data.Dataset // eval may be nil
 	sampler     *data.DistributedSampler
-	model       nn.Module
-	loss        lossFunc
-	optimizer   *optim.SGD
+	loader      *data.Loader
+	blas        blas.Library
+	engine      engine
+	params      []*nn.Param // of the engine's model
 	ddp         *ddp.DDP
+	hook        ddp.Hook           // nil: gradients travel as they are
+	batchNorm   *ddp.SyncBatchNorm // nil: batch normalization is each rank's own
+	optimizer   optimizer
+	schedule    optim.Schedule
+	scaler      *optim.LossScaler // of float16; else nil
+	average     *ddp.Averager     // of local SGD; else nil
+	drift       *ddp.Drift        // nil: parameters are not compared
+	settled     bool              // all ranks have the same parameters
 	facts       facts
 	plan        plan
 
 	at      position
+	begun   int    // rows of the epoch that were dealt before the sampler's order of now
 	resumed int64  // the step that was resumed from, or 0
 	saved   int64  // the step of the newest checkpoint, or 0
 	path    string // of that checkpoint
 
-	batch      data.Batch
-	rows       []int // scratch of evaluate
-	evaluation evaluation
+	pass        nn.Pass
+	sums        [sums]float64                           // what travels with the gradients
+	share       float64                                 // of the step's rows that this rank has in the last of its passes
+	begin, note func(ctx context.Context, loss float64) // see beginner
+	last        *data.Batch                             // of the newest pass
+	none        data.Batch                              // without rows
+	batch       data.Batch                              // of evaluate
+	rows        []int                                   // likewise
+	evaluation  evaluation
+	bestPath    string // of the checkpoint of the best evaluation, or empty
 
 	window, epoch meter // since the last line of metrics, and in this epoch
-	metricsBroken bool  // it was warned of
-	metricsTorn   bool  // the last line has no end
+	spoke         time.Time
+	metricsBroken bool // it was warned of
+	metricsTorn   bool // the last line has no end
 }
 
 // Run trains as cfg says, as one rank of env.Comm; every rank of it calls Run with the same
 // cfg. It returns when the epochs are over, when all have agreed to stop (Result.Stopped), or with
 // an error, which then every rank gets: its own or, with that rank's number, another's.
 //
-// A run that was stopped and goes on from its checkpoint takes the same steps, bit for bit, as one that was not.
+// A run that was stopped and goes on from its checkpoint takes the same steps, bit for bit, as one that was not, where the ranks
+// are as many as before. With another number of ranks it goes on after the last row that was trained on.
 func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 	if env.Comm == nil {
 		return Result{}, errors.New("train: no communicator")
 	}
 	t := newTrainer(cfg, env)
+	defer t.close()
 	if err := t.setUp(ctx); err != nil {
 		return Result{}, err
 	}
@@ -76,10 +98,19 @@ func newTrainer(cfg Config, env Env) *trainer {
 	return t
 }
 
+func (t *trainer) close() {
+	if t.loader != nil {
+		t.loader.Close()
+	}
+	if t.ddp != nil {
+		t.ddp.Close()
+	}
+}
+
 // setUp builds everything, so that after it all ranks stand before the same step with the same state.
 func (t *trainer) setUp(ctx context.Context) error {
 	comm := t.env.Comm
-	if err := together(ctx, comm, t.build()); err != nil {
+	if err := together(ctx, comm, t.prepare(ctx)); err != nil {
 		return err
 	}
 	digest, err := t.configDigest()
@@ -89,42 +120,83 @@ func (t *trainer) setUp(ctx context.Context) error {
 	if err := ddp.Agree(ctx, comm, "training settings or data", digest); err != nil {
 		return err
 	}
-	if err := t.resume(ctx); err != nil {
+	if t.layout, err = newLayout(ctx, comm, t.cfg); err != nil {
 		return err
 	}
-	if t.ddp, err = ddp.New(ctx, comm, t.model.Params(), scalars); err != nil {
+	if t.cfg.DDP.SyncBatchNorm {
+		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.layout.peers); err != nil {
+			return err
+		}
+	}
+	if err := together(ctx, comm, t.build()); err != nil {
 		return err
 	}
-	return t.shareOptimizer(ctx)
+	if err := t.wrap(ctx); err != nil {
+		return err
+	}
+	return t.resume(ctx)
 }
 
-// build makes what a rank can make without the others.
-func (t *trainer) build() error {
+// prepare makes what a rank can make without knowing the others.
+func (t *trainer) prepare(ctx context.Context) error {
 	if err := t.cfg.Validate(); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	var err error
-	if t.train, t.eval, err = openData(t.cfg.Data, t.cfg.Seed, t.env.WorkDir); err != nil {
+	if err := layoutFits(t.cfg, t.env.Comm.Size()); err != nil {
 		return err
 	}
-	world := t.env.Comm.Size()
-	if t.train.Len() < world {
-		return fmt.Errorf("%d rows to train on are too few for %d ranks: give each rank at least one, or start fewer ranks", t.train.Len(), world)
+	var err error
+	if t.train, t.eval, err = openData(ctx, t.cfg, t.env.WorkDir); err != nil {
+		return err
 	}
+	replicas := t.env.Comm.Size() / t.cfg.Pipeline
+	if t.train.Len() < replicas {
+		return fmt.Errorf("%d rows to train on are too few for %d ranks: give each rank at least one, or start fewer ranks", t.train.Len(), replicas)
+	}
+	t.facts = factsOf(t.cfg, t.train)
+	return t.openBLAS()
+}
+
+// build makes this rank's part of the model and what reads its data.
+func (t *trainer) build() error {
+	var err error
 	t.sampler, err = data.NewDistributedSampler(data.SamplerConfig{
-		Rows: t.train.Len(), World: world, Rank: t.env.Comm.Rank(),
-		Seed: t.cfg.Seed, Shuffle: t.cfg.Data.Shuffle,
+		Rows: t.train.Len(), World: t.layout.replicas, Rank: t.layout.replica,
+		Seed: t.cfg.Seed, Shuffle: t.cfg.Data.Shuffle, Remainder: data.Remainder(t.cfg.Data.Remainder),
 	})
 	if err != nil {
 		return err
 	}
-	if t.model, err = newModel(t.cfg.Model, t.train.Spec(), t.cfg.Seed); err != nil {
+	t.loader = data.NewLoader(t.train, prefetch)
+	t.pass = nn.Pass{Training: true, BLAS: t.blas}
+	t.begin, t.note = t.beginSums, t.addLoss // once, as each makes a closure
+	if t.engine, err = t.newEngine(); err != nil {
 		return err
 	}
-	t.loss = newLoss(t.cfg.Loss)
-	t.optimizer, err = optim.NewSGD(t.model.Params(), optim.SGDConfig{LR: t.cfg.Optimizer.LR, Momentum: t.cfg.Optimizer.Momentum})
-	t.facts = factsOf(t.cfg, t.train, world)
-	return err
+	t.params = t.engine.model().Params()
+	if t.hook, err = newHook(t.cfg); err != nil {
+		return err
+	}
+	return t.initialize()
+}
+
+// prefetch is how many batches are read ahead.
+const prefetch = 2
+
+// wrap makes replicas of the model equal on all ranks, and whatever works on its gradients.
+func (t *trainer) wrap(ctx context.Context) error {
+	peers := t.layout.peers
+	var err error
+	if t.ddp, err = ddp.New(ctx, peers, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook)); err != nil {
+		return err
+	}
+	if t.optimizer, err = newOptimizer(ctx, peers, t.params, t.cfg.Optimizer); err != nil {
+		return err
+	}
+	if t.cfg.Precision == "float16" {
+		t.scaler = optim.NewLossScaler()
+	}
+	return t.newChecks(ctx)
 }
 
 // configDigest is a hash of all that ranks must have in common.

@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/mpi"
 )
 
 // plan is what rank 0 decides about checkpoints for all.
@@ -20,59 +19,86 @@ type plan struct {
 }
 
 // resume has rank 0, and only rank 0, choose and read the checkpoint to go on from: on a shared file
-// system, ranks may see different ones. Parameters reach the others when the model is wrapped, and
-// the optimizer's state by shareOptimizer.
+// system, ranks may see different ones.
 func (t *trainer) resume(ctx context.Context) error {
-	p, err := onRank0(ctx, t.env.Comm, func() (plan, error) { return t.makePlan(ctx) })
+	var state *checkpoint.State
+	p, err := onRank0(ctx, t.env.Comm, func() (p plan, err error) {
+		p, state, err = t.makePlan(ctx)
+		return p, err
+	})
 	if err != nil {
 		return err
 	}
 	t.plan, t.at = p, p.At
 	if p.Resumed {
 		t.resumed, t.saved, t.path = p.At.Step, p.At.Step, p.Path
+		var tensors []checkpoint.Tensor
+		if state != nil {
+			tensors = state.Tensors
+		}
+		if err := t.spread(ctx, tensors); err != nil {
+			return fmt.Errorf("resume from %s: %w", p.Path, err)
+		}
 		if t.env.Comm.Rank() == 0 {
 			t.log.Info("resumed from a checkpoint", "step", p.At.Step, "path", p.Path)
 		}
 	}
-	return nil
+	t.dealEpoch()
+	t.schedule, err = newSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.totalSteps())
+	return err
 }
 
-func (t *trainer) makePlan(ctx context.Context) (plan, error) {
+// makePlan is rank 0's. It also returns the checkpoint to go on from, if there is one.
+func (t *trainer) makePlan(ctx context.Context) (plan, *checkpoint.State, error) {
 	dir := t.env.Checkpoints
 	p := plan{Save: dir != nil, EverySteps: t.env.EverySteps}
 	if dir == nil || !t.env.Resume {
-		return p, nil
+		return p, nil, nil
 	}
 	s, info, err := dir.Latest(ctx)
-	if errors.Is(err, checkpoint.ErrNone) {
-		return p, nil
+	switch {
+	case errors.Is(err, checkpoint.ErrNone):
+		return p, nil, nil
+	case errors.Is(err, checkpoint.ErrCorrupt):
+		return p, nil, fmt.Errorf("resume: %w; put a good copy back, or start a new run", err)
+	case err != nil:
+		return p, nil, fmt.Errorf("resume: %w", err)
 	}
-	if errors.Is(err, checkpoint.ErrCorrupt) {
-		return p, fmt.Errorf("resume: %w; put a good copy back, or start a new run", err)
+	if p.At, err = t.positionOf(s); err != nil {
+		return p, nil, fmt.Errorf("resume from %s: %w", info.Path, err)
 	}
-	if err != nil {
-		return p, fmt.Errorf("resume: %w", err)
+	if p.At.Best.Step > 0 {
+		dir.Pin(p.At.Best.Step)
 	}
-	if err := t.restore(s); err != nil {
-		return p, fmt.Errorf("resume from %s: %w", info.Path, err)
-	}
-	p.Resumed, p.At, p.Path = true, t.at, info.Path
-	return p, nil
+	p.Resumed, p.Path = true, info.Path
+	return p, s, nil
 }
 
-// shareOptimizer gives all ranks rank 0's state of the optimizer.
-func (t *trainer) shareOptimizer(ctx context.Context) error {
-	for _, slot := range t.optimizer.State() {
-		if err := mpi.Broadcast(ctx, t.env.Comm, slot.Value, 0); err != nil {
-			return fmt.Errorf("broadcast %s: %w", slot.Name, err)
+// positionOf is where s was saved, if this job can go on from there.
+func (t *trainer) positionOf(s *checkpoint.State) (position, error) {
+	var saved facts
+	var at position
+	if err := readValue(s, keyFacts, &saved); err != nil {
+		return at, err
+	}
+	if d := t.facts.differences(saved); d != "" {
+		return at, fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
+	}
+	if err := readValue(s, keyPosition, &at); err != nil {
+		return at, err
+	}
+	for _, tensor := range s.Tensors {
+		if tensor.DType != "float32" {
+			return at, fmt.Errorf("%w: %s is %s, not float32", ErrMismatch, tensor.Name, tensor.DType)
 		}
 	}
-	return nil
+	return at, at.validate(s)
 }
 
-// due says whether a checkpoint belongs after the step just taken.
+// due says whether a checkpoint belongs after the steps taken since the last one.
 func (t *trainer) due() bool {
-	return t.plan.EverySteps > 0 && t.at.Step%int64(t.plan.EverySteps) == 0
+	every := int64(t.plan.EverySteps)
+	return every > 0 && t.at.Step/every > max(t.saved, t.resumed)/every
 }
 
 // save commits a checkpoint of this step, unless there is one: all ranks meet, rank 0 writes,
@@ -81,18 +107,24 @@ func (t *trainer) save(ctx context.Context) error {
 	if !t.plan.Save || t.saved == t.at.Step {
 		return nil
 	}
-	if err := t.checkFinite(); err != nil {
+	if err := together(ctx, t.env.Comm, t.checkFinite()); err != nil {
 		return err
 	}
 	if err := t.env.Comm.Barrier(ctx); err != nil {
 		return fmt.Errorf("meet before the checkpoint of step %d: %w", t.at.Step, err)
 	}
+	tensors, err := t.collect(ctx)
+	if err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", t.at.Step, err)
+	}
 	path, err := onRank0(ctx, t.env.Comm, func() (string, error) {
-		s, err := t.state()
+		values, err := t.values()
 		if err != nil {
 			return "", err
 		}
-		info, err := t.env.Checkpoints.Save(ctx, s)
+		info, err := t.env.Checkpoints.Save(ctx, &checkpoint.State{
+			Step: t.at.Step, World: t.env.Comm.Size(), Tensors: tensors, Values: values,
+		})
 		return info.Path, err
 	})
 	if err != nil {
@@ -105,13 +137,12 @@ func (t *trainer) save(ctx context.Context) error {
 	return nil
 }
 
-// checkFinite refuses to save a state that no training can go on from. Ranks hold the same bits, and
-// come to the same result.
+// checkFinite refuses to save a state that no training can go on from.
 func (t *trainer) checkFinite() error {
 	for _, a := range t.arrays() {
 		for _, v := range a.value {
 			if v64 := float64(v); math.IsNaN(v64) || math.IsInf(v64, 0) {
-				return t.diverged(t.at.Step, fmt.Sprintf("%s holds %v", a.name, v))
+				return t.diverged(t.at.Step, fmt.Sprintf("%s holds %v", a.Name, v))
 			}
 		}
 	}

@@ -12,10 +12,13 @@ import (
 
 // Bounds of numbers in a Config, far above what anyone trains and far below what overflows.
 const (
-	maxEpochs = 1_000_000_000
-	maxBatch  = 1 << 20
-	maxWidth  = 1 << 20
-	maxLayers = 1000
+	maxEpochs  = 1_000_000_000
+	maxSteps   = math.MaxInt32
+	maxBatch   = 1 << 20
+	maxWidth   = 1 << 20
+	maxLayers  = 1000
+	maxRanks   = 1 << 16
+	maxBuckets = 1 << 20 // MiB
 )
 
 // Validate returns every fault of the table, joined, each beginning with its key.
@@ -23,60 +26,189 @@ func (c Config) Validate() error {
 	var f faults
 	f.between("epochs", c.Epochs, 1, maxEpochs)
 	f.between("batch_size", c.BatchSize, 1, maxBatch)
+	f.between("accumulate", c.Accumulate, 1, maxBatch)
+	f.oneOf("mode", c.Mode, "ddp", "dp")
+	f.between("replicas", c.Replicas, 0, maxRanks)
+	f.between("pipeline", c.Pipeline, 1, maxLayers)
+	f.between("micro_batches", c.MicroBatches, 0, maxBatch)
+	f.oneOf("precision", c.Precision, "float32", "bfloat16", "float16")
+	if c.BLAS == "" {
+		f.add("blas", c.BLAS, `must be "auto", "gonum" or the path of a library`)
+	}
 	if want := lossOf(c.Data.Kind); want != "" && c.Loss != want {
 		f.add("loss", c.Loss, "must be %q for data.kind = %q", want, c.Data.Kind)
 	} else {
 		f.oneOf("loss", c.Loss, "cross_entropy", "mse")
 	}
+	f.number("clip_norm", c.ClipNorm, 0, math.MaxFloat32)
 	c.Model.validate(&f)
 	c.Data.validate(&f)
-	f.oneOf("optimizer.kind", c.Optimizer.Kind, "sgd")
-	// What counts is the float32 that the optimizer makes of them.
-	if lr := c.Optimizer.LR; !(float32(lr) > 0 && lr <= math.MaxFloat32) {
-		f.add("optimizer.lr", lr, "must be a number above 0, from 1e-45 to 3e38")
-	}
-	if m := c.Optimizer.Momentum; !(m >= 0 && float32(m) < 1) {
-		f.add("optimizer.momentum", m, "must be at least 0 and below 1, up to 0.9999999")
-	}
-	f.between("evaluate.every_epochs", c.Evaluate.EveryEpochs, 0, maxEpochs)
+	c.Optimizer.validate(&f)
+	c.Schedule.validate(&f, c.Optimizer.LR)
+	c.DDP.validate(&f)
+	c.Evaluate.validate(&f, c)
+	c.combinations(&f)
 	return errors.Join(f...)
 }
 
-// lossOf is the loss that goes with a kind of data: classes or numbers.
+// combinations refuses settings that exclude each other.
+func (c Config) combinations(f *faults) {
+	if c.Pipeline > 1 && c.Mode == "dp" {
+		f.add("mode", c.Mode, `must be "ddp" where pipeline is above 1: a rank holds a part of one replica then`)
+	}
+	if c.DDP.AverageEvery > 0 && c.Optimizer.Zero {
+		f.add("optimizer.zero", c.Optimizer.Zero, "must be false with ddp.average_every: each rank steps all of its parameters then")
+	}
+	if c.DDP.AverageEvery > 0 && c.Precision == "float16" {
+		f.add("precision", c.Precision, "must not be float16 with ddp.average_every: ranks would skip steps by themselves")
+	}
+	if c.Mode != "dp" && c.Replicas > 0 {
+		f.add("replicas", c.Replicas, `belongs to mode = "dp"`)
+	}
+	if c.Model.Kind == "gpt" && c.Data.Kind != "text" {
+		f.add("model.kind", c.Model.Kind, `needs data.kind = "text"`)
+	}
+	if c.Model.Kind != "gpt" && c.Data.Kind == "text" {
+		f.add("data.kind", c.Data.Kind, `needs model.kind = "gpt"`)
+	}
+}
+
+// lossOf is the loss that goes with a kind of data, classes or numbers; empty where the file tells.
 func lossOf(kind string) string {
-	return map[string]string{"mnist": "cross_entropy", "generated": "mse"}[kind]
+	return map[string]string{"mnist": "cross_entropy", "cifar10": "cross_entropy", "text": "cross_entropy", "generated": "mse"}[kind]
 }
 
 func (m ModelConfig) validate(f *faults) {
-	f.oneOf("model.kind", m.Kind, "mlp", "dense")
-	if m.Kind != "mlp" {
-		return
+	f.oneOf("model.kind", m.Kind, "mlp", "dense", "cnn", "gpt")
+	if !(m.Dropout >= 0 && m.Dropout < 1) {
+		f.add("model.dropout", m.Dropout, "must be at least 0 and below 1")
 	}
-	if len(m.Hidden) > maxLayers {
-		f.add("model.hidden", len(m.Hidden), "must have at most %d layers", maxLayers)
+	switch m.Kind {
+	case "dense":
+		if m.Dropout > 0 {
+			f.add("model.dropout", m.Dropout, "must be 0 for one linear layer")
+		}
+	case "mlp":
+		f.widths("model.hidden", m.Hidden)
+		f.oneOf("model.activation", m.Activation, "relu", "tanh")
+	case "cnn":
+		f.widths("model.channels", m.Channels)
+		f.widths("model.hidden", m.Hidden)
+		if len(m.Channels) == 0 {
+			f.add("model.channels", m.Channels, "must name the channels of at least one convolution")
+		}
+		if m.Kernel < 1 || m.Kernel > 31 || m.Kernel%2 == 0 {
+			f.add("model.kernel", m.Kernel, "must be an odd number from 1 to 31")
+		}
+	case "gpt":
+		f.between("model.layers", m.Layers, 1, maxLayers)
+		f.between("model.heads", m.Heads, 1, maxLayers)
+		f.between("model.width", m.Width, 1, maxWidth)
+		f.between("model.context", m.Context, 1, maxWidth)
+		if m.Heads > 0 && m.Width%m.Heads != 0 {
+			f.add("model.width", m.Width, "must be a multiple of model.heads, %d", m.Heads)
+		}
 	}
-	for i, width := range m.Hidden {
-		f.between(fmt.Sprintf("model.hidden[%d]", i), width, 1, maxWidth)
-	}
-	f.oneOf("model.activation", m.Activation, "relu", "tanh")
 }
 
 func (d DataConfig) validate(f *faults) {
-	f.oneOf("data.kind", d.Kind, "mnist", "generated")
+	f.oneOf("data.kind", d.Kind, "mnist", "cifar10", "csv", "npy", "text", "generated")
 	switch d.Kind {
 	case "mnist":
-		f.named("data.images", d.Images)
-		f.named("data.labels", d.Labels)
+		f.named("data.images", d.Images, "an IDX file, plain or gzip")
+		f.named("data.labels", d.Labels, "an IDX file, plain or gzip")
+	case "cifar10":
+		if len(d.Files) == 0 || slices.Contains(d.Files, "") {
+			f.add("data.files", d.Files, "must name CIFAR-10's binary files, data_batch_1.bin and so on")
+		}
+	case "csv":
+		f.named("data.path", d.Path, "a CSV file")
+		f.oneOf("data.header", d.Header, "auto", "yes", "no")
+		if len([]rune(d.Delimiter)) != 1 {
+			f.add("data.delimiter", d.Delimiter, "must be one character")
+		}
+	case "npy":
+		f.named("data.inputs", d.InputFile, "a .npy file")
+		f.named("data.targets", d.TargetFile, "a .npy file")
+	case "text":
+		f.named("data.path", d.Path, "a file or a folder of files")
 	case "generated":
 		f.between("data.rows", d.Rows, 1, math.MaxInt32)
 		f.between("data.inputs", d.Inputs, 1, maxWidth)
 		f.between("data.outputs", d.Outputs, 1, maxWidth)
-		if !(d.Noise >= 0 && d.Noise <= math.MaxFloat32) {
-			f.add("data.noise", d.Noise, "must be a number from 0 on")
-		}
+		f.number("data.noise", d.Noise, 0, math.MaxFloat32)
 	}
+	f.oneOf("data.remainder", d.Remainder, "pad", "drop", "uneven")
 	f.rangeOf("data.train", d.Train)
 	f.rangeOf("data.eval", d.Eval)
+}
+
+func (o OptimizerConfig) validate(f *faults) {
+	f.oneOf("optimizer.kind", o.Kind, "sgd", "adam", "adamw", "lamb")
+	// What counts is the float32 that the optimizer makes of them.
+	if lr := o.LR; !(float32(lr) > 0 && lr <= math.MaxFloat32) {
+		f.add("optimizer.lr", lr, "must be a number above 0, from 1e-45 to 3e38")
+	}
+	f.number("optimizer.weight_decay", o.WeightDecay, 0, math.MaxFloat32)
+	if o.Kind != "sgd" {
+		for _, beta := range o.Betas {
+			if !(beta >= 0 && float32(beta) < 1) {
+				f.add("optimizer.betas", o.Betas, "must be two numbers of at least 0 and below 1")
+				break
+			}
+		}
+		f.number("optimizer.eps", o.Eps, 0, math.MaxFloat32)
+		return
+	}
+	if m := o.Momentum; !(m >= 0 && float32(m) < 1) {
+		f.add("optimizer.momentum", m, "must be at least 0 and below 1, up to 0.9999999")
+	}
+	f.number("optimizer.dampening", o.Dampening, 0, 1)
+	if o.Nesterov && (o.Momentum == 0 || o.Dampening != 0) {
+		f.add("optimizer.nesterov", o.Nesterov, "needs momentum above 0 and no dampening")
+	}
+}
+
+func (s ScheduleConfig) validate(f *faults, lr float64) {
+	f.oneOf("schedule.kind", s.Kind, "constant", "step", "cosine", "one_cycle", "linear")
+	f.between("schedule.warmup_steps", s.WarmupSteps, 0, maxSteps)
+	if s.Kind == "step" {
+		f.between("schedule.step_size", s.StepSize, 1, maxSteps)
+		f.number("schedule.gamma", s.Gamma, 0, 1)
+	}
+	if !(s.MinLR >= 0 && s.MinLR <= max(0, lr)) {
+		f.add("schedule.min_lr", s.MinLR, "must be a number from 0 to optimizer.lr")
+	}
+}
+
+func (d DDPConfig) validate(f *faults) {
+	if !(d.BucketMB > 0 && d.BucketMB <= maxBuckets) {
+		f.add("ddp.bucket_mb", d.BucketMB, "must be a number above 0, up to %d", maxBuckets)
+	}
+	f.oneOf("ddp.compress", d.Compress, "none", "float16", "bfloat16", "int8", "powersgd")
+	f.between("ddp.rank", d.Rank, 1, maxWidth)
+	f.between("ddp.start_step", d.StartStep, 0, maxSteps)
+	f.between("ddp.average_every", d.AverageEvery, 0, maxSteps)
+	f.between("ddp.average_warmup", d.AverageWarmup, 0, maxSteps)
+	f.between("ddp.check_every_steps", d.CheckEverySteps, 0, maxSteps)
+}
+
+func (e EvaluateConfig) validate(f *faults, c Config) {
+	f.between("evaluate.every_epochs", e.EveryEpochs, 0, maxEpochs)
+	f.between("evaluate.every_steps", e.EverySteps, 0, maxSteps)
+	f.between("evaluate.patience", e.Patience, 0, maxSteps)
+	if e.Best != "" {
+		f.oneOf("evaluate.best", e.Best, "loss", "accuracy")
+	}
+	if e.Best == "accuracy" && c.Loss == "mse" {
+		f.add("evaluate.best", e.Best, `must be "loss" for regression`)
+	}
+	if e.Patience > 0 && e.Best == "" {
+		f.add("evaluate.patience", e.Patience, `needs evaluate.best = "loss" or "accuracy"`)
+	}
+	if e.Best != "" && c.Data.Eval == "" {
+		f.add("evaluate.best", e.Best, "needs rows to evaluate on: set data.eval")
+	}
 }
 
 // faults collects what is wrong.
@@ -95,15 +227,35 @@ func (f *faults) between(key string, value, low, high int) {
 	}
 }
 
+// number wants a finite number from low to high.
+func (f *faults) number(key string, value, low, high float64) {
+	switch {
+	case value >= low && value <= high:
+	case high == math.MaxFloat32:
+		f.add(key, value, "must be a number from %v on", low)
+	default:
+		f.add(key, value, "must be a number from %v to %v", low, high)
+	}
+}
+
+func (f *faults) widths(key string, widths []int) {
+	if len(widths) > maxLayers {
+		f.add(key, len(widths), "must have at most %d layers", maxLayers)
+	}
+	for i, width := range widths {
+		f.between(fmt.Sprintf("%s[%d]", key, i), width, 1, maxWidth)
+	}
+}
+
 func (f *faults) oneOf(key, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		f.add(key, value, `must be "%s"`, strings.Join(allowed, `" or "`))
 	}
 }
 
-func (f *faults) named(key, path string) {
+func (f *faults) named(key, path, what string) {
 	if path == "" {
-		f.add(key, path, "must name an IDX file, plain or gzip")
+		f.add(key, path, "must name %s", what)
 	}
 }
 

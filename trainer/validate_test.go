@@ -8,7 +8,7 @@ import (
 
 func TestDefaultsNeedOnlyData(t *testing.T) {
 	cfg := DefaultConfig()
-	if err := cfg.Validate(); err == nil || err.Error() != `data.kind is "": must be "mnist" or "generated"` {
+	if err := cfg.Validate(); err == nil || err.Error() != `data.kind is "": must be "mnist" or "cifar10" or "csv" or "npy" or "text" or "generated"` {
 		t.Errorf("error %v, want one about data.kind alone", err)
 	}
 	cfg.Data.Kind, cfg.Data.Images, cfg.Data.Labels = "mnist", "x", "y"
@@ -23,11 +23,37 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"batch_size is -3: must be":                                   func(c *Config) { c.BatchSize = -3 },
 		`loss is "l1": must be`:                                       func(c *Config) { c.Loss = "l1" },
 		`loss is "cross_entropy": must be "mse" for data.kind = "gen`: func(c *Config) { c.Loss = "cross_entropy" },
-		`model.kind is "gpt": must be "mlp" or "dense"`:               func(c *Config) { c.Model.Kind = "gpt" },
+		`model.kind is "rnn": must be "mlp" or "dense"`:               func(c *Config) { c.Model.Kind = "rnn" },
+		`model.kind is "gpt": needs data.kind = "text"`:               func(c *Config) { c.Model.Kind = "gpt" },
+		`data.kind is "text": needs model.kind = "gpt"`:               func(c *Config) { c.Data.Kind, c.Loss = "text", "cross_entropy" },
+		"model.width is 130: must be a multiple of model.heads, 4":    func(c *Config) { c.Model.Kind, c.Model.Width = "gpt", 130 },
+		"model.kernel is 4: must be an odd number":                    func(c *Config) { c.Model.Kind, c.Model.Kernel = "cnn", 4 },
+		"model.channels[1] is 0: must be":                             func(c *Config) { c.Model.Kind, c.Model.Channels = "cnn", []int{1, 0} },
+		"model.dropout is 1: must be":                                 func(c *Config) { c.Model.Dropout = 1 },
+		`mode is "fsdp": must be "ddp" or "dp"`:                       func(c *Config) { c.Mode = "fsdp" },
+		`mode is "dp": must be "ddp" where pipeline is above 1`:       func(c *Config) { c.Mode, c.Pipeline = "dp", 2 },
+		`replicas is 2: belongs to mode = "dp"`:                       func(c *Config) { c.Replicas = 2 },
+		`precision is "fp8": must be`:                                 func(c *Config) { c.Precision = "fp8" },
+		"accumulate is 0: must be":                                    func(c *Config) { c.Accumulate = 0 },
+		`blas is "": must be`:                                         func(c *Config) { c.BLAS = "" },
+		"clip_norm is -1: must be":                                    func(c *Config) { c.ClipNorm = -1 },
+		`data.remainder is "some": must be`:                           func(c *Config) { c.Data.Remainder = "some" },
+		"data.path is \"\": must name a CSV file":                     func(c *Config) { c.Data.Kind = "csv" },
+		`data.delimiter is "": must be`:                               func(c *Config) { c.Data.Kind, c.Data.Path, c.Data.Delimiter = "csv", "x", "" },
+		"data.files is []: must name":                                 func(c *Config) { c.Data.Kind, c.Loss = "cifar10", "cross_entropy" },
+		"optimizer.betas is [0.9 1]: must be":                         func(c *Config) { c.Optimizer.Kind, c.Optimizer.Betas[1] = "adam", 1 },
+		"optimizer.nesterov is true: needs momentum":                  func(c *Config) { c.Optimizer.Nesterov, c.Optimizer.Momentum = true, 0 },
+		"optimizer.zero is true: must be false":                       func(c *Config) { c.Optimizer.Zero, c.DDP.AverageEvery = true, 2 },
+		`schedule.kind is "poly": must be`:                            func(c *Config) { c.Schedule.Kind = "poly" },
+		"schedule.min_lr is 1: must be":                               func(c *Config) { c.Schedule.Kind, c.Schedule.MinLR = "cosine", 1 },
+		`ddp.compress is "zip": must be`:                              func(c *Config) { c.DDP.Compress = "zip" },
+		"ddp.bucket_mb is 0: must be":                                 func(c *Config) { c.DDP.BucketMB = 0 },
+		`evaluate.best is "accuracy": must be "loss" for regression`:  func(c *Config) { c.Evaluate.Best = "accuracy" },
+		`evaluate.patience is 1: needs evaluate.best`:                 func(c *Config) { c.Evaluate.Patience = 1 },
 		`model.activation is "gelu": must be "relu" or "tanh"`:        func(c *Config) { c.Model.Activation = "gelu" },
 		"model.hidden[1] is 0: must be":                               func(c *Config) { c.Model.Hidden = []int{1, 0} },
 		"model.hidden is 1001: must have at most 1000 layers":         func(c *Config) { c.Model.Hidden = make([]int, 1001) },
-		`data.kind is "csv": must be`:                                 func(c *Config) { c.Data.Kind = "csv" },
+		`data.kind is "xml": must be`:                                 func(c *Config) { c.Data.Kind = "xml" },
 		"data.rows is 0: must be":                                     func(c *Config) { c.Data.Rows = 0 },
 		"data.inputs is -1: must be":                                  func(c *Config) { c.Data.Inputs = -1 },
 		"data.outputs is 0: must be":                                  func(c *Config) { c.Data.Outputs = 0 },
@@ -35,7 +61,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`data.train: range "1:x"`:                                     func(c *Config) { c.Data.Train = "1:x" },
 		`data.eval: range "9:9" is empty`:                             func(c *Config) { c.Data.Eval = "9:9" },
 		`data.images is "": must name an IDX file`:                    func(c *Config) { c.Data.Kind, c.Loss = "mnist", "cross_entropy" },
-		`optimizer.kind is "adam": must be "sgd"`:                     func(c *Config) { c.Optimizer.Kind = "adam" },
+		`optimizer.kind is "rms": must be "sgd"`:                      func(c *Config) { c.Optimizer.Kind = "rms" },
 		"optimizer.lr is +Inf: must be":                               func(c *Config) { c.Optimizer.LR = math.Inf(1) },
 		"optimizer.lr is 1e-50: must be":                              func(c *Config) { c.Optimizer.LR = 1e-50 },                // 0 in float32
 		"optimizer.momentum is 0.999999999999: must be":               func(c *Config) { c.Optimizer.Momentum = 0.999999999999 }, // and this 1

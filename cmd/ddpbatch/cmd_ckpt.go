@@ -56,6 +56,16 @@ func newCkptCommand(e *env) *cli.Command {
 				}
 				return runCkptVerify(c.Context, e, dir, steps, c.Bool("json"))
 			}),
+			sub("export", "write the model of a checkpoint, the newest or the one named, to a safetensors file", "CKPT FILE", nil, func(c *cli.Context, words []string) error {
+				if len(words) != 2 {
+					return usagef("ckpt export takes CKPT FILE: a run or a checkpoint, and the file to write")
+				}
+				dir, steps, err := chooseSteps(e, c, words[:1], false)
+				if err != nil {
+					return err
+				}
+				return runCkptExport(c.Context, e, dir, steps[0], e.abs(words[1]), c.Bool("json"))
+			}),
 		},
 	}
 }
@@ -201,4 +211,22 @@ func runCkptVerify(ctx context.Context, e *env, dir *checkpoint.Dir, steps []int
 		return nil
 	}
 	return errors.Join(bad...)
+}
+
+func runCkptExport(ctx context.Context, e *env, dir *checkpoint.Dir, step int64, file string, asJSON bool) error {
+	s, err := dir.Load(ctx, step)
+	if err != nil {
+		return err
+	}
+	if err := exportModel(s, file); err != nil {
+		return err
+	}
+	if asJSON {
+		return json.NewEncoder(e.Out).Encode(struct {
+			Step int64  `json:"step"`
+			Path string `json:"path"`
+		}{step, file})
+	}
+	fmt.Fprintln(e.Out, file)
+	return nil
 }

@@ -32,11 +32,12 @@ func newSimulateCommand(e *env) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "nodes", Usage: "pretend `N` nodes (default: the job's)"},
 			&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Usage: "`M` ranks on each (default: the job's)"},
+			exportFlag(),
 			setFlag(),
 		},
 		Action: func(c *cli.Context) error {
 			words, command, dashed := splitDash(c.Args().Slice())
-			sets := c.StringSlice("set")
+			sets := withExport(e, c, c.StringSlice("set"))
 			if c.IsSet("nodes") {
 				sets = append(sets, "slurm.nodes="+strconv.Itoa(c.Int("nodes")))
 			}

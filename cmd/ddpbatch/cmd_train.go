@@ -14,6 +14,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/tensorboard"
 	"ddpbatch/mpi"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
@@ -25,7 +26,7 @@ func newTrainCommand(e *env) *cli.Command {
 		Usage:       "be one rank of the built-in trainer; alone: a world of one",
 		ArgsUsage:   "JOB",
 		Description: example("ddpbatch train job.toml", `srun -n8 bash -c 'eval "$(ddpbatch env)"; exec ddpbatch train job.toml'`),
-		Flags:       []cli.Flag{setFlag()},
+		Flags:       []cli.Flag{exportFlag(), setFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() && e.get("DDPBATCH_RUN_DIR") != "" {
 				return runTrain(c.Context, e, "", nil) // a rank that an agent started
@@ -34,7 +35,7 @@ func newTrainCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return runTrain(c.Context, e, e.abs(path), c.StringSlice("set"))
+			return runTrain(c.Context, e, e.abs(path), withExport(e, c, c.StringSlice("set")))
 		},
 	}
 }
@@ -139,6 +140,8 @@ type rank struct {
 	claimed     bool // by this rank, which then owes the verdict
 	checkpoints *checkpoint.Dir
 	metrics     io.WriteCloser
+	events      *tensorboard.Writer // nil: the job does not ask for them
+	exported    string              // the file with the final model; empty: none
 }
 
 func (r *rank) loadJob() (err error) {
@@ -222,6 +225,11 @@ func (r *rank) openRun() (err error) {
 	if r.metrics, err = openMetrics(r.run.MetricsPath()); err != nil {
 		return fmt.Errorf("open the metrics file: %w", err)
 	}
+	if r.job.Train.TensorBoard {
+		if r.events, err = tensorboard.Create(r.run.TensorBoardPath(), r.e.Now(), r.e.Hostname); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -247,10 +255,14 @@ func (r *rank) train(ctx context.Context) error {
 	cfg := trainer.Env{
 		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: r.job.Checkpoint.EverySteps,
 		Resume: r.job.Checkpoint.Resume == "auto", WorkDir: r.job.WorkDir, Attempt: r.attempt,
-		Out: unchecked(r.e.Out), Stop: stop, Clock: r.e.Now, Log: r.e.log(),
+		Out: unchecked(r.e.Out), Every: speakEvery, Stop: stop, Clock: r.e.Now, Log: r.e.log(),
+		Threads: threadsOf(r.e), LibraryDirs: libraryDirs(r.e),
 	}
 	if r.metrics != nil {
 		cfg.Metrics = r.metrics
+	}
+	if r.events != nil {
+		cfg.Scalars = r.events.Scalars
 	}
 	// A stop is agreed on by all ranks at a step's end: the signal must not tear a collective.
 	result, err := trainer.Run(context.WithoutCancel(ctx), r.job.Train, cfg)
@@ -258,6 +270,14 @@ func (r *rank) train(ctx context.Context) error {
 		if cerr := r.metrics.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close the metrics file: %w", cerr)
 		}
+	}
+	if r.events != nil {
+		if cerr := r.events.Close(); err == nil && cerr != nil {
+			err = fmt.Errorf("close the TensorBoard events: %w", cerr)
+		}
+	}
+	if err == nil && !result.Stopped && r.comm.Rank() == 0 {
+		err = r.export(ctx, result.Checkpoint)
 	}
 	if err != nil {
 		r.letOthersFailFirst(ctx, err)
@@ -298,6 +318,12 @@ func (r *rank) sayEnd(result trainer.Result) {
 	out := unchecked(r.e.Out)
 	if result.Checkpoint != "" {
 		fmt.Fprintf(out, "checkpoint: %s\n", result.Checkpoint)
+	}
+	if result.Best != "" {
+		fmt.Fprintf(out, "best: %s\n", result.Best)
+	}
+	if r.exported != "" {
+		fmt.Fprintf(out, "export: %s\n", r.exported)
 	}
 	fmt.Fprintf(out, "resume: %s\n", resumeCommand(r.run, more))
 }

@@ -52,20 +52,14 @@ func missingData(job *jobfile.Job) error {
 	if !job.Builtin() {
 		return nil
 	}
-	for _, f := range []struct{ key, path string }{
-		{"train.data.images", job.Train.Data.Images},
-		{"train.data.labels", job.Train.Data.Labels},
-	} {
-		if f.path == "" {
-			continue
-		}
-		path := f.path
+	for _, f := range job.Train.Files() {
+		path := f.Path
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(job.WorkDir, path)
 		}
 		if _, err := os.Stat(path); err != nil {
 			return &usageError{
-				message: fmt.Sprintf("%s: %v", f.key, err),
+				message: fmt.Sprintf("train.%s: %v", f.Key, err),
 				hint:    "correct the path in the job file (relative paths start at workdir, " + job.WorkDir + ")",
 			}
 		}

@@ -41,13 +41,20 @@ func TestTheExampleOfThePlan(t *testing.T) {
 		Launch: launch.Config{NprocPerNode: launch.Nproc{Counts: []int{4}}, Command: []string{"python", "train.py"}, Mode: "agent", WarnSignal: "USR2", Grace: time.Minute},
 		MPI:    mpi.Config{Transport: "auto", Algorithm: "auto", Deterministic: true, Timeout: 10 * time.Minute},
 		Train: trainer.Config{
-			Epochs: 10, BatchSize: 64, Seed: 1, Loss: "cross_entropy",
-			Model: trainer.ModelConfig{Kind: "mlp", Hidden: []int{128}, Activation: "relu"},
+			Epochs: 10, BatchSize: 64, Accumulate: 1, Seed: 1, Mode: "ddp", Pipeline: 1, Precision: "float32", BLAS: "auto",
+			Loss: "cross_entropy", Init: "weights.safetensors",
+			Model: trainer.ModelConfig{
+				Kind: "mlp", Hidden: []int{128}, Activation: "relu",
+				Channels: []int{16, 32}, Kernel: 3, Layers: 4, Heads: 4, Width: 128, Context: 128, // of other kinds
+			},
 			Data: trainer.DataConfig{
 				Kind: "mnist", Images: "t10k-images-idx3-ubyte.gz", Labels: "t10k-labels-idx1-ubyte.gz",
-				Train: "0:9000", Eval: "9000:10000", Shuffle: true, Rows: 4096, Inputs: 20, Outputs: 1,
+				Train: "0:9000", Eval: "9000:10000", Shuffle: true, Remainder: "pad",
+				Header: "auto", Delimiter: ",", Rows: 4096, Inputs: 20, Outputs: 1, // of other kinds
 			},
-			Optimizer: trainer.OptimizerConfig{Kind: "sgd", LR: 0.1, Momentum: 0.9},
+			Optimizer: trainer.OptimizerConfig{Kind: "sgd", LR: 0.1, Momentum: 0.9, Betas: [2]float64{0.9, 0.999}, Eps: 1e-8},
+			Schedule:  trainer.ScheduleConfig{Kind: "cosine", WarmupSteps: 100, StepSize: 1000, Gamma: 0.1},
+			DDP:       trainer.DDPConfig{BucketMB: 25, Compress: "none", Overlap: true, Rank: 1, StartStep: 1000},
 			Evaluate:  trainer.EvaluateConfig{EveryEpochs: 1},
 		},
 		Checkpoint: checkpoint.Config{EverySteps: 200, KeepLast: 3, Codec: "auto", Async: true, Resume: "auto"},
@@ -72,11 +79,11 @@ func TestThePlanItself(t *testing.T) {
 	}
 	_, warnings, err := parse(src)
 	faults, _ := err.(Faults)
-	wantFaults := []string{"container", "launch.interface", "train.init", "train.schedule.kind", "train.schedule.warmup_steps"}
+	wantFaults := []string{"container", "launch.interface"}
 	if got := keys(faults); !slices.Equal(got, wantFaults) {
 		t.Errorf("faults of %q, want %q", got, wantFaults)
 	}
-	wantWarnings := []string{"launch.max_restarts", "launch.warn_signal", "requeue", "train.ddp.bucket_mb", "train.ddp.overlap", "checkpoint.async"}
+	wantWarnings := []string{"launch.max_restarts", "launch.warn_signal", "requeue", "checkpoint.async"}
 	if got := keys(warnings); !slices.Equal(got, wantWarnings) {
 		t.Errorf("warnings of %q, want %q", got, wantWarnings)
 	}

@@ -90,7 +90,7 @@ func TestFaultsOfKeys(t *testing.T) {
 			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,
 		}},
 		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }", []string{
-			`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp"`,
+			`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp" or "cnn"`,
 			`job.toml:4:1: train.data needs the key images`,
 			`job.toml:4:1: train.data needs the key labels`,
 			`job.toml:4:26: train.data.rows is no key of kind "mnist", but of "generated"`,

@@ -196,3 +196,6 @@ func (d *Dir) MetricsPath() string { return filepath.Join(d.path, metricsName) }
 
 // CheckpointsPath is the folder of the checkpoints.
 func (d *Dir) CheckpointsPath() string { return filepath.Join(d.path, checkpointsName) }
+
+// TensorBoardPath is the folder of TensorBoard's event files, where the job asks for them.
+func (d *Dir) TensorBoardPath() string { return filepath.Join(d.path, "tensorboard") }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint"
+)
+
+func exportFlag() cli.Flag {
+	return &cli.StringFlag{Name: "export", Usage: "write the final model to `FILE`.safetensors"}
+}
+
+// withExport turns --export into the job's key.
+func withExport(e *env, c *cli.Context, sets []string) []string {
+	if !c.IsSet("export") {
+		return sets
+	}
+	quoted, _ := json.Marshal(e.abs(c.String("export"))) // JSON's text is TOML's, too
+	return append(sets, "train.export="+string(quoted))
+}
+
+// export writes the model of the last checkpoint to where the job wants it.
+func (r *rank) export(ctx context.Context, path string) error {
+	file := r.job.Train.Export
+	if file == "" || path == "" {
+		return nil
+	}
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(r.job.WorkDir, file)
+	}
+	state, _, err := r.checkpoints.Latest(ctx)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	if err := exportModel(state, file); err != nil {
+		return err
+	}
+	r.exported = file
+	return nil
+}
+
+// modelPrefix is what the trainer puts before the names of a model's tensors.
+const modelPrefix = "model."
+
+// exportModel writes the model in a checkpoint to a safetensors file, by the names that PyTorch has for its parts.
+func exportModel(s *checkpoint.State, file string) error {
+	var model []checkpoint.Tensor
+	for _, t := range s.Tensors {
+		if name, ok := strings.CutPrefix(t.Name, modelPrefix); ok {
+			t.Name = name
+			model = append(model, t)
+		}
+	}
+	if len(model) == 0 {
+		return fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q", s.Step, modelPrefix+"*")
+	}
+	if err := checkpoint.WriteSafetensors(file, model, map[string]string{"format": "pt", "step": fmt.Sprint(s.Step)}); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}

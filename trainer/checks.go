@@ -1,0 +1,66 @@
+package trainer
+
+import (
+	"context"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/ddp"
+)
+
+// newChecks makes what averages or compares the parameters between steps.
+func (t *trainer) newChecks(ctx context.Context) error {
+	if t.cfg.DDP.CheckEverySteps > 0 {
+		t.drift = ddp.NewDrift(t.layout.peers, t.params)
+	}
+	if t.cfg.DDP.AverageEvery == 0 {
+		return nil
+	}
+	var all [][]float32
+	for _, p := range t.params {
+		all = append(all, p.Value)
+	}
+	for _, b := range t.engine.model().Buffers() {
+		all = append(all, b.Value)
+	}
+	for _, s := range t.optimizer.State() {
+		all = append(all, s.Value)
+	}
+	var err error
+	t.average, err = ddp.NewAverager(ctx, t.layout.peers, all, int64(t.cfg.DDP.AverageEvery), int64(t.cfg.DDP.AverageWarmup))
+	return err
+}
+
+// alone tells whether this rank takes the step with gradients of its own (local SGD).
+func (t *trainer) alone() bool {
+	return t.cfg.DDP.AverageEvery > 0 && t.layout.replicas > 1 && t.at.Step >= int64(t.cfg.DDP.AverageWarmup)
+}
+
+// settle ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks. Before
+// that, ranks hold different ones, of which no checkpoint is made, and none hears of the others' wish to stop.
+func (t *trainer) settle(ctx context.Context) error {
+	t.settled = true
+	last := t.at.Step - 1
+	if t.average == nil || t.layout.replicas == 1 || last < int64(t.cfg.DDP.AverageWarmup) {
+		return nil
+	}
+	if t.settled = t.average.Due(last) || t.stepsLeft() == 0; !t.settled {
+		t.sums[stopSum] = 0
+		return nil
+	}
+	if err := t.average.Average(ctx); err != nil {
+		return err
+	}
+	if t.askedToStop() {
+		t.sums[stopSum] = 1
+	}
+	return mpi.AllReduce(ctx, t.env.Comm, t.sums[stopSum:stopSum+1], mpi.Sum)
+}
+
+// compareParameters looks, where that is asked for, whether all ranks still have the same.
+func (t *trainer) compareParameters(ctx context.Context) error {
+	every := int64(t.cfg.DDP.CheckEverySteps)
+	if every == 0 || !t.settled || t.at.Step%every != 0 {
+		return nil
+	}
+	return t.drift.Check(ctx, t.at.Step)
+}

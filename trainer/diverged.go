@@ -1,0 +1,55 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+
+	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/trainer/nn"
+)
+
+// explainLoss ends training after a loss that is not a number, on all ranks, with the first layer on the first rank that makes such
+// numbers.
+func (t *trainer) explainLoss(ctx context.Context, loss float64) error {
+	what := fmt.Sprintf("the loss is %v", loss)
+	var own error
+	if fault := t.engine.fault(&nn.Pass{Training: true, BLAS: t.blas, Seed: t.pass.Seed}, t.last); fault != "" {
+		own = t.diverged(t.at.Step+1, what+", as "+fault)
+	}
+	if err := together(ctx, t.env.Comm, own); err != nil {
+		return err
+	}
+	return t.diverged(t.at.Step+1, what+", of finite outputs")
+}
+
+// faultOf names the first of layers that makes numbers that are not finite of x; empty: none does.
+func faultOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {
+	if !vec.Finite(x.Data) {
+		return "the inputs hold numbers that are not finite"
+	}
+	for _, p := range layers.Params() {
+		if !vec.Finite(p.Value) {
+			return fmt.Sprintf("parameter %s is not finite", p.Name)
+		}
+	}
+	for i := range layers.Len() {
+		c := layers.Child(i)
+		if x = c.Module.Forward(pass, x); !vec.Finite(x.Data) {
+			return fmt.Sprintf("layer %s gives numbers that are not finite", c.Name)
+		}
+	}
+	return ""
+}
+
+// diverged says what is not a number, and what is left.
+func (t *trainer) diverged(step int64, what string) error {
+	left := "there is no checkpoint"
+	if t.saved > 0 {
+		left = fmt.Sprintf("the newest checkpoint is of step %d", t.saved)
+	}
+	return fmt.Errorf("%w at step %d (epoch %d): %s; lower optimizer.lr (now %v) or look at the data; %s",
+		ErrDiverged, step, t.at.Epoch, what, t.cfg.Optimizer.LR, left)
+}
+
+// inStep tells in which step something went wrong.
+func (t *trainer) inStep(err error) error { return fmt.Errorf("step %d: %w", t.at.Step+1, err) }

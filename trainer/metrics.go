@@ -1,0 +1,92 @@
+package trainer
+
+import "encoding/json"
+
+// metricsEvery is how many steps a line of metrics covers; an epoch's last may cover fewer.
+const metricsEvery = 10
+
+// metrics is one line for programs. Times and rates are those of the steps alone, without checkpoints and
+// evaluation.
+type metrics struct {
+	Time        string   `json:"time"` // RFC 3339, UTC
+	Attempt     int      `json:"attempt"`
+	Step        int64    `json:"step"`
+	Steps       int64    `json:"steps"` // in the whole run
+	Epoch       int      `json:"epoch"`
+	Loss        float64  `json:"loss"`          // mean over the steps since the line before
+	LR          float64  `json:"lr"`            // of the last step
+	SamplesPerS float64  `json:"samples_per_s"` // of all ranks together
+	CommShare   float64  `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
+	Overlap     float64  `json:"overlap"`       // of the communication, while gradients were computed, 0 to 1
+	EvalLoss    *float64 `json:"eval_loss,omitempty"`
+	Accuracy    *float64 `json:"accuracy,omitempty"` // 0 to 1; for classification
+}
+
+// writeMetrics writes, on rank 0, a line about the steps since the last one and what e says, if
+// there is either.
+func (t *trainer) writeMetrics(e evaluation) {
+	w := t.window
+	t.window = meter{}
+	if t.env.Comm.Rank() != 0 || w.steps == 0 && !e.done {
+		return
+	}
+	now := t.now()
+	m := metrics{
+		Time:    now.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Attempt: t.env.Attempt, Step: t.at.Step, Steps: t.totalSteps(), Epoch: t.at.Epoch,
+		Loss: t.at.loss(), LR: t.schedule.LR(max(0, t.at.Step-1)),
+		SamplesPerS: w.samplesPerS(), CommShare: w.commShare(), Overlap: w.overlap(),
+	}
+	if w.steps > 0 {
+		m.Loss = w.loss / float64(w.steps)
+	}
+	if e.done {
+		m.EvalLoss = &e.loss
+		if t.eval.Spec().Classes > 0 {
+			m.Accuracy = &e.accuracy
+		}
+	}
+	err := t.appendMetrics(m)
+	if err == nil && t.env.Scalars != nil {
+		err = t.env.Scalars(m.Step, now, m.scalars())
+	}
+	if err != nil && !t.metricsBroken {
+		// Training is worth more than its log; one warning is enough.
+		t.metricsBroken = true
+		t.log.Warn("metrics are not written", "error", err)
+	}
+}
+
+// scalars are the numbers of m by the names that TensorBoard groups them by.
+func (m *metrics) scalars() map[string]float64 {
+	all := map[string]float64{
+		"loss/train": m.Loss, "train/lr": m.LR, "train/epoch": float64(m.Epoch), "speed/samples_per_s": m.SamplesPerS,
+		"speed/comm_share": m.CommShare, "speed/overlap": m.Overlap,
+	}
+	if m.EvalLoss != nil {
+		all["loss/eval"] = *m.EvalLoss
+	}
+	if m.Accuracy != nil {
+		all["accuracy/eval"] = *m.Accuracy
+	}
+	return all
+}
+
+// appendMetrics writes one line in one Write, and ends the one before it if that was cut short.
+func (t *trainer) appendMetrics(m metrics) error {
+	if t.env.Metrics == nil {
+		return nil
+	}
+	line, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if t.metricsTorn {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := t.env.Metrics.Write(append(line, '\n'))
+	if n > 0 {
+		t.metricsTorn = err != nil
+	}
+	return err
+}

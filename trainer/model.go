@@ -1,0 +1,133 @@
+package trainer
+
+import (
+	"fmt"
+	"slices"
+
+	"ddpbatch/trainer/data"
+	"ddpbatch/trainer/internal/mt19937"
+	"ddpbatch/trainer/nn"
+)
+
+// maxParameters bounds a model: 8 GiB of float32 before gradients and momentum.
+const maxParameters = 1 << 31
+
+// newModel builds the layers from spec's inputs to its outputs or classes, with
+// the initial values that PyTorch has after torch.manual_seed(seed). sums is for batch normalization over ranks; nil: over the rank's own rows.
+func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*nn.Sequential, error) {
+	if err := fits(cfg, spec); err != nil {
+		return nil, err
+	}
+	src := mt19937.New(seed)
+	outputs := max(spec.Outputs, spec.Classes)
+	switch cfg.Kind {
+	case "cnn":
+		return newCNN(cfg, spec, outputs, src, sums)
+	case "gpt":
+		if err := bounded(gptSize(cfg, spec.Symbols, outputs)); err != nil {
+			return nil, err
+		}
+		return nn.NewGPT(nn.GPTConfig{
+			Layers: cfg.Layers, Heads: cfg.Heads, Width: cfg.Width, Context: cfg.Context, Symbols: spec.Symbols, Dropout: cfg.Dropout,
+		}, src), nil
+	default:
+		return newMLP(cfg, spec.Inputs, outputs, src)
+	}
+}
+
+// fits refuses data that a kind of model cannot take.
+func fits(cfg ModelConfig, spec data.Spec) error {
+	switch {
+	case cfg.Kind == "gpt" && spec.Symbols == 0:
+		return fmt.Errorf(`model.kind is "gpt", and the data are no text: set data.kind = "text"`)
+	case cfg.Kind != "gpt" && spec.Symbols > 0:
+		return fmt.Errorf(`the data are text, and model.kind is %q: only "gpt" reads symbols`, cfg.Kind)
+	case cfg.Kind == "cnn" && spec.Image.Channels == 0:
+		return fmt.Errorf(`model.kind is "cnn", and the rows are no images: use "mlp", or data of kind mnist, cifar10 or npy with 3 or 4 dimensions`)
+	}
+	return nil
+}
+
+func bounded(size int64) error {
+	if size > maxParameters {
+		return fmt.Errorf("the model has more than %d parameters; make it smaller", maxParameters)
+	}
+	return nil
+}
+
+func newMLP(cfg ModelConfig, inputs, outputs int, src nn.Source) (*nn.Sequential, error) {
+	widths := []int{inputs}
+	if cfg.Kind == "mlp" {
+		widths = append(widths, cfg.hidden()...)
+	}
+	widths = append(widths, outputs)
+
+	var size int64
+	for i, in := range widths[:len(widths)-1] {
+		// No overflow: widths are below 2^31, and the sum stops growing at the bound.
+		if size += int64(in+1) * int64(widths[i+1]); size > maxParameters {
+			return nil, bounded(size)
+		}
+	}
+
+	layers := []nn.Module{nn.NewLinear(widths[0], widths[1], src)}
+	for i := 1; i < len(widths)-1; i++ {
+		layers = append(layers, newActivation(cfg.Activation))
+		if cfg.Dropout > 0 {
+			layers = append(layers, nn.NewDropout(cfg.Dropout, uint64(i)))
+		}
+		layers = append(layers, nn.NewLinear(widths[i], widths[i+1], src))
+	}
+	return nn.NewSequential(layers...), nil
+}
+
+func newActivation(name string) nn.Module {
+	if name == "tanh" {
+		return nn.NewTanh()
+	}
+	return nn.NewReLU()
+}
+
+func newCNN(cfg ModelConfig, spec data.Spec, outputs int, src nn.Source, sums nn.Reducer) (*nn.Sequential, error) {
+	image := spec.Image
+	for range cfg.Channels {
+		image.Height, image.Width = image.Height/2, image.Width/2
+	}
+	if image.Height == 0 || image.Width == 0 {
+		return nil, fmt.Errorf("images of %d x %d are too small for %d poolings: name fewer model.channels", spec.Image.Height, spec.Image.Width, len(cfg.Channels))
+	}
+	if err := bounded(cnnSize(cfg, spec.Image.Channels, image.Height*image.Width, outputs)); err != nil {
+		return nil, err
+	}
+	return nn.NewCNN(nn.CNNConfig{
+		In: nn.Image(spec.Image), Channels: cfg.Channels, Kernel: cfg.Kernel, BatchNorm: cfg.BatchNorm, Reducer: sums,
+		Hidden: cfg.hidden(), Dropout: cfg.Dropout, Classes: outputs,
+	}, src), nil
+}
+
+// cnnSize is about the number of parameters of a cnn: channels go in, and pixels are left of a channel in the end.
+func cnnSize(cfg ModelConfig, channels, pixels, outputs int) int64 {
+	size := int64(0)
+	in := int64(channels)
+	for _, out := range cfg.Channels {
+		// No overflow: widths are at most 2^20, kernels 31 x 31, and the sum stops growing at the bound.
+		if size += in * int64(out) * int64(cfg.Kernel*cfg.Kernel); size > maxParameters {
+			return size
+		}
+		in = int64(out)
+	}
+	in *= int64(pixels)
+	for _, out := range append(slices.Clone(cfg.hidden()), outputs) {
+		if size += in * int64(out); size > maxParameters {
+			return size
+		}
+		in = int64(out)
+	}
+	return size
+}
+
+// gptSize is the number of parameters of a gpt, which Validate's bounds keep below 2^63.
+func gptSize(cfg ModelConfig, symbols, outputs int) int64 {
+	width, layers := int64(cfg.Width), int64(cfg.Layers)
+	return width*int64(symbols+cfg.Context+outputs) + layers*(12*width*width+13*width) + 2*width
+}

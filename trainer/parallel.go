@@ -1,0 +1,99 @@
+package trainer
+
+import (
+	"context"
+	"sync"
+
+	"ddpbatch/trainer/data"
+	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/trainer/nn"
+)
+
+// dataParallel is the engine of mode "dp", torch.nn.DataParallel: several replicas in one process, each of which takes a part of
+// the batch on a core of its own. Parameters are the first one's, which the others share; the others' gradients are added to it
+// in their order, so that the result does not depend on who is ready first.
+type dataParallel struct {
+	replicas []*replica    // the first is the model
+	params   [][]*nn.Param // of each
+	passes   []nn.Pass
+	parts    []data.Batch
+	losses   []float64
+}
+
+// newDataParallel makes one engine of replicas of the same layers. Those of the others lose the values of their parameters.
+func newDataParallel(replicas []*replica) *dataParallel {
+	d := &dataParallel{
+		replicas: replicas, passes: make([]nn.Pass, len(replicas)),
+		parts: make([]data.Batch, len(replicas)), losses: make([]float64, len(replicas)),
+	}
+	for _, r := range replicas {
+		d.params = append(d.params, r.layers.Params())
+	}
+	return d
+}
+
+// share makes the others' parameters views of the first one's, whose memory may have been replaced, and gives them its buffers: a
+// batch changes those of the first alone in the end.
+func (d *dataParallel) share() {
+	buffers := d.model().Buffers()
+	for i, r := range d.replicas[1:] {
+		for j, p := range d.params[i+1] {
+			p.Value = d.params[0][j].Value
+		}
+		for j, b := range r.layers.Buffers() {
+			copy(b.Value, buffers[j].Value)
+		}
+	}
+}
+
+func (d *dataParallel) model() *nn.Sequential { return d.replicas[0].layers }
+
+func (d *dataParallel) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
+	d.share()
+	cut(d.parts, b)
+	var all sync.WaitGroup
+	for i := range d.replicas {
+		all.Go(func() { d.trainPart(i, pass, b.Rows, factor) })
+	}
+	all.Wait()
+
+	var loss float64
+	for i, part := range d.parts {
+		if part.Rows > 0 {
+			loss += d.losses[i] * float64(part.Rows) / float64(b.Rows)
+		}
+	}
+	begin(ctx, loss)
+	first := d.params[0]
+	for j := len(first) - 1; j >= 0; j-- { // as Backward goes
+		for _, others := range d.params[1:] {
+			vec.Add(first[j].Grad, others[j].Grad)
+		}
+		pass.Done(first[j])
+	}
+	return nil
+}
+
+// trainPart computes replica i's gradients: the first one's are added to, the others' are its part alone.
+func (d *dataParallel) trainPart(i int, pass *nn.Pass, rows int, factor float32) {
+	r, part, own := d.replicas[i], &d.parts[i], &d.passes[i]
+	if i > 0 {
+		nn.ZeroGrad(d.params[i])
+	}
+	if d.losses[i] = 0; part.Rows == 0 {
+		return
+	}
+	*own = nn.Pass{Training: pass.Training, BLAS: pass.BLAS, Seed: mix(pass.Seed, uint64(i))}
+	loss, dy := r.loss(r.layers.Forward(own, r.x(part)), part)
+	scale(dy, factor*float32(part.Rows)/float32(rows))
+	r.layers.Backward(own, dy, false)
+	d.losses[i] = loss
+}
+
+func (d *dataParallel) score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error) {
+	return d.replicas[0].score(ctx, pass, b)
+}
+
+func (d *dataParallel) fault(pass *nn.Pass, b *data.Batch) string {
+	return d.replicas[0].fault(pass, b)
+}

@@ -1,0 +1,197 @@
+package trainer
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/data"
+	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/trainer/nn"
+)
+
+// pipeline is one stage of a model whose layers are split over the ranks of comm: rank i of it has the i-th stage. A batch is cut
+// into micro-batches, so that stages work at the same time: each goes forward through all of them, and then back (GPipe, Huang et
+// al., arXiv 1811.06965). Activations and their gradients travel from rank to rank.
+type pipeline struct {
+	comm   *mpi.Comm
+	micro  []*replica // a copy of the stage for each micro-batch, with memory of its own for activations; parameters are one
+	passes []nn.Pass
+	parts  []data.Batch
+	first  boundary // what goes into this stage
+	last   boundary // what comes out of it
+	x, dy  []nn.Matrix
+	sends  []*mpi.Request
+}
+
+// boundary is the shape of what passes between two layers, for one row of a batch.
+type boundary struct{ rows, cols int }
+
+// newPipeline makes the stage comm.Rank() of micro copies of a model's layers, all in the same state. Those after the first lose
+// the values of their parameters.
+func newPipeline(comm *mpi.Comm, copies []*replica, cuts []int, bounds []boundary) *pipeline {
+	stage := comm.Rank()
+	p := &pipeline{
+		comm: comm, passes: make([]nn.Pass, len(copies)), parts: make([]data.Batch, len(copies)),
+		x: make([]nn.Matrix, len(copies)), dy: make([]nn.Matrix, len(copies)),
+		first: bounds[cuts[stage]], last: bounds[cuts[stage+1]],
+	}
+	for _, whole := range copies {
+		r := *whole
+		r.layers = whole.layers.Slice(cuts[stage], cuts[stage+1])
+		p.micro = append(p.micro, &r)
+	}
+	return p
+}
+
+// share makes all copies work on the parameters, gradients and buffers of the first, whose memory may have been replaced.
+func (p *pipeline) share() {
+	params, buffers := p.model().Params(), p.model().Buffers()
+	for _, r := range p.micro[1:] {
+		for i, w := range r.layers.Params() {
+			w.Value, w.Grad = params[i].Value, params[i].Grad
+		}
+		for i, b := range r.layers.Buffers() {
+			b.Value = buffers[i].Value
+		}
+	}
+}
+
+func (p *pipeline) model() *nn.Sequential { return p.micro[0].layers }
+
+func (p *pipeline) isFirst() bool { return p.comm.Rank() == 0 }
+func (p *pipeline) isLast() bool  { return p.comm.Rank() == p.comm.Size()-1 }
+
+func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
+	p.share()
+	cut(p.parts, b)
+	var loss float64
+	for i := range p.micro {
+		p.passes[i] = nn.Pass{Training: pass.Training, BLAS: pass.BLAS, Seed: mix(pass.Seed, uint64(i))}
+		mean, err := p.forward(ctx, i, factor, b.Rows)
+		if err != nil {
+			return err
+		}
+		loss += mean
+	}
+	// The first micro-batch goes back last: it has rows where any has, and its gradients complete the sums.
+	for i := len(p.micro) - 1; i >= 0; i-- {
+		if i == 0 {
+			begin(ctx, loss)
+			p.passes[0].Ready = pass.Ready
+		}
+		if err := p.backward(ctx, i); err != nil {
+			return err
+		}
+	}
+	return p.sent(ctx)
+}
+
+// forward takes micro-batch i through the stage. The last stage leaves the gradient of the loss in dy, and returns the part that
+// the micro-batch has of the whole batch's mean loss.
+func (p *pipeline) forward(ctx context.Context, i int, factor float32, rows int) (float64, error) {
+	r, part := p.micro[i], &p.parts[i]
+	x, err := p.input(ctx, i)
+	if err != nil {
+		return 0, err
+	}
+	y := r.layers.Forward(&p.passes[i], x)
+	if !p.isLast() {
+		p.send(y, p.comm.Rank()+1, i)
+		return 0, nil
+	}
+	mean, dy := r.loss(y, part)
+	if p.dy[i] = dy; part.Rows == 0 {
+		return 0, nil
+	}
+	share := float64(part.Rows) / float64(rows)
+	scale(dy, factor*float32(share))
+	return mean * share, nil
+}
+
+// input is what micro-batch i brings into the stage.
+func (p *pipeline) input(ctx context.Context, i int) (nn.Matrix, error) {
+	if p.isFirst() {
+		return p.micro[i].x(&p.parts[i]), nil
+	}
+	err := p.receive(ctx, &p.x[i], p.first, p.parts[i].Rows, p.comm.Rank()-1, i)
+	return p.x[i], err
+}
+
+func (p *pipeline) backward(ctx context.Context, i int) error {
+	if !p.isLast() {
+		if err := p.receive(ctx, &p.dy[i], p.last, p.parts[i].Rows, p.comm.Rank()+1, i); err != nil {
+			return err
+		}
+	}
+	dx := p.micro[i].layers.Backward(&p.passes[i], p.dy[i], !p.isFirst())
+	if !p.isFirst() {
+		p.send(dx, p.comm.Rank()-1, i)
+	}
+	return nil
+}
+
+func (p *pipeline) score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error) {
+	p.share()
+	p.parts[0] = *b
+	x, err := p.input(ctx, 0)
+	if err != nil {
+		return score{}, err
+	}
+	y := p.model().Forward(pass, x)
+	if p.isLast() {
+		return scoreOf(y, b, p.micro[0].loss), nil
+	}
+	p.send(y, p.comm.Rank()+1, 0)
+	return score{}, p.sent(ctx)
+}
+
+func (p *pipeline) fault(pass *nn.Pass, _ *data.Batch) string {
+	for i, r := range p.micro {
+		x := p.x[i]
+		if p.isFirst() {
+			x = r.x(&p.parts[i])
+		}
+		// What the stage before has spoiled is that one's to tell.
+		if !vec.Finite(x.Data) && !p.isFirst() {
+			continue
+		}
+		if what := faultOf(r.layers, pass, x); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// send begins to send m, which its module keeps as it is until sent has returned.
+func (p *pipeline) send(m nn.Matrix, to, tag int) {
+	if len(m.Data) > 0 {
+		p.sends = append(p.sends, mpi.ISend(p.comm, m.Data, to, tag))
+	}
+}
+
+// sent waits until all is sent.
+func (p *pipeline) sent(ctx context.Context) error {
+	err := mpi.WaitAll(ctx, p.sends...)
+	clear(p.sends)
+	p.sends = p.sends[:0]
+	if err != nil {
+		return fmt.Errorf("pipeline stage %d: send: %w", p.comm.Rank(), err)
+	}
+	return nil
+}
+
+// receive makes m what another stage sends for rows of a micro-batch.
+func (p *pipeline) receive(ctx context.Context, m *nn.Matrix, shape boundary, rows, from, tag int) error {
+	m.Rows, m.Cols = rows*shape.rows, shape.cols
+	size := m.Rows * m.Cols
+	m.Data = slices.Grow(m.Data[:0], size)[:size]
+	if size == 0 {
+		return nil
+	}
+	if _, err := mpi.Recv(ctx, p.comm, m.Data, from, tag); err != nil {
+		return fmt.Errorf("pipeline stage %d: receive from stage %d: %w", p.comm.Rank(), from, err)
+	}
+	return nil
+}
