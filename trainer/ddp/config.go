@@ -26,6 +26,9 @@ type Config struct {
 	// Uneven is for ranks that run out of input at different times.
 	Uneven Uneven
 
+	// Order is what DDP.Order of the run that this one goes on with was; nil: the first synchronised step finds out.
+	Order []string
+
 	// Hook averages buckets another way than by all-reduce of float32; nil: by that.
 	Hook Hook
 }
@@ -66,6 +69,6 @@ func (c Config) complete() Config {
 
 // String tells all that ranks must agree on.
 func (c Config) String() string {
-	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, hook %T",
-		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, c.Hook)
+	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, order %v, hook %T",
+		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, c.Order, c.Hook)
 }

@@ -25,8 +25,8 @@ type Hook interface {
 	// Config.Overlap on another goroutine than Backward, which goes on, else in Finish. A panic is an error of the step.
 	Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error
 
-	// State is what this rank's checkpoint keeps. The values are the Hook's own: who restores a checkpoint writes to them. It
-	// is called between steps.
+	// State is what this rank's checkpoint keeps, sorted by name within each kind. The values are the Hook's own: who restores a checkpoint
+	// writes to them. It is called between steps; Bind may replace the arrays.
 	State() []State
 }
 

@@ -64,7 +64,7 @@ func TestHooksAverage(t *testing.T) {
 func TestHooksGiveAllRanksTheSameBits(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
-			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
+			everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 				params, buckets := newReplica(2, shapes...)
 				h := newHook()
 				if err := h.Bind(ctx, comm, buckets); err != nil {

@@ -13,14 +13,15 @@ import (
 // As PyTorch's test of uneven inputs: rank r has 3 + 2r steps, whose gradients are 50 times 1. Divided by the ranks that are left they are 50 in all
 // steps; divided by all, they shrink. Ranks without input get the same gradients, sums and buffers.
 func TestUnevenInputs(t *testing.T) {
+	mean := fakeHook{reduce: func(ctx context.Context, comm *mpi.Comm, b *Bucket) error {
+		scale(b.Data, 1/float64(comm.Size()))
+		return mpi.AllReduce(ctx, comm, b.Data, mpi.Sum)
+	}}
 	for _, uneven := range []Uneven{DivideByWorld, DivideByActive} {
-		for _, find := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d/%t", uneven, find), func(t *testing.T) {
-				everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
-					return unevenSteps(ctx, comm, Config{
-						Uneven: uneven, FindUnused: find, Overlap: true, BroadcastBuffers: true, FirstBucketBytes: 1, BucketBytes: 1,
-					})
-				})
+		for name, cfg := range map[string]Config{"": {}, "find unused": {FindUnused: true}, "hook": {Hook: mean}} {
+			t.Run(fmt.Sprintf("%d/%s", uneven, name), func(t *testing.T) {
+				cfg.Uneven, cfg.Overlap, cfg.BroadcastBuffers, cfg.FirstBucketBytes, cfg.BucketBytes = uneven, true, true, 1, 1
+				everywhere(t, func(ctx context.Context, comm *mpi.Comm) error { return unevenSteps(ctx, comm, cfg) })
 			})
 		}
 	}

@@ -16,8 +16,8 @@ type SyncBatchNorm struct {
 	err  error
 }
 
-// NewSyncBatchNorm is collective: it makes a Comm of its own of the ranks of comm, so that its sums and buckets of gradients, which are under way at the
-// same time, need no common order. All sums end with ctx.
+// NewSyncBatchNorm is collective: it makes a Comm of its own of the ranks of comm, so that its sums and buckets of gradients, which
+// are under way at the same time, need no common order. All sums end with ctx.
 func NewSyncBatchNorm(ctx context.Context, comm *mpi.Comm) (*SyncBatchNorm, error) {
 	own, err := comm.Dup(ctx)
 	if err != nil {
@@ -26,8 +26,8 @@ func NewSyncBatchNorm(ctx context.Context, comm *mpi.Comm) (*SyncBatchNorm, erro
 	return &SyncBatchNorm{ctx: ctx, comm: own}, nil
 }
 
-// Sum replaces x by its sum over all ranks. After an error, which Err returns, x is all NaN, now and in every later call: whoever forgets to
-// ask gets no result that looks like one.
+// Sum replaces x by its sum over all ranks. After an error, which Err returns, x is all NaN, now and in every later call: whoever
+// forgets to ask gets no result that looks like one.
 func (s *SyncBatchNorm) Sum(x []float64) {
 	if s.err == nil {
 		if err := mpi.AllReduce(s.ctx, s.comm, x, mpi.Sum); err != nil {

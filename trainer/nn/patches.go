@@ -119,13 +119,14 @@ func (s *patches) scatter(planes, src []float32, pitch int) {
 	}
 }
 
-// compact copies the values of windows out of a run; spread copies them into one.
+// compact copies the values of windows out of a run.
 func (s *patches) compact(plane, run []float32) {
 	for y := range s.out.Height {
 		copy(plane[y*s.out.Width:][:s.out.Width], run[y*s.pitch:])
 	}
 }
 
+// spread is compact backwards. It leaves what lies between rows as it is.
 func (s *patches) spread(run, plane []float32) {
 	for y := range s.out.Height {
 		copy(run[y*s.pitch:][:s.out.Width], plane[y*s.out.Width:])
