@@ -89,26 +89,23 @@ func newActivation(name string) nn.Module {
 }
 
 func newCNN(cfg ModelConfig, spec data.Spec, outputs int, src nn.Source, sums nn.Reducer) (*nn.Sequential, error) {
-	image := spec.Image
-	for range cfg.Channels {
-		image.Height, image.Width = image.Height/2, image.Width/2
-	}
-	if image.Height == 0 || image.Width == 0 {
-		return nil, fmt.Errorf("images of %d x %d are too small for %d poolings: name fewer model.channels", spec.Image.Height, spec.Image.Width, len(cfg.Channels))
-	}
-	if err := bounded(cnnSize(cfg, spec.Image.Channels, image.Height*image.Width, outputs)); err != nil {
-		return nil, err
-	}
-	return nn.NewCNN(nn.CNNConfig{
+	c := nn.CNNConfig{
 		In: nn.Image(spec.Image), Channels: cfg.Channels, Kernel: cfg.Kernel, BatchNorm: cfg.BatchNorm, Reducer: sums,
 		Hidden: cfg.hidden(), Dropout: cfg.Dropout, Classes: outputs,
-	}, src), nil
+	}
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if err := bounded(cnnSize(cfg, spec.Image, outputs)); err != nil {
+		return nil, err
+	}
+	return nn.NewCNN(c, src), nil
 }
 
-// cnnSize is about the number of parameters of a cnn: channels go in, and pixels are left of a channel in the end.
-func cnnSize(cfg ModelConfig, channels, pixels, outputs int) int64 {
+// cnnSize is about the number of parameters of a cnn, its largest matrices.
+func cnnSize(cfg ModelConfig, image data.Image, outputs int) int64 {
 	size := int64(0)
-	in := int64(channels)
+	in := int64(image.Channels)
 	for _, out := range cfg.Channels {
 		// No overflow: widths are at most 2^20, kernels 31 x 31, and the sum stops growing at the bound.
 		if size += in * int64(out) * int64(cfg.Kernel*cfg.Kernel); size > maxParameters {
@@ -116,7 +113,7 @@ func cnnSize(cfg ModelConfig, channels, pixels, outputs int) int64 {
 		}
 		in = int64(out)
 	}
-	in *= int64(pixels)
+	in *= int64(image.Height>>len(cfg.Channels)) * int64(image.Width>>len(cfg.Channels))
 	for _, out := range append(slices.Clone(cfg.hidden()), outputs) {
 		if size += in * int64(out); size > maxParameters {
 			return size

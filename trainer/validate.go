@@ -62,6 +62,9 @@ func (c Config) combinations(f *faults) {
 	if c.DDP.AverageEvery > 0 && c.Precision == "float16" {
 		f.add("precision", c.Precision, "must not be float16 with ddp.average_every: ranks would skip steps by themselves")
 	}
+	if feedback := c.DDP.Compress == "int8" || c.DDP.Compress == "powersgd"; feedback && c.Precision == "float16" {
+		f.add("ddp.compress", c.DDP.Compress, "what it owes to later steps would have another loss scale: use bfloat16, or another compression")
+	}
 	if c.Mode != "dp" && c.Replicas > 0 {
 		f.add("replicas", c.Replicas, `belongs to mode = "dp"`)
 	}

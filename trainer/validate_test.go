@@ -49,6 +49,7 @@ func TestValidateNamesTheKey(t *testing.T) {
 		`ddp.compress is "zip": must be`:                              func(c *Config) { c.DDP.Compress = "zip" },
 		"ddp.bucket_mb is 0: must be":                                 func(c *Config) { c.DDP.BucketMB = 0 },
 		`evaluate.best is "accuracy": must be "loss" for regression`:  func(c *Config) { c.Evaluate.Best = "accuracy" },
+		`ddp.compress is "int8": what it owes`:                        func(c *Config) { c.DDP.Compress, c.Precision = "int8", "float16" },
 		`evaluate.patience is 1: needs evaluate.best`:                 func(c *Config) { c.Evaluate.Patience = 1 },
 		`model.activation is "gelu": must be "relu" or "tanh"`:        func(c *Config) { c.Model.Activation = "gelu" },
 		"model.hidden[1] is 0: must be":                               func(c *Config) { c.Model.Hidden = []int{1, 0} },

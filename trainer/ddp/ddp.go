@@ -47,8 +47,9 @@ type member struct {
 
 // New wraps a model, given as its parameters and buffers. It returns an error, on every rank, unless all ranks have the same names
 // and shapes in the same order, and the same cfg. It then gives all ranks rank 0's values, and moves the gradients into
-// memory of the Comm's, where they stay, all zero at first, until Close. A parameter that is listed several times is ready when its last use has
-// added to its gradient.
+// memory of the Comm's, where they stay, all zero at first, until Close.
+//
+// A parameter that is listed several times has a complete gradient when that many calls of Pass.Done have been made for it.
 func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.Buffer, cfg Config) (*DDP, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -113,14 +114,14 @@ func (d *DDP) ZeroGrad() {
 		d.order, d.next = d.next, nil
 		d.arrange()
 	}
-	clear(d.arena)
 	for _, m := range d.members {
+		clear(m.param.Grad)
 		m.param.HasGrad = false
 	}
 }
 
-// Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as nothing may touch that's
-// memory once it is closed. Between Begin and Finish, Close gives the step up, which breaks the Comm.
+// Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as the memory goes with
+// that. Between Begin and Finish, Close gives the step up, which breaks the Comm.
 func (d *DDP) Close() {
 	if d.err != nil {
 		return
@@ -149,5 +150,5 @@ func (d *DDP) detach() {
 	for _, m := range d.members {
 		m.param.Grad, m.param.HasGrad = make([]float32, len(m.param.Value)), false
 	}
-	d.arena = nil
+	d.arena, d.next = nil, nil
 }

@@ -18,9 +18,9 @@ func (d *DDP) takeGradients(ctx context.Context) error {
 		return fmt.Errorf("memory for gradients: %w", err)
 	}
 	d.arrange()
+	d.ZeroGrad()
 	if err := d.bind(ctx); err != nil {
-		breakComm(d.comm, err)
-		return err
+		return d.fail(err)
 	}
 	return nil
 }

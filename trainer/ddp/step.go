@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -122,7 +123,7 @@ func (d *DDP) wait() error {
 	s := &d.step
 	if d.idle() {
 		s.drain()
-		return s.wrong
+		return cmp.Or(s.wrong, s.ctx.Err())
 	}
 	if !d.cfg.Overlap {
 		s.reduce()

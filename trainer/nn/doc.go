@@ -3,17 +3,22 @@
 //
 //	src := rand.New(rand.NewPCG(1, 2)) // or any other Source
 //	model := nn.NewSequential(nn.NewLinear(784, 128, src), nn.NewReLU(), nn.NewLinear(128, 10, src))
+//	pass := nn.Pass{Training: true}
 //	var loss nn.CrossEntropy
 //
-//	logits := model.Forward(x)
-//	value, dlogits := loss.Loss(logits, labels)
 //	nn.ZeroGrad(model.Params())
-//	model.Backward(dlogits, false)
+//	logits := model.Forward(&pass, x)
+//	value, dlogits := loss.Loss(logits, labels)
+//	model.Backward(&pass, dlogits, false)
+//
+// A [Pass] says how to compute: for training or evaluation, with which library for matrix products, and who wants to know when a
+// gradient is complete. A module of a user's own is whatever implements [Module].
 //
 // # Conventions
 //
 // Everything is float32 in row-major matrices, a row for each sample of the
-// batch. Parameters have PyTorch's names, layouts and initial values, so that a
+// batch, or for each symbol inside of a transformer. An image is a row of its channels, one after another (NCHW). A batch may have
+// no rows. Parameters have PyTorch's names, layouts and initial values, so that a
 // state_dict and a model here can be exchanged by name and shape.
 //
 // A gradient accumulates, as PyTorch's .grad does: Backward adds to Param.Grad and
@@ -29,8 +34,7 @@
 //
 // # Limits
 //
-// A module is used by one goroutine at a time and computes on one core: matrix
-// products are gonum's, cut so that it does not start goroutines. Sums are therefore
-// taken in the same order whatever the number of cores, and equal input gives
-// equal bits. Shapes that do not fit are programmer errors and panic.
+// A module is used by one goroutine at a time and computes on one core, but for matrix products, which the library of the
+// Pass may compute on several. On machines of one kind, with the same library and number of its threads, equal input gives equal
+// bits. Shapes that do not fit are programmer errors and panic.
 package nn

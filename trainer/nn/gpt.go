@@ -28,8 +28,9 @@ const gptDeviation = 0.02
 //
 // Weights are drawn from N(0, 0.02²), those of attn.proj and mlp.proj from N(0, 0.02² / (2 Layers)), in the order of Params; biases are 0.
 //
-// The result is flat, a module for the embedding, each block, the last norm and the head, so that it can be cut for a pipeline. Blocks share the memory
-// of gradients that only live from one module to the one before it.
+// The result is flat, a module for the embedding, each block, the last norm and the head, so that it can be cut for a pipeline. All its
+// layers share the memory of gradients that only live from one module to the one before it, so parts of one model must not run
+// at the same time.
 func NewGPT(cfg GPTConfig, src Source) *Sequential {
 	if cfg.Layers < 1 {
 		panic("nn: a GPT needs at least one block")

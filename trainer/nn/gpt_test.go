@@ -34,12 +34,14 @@ func TestGPTParameters(t *testing.T) {
 	}
 }
 
-// Communication of a gradient starts as soon as it is done, so all are, once each, from the last to the first.
+// Communication of a gradient starts as soon as it is done: nothing is added to it later, and all are done once each, from the last to the
+// first.
 func TestGPTGradientsAreDoneInReverse(t *testing.T) {
 	cfg := GPTConfig{Layers: 2, Heads: 2, Width: 4, Context: 3, Symbols: 5}
 	model := NewGPT(cfg, source())
 	var done []*Param
-	pass := Pass{Training: true, Ready: func(p *Param) { done = append(done, p) }}
+	grads := map[*Param][]float32{}
+	pass := Pass{Training: true, Ready: func(p *Param) { done, grads[p] = append(done, p), slices.Clone(p.Grad) }}
 	y := model.Forward(&pass, symbols(cfg, 2))
 	model.Backward(&pass, randomMatrix(source(), y.Rows, y.Cols), false)
 	layer := func(p *Param) string { return p.Name[:strings.LastIndexByte(p.Name, '.')] }
@@ -53,6 +55,11 @@ func TestGPTGradientsAreDoneInReverse(t *testing.T) {
 	// Two embeddings are one layer; in other layers weight and bias may come in either order.
 	if !slices.Equal(got, want) {
 		t.Errorf("gradients were done in the order %q, want %q", got, want)
+	}
+	for _, p := range model.Params() {
+		if !slices.Equal(p.Grad, grads[p]) {
+			t.Errorf("%s was done before its gradient was", p.Name)
+		}
 	}
 	slices.SortFunc(done, func(a, b *Param) int { return strings.Compare(a.Name, b.Name) })
 	if n := len(slices.Compact(done)); n != len(model.Params()) {
