@@ -28,7 +28,7 @@
 // # Buffers
 //
 // A module owns what it returns: the matrix is valid, and may be read but
-// not written, until the module's next Forward or Backward. What it is given it may keep
+// not written, until the module's next Forward or Backward, whose result may lie where it lay. What it is given it may keep
 // until the Backward that belongs to it, so the caller must not change x in
 // between. Once the largest batch has been seen, a step allocates nothing.
 //

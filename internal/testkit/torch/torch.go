@@ -3,10 +3,12 @@ package torch
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -20,8 +22,8 @@ func Run(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, python, "-c", "import torch").CombinedOutput(); err != nil {
-		t.Skipf("needs PyTorch for %s: %v: %s", python, err, lastLine(string(out)))
+	if why := missing(); why != "" {
+		t.Skipf("needs PyTorch for %s: %s", python, why)
 	}
 	cmd := exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
@@ -32,6 +34,15 @@ func Run(t testing.TB, script string, args ...string) string {
 	}
 	return out.String()
 }
+
+// missing says why there is no PyTorch; empty: there is. It is asked once, as the answer takes a second.
+var missing = sync.OnceValue(func() string {
+	out, err := exec.Command(python, "-c", "import torch").CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%v: %s", err, lastLine(string(out)))
+})
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
