@@ -76,7 +76,7 @@ func (t *trainer) spread(ctx context.Context, tensors []checkpoint.Tensor) error
 	residuals := newResiduals(t, list)
 	for i, a := range list {
 		value := to[a.Name]
-		if value == nil {
+		if value == nil || residuals.own != nil && strings.HasPrefix(a.Name, hookPrefix) {
 			value = make([]float32, elements(a.Shape))
 		}
 		if comm.Rank() == 0 {

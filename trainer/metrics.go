@@ -18,6 +18,7 @@ type metrics struct {
 	SamplesPerS float64  `json:"samples_per_s"` // of all ranks together
 	CommShare   float64  `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
 	Overlap     float64  `json:"overlap"`       // of the communication, while gradients were computed, 0 to 1
+	LeftS       float64  `json:"left_s"`        // seconds that the run's other steps take, at this epoch's rate
 	EvalLoss    *float64 `json:"eval_loss,omitempty"`
 	Accuracy    *float64 `json:"accuracy,omitempty"` // 0 to 1; for classification
 }
@@ -36,6 +37,7 @@ func (t *trainer) writeMetrics(e evaluation) {
 		Attempt: t.env.Attempt, Step: t.at.Step, Steps: t.totalSteps(), Epoch: t.at.Epoch,
 		Loss: t.at.loss(), LR: t.schedule.LR(max(0, t.at.Step-1)),
 		SamplesPerS: w.samplesPerS(), CommShare: w.commShare(), Overlap: w.overlap(),
+		LeftS: t.timeLeft().Seconds(),
 	}
 	if w.steps > 0 {
 		m.Loss = w.loss / float64(w.steps)

@@ -89,9 +89,16 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration) {
 func (t *trainer) reportStep() {
 	t.spoke = t.now()
 	e := &t.epoch
-	left := time.Duration(float64(t.totalSteps()-t.at.Step) * float64(e.time) / float64(e.steps))
 	t.print("rank 0 | epoch %d | step %d of %d | loss %.4f | samples/s %.0f | communication %.1f %% | overlap %.0f %% | %s left\n",
-		t.at.Epoch, t.at.Step, t.totalSteps(), e.loss/float64(e.steps), e.samplesPerS(), 100*e.commShare(), 100*e.overlap(), round(left))
+		t.at.Epoch, t.at.Step, t.totalSteps(), e.loss/float64(e.steps), e.samplesPerS(), 100*e.commShare(), 100*e.overlap(), round(t.timeLeft()))
+}
+
+// timeLeft is how long the steps that are left take, at this epoch's rate.
+func (t *trainer) timeLeft() time.Duration {
+	if t.epoch.steps == 0 {
+		return 0
+	}
+	return time.Duration(float64(t.totalSteps()-t.at.Step) * float64(t.epoch.time) / float64(t.epoch.steps))
 }
 
 // round makes a time as exact as somebody who waits wants it.

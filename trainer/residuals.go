@@ -53,8 +53,10 @@ func (r *residuals) add(name string, value []float32) {
 // share ends the sums as means.
 func (r *residuals) share() {
 	for _, a := range r.own {
-		if n := r.sums[a.Name]; n > 1 {
-			vec.Scale(a.value, 1/float32(n))
+		if n := float64(r.sums[a.Name]); n > 1 {
+			for i, v := range a.value { // divided, as what is the same on all must stay so
+				a.value[i] = float32(float64(v) / n)
+			}
 		}
 	}
 }

@@ -110,6 +110,7 @@ func TestMetrics(t *testing.T) {
 		SamplesPerS float64  `json:"samples_per_s"`
 		CommShare   float64  `json:"comm_share"`
 		Overlap     float64  `json:"overlap"`
+		LeftS       float64  `json:"left_s"`
 		EvalLoss    *float64 `json:"eval_loss"`
 		Accuracy    *float64
 	}
@@ -128,6 +129,10 @@ func TestMetrics(t *testing.T) {
 		// Two readings of the clock a step are one second. What a real clock says of communication is far less.
 		if l.CommShare < 0 || l.CommShare > 0.5 || l.Overlap < 0 || l.Overlap > 1 || l.SamplesPerS < 1 || l.SamplesPerS > 8 {
 			t.Errorf("share %v, overlap %v and rate %v, want at most 8 rows a second", l.CommShare, l.Overlap, l.SamplesPerS)
+		}
+		// Steps take a second of the clock each.
+		if want := float64(24 - l.Step); l.LeftS != want {
+			t.Errorf("%v s left after step %d, want %v", l.LeftS, l.Step, want)
 		}
 		if last := l.Step%12 == 0; (l.EvalLoss != nil) != last || l.Accuracy != nil {
 			t.Errorf("evaluation in the line of step %d: %v, %v", l.Step, l.EvalLoss, l.Accuracy)

@@ -183,11 +183,11 @@ func (s *terminalScreen) String() string {
 func TestProgressStaysBelow(t *testing.T) {
 	var screen terminalScreen
 	c, run, log := testConsole(t, &screen, 80)
-	metrics := `{"step":16,"steps":64,"epoch":0,"loss":0.5,"samples_per_s":1000}` + "\n"
+	metrics := `{"step":16,"steps":64,"epoch":0,"loss":0.5,"samples_per_s":1000,"comm_share":0.031,"left_s":75.5}` + "\n"
 	if err := os.WriteFile(run.MetricsPath(), []byte(metrics), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !strings.HasSuffix(screen.String(), " samples/s"); {
+	for end := time.Now().Add(20 * time.Second); !strings.HasSuffix(screen.String(), " left"); {
 		if time.Now().After(end) {
 			t.Fatalf("no progress line after 20 s; the screen shows %q", screen.String())
 		}
@@ -195,7 +195,7 @@ func TestProgressStaysBelow(t *testing.T) {
 	w := c.stream(false)
 	io.WriteString(w, "first\nsec")
 	io.WriteString(w, "ond\n")
-	want := "[#######.......................] step 16/64  epoch 0  loss 0.5  1000 samples/s"
+	want := "[##.......] step 16/64  epoch 0  loss 0.5  1000 samples/s  comm 3 %  1m15s left"
 	if got := screen.String(); got != "first\nsecond\n"+want {
 		t.Errorf("the screen shows %q, want %q last", got, want)
 	}
@@ -216,7 +216,7 @@ func TestProgressLineFits(t *testing.T) {
 		m := rundir.Metrics{
 			Step: rapid.Int64Range(0, 1e12).Draw(t, "step"), Steps: rapid.Int64Range(0, 1e12).Draw(t, "steps"),
 			Epoch: rapid.IntRange(0, 1e9).Draw(t, "epoch"), Loss: rapid.Float64().Draw(t, "loss"),
-			SamplesPerSec: rapid.Float64Range(0, 1e12).Draw(t, "rate"),
+			SamplesPerSec: rapid.Float64Range(0, 1e12).Draw(t, "rate"), LeftS: rapid.Float64Range(0, 1e9).Draw(t, "left"),
 		}
 		if line := progressLine(m, columns); utf8.RuneCountInString(line) >= columns || strings.ContainsAny(line, "\r\n") {
 			t.Fatalf("%d columns: %q", columns, line)
@@ -234,7 +234,7 @@ func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 	}
 	untimed := &console{e: c.e, run: run, log: c.log, columns: 80}
 	untimed.write([]byte("a line\n"), false)
-	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] step 32/64  epoch 0  loss 0.5  10 samples/s") {
+	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] step 32/64  epoch 0  loss 0.5  10 samples/s  comm 0 %  0s left") {
 		t.Errorf("the screen holds %q", got)
 	}
 	if err := c.close(); err != nil {

@@ -25,7 +25,9 @@ type Metrics struct {
 	Loss          float64   `json:"loss"`
 	LR            float64   `json:"lr"`
 	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together
-	CommShare     float64   `json:"comm_share"`    // of the time, 0 to 1
+	CommShare     float64   `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
+	Overlap       float64   `json:"overlap"`       // of the communication, while gradients were computed, 0 to 1
+	LeftS         float64   `json:"left_s"`        // seconds that the steps to come take
 }
 
 // LastMetrics reads the newest whole line of metrics.jsonl, and only the file's

@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -61,6 +62,33 @@ func TestNewRefusesModelsThatDiffer(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// Hooks are told apart by their types and what their String says, not by where they are in memory.
+func TestNewComparesHooks(t *testing.T) {
+	powerSGD := func(seed uint64) Hook { return mustPowerSGD(PowerSGDConfig{Rank: 2, MinRate: 1, Seed: seed}) }
+	for name, of := range map[string]func() Hook{
+		"float16": NewFloat16Hook, "int8": NewInt8Hook, "PowerSGD": func() Hook { return powerSGD(1) }, "a user's": func() Hook { return new(fakeHook) },
+	} {
+		must(t, ranksOn(t, "local", 4, func(ctx context.Context, comm *mpi.Comm) error {
+			if _, err := New(ctx, comm, nil, nil, Config{Hook: of()}); err != nil {
+				return fmt.Errorf("equal hooks, %s: %w", name, err)
+			}
+			return nil
+		}))
+	}
+	for name, hooks := range map[string][2]func() Hook{
+		"none and one": {func() Hook { return nil }, NewInt8Hook},
+		"two types":    {NewFloat16Hook, NewBFloat16Hook},
+		"two settings": {func() Hook { return powerSGD(1) }, func() Hook { return powerSGD(2) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			refused(t, "rank 2 has buckets", func(ctx context.Context, comm *mpi.Comm) error {
+				_, err := New(ctx, comm, nil, nil, Config{Hook: hooks[comm.Rank()/2]()})
+				return err
+			})
+		})
+	}
 }
 
 func refused(t *testing.T, want string, f func(ctx context.Context, comm *mpi.Comm) error) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Config is what ranks choose before they wrap a model. All but the Hook must be equal on all of them.
+// Config is what ranks choose before they wrap a model. It must be equal on all of them, Hooks in their types and Strings.
 type Config struct {
 	// BucketBytes is how large a bucket of gradients gets before the next one begins, and FirstBucketBytes the same for the one
 	// that is full first: it is smaller, so that communication begins early. 0: 25 MiB and 1 MiB, as in PyTorch.
@@ -26,10 +26,8 @@ type Config struct {
 	// Uneven is for ranks that run out of input at different times.
 	Uneven Uneven
 
-	// Order is what DDP.Order of the run that this one goes on with was; nil: the first synchronised step finds out.
-	Order []string
-
-	// Hook averages buckets another way than by all-reduce of float32; nil: by that.
+	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a fmt.Stringer,
+	// String tells all its settings that ranks must agree on.
 	Hook Hook
 }
 
@@ -69,6 +67,10 @@ func (c Config) complete() Config {
 
 // String tells all that ranks must agree on.
 func (c Config) String() string {
-	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, order %v, hook %T",
-		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, c.Order, c.Hook)
+	hook := fmt.Sprintf("%T", c.Hook) // never its fields: pointers differ between ranks
+	if s, ok := c.Hook.(fmt.Stringer); ok {
+		hook += " " + s.String()
+	}
+	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, hook %s",
+		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, hook)
 }

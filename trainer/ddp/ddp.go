@@ -71,9 +71,7 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 	if err := d.broadcastValues(ctx); err != nil {
 		return nil, fmt.Errorf("broadcast rank 0's parameters and buffers: %w", err)
 	}
-	if err := d.firstOrder(); err != nil {
-		return nil, err // on all ranks: they have the same cfg and names
-	}
+	d.firstOrder()
 	d.step.init(d)
 	if err := d.takeGradients(ctx); err != nil {
 		return nil, err

@@ -22,17 +22,27 @@
 // Gradients are views of buckets, which lie one after another in memory of the Comm. Parameters are dealt to buckets in the order in which
 // their gradients become complete: at first a guess, the reverse of the model's order, and after the first synchronised step what
 // rank 0 has seen. The first bucket is small. As soon as a bucket is full, and those before it have been reduced, its all-reduce starts on a
-// goroutine of the step's own. A [Hook] may average buckets in fewer bits.
+// goroutine of the step's own.
 //
 // PyTorch 1.13 differs in the first step, in which it has one bucket for all; and its buckets of later steps are the same.
+//
+// # Besides
+//
+//   - A [Hook] averages buckets in fewer bits: [NewFloat16Hook], [NewBFloat16Hook], [NewInt8Hook] and [NewPowerSGDHook]; or write another.
+//     What the last two leave out of a step's gradients is added to the next one's, and belongs into checkpoints: see [State].
+//   - [Zero] has each rank keep the optimizer of its own share of the parameters only, and steps that (ZeRO stage 1).
+//   - [Averager] averages parameters every few steps instead of gradients in each (local SGD). It needs no DDP.
+//   - [Drift] compares the parameters of all ranks, and names the ranks that differ.
+//   - [SyncBatchNorm] has batch normalization use the rows of all ranks.
+//   - [DDP.Shadow] is for ranks whose input ends before that of others, [Agree] for settings that must be equal.
 //
 // # Guarantees
 //
 // Parameters start with equal bits and get equal gradients, bit for bit, so replicas never drift apart. Without a Hook, and with
 // mpi's Config.Deterministic, the bits depend on the inputs and the number of ranks alone: not on the
-// sizes of buckets, on overlap or on the transport. Each rank's gradient is multiplied by the rounded reciprocal of the number of ranks and then
-// added up, as PyTorch does it. Where the losses are means over equally many rows, the result is that of one rank with all the rows, up
-// to the rounding of sums.
+// sizes of buckets, on overlap or on the transport; with this package's hooks they depend on neither buckets nor overlap. Each rank's gradient is
+// multiplied by the rounded reciprocal of the number of ranks and then added up, as PyTorch does it. Where the losses are means over
+// equally many rows, the result is that of one rank with all the rows, up to the rounding of sums.
 //
 // New tells models apart that differ in a name or a shape, on every rank and in words. When a step fails on one rank, by an error or a panic
 // of a Hook, a parameter that was not used, or the end of its context or process, Finish returns an error on

@@ -98,6 +98,23 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
+// One rank alone has nobody to wait for, and ends with its context all the same.
+func TestContextOfOneRank(t *testing.T) {
+	params := fakeModel(4)
+	d, err := New(t.Context(), mpi.Self(), params, nil, DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	pass := new(nn.Pass)
+	d.Begin(ctx, pass, nil)
+	backward(pass, params, 0, 0)
+	if err := d.Finish(); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want that of the context", err)
+	}
+}
+
 // SyncBuffers fails between steps, when the buckets are about to be rebuilt.
 func TestSyncBuffersFails(t *testing.T) {
 	failures(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {

@@ -30,7 +30,7 @@ type Hook interface {
 	State() []State
 }
 
-// State is a named array of a rank's own state, which a checkpoint keeps for each rank: see GatherStates.
+// State is a named array of a rank's own state, which a checkpoint keeps for each rank.
 type State struct {
 	Name  string
 	Shape []int

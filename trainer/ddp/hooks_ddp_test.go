@@ -65,10 +65,6 @@ func TestBitsWithHooks(t *testing.T) {
 						if err := m.train(ctx, comm, 0, stop); err != nil {
 							return err
 						}
-						states, err := GatherStates(ctx, comm, m.hook.State())
-						if err != nil {
-							return err
-						}
 						resumed, err := newHooked(ctx, comm, newHook(), bucketBytes)
 						if err != nil {
 							return err
@@ -76,7 +72,7 @@ func TestBitsWithHooks(t *testing.T) {
 						for i, p := range resumed.model.Params() {
 							copy(p.Value, m.model.Params()[i].Value)
 						}
-						if err := RestoreStates(ctx, comm, resumed.hook.State(), states); err != nil {
+						if err := restore(resumed.hook.State(), m.hook.State()); err != nil {
 							return err
 						}
 						if err := resumed.train(ctx, comm, stop, steps); err != nil {

@@ -93,9 +93,6 @@ func TestBucketsAreRebuilt(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if order := d.Order(); order != nil {
-			return fmt.Errorf("the order is %v before the first step", order)
-		}
 		memory := &d.Buckets()[0].Data[0]
 		if err := hasBuckets(d, "[p3] [p2 p1] [p0]"); err != nil {
 			return fmt.Errorf("guessed: %w", err)
@@ -116,9 +113,6 @@ func TestBucketsAreRebuilt(t *testing.T) {
 					return err
 				}
 			}
-			if order := d.Order(); !slices.Equal(order, []string{"p1", "p3", "p0", "p2"}) {
-				return fmt.Errorf("after step %d: the order is %v", step, order)
-			}
 			d.ZeroGrad()
 			if err := hasBuckets(d, want); err != nil {
 				return fmt.Errorf("after step %d: %w", step, err)
@@ -132,33 +126,6 @@ func TestBucketsAreRebuilt(t *testing.T) {
 		}
 		return nil
 	}))
-}
-
-// A run that goes on has the buckets of the one before, and keeps them.
-func TestOrderIsKept(t *testing.T) {
-	must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
-		params := fakeModel(4, 4, 4)
-		order := []string{"p1", "p0", "p2"}
-		d, err := New(ctx, comm, params, nil, Config{FirstBucketBytes: 1, BucketBytes: 32, Order: order})
-		if err != nil {
-			return err
-		}
-		for step := range 2 {
-			if err := hasBuckets(d, "[p1] [p0 p2]"); err != nil || !slices.Equal(d.Order(), order) {
-				return fmt.Errorf("before step %d: order %v, %w", step, d.Order(), err)
-			}
-			if err := steps(ctx, d, new(nn.Pass), params, nil, 1); err != nil {
-				return err
-			}
-			d.ZeroGrad()
-		}
-		return nil
-	}))
-	for _, order := range [][]string{{}, {"p1"}, {"p1", "p1"}, {"p1", "p2"}, {"p0", "p1", "p0"}} {
-		if _, err := New(t.Context(), mpi.Self(), fakeModel(4, 4), nil, Config{Order: order}); err == nil {
-			t.Errorf("New accepts the order %v", order)
-		}
-	}
 }
 
 func TestIsPermutation(t *testing.T) {

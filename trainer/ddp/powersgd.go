@@ -166,5 +166,6 @@ func (h *powerSGD) State() []State { return slices.Concat(h.states, h.feedback.s
 
 // String tells the configuration.
 func (h *powerSGD) String() string {
-	return fmt.Sprintf("PowerSGD of rank %d from step %d for gradients that shrink by %v", h.cfg.Rank, h.cfg.Start, h.cfg.MinRate)
+	return fmt.Sprintf("PowerSGD of rank %d from step %d for gradients that shrink by %v, seed %d",
+		h.cfg.Rank, h.cfg.Start, h.cfg.MinRate, h.cfg.Seed)
 }

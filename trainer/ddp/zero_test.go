@@ -111,13 +111,14 @@ func TestZeroIsTheWholeOptimizer(t *testing.T) {
 	onWorld(t, 7, run) // more ranks than parameters
 }
 
-// The state that is gathered is that of the whole optimizer, whatever the world, and another world goes on from it.
+// The states of all ranks' optimizers together are those of the whole optimizer, whatever the world, and another world goes on from them.
 func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 	_, wantStates := unsharded(t, 3)
 	want, _ := unsharded(t, 6)
-	slices.SortFunc(wantStates, func(a, b State) int { return strings.Compare(a.Name, b.Name) })
+	byName := func(a, b State) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(wantStates, byName)
 	for _, worlds := range [][2]int{{1, 3}, {2, 4}, {3, 1}, {4, 2}, {7, 2}} {
-		var saved []State
+		perRank := make([][]State, worlds[0])
 		var at []float32
 		onWorld(t, worlds[0], func(ctx context.Context, comm *mpi.Comm) error {
 			params := newTrained(shapes...)
@@ -125,19 +126,17 @@ func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if err := train(params, 0, 3, func() error { return z.Step(ctx) }); err != nil {
-				return err
-			}
-			states, err := z.GatherState(ctx, z.Optimizer().states)
+			err = train(params, 0, 3, func() error { return z.Step(ctx) })
+			perRank[comm.Rank()] = z.Optimizer().states
 			if comm.Rank() == 0 {
-				saved, at = states, values(params)
-			} else if states != nil {
-				return errors.New("got the state of all")
+				at = values(params)
 			}
 			return err
 		})
+		saved := slices.Concat(perRank...)
+		slices.SortFunc(saved, byName)
 		if fmt.Sprint(saved) != fmt.Sprint(wantStates) {
-			t.Errorf("%d ranks gather\n%v, want\n%v", worlds[0], saved, wantStates)
+			t.Fatalf("%d ranks have\n%v, want\n%v", worlds[0], saved, wantStates)
 		}
 		onWorld(t, worlds[1], func(ctx context.Context, comm *mpi.Comm) error {
 			params := newTrained(shapes...)
@@ -149,12 +148,9 @@ func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			given := saved
-			if comm.Rank() > 0 {
-				given = nil // rank 0 alone reads checkpoints
-			}
-			if err := z.RestoreState(ctx, z.Optimizer().states, given); err != nil {
-				return err
+			for _, s := range z.Optimizer().states {
+				from, _ := slices.BinarySearchFunc(saved, s, byName) // all names are there
+				copy(s.Value, saved[from].Value)
 			}
 			if err := train(params, 3, 6, func() error { return z.Step(ctx) }); err != nil {
 				return err
@@ -164,42 +160,6 @@ func TestZeroStateMovesBetweenWorlds(t *testing.T) {
 			}
 			return nil
 		})
-	}
-}
-
-// All ranks hear of what is wrong with a checkpoint, and nothing is changed.
-func TestZeroRefusesAnotherState(t *testing.T) {
-	_, good := unsharded(t, 1)
-	replace := func(change func(s *State)) []State {
-		states := slices.Clone(good)
-		change(&states[4])
-		return states
-	}
-	for want, saved := range map[string][]State{
-		"no momentum.p0": nil,
-		"no momentum.p2": replace(func(s *State) { s.Name = "momentum.other" }),
-		"momentum.p2 is [288] in the checkpoint and [8 4 3 3]": replace(func(s *State) { s.Shape = []int{288} }),
-		"momentum.p2 is [8 4 3 3] in the checkpoint":           replace(func(s *State) { s.Value = s.Value[1:] }),
-	} {
-		for rank, err := range ranks(t, 3, func(ctx context.Context, comm *mpi.Comm) error {
-			z, err := NewZero(ctx, comm, newTrained(shapes...), newAdamLike)
-			if err != nil {
-				return err
-			}
-			err = z.RestoreState(ctx, z.Optimizer().states, saved)
-			for _, s := range z.Optimizer().states {
-				for _, v := range s.Value {
-					if v != 0 {
-						return fmt.Errorf("%s has changed", s.Name)
-					}
-				}
-			}
-			return err
-		}) {
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("rank %d: error %v, want %q", rank, err, want)
-			}
-		}
 	}
 }
 
