@@ -100,6 +100,7 @@ type InitConfig struct {
 	Secret     auth.Secret
 	Group      string // tells groups that meet at one store in one attempt apart; may be empty
 	Config     Config
+	OwnCores   bool         // no other rank runs on the cores that this one is bound to
 	Flight     string       // file to write the last operations to at the first failure, or empty
 	Log        *slog.Logger // nil discards
 }

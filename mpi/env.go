@@ -25,8 +25,12 @@ import (
 // torchrun's TORCHELASTIC_RUN_ID and TORCHELASTIC_RESTART_COUNT+1, then to "none" and
 // 1. A world of one rank needs nothing but RANK and WORLD_SIZE.
 //
+// Ranks that were given no DDPBATCH_SECRET, such as those of a program of your own under `ddpbatch run`, make one of the user's key file
+// and the run's id: DDPBATCH_SECRET_FILE, or else ~/.config/ddpbatch/key by HOME, which is made where it is absent. All ranks
+// must see the same file.
+//
 // DDPBATCH_TRANSPORT takes the place of cfg.Transport and DDPBATCH_TCP_STREAMS that of cfg.Streams. DDPBATCH_FLIGHT_FILE names the
-// file that the last operations are written to at the first failure.
+// file that the last operations are written to at the first failure. DDPBATCH_OWN_CORES=1 says that no other rank runs on the cores of this one.
 //
 // It gives up when ctx ends, or after cfg.Timeout. Close also closes what
 // InitEnv opened.
@@ -54,11 +58,11 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	defer cancel()
 	r, err := e.rendezvous(ctx, log)
 	if err != nil {
-		return nil, fmt.Errorf("init rank %d of %d from the environment: %w", e.rank, e.size, err)
+		return nil, fmt.Errorf("init rank %d of %d from the environment: %w", e.rank, e.size, e.explain(err))
 	}
 	c, err := Init(ctx, InitConfig{
 		Rank: e.rank, Size: e.size, Store: r.store, Listen: r.listen,
-		Run: e.run, Attempt: e.attempt, Secret: e.secret, Config: cfg, Flight: e.flight, Log: log,
+		Run: e.run, Attempt: e.attempt, Secret: e.secret, Config: cfg, Flight: e.flight, OwnCores: e.ownCores, Log: log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.abandon())
@@ -77,8 +81,10 @@ type environment struct {
 	attempt      int
 	restart      string // torchrun's count of restarts within the attempt, or empty
 	secret       auth.Secret
+	keyFile      string // that the secret was made of, or empty
 	transport    string // that replaces the configuration's, or empty
 	streams      int    // that replaces the configuration's, or 0
+	ownCores     bool   // no other rank runs on the cores of this one
 	flight       string // where the flight recorder goes, or empty
 }
 
@@ -116,8 +122,18 @@ func readEnvironment(lookup func(string) (string, bool)) (environment, error) {
 	e.restart = v.get("TORCHELASTIC_RESTART_COUNT")
 	restarts := v.number("TORCHELASTIC_RESTART_COUNT", 0, maxWorld, "0")
 	e.attempt = v.number("DDPBATCH_ATTEMPT", 1, maxWorld, strconv.Itoa(restarts+1))
-	e.secret = v.secret("DDPBATCH_SECRET")
+	e.secret, e.keyFile = v.secret("DDPBATCH_SECRET", e.run)
 	e.streams = v.number("DDPBATCH_TCP_STREAMS", 0, transport.MaxStreams, "0")
+	e.ownCores = v.number("DDPBATCH_OWN_CORES", 0, 1, "0") == 1
 	e.transport, e.flight = v.get("DDPBATCH_TRANSPORT"), v.get("DDPBATCH_FLIGHT_FILE")
 	return e, v.err()
+}
+
+// explain adds to a refusal what the secret was made of.
+func (e environment) explain(err error) error {
+	if e.keyFile != "" && errors.Is(err, auth.ErrRefused) {
+		return fmt.Errorf("%w; this rank's is made of the key file %s and the run id %q: give all ranks the same file, by "+
+			"DDPBATCH_SECRET_FILE, or the same DDPBATCH_SECRET", err, e.keyFile, e.run)
+	}
+	return err
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -95,7 +98,8 @@ func TestEnvironmentFaults(t *testing.T) {
 		{"listen", environ("DDPBATCH_LISTEN", "ib0"), []string{`DDPBATCH_LISTEN is "ib0", which is no IP address`}},
 		{"attempt", environ("DDPBATCH_ATTEMPT", "0"), []string{`DDPBATCH_ATTEMPT is "0": it must be a number from 1`}},
 		{"restart", environ("TORCHELASTIC_RESTART_COUNT", "x"), []string{`TORCHELASTIC_RESTART_COUNT is "x"`}},
-		{"no_secret", environ("DDPBATCH_SECRET", ""), []string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32"}},
+		{"no_secret", environ("DDPBATCH_SECRET", ""), []string{"DDPBATCH_SECRET is not set", "`ddpbatch run`", "openssl rand -hex 32", "HOME is not set"}},
+		{"no_key", environ("DDPBATCH_SECRET", "", "DDPBATCH_SECRET_FILE", "/dev/null"), []string{"DDPBATCH_SECRET is not set", "/dev/null", "no regular file"}},
 		{"bad_secret", environ("DDPBATCH_SECRET", "hunter2"), []string{"DDPBATCH_SECRET is not usable"}},
 		{"several", environ("MASTER_PORT", "x", "DDPBATCH_SECRET", "x"), []string{"MASTER_PORT", "DDPBATCH_SECRET"}},
 	}
@@ -328,6 +332,57 @@ func TestInitEnvWrongSecret(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "refused") {
 		t.Errorf("logged %q", log.String())
+	}
+}
+
+// Ranks without DDPBATCH_SECRET meet by the key file of their user, which the first makes.
+func TestInitEnvKeyFile(t *testing.T) {
+	home := t.TempDir()
+	for name, vars := range map[string]map[string]string{
+		"home": {"HOME": home},
+		"file": {"HOME": home, "DDPBATCH_SECRET_FILE": filepath.Join(home, "other")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			maps.Copy(vars, map[string]string{
+				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": freePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
+			})
+			meetByEnv(t, 2, vars, nil)
+		})
+	}
+	for _, path := range []string{".config/ddpbatch/key", "other"} {
+		if info, err := os.Stat(filepath.Join(home, path)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: got %v, %v", path, info, err)
+		}
+	}
+}
+
+// A rank that sees another key file, as on a node with a home of its own, or that is of another run, is refused, and says what its secret was made of.
+func TestInitEnvWrongKeyFile(t *testing.T) {
+	for _, name := range []string{"file", "run"} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			port, keys := freePort(t, "127.0.0.1"), t.TempDir()
+			errs := testkit.Each(2, func(rank int) error {
+				vars := environ("RANK", strconv.Itoa(rank), "MASTER_PORT", port, "DDPBATCH_SECRET", "", "TORCHELASTIC_RUN_ID", "a",
+					"DDPBATCH_SECRET_FILE", filepath.Join(keys, "key"))
+				if rank == 1 && name == "file" {
+					vars["DDPBATCH_SECRET_FILE"] += "1"
+				}
+				if rank == 1 && name == "run" {
+					vars["TORCHELASTIC_RUN_ID"] = "b"
+				}
+				_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), nil)
+				return err
+			})
+			if errs[0] == nil {
+				t.Error("rank 0 met somebody")
+			}
+			if !errors.Is(errs[1], auth.ErrRefused) || !strings.Contains(errs[1].Error(), filepath.Join(keys, "key")) ||
+				!strings.Contains(errs[1].Error(), "DDPBATCH_SECRET_FILE") {
+				t.Errorf("rank 1 got %v", errs[1])
+			}
+		})
 	}
 }
 

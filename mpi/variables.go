@@ -58,16 +58,27 @@ func (v *variables) number(name string, low, high int, missing string) int {
 	return n
 }
 
-func (v *variables) secret(name string) auth.Secret {
+// secret is what name is set to, or else the run's, of the user's key file, with the path of that.
+func (v *variables) secret(name, run string) (secret auth.Secret, keyFile string) {
 	text := v.get(name)
 	if text == "" {
-		v.fault(name, "is not set, and ranks talk only to ranks that know it: "+
-			"start them with `ddpbatch run`, or give each the same 64 hexadecimal digits (`openssl rand -hex 32` makes some)")
-		return auth.Secret{}
+		return v.keySecret(name, run)
 	}
 	s, err := auth.ParseSecret(text)
 	if err != nil {
 		v.fault(name, "is not usable: %v", err)
 	}
-	return s
+	return s, ""
+}
+
+func (v *variables) keySecret(name, run string) (secret auth.Secret, keyFile string) {
+	path, err := auth.KeyPath(v.lookup)
+	if err == nil {
+		secret, err = auth.RunSecret(path, run)
+	}
+	if err != nil {
+		v.fault(name, "is not set, and ranks talk only to ranks that know it: start them with `ddpbatch run`, or give each the same "+
+			"64 hexadecimal digits (`openssl rand -hex 32` makes some); nor is there a key file: %v", err)
+	}
+	return secret, path
 }

@@ -35,8 +35,9 @@ func (t *trainer) alone() bool {
 	return t.cfg.DDP.AverageEvery > 0 && t.layout.replicas > 1 && t.at.Step >= int64(t.cfg.DDP.AverageWarmup)
 }
 
-// settle ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks. Before
-// that, ranks hold different ones, of which no checkpoint is made, and none hears of the others' wish to stop.
+// settle ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks, and so does
+// the loss. Before that ranks hold different ones, of which no checkpoint is made, and none hears of the others' wish to stop, or of a
+// loss that is no number.
 func (t *trainer) settle(ctx context.Context) error {
 	t.settled = true
 	last := t.at.Step - 1
@@ -47,13 +48,25 @@ func (t *trainer) settle(ctx context.Context) error {
 		t.sums[stopSum] = 0
 		return nil
 	}
+	start := t.now()
 	if err := t.average.Average(ctx); err != nil {
 		return err
 	}
+	t.sums = [...]float64{lossSum: t.at.LossSum / float64(t.layout.replicas), stopSum: 0}
 	if t.askedToStop() {
 		t.sums[stopSum] = 1
 	}
-	return mpi.AllReduce(ctx, t.env.Comm, t.sums[stopSum:stopSum+1], mpi.Sum)
+	if err := mpi.AllReduce(ctx, t.layout.peers, t.sums[:], mpi.Sum); err != nil {
+		return err
+	}
+	if err := t.overStages(ctx, t.sums[stopSum:stopSum+1]); err != nil {
+		return err
+	}
+	if t.at.LossSum = t.sums[lossSum]; !finite(t.at.LossSum) {
+		return t.explainLoss(ctx, t.at.LossSum)
+	}
+	t.measureAverage(t.now().Sub(start))
+	return nil
 }
 
 // compareParameters looks, where that is asked for, whether all ranks still have the same.

@@ -3,24 +3,40 @@ package trainer
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
 )
 
-// explainLoss ends training after a loss that is not a number, on all ranks, with the first layer on the first rank that makes such
-// numbers.
+// explainLoss ends training after a loss that is not a number, on all ranks, with what the first rank that knows says of it.
 func (t *trainer) explainLoss(ctx context.Context, loss float64) error {
+	if t.fault == "" { // a stage of a pipeline that does not see the loss
+		t.fault = t.findFault()
+	}
 	what := fmt.Sprintf("the loss is %v", loss)
 	var own error
-	if fault := t.engine.fault(&nn.Pass{Training: true, BLAS: t.blas, Seed: t.pass.Seed}, t.last); fault != "" {
-		own = t.diverged(t.at.Step+1, what+", as "+fault)
+	if t.fault != "" {
+		own = t.diverged(t.at.Step+1, what+", as "+t.fault)
 	}
 	if err := together(ctx, t.env.Comm, own); err != nil {
 		return err
 	}
-	return t.diverged(t.at.Step+1, what+", of finite outputs")
+	if t.env.Comm.Rank() == 0 {
+		own = t.diverged(t.at.Step+1, what+", of finite outputs")
+	}
+	return together(ctx, t.env.Comm, own)
 }
+
+// findFault names the first layer of this rank that makes numbers that are not finite of the pass's rows; empty: none does. It spoils
+// what the layers keep for Backward.
+func (t *trainer) findFault() string {
+	// Batch normalization over ranks would wait for the others, which may have no reason to look.
+	pass := nn.Pass{Training: t.batchNorm == nil, BLAS: t.blas, Seed: t.pass.Seed}
+	return t.engine.fault(&pass, t.last)
+}
+
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 // faultOf names the first of layers that makes numbers that are not finite of x; empty: none does.
 func faultOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {

@@ -75,6 +75,7 @@ type Result struct {
 	EvalLoss   float64 // mean loss over the evaluation rows
 	Checkpoint string  // path of the newest checkpoint; empty: there is none
 	Best       string  // path of that of the best evaluation in this attempt, where it is kept; else empty
+	Early      bool    // the evaluations got no better for as long as evaluate.patience says
 	Stopped    bool    // asked to stop before the end; with checkpoints, all that was done is saved
 	Resumed    int64   // the step that was resumed from; 0: from the start
 }

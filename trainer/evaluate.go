@@ -3,7 +3,6 @@ package trainer
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
@@ -19,6 +18,7 @@ type evaluation struct {
 // evaluate goes through the evaluation rows, where there are any, each on one replica, and keeps the checkpoint of the best
 // evaluation where that is asked for.
 func (t *trainer) evaluate(ctx context.Context) error {
+	t.lookDue = false
 	if t.eval == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	if labels > 0 {
 		t.evaluation.accuracy = sums[1] / (rows * labels)
 	}
-	if l := t.evaluation.loss; math.IsNaN(l) || math.IsInf(l, 0) {
+	if l := t.evaluation.loss; !finite(l) {
 		return t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", l))
 	}
 	return t.keepBest(ctx)

@@ -3,11 +3,11 @@ package trainer
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
@@ -16,37 +16,47 @@ import (
 // patience is how long a world of ranks may take, on a machine that has other things to do.
 const patience = 2 * time.Minute
 
-// trainOver is train over "tcp", over "shm", or "local": with ranks that are goroutines without a network. It does not return before
-// all ranks have, and fails the test if that takes too long.
-func trainOver(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
+// onRanks runs f as every rank of a world over "tcp", over "shm", or "local": with ranks that are goroutines without a network. It returns
+// when all have, with their errors, and fails the test if that takes too long.
+func onRanks(t testing.TB, over string, size int, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	world := make([]*rank, size)
-	var all sync.WaitGroup
-	for i, connect := range connections(ctx, t, over, size) {
-		r := new(rank)
-		world[i] = r
-		all.Go(func() {
-			comm, err := connect()
-			if err != nil {
-				r.err = err
-				return
-			}
-			own, kill := context.WithCancel(ctx)
-			defer kill()
-			r.out.kill = kill
-			cfg, env := cfg, Env{Comm: comm, Out: &r.out}
-			if change != nil {
-				change(i, &cfg, &env)
-			}
-			r.Result, r.err = Run(own, cfg, env)
-			r.err = errors.Join(r.err, comm.Close())
-		})
-	}
-	all.Wait()
+	connect := connections(ctx, t, over, size)
+	errs := testkit.Each(size, func(rank int) error {
+		comm, err := connect[rank]()
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(ctx, comm), comm.Close())
+	})
 	if ctx.Err() != nil {
-		t.Fatalf("the ranks took more than %v; rank 0 ended with %v", patience, world[0].err)
+		t.Fatalf("the ranks took more than %v, and ended with %v", patience, errs)
+	}
+	return errs
+}
+
+// trainOver is train over any transport.
+func trainOver(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
+	t.Helper()
+	world := make([]*rank, size)
+	for i := range world {
+		world[i] = new(rank)
+	}
+	errs := onRanks(t, over, size, func(ctx context.Context, comm *mpi.Comm) error {
+		r := world[comm.Rank()]
+		ctx, r.out.kill = context.WithCancel(ctx)
+		defer r.out.kill()
+		cfg, env := cfg, Env{Comm: comm, Out: &r.out}
+		if change != nil {
+			change(comm.Rank(), &cfg, &env)
+		}
+		var err error
+		r.Result, err = Run(ctx, cfg, env)
+		return err
+	})
+	for i, r := range world {
+		r.err = errs[i]
 	}
 	return world
 }
@@ -66,7 +76,7 @@ func connections(ctx context.Context, t testing.TB, over string, size int) []fun
 		return connect
 	}
 	meeting := store.NewMemory()
-	t.Cleanup(meeting.Close)
+	t.Cleanup(func() { _ = meeting.Close() })
 	for i := range connect {
 		connect[i] = func() (*mpi.Comm, error) {
 			cfg := mpi.DefaultConfig()
@@ -82,14 +92,20 @@ func connections(ctx context.Context, t testing.TB, over string, size int) []fun
 // training is what a run without faults came to.
 type training struct {
 	Result
-	state  *checkpoint.State // after the last step
-	losses []float64         // of the steps
+	checkpoints checkpoints
+	state       *checkpoint.State // after the last step
+	losses      []float64         // of the steps
 }
 
 // complete trains to the end, and fails the test if it cannot.
 func complete(t testing.TB, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
 	t.Helper()
-	c := newCheckpoints()
+	return completeIn(t, newCheckpoints(), over, size, cfg, change)
+}
+
+// completeIn is complete with checkpoints in c, where there may be some already.
+func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
+	t.Helper()
 	var losses []float64
 	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
 		if rank == 0 {
@@ -104,11 +120,15 @@ func complete(t testing.TB, over string, size int, cfg Config, change func(rank 
 		if r.err != nil {
 			t.Fatalf("rank %d: %v", i, r.err)
 		}
-		if r.Result != world[0].Result {
+		same := r.Result
+		if cfg.DDP.AverageEvery > 0 {
+			same.Loss = world[0].Loss // see TestLocalSGDHasOneResult
+		}
+		if same != world[0].Result {
 			t.Fatalf("rank %d has %+v, rank 0 %+v", i, r.Result, world[0].Result)
 		}
 	}
-	return training{world[0].Result, c.latest(t), losses}
+	return training{world[0].Result, c, c.latest(t), losses}
 }
 
 // floatsOf are the values of the tensor of a name.

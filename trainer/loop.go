@@ -1,9 +1,6 @@
 package trainer
 
-import (
-	"context"
-	"math"
-)
+import "context"
 
 // run trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to a stop.
 func (t *trainer) run(ctx context.Context) (Result, error) {
@@ -67,8 +64,10 @@ func (t *trainer) step(ctx context.Context) error {
 	passes := ceil(rows, t.cfg.BatchSize*t.layout.replicas)
 
 	t.ddp.ZeroGrad()
-	if err := t.ddp.SyncBuffers(ctx); err != nil {
-		return t.inStep(err)
+	if !t.alone() {
+		if err := t.ddp.SyncBuffers(ctx); err != nil {
+			return t.inStep(err)
+		}
 	}
 	clear(t.sums[:])
 	for i := range passes {
@@ -84,9 +83,9 @@ func (t *trainer) step(ctx context.Context) error {
 	if err := t.finishSums(ctx); err != nil {
 		return t.inStep(err)
 	}
-	// It is NaN if any rank's loss is, so that all ranks end here together.
+	// It is NaN if any rank's loss is, so that all ranks end here together; those that step alone do when they settle.
 	loss := t.sums[lossSum]
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
+	if !finite(loss) && !t.alone() {
 		return t.explainLoss(ctx, loss)
 	}
 	if err := t.update(ctx); err != nil {
@@ -119,7 +118,8 @@ func (t *trainer) afterStep(ctx context.Context) error {
 		return t.inStep(err)
 	}
 	every := int64(t.cfg.Evaluate.EverySteps)
-	if every > 0 && t.at.Step%every == 0 && t.stepsLeft() > 0 {
+	t.lookDue = t.lookDue || every > 0 && t.at.Step%every == 0
+	if t.lookDue && t.settled && t.stepsLeft() > 0 {
 		return t.evaluate(ctx)
 	}
 	return nil

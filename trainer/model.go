@@ -27,6 +27,9 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 		if err := bounded(gptSize(cfg, spec.Symbols, outputs)); err != nil {
 			return nil, err
 		}
+		if n := int64(cfg.Layers) * int64(cfg.Heads) * int64(cfg.Context) * int64(cfg.Context); n > maxParameters {
+			return nil, fmt.Errorf("attention keeps %d numbers for each sequence, more than %d; make model.context smaller", n, maxParameters)
+		}
 		return nn.NewGPT(nn.GPTConfig{
 			Layers: cfg.Layers, Heads: cfg.Heads, Width: cfg.Width, Context: cfg.Context, Symbols: spec.Symbols, Dropout: cfg.Dropout,
 		}, src), nil

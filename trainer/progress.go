@@ -51,7 +51,7 @@ func (t *trainer) result(stopped bool) Result {
 	return Result{
 		Steps: t.at.Step, Epochs: epochs, Loss: t.at.loss(),
 		Evaluated: e.done, Accuracy: e.accuracy, EvalLoss: e.loss,
-		Checkpoint: t.path, Best: t.bestPath, Stopped: stopped, Resumed: t.resumed,
+		Checkpoint: t.path, Best: t.bestPath, Early: t.enough(), Stopped: stopped, Resumed: t.resumed,
 	}
 }
 

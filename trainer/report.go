@@ -85,6 +85,15 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration) {
 	}
 }
 
+// measureAverage takes note of the time that averaging the parameters has taken.
+func (t *trainer) measureAverage(took time.Duration) {
+	for _, m := range []*meter{&t.window, &t.epoch} {
+		m.time += took
+		m.comm += took
+		m.exposed += took
+	}
+}
+
 // reportStep tells, on rank 0, how it goes in the middle of an epoch.
 func (t *trainer) reportStep() {
 	t.spoke = t.now()
@@ -115,7 +124,10 @@ func (t *trainer) reportEpoch() {
 		return
 	}
 	var line strings.Builder
-	fmt.Fprintf(&line, "rank 0 | epoch %d | loss %.4f | samples/s %.0f", t.at.Epoch, t.at.loss(), t.epoch.samplesPerS())
+	fmt.Fprintf(&line, "rank 0 | epoch %d | loss %.4f", t.at.Epoch, t.at.loss())
+	if t.epoch.steps > 0 { // none where a checkpoint of the epoch's last step was resumed from
+		fmt.Fprintf(&line, " | samples/s %.0f", t.epoch.samplesPerS())
+	}
 	if t.env.Comm.Size() > 1 && t.epoch.steps > 0 {
 		fmt.Fprintf(&line, " | communication %.1f %% | overlap %.0f %%", 100*t.epoch.commShare(), 100*t.epoch.overlap())
 	}

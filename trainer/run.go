@@ -40,6 +40,8 @@ type trainer struct {
 	average     *ddp.Averager     // of local SGD; else nil
 	drift       *ddp.Drift        // nil: parameters are not compared
 	settled     bool              // all ranks have the same parameters
+	lookDue     bool              // an evaluation is to come once they have
+	fault       string            // what made a loss of this rank no number; empty: none was
 	facts       facts
 	plan        plan
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"ddpbatch/checkpoint"
 )
@@ -141,7 +140,7 @@ func (t *trainer) save(ctx context.Context) error {
 func (t *trainer) checkFinite() error {
 	for _, a := range t.arrays() {
 		for _, v := range a.value {
-			if v64 := float64(v); math.IsNaN(v64) || math.IsInf(v64, 0) {
+			if !finite(float64(v)) {
 				return t.diverged(t.at.Step, fmt.Sprintf("%s holds %v", a.Name, v))
 			}
 		}

@@ -19,6 +19,7 @@ const (
 	maxLayers  = 1000
 	maxRanks   = 1 << 16
 	maxBuckets = 1 << 20 // MiB
+	maxContext = 1 << 16
 )
 
 // Validate returns every fault of the table, joined, each beginning with its key.
@@ -55,6 +56,9 @@ func (c Config) Validate() error {
 func (c Config) combinations(f *faults) {
 	if c.Pipeline > 1 && c.Mode == "dp" {
 		f.add("mode", c.Mode, `must be "ddp" where pipeline is above 1: a rank holds a part of one replica then`)
+	}
+	if c.Mode == "dp" && c.DDP.SyncBatchNorm {
+		f.add("ddp.sync_batch_norm", c.DDP.SyncBatchNorm, `must be false with mode = "dp": replicas of a process normalize each its own rows`)
 	}
 	if c.DDP.AverageEvery > 0 && c.Optimizer.Zero {
 		f.add("optimizer.zero", c.Optimizer.Zero, "must be false with ddp.average_every: each rank steps all of its parameters then")
@@ -107,7 +111,7 @@ func (m ModelConfig) validate(f *faults) {
 		f.between("model.layers", m.Layers, 1, maxLayers)
 		f.between("model.heads", m.Heads, 1, maxLayers)
 		f.between("model.width", m.Width, 1, maxWidth)
-		f.between("model.context", m.Context, 1, maxWidth)
+		f.between("model.context", m.Context, 1, maxContext)
 		if m.Heads > 0 && m.Width%m.Heads != 0 {
 			f.add("model.width", m.Width, "must be a multiple of model.heads, %d", m.Heads)
 		}
@@ -177,7 +181,9 @@ func (s ScheduleConfig) validate(f *faults, lr float64) {
 	f.between("schedule.warmup_steps", s.WarmupSteps, 0, maxSteps)
 	if s.Kind == "step" {
 		f.between("schedule.step_size", s.StepSize, 1, maxSteps)
-		f.number("schedule.gamma", s.Gamma, 0, 1)
+		if !(s.Gamma > 0 && s.Gamma <= 1) {
+			f.add("schedule.gamma", s.Gamma, "must be a number above 0, up to 1")
+		}
 	}
 	if !(s.MinLR >= 0 && s.MinLR <= max(0, lr)) {
 		f.add("schedule.min_lr", s.MinLR, "must be a number from 0 to optimizer.lr")

@@ -55,14 +55,9 @@ func (b *benchRank) storeSecret() (auth.Secret, error) {
 	if b.ranks == 1 {
 		return auth.NewSecret()
 	}
-	lookup, err := withSecret(b.e)
+	secret, err := runSecret(b.e, runIDOf(b.e))
 	if err != nil {
-		return auth.Secret{}, err
-	}
-	text, _ := lookup("DDPBATCH_SECRET")
-	secret, err := auth.ParseSecret(text)
-	if err != nil {
-		return secret, usagef("read DDPBATCH_SECRET: %v", err)
+		return secret, err
 	}
 	return secret.Derive("bench", "store"), nil
 }

@@ -95,34 +95,11 @@ func joinWorld(ctx context.Context, e *env, cfg mpi.Config) (*mpi.Comm, error) {
 	if !ok || size == "1" {
 		return mpi.Self(), nil
 	}
-	lookup, err := withSecret(e)
-	if err != nil {
-		return nil, err
-	}
-	comm, err := mpi.InitEnv(ctx, lookup, cfg, e.log())
+	comm, err := mpi.InitEnv(ctx, e.lookup, cfg, e.log())
 	if err != nil {
 		return nil, fmt.Errorf("meet the other ranks: %w", err)
 	}
 	return comm, nil
-}
-
-// withSecret is e's lookup, with a secret for ranks that no agent started: tasks that took their places from
-// `ddpbatch env` share the user's key file and the name of the run.
-func withSecret(e *env) (func(string) (string, bool), error) {
-	runID := e.get("TORCHELASTIC_RUN_ID")
-	if e.get("DDPBATCH_SECRET") != "" || runID == "" {
-		return e.lookup, nil
-	}
-	secret, err := keySecret(e, runID)
-	if err != nil {
-		return nil, err
-	}
-	return func(name string) (string, bool) {
-		if name == "DDPBATCH_SECRET" {
-			return secret.Hex(), true
-		}
-		return e.lookup(name)
-	}, nil
 }
 
 // rank is one rank of the built-in trainer.

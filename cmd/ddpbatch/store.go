@@ -91,7 +91,7 @@ func clientFlags(more ...cli.Flag) []cli.Flag {
 // storeBindingOf is what the ends of a connection prove to each other.
 func storeBindingOf(e *env, c *cli.Context) (auth.Secret, auth.Binding, error) {
 	binding := auth.Binding{Run: c.String("run"), Attempt: c.Int("attempt"), Role: "store"}
-	binding.Run = cmp.Or(binding.Run, e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
+	binding.Run = cmp.Or(binding.Run, runIDOf(e))
 	if !c.IsSet("attempt") {
 		binding.Attempt = 1
 		if text := e.get("DDPBATCH_ATTEMPT"); text != "" {
@@ -105,13 +105,6 @@ func storeBindingOf(e *env, c *cli.Context) (auth.Secret, auth.Binding, error) {
 	if binding.Attempt < 1 {
 		return auth.Secret{}, binding, usagef("the attempt is %d; attempts count from 1", binding.Attempt)
 	}
-	if text := e.get("DDPBATCH_SECRET"); text != "" {
-		secret, err := auth.ParseSecret(text)
-		if err != nil {
-			return secret, binding, usagef("read DDPBATCH_SECRET: %v", err)
-		}
-		return secret, binding, nil
-	}
-	secret, err := keySecret(e, binding.Run)
+	secret, err := runSecret(e, binding.Run)
 	return secret, binding, err
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"path/filepath"
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -101,9 +101,17 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// secretOf is what the agents of a run prove to each other: the batch script's, or, where there is
-// none, one made from a key file that all nodes see and from what tells this run from others.
+// secretOf is what the agents of a run prove to each other. A single one proves it to its workers alone, and takes a new one.
 func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
+	if e.get("DDPBATCH_SECRET") == "" && cfg.Count == 1 {
+		return auth.NewSecret()
+	}
+	return runSecret(e, cfg.RunID)
+}
+
+// runSecret is what the processes of a run share: the batch script's secret, or, where there is none, one made from a key file
+// that all nodes see and from what tells this run from others.
+func runSecret(e *env, runID string) (auth.Secret, error) {
 	if text := e.get("DDPBATCH_SECRET"); text != "" {
 		secret, err := auth.ParseSecret(text)
 		if err != nil {
@@ -111,25 +119,14 @@ func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
 		}
 		return secret, nil
 	}
-	if cfg.Count == 1 {
-		return auth.NewSecret()
+	path, err := auth.KeyPath(e.lookup)
+	if err != nil {
+		return auth.Secret{}, usagef("%v", err)
 	}
-	return keySecret(e, cfg.RunID)
+	return auth.RunSecret(path, runID)
 }
 
-// keySecret makes the secret of one run from the user's key file.
-func keySecret(e *env, runID string) (auth.Secret, error) {
-	path := e.get("DDPBATCH_SECRET_FILE")
-	if path == "" {
-		home := e.get("HOME")
-		if home == "" {
-			return auth.Secret{}, usagef("HOME is not set, where the key is that this run's nodes share; set DDPBATCH_SECRET_FILE")
-		}
-		path = filepath.Join(home, ".config", "ddpbatch", "key")
-	}
-	key, err := auth.KeyFile(path)
-	if err != nil {
-		return auth.Secret{}, err
-	}
-	return key.Derive("run", runID), nil
+// runIDOf is the id of the run that a process belongs to, as mpi.InitEnv reads it.
+func runIDOf(e *env) string {
+	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
 }

@@ -82,7 +82,7 @@ func optimizerRows() []row {
 		{key: "train.schedule.kind", read: oneOf(func(j *Job) *string { return &j.Train.Schedule.Kind }, "constant", "step", "cosine", "one_cycle", "linear")},
 		{key: "train.schedule.warmup_steps", read: whole(0, most, func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
 		{key: "train.schedule.step_size", read: whole(1, most, func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
-		{key: "train.schedule.gamma", read: number("a number from 0 to 1", notNegative, func(j *Job) *float64 { return &j.Train.Schedule.Gamma }), kinds: []string{"step"}},
+		{key: "train.schedule.gamma", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Schedule.Gamma }), kinds: []string{"step"}},
 		{key: "train.schedule.min_lr", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Schedule.MinLR }), kinds: []string{"cosine", "linear"}},
 	}
 }

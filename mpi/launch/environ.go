@@ -100,6 +100,10 @@ func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
 	if !c.Deadline.IsZero() {
 		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
 	}
+	ownCores := ""
+	if c.coresOf(p) != nil {
+		ownCores = "1"
+	}
 	storeHost := c.MasterAddr
 	if c.Count == 1 {
 		storeHost = loopback // see listen
@@ -111,9 +115,13 @@ func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
 		text("DDPBATCH_RUN_ID", c.RunID),
 		number("DDPBATCH_ATTEMPT", c.Attempt),
 		text("DDPBATCH_FLIGHT_FILE", flightFile),
+		text("DDPBATCH_OWN_CORES", ownCores),
 	}
 	for i := range inner {
 		inner[i].absent = inner[i].absent || !c.Builtin
+	}
+	if c.Builtin { // which has the secret itself
+		inner = append(inner, variable{name: "DDPBATCH_SECRET_FILE", absent: true})
 	}
 	return append(inner,
 		text("DDPBATCH_RUN_DIR", runDir),
@@ -121,7 +129,6 @@ func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
 		text("DDPBATCH_STOP_FILE", c.StopFile),
 		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
 		text("TORCHELASTIC_ERROR_FILE", errorFile),
-		variable{name: "DDPBATCH_SECRET_FILE", absent: true},
 	)
 }
 

@@ -38,7 +38,7 @@ func TestWorkerEnviron(t *testing.T) {
 		"TORCHELASTIC_ERROR_FILE": run + "/attempts/1/logs/n2.3.error.json", "TORCHELASTIC_USE_AGENT_STORE": "False",
 		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": fmt.Sprint(max(1, runtime.NumCPU()/2)),
 		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
-		"DDPBATCH_DEADLINE": "1800000000",
+		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_SECRET_FILE": "/k", // a path, which the user's own program may read
 	}
 	check := func(what string) {
 		t.Helper()
@@ -53,6 +53,10 @@ func TestWorkerEnviron(t *testing.T) {
 		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "n1:61001", "DDPBATCH_LISTEN": "10.0.0.2",
 		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_ATTEMPT": "1", "DDPBATCH_FLIGHT_FILE": run + "/attempts/1/logs/n2.3.flight.jsonl",
 	})
+	delete(want, "DDPBATCH_SECRET_FILE")
+	if runtime.NumCPU() >= p.LocalWorldSize { // it is bound to its share of them
+		want["DDPBATCH_OWN_CORES"] = "1"
+	}
 	check("ddpbatch's own worker")
 
 	// A single agent listens on this machine alone, whatever the node is called.
@@ -74,7 +78,7 @@ func TestWorkerEnviron(t *testing.T) {
 	c.Builtin, c.RunDir, c.StopFile, c.CheckpointDir, c.Deadline = false, nil, "", "", time.Time{}
 	got := environMap(t, workerEnviron(c, m, p))
 	for name := range got {
-		if strings.HasPrefix(name, "DDPBATCH_") || name == "TORCHELASTIC_ERROR_FILE" {
+		if strings.HasPrefix(name, "DDPBATCH_") && name != "DDPBATCH_SECRET_FILE" || name == "TORCHELASTIC_ERROR_FILE" {
 			t.Errorf("without a run directory there is %s=%s", name, got[name])
 		}
 	}

@@ -43,6 +43,7 @@ type Config struct {
 	Attempt    int
 	Sharing    Sharing
 	Streams    int          // TCP connections for data to each lower rank that shares no memory: up to 16; 0 picks a number
+	OwnCores   bool         // no other rank runs on the cores that this one is bound to
 	Log        *slog.Logger // nil discards
 }
 
@@ -91,7 +92,7 @@ func (cfg Config) listen(ctx context.Context, machine string) (net.Listener, err
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
 
 // crowded tells whether near ranks and this one have fewer cores than they are.
-func crowded(near int) bool { return near+1 > runtime.NumCPU() }
+func (cfg Config) crowded(near int) bool { return !cfg.OwnCores && near+1 > runtime.NumCPU() }
 
 // machineID tells machines apart, as far as sharing memory goes: it is that of the kernel's life (random(4)).
 func machineID() string {

@@ -66,8 +66,12 @@ func TestCloseTwice(t *testing.T) {
 
 func TestCrowded(t *testing.T) {
 	cores := runtime.NumCPU()
-	if crowded(cores-1) || !crowded(cores) {
-		t.Errorf("on %d cores, %d other ranks are a crowd: %v, %d: %v", cores, cores-1, crowded(cores-1), cores, crowded(cores))
+	var cfg Config
+	if cfg.crowded(cores-1) || !cfg.crowded(cores) {
+		t.Errorf("on %d cores, %d other ranks are a crowd: %v, %d: %v", cores, cores-1, cfg.crowded(cores-1), cores, cfg.crowded(cores))
+	}
+	if (Config{OwnCores: true}).crowded(cores) {
+		t.Error("a rank with cores of its own is in a crowd")
 	}
 	if m := meetAll(t, cores+1, nil)[0].Manner(); !m.Yield {
 		t.Error("ranks that are more than the cores do not give them away")

@@ -36,7 +36,7 @@ func newSockets(m *meeting) (_ *Sockets, err error) {
 	size := m.cfg.Size
 	s := &Sockets{
 		rank: m.cfg.Rank, control: make([]*tcpLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
-		bell: m.bell, manner: Manner{Spin: spinning, Yield: crowded(m.near())}, told: make([]uint, size),
+		bell: m.bell, manner: Manner{Spin: spinning, Yield: m.cfg.crowded(m.near())}, told: make([]uint, size),
 	}
 	defer func() {
 		if err != nil {

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/golden"
+)
+
+// TestGolden runs testdata/golden/*.txtar: a training that PyTorch has done, as a user repeats it.
+func TestGolden(t *testing.T) {
+	trainings := map[string]golden.Training{"1": golden.Read(t, 1), "2": golden.Read(t, 2)}
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "golden"),
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", env.WorkDir)
+			trainings["1"].Write(t, env.WorkDir)
+			return nil
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"matches": func(ts *testscript.TestScript, neg bool, args []string) {
+				worst := farthest(ts, trainings[args[0]], ts.MkAbs(args[1]))
+				if near := worst <= golden.Tolerance; near == neg {
+					ts.Fatalf("parameters of %s are up to %v from PyTorch's", args[1], worst)
+				}
+			},
+			"losses": func(ts *testscript.TestScript, _ bool, args []string) {
+				want := 0.0
+				for _, step := range trainings[args[0]].Steps {
+					want += step.Loss() / float64(len(trainings[args[0]].Steps))
+				}
+				if got := lastLoss(ts, args[1]); math.Abs(got-want) > golden.Tolerance {
+					ts.Fatalf("the mean loss is %v, PyTorch's is %v", got, want)
+				}
+			},
+		},
+	})
+}
+
+// farthest is the largest difference between the parameters in a file and those of g in the end.
+func farthest(ts *testscript.TestScript, g golden.Training, path string) float64 {
+	tensors, err := checkpoint.ReadSafetensors(path)
+	ts.Check(err)
+	if len(tensors) != len(g.Final) {
+		ts.Fatalf("%s has %d tensors, want %d", path, len(tensors), len(g.Final))
+	}
+	worst := 0.0
+	for _, tensor := range tensors {
+		at := slices.Index(golden.Names(), tensor.Name)
+		if at < 0 || !slices.Equal(tensor.Shape, g.Final[at].Shape) {
+			ts.Fatalf("%s has %s of the shape %v", path, tensor.Name, tensor.Shape)
+		}
+		v := make([]float32, len(g.Final[at].Data))
+		ts.Check(tensor.Float32s(v))
+		for i, x := range v {
+			worst = max(worst, math.Abs(float64(x)-float64(g.Final[at].Data[i]))) // NaN stays
+		}
+	}
+	return worst
+}
+
+// lastLoss is the loss in the only line of metrics.
+func lastLoss(ts *testscript.TestScript, pattern string) float64 {
+	text, err := os.ReadFile(oneFile(ts, pattern))
+	ts.Check(err)
+	var line struct {
+		Step int64   `json:"step"`
+		Loss float64 `json:"loss"`
+	}
+	if err := json.Unmarshal(text, &line); err != nil || line.Step != 5 {
+		ts.Fatalf("metrics %s, want one line, of step 5: %v", text, err)
+	}
+	return line.Loss
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+)
+
+// The programs under test: this one, and ddpbatch, which starts several of it.
+var custom, ddpbatch string
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAnd(m))
+}
+
+func buildAnd(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "custom")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	custom, ddpbatch = filepath.Join(dir, "custom"), filepath.Join(dir, "ddpbatch")
+	for program, pkg := range map[string]string{custom: ".", ddpbatch: "ddpbatch/cmd/ddpbatch"} {
+		if out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// start runs a command in a home of its own, without the variables of a job around the test, and returns what it prints.
+func start(t *testing.T, words ...string) (output string, err error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
+	cmd.Dir = t.TempDir()
+	cmd.WaitDelay = time.Second
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+var lastLine = regexp.MustCompile(`(?m)(\d+) ranks \| accuracy ([0-9.]+) %$`)
+
+// learns checks that ranks have learned the spirals together, and that one of them has said so. Chance is 33 %.
+func learns(t *testing.T, ranks int, output string, err error) {
+	t.Helper()
+	found := lastLine.FindAllStringSubmatch(output, -1)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%v, %d last lines:\n%s", err, len(found), output)
+	}
+	if accuracy, _ := strconv.ParseFloat(found[0][2], 64); found[0][1] != strconv.Itoa(ranks) || accuracy < 90 {
+		t.Errorf("%d ranks: %s", ranks, found[0][0])
+	}
+	if n := strings.Count(output, "epoch  0 |"); n != 1 {
+		t.Errorf("%d ranks have printed", n)
+	}
+}
+
+func TestOneRank(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "model.safetensors")
+	output, err := start(t, custom, "-save", file)
+	learns(t, 1, output, err)
+	tensors, err := checkpoint.ReadSafetensors(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shapes := map[string]string{}
+	for _, tensor := range tensors {
+		shapes[tensor.Name] = fmt.Sprint(tensor.Shape)
+	}
+	for name, want := range map[string]string{"hidden.weight": "[64 2]", "norm.running_var": "[64]", "act.weight": "[64]", "head.bias": "[3]"} {
+		if shapes[name] != want {
+			t.Errorf("%s is %q in the file, want %s", name, shapes[name], want)
+		}
+	}
+}
+
+func TestTwoRanks(t *testing.T) {
+	t.Parallel()
+	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", custom)
+	learns(t, 2, output, err)
+}
+
+func TestTwoNodes(t *testing.T) {
+	t.Parallel()
+	output, err := start(t, ddpbatch, "simulate", "--nodes", "2", "--nproc-per-node", "2", "--", custom, "-epochs", "20")
+	learns(t, 4, output, err)
+}
+
+// Nodes whose homes hold different keys: no rank is let in by mistake, and one says what to do.
+func TestOtherKeyIsRefused(t *testing.T) {
+	t.Parallel()
+	output, err := start(t, ddpbatch, "run", "--standalone", "--nproc-per-node", "2", "--", "sh", "-c", `HOME=$HOME/$RANK exec "$0"`, custom)
+	if err == nil {
+		t.Fatalf("ranks with different keys have met:\n%s", output)
+	}
+	for _, want := range []string{"refused this run's secret", "/1/.config/ddpbatch/key", "DDPBATCH_SECRET_FILE", "rank 1 on"} {
+		if !strings.Contains(output, want) {
+			t.Errorf("no word of %q in\n%s", want, output)
+		}
+	}
+}

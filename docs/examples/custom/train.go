@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/mpi"
+	"ddpbatch/trainer/blas"
+	"ddpbatch/trainer/data"
+	"ddpbatch/trainer/ddp"
+	"ddpbatch/trainer/nn"
+	"ddpbatch/trainer/optim"
+)
+
+type options struct {
+	epochs     int
+	lr         float64
+	batch      int // rows of a rank's pass
+	accumulate int // passes of a step
+	seed       uint64
+	save       string
+}
+
+// train is one rank of the training. What is marked as collective is done by all ranks, in the same order, or they wait for each other.
+func train(ctx context.Context, comm *mpi.Comm, o options) error {
+	rows := newSpirals(3072, o.seed)
+	sampler, err := data.NewDistributedSampler(data.SamplerConfig{
+		Rows: rows.Len(), World: comm.Size(), Rank: comm.Rank(), Seed: o.seed, Shuffle: true,
+	})
+	if err != nil {
+		return err
+	}
+	loader := data.NewLoader(rows, 2)
+	defer loader.Close()
+
+	// Every rank begins with values of its own; rank 0's win. Collective.
+	model := newModel(rows.Spec(), rand.New(rand.NewPCG(o.seed, uint64(comm.Rank()))))
+	replica, err := ddp.New(ctx, comm, model.Params(), model.Buffers(), ddp.DefaultConfig())
+	if err != nil {
+		return err
+	}
+	defer replica.Close()
+	optimizer, err := optim.New(model.Params(), optim.Default("adamw"))
+	if err != nil {
+		return err
+	}
+	batches := ceil(sampler.Len(), o.batch)
+	steps := ceil(batches, o.accumulate) // of an epoch, on every rank: the sampler gives all equally many rows
+	schedule, err := optim.NewSchedule(optim.ScheduleConfig{Kind: "one_cycle", Steps: int64(o.epochs * steps)}, o.lr)
+	if err != nil {
+		return err
+	}
+	library, _, err := blas.Open(blas.Config{Library: blas.Auto})
+	if err != nil {
+		return err
+	}
+
+	pass := &nn.Pass{Training: true, BLAS: library}
+	var criterion nn.CrossEntropy
+	var sums [2]float64 // loss and rows, over all passes of a step and all ranks
+	step := int64(0)
+	for epoch := range o.epochs {
+		sampler.SetEpoch(epoch, 0)
+		loader.Begin(sampler.Indices(), o.batch)
+		var loss, seen float64
+		for i := range batches {
+			first, last := i%o.accumulate == 0, (i+1)%o.accumulate == 0 || i+1 == batches
+			if first {
+				replica.ZeroGrad()
+				if err := replica.SyncBuffers(ctx); err != nil { // collective: rank 0's running statistics to all
+					return err
+				}
+				clear(sums[:])
+			}
+			b := loader.Next()
+			value, dy := criterion.Loss(model.Forward(pass, inputs(b)), b.Labels)
+			scale(dy, 1/float32(o.accumulate))
+			sums[0] += value * float64(b.Rows)
+			sums[1] += float64(b.Rows)
+			if !last {
+				model.Backward(pass, dy, false) // no_sync: the gradients gather on this rank
+				continue
+			}
+			replica.Begin(ctx, pass, sums[:]) // collective: buckets are averaged while Backward goes on
+			model.Backward(pass, dy, false)
+			if err := replica.Finish(); err != nil {
+				return err
+			}
+			optimizer.SetLR(schedule.LR(step))
+			optimizer.Step()
+			step++
+			loss += sums[0]
+			seen += sums[1]
+		}
+		if comm.Rank() == 0 {
+			fmt.Printf("epoch %2d | loss %.4f\n", epoch, loss/seen)
+		}
+	}
+
+	if err := replica.SyncBuffers(ctx); err != nil {
+		return err
+	}
+	right, err := evaluate(ctx, comm, model, &nn.Pass{BLAS: library}, newSpirals(1000, o.seed+1))
+	if err != nil || comm.Rank() != 0 {
+		return err
+	}
+	fmt.Printf("%d ranks | accuracy %.1f %%\n", comm.Size(), 100*right)
+	return save(o.save, model)
+}
+
+// evaluate returns the share of rows that the model gets right. It is collective: each rank looks at every Size-th row.
+func evaluate(ctx context.Context, comm *mpi.Comm, model nn.Module, pass *nn.Pass, rows data.Dataset) (float64, error) {
+	var own []int
+	for i := comm.Rank(); i < rows.Len(); i += comm.Size() {
+		own = append(own, i)
+	}
+	var b data.Batch
+	b.Fill(rows, own)
+	logits := model.Forward(pass, inputs(&b))
+	right := []float64{0}
+	for i, label := range b.Labels {
+		if nn.Argmax(logits.Row(i)) == label {
+			right[0]++
+		}
+	}
+	err := mpi.AllReduce(ctx, comm, right, mpi.Sum)
+	return right[0] / float64(rows.Len()), err
+}
+
+// save writes parameters and running statistics under the names that torch.nn gives them. An empty path: not.
+func save(path string, model nn.Module) error {
+	if path == "" {
+		return nil
+	}
+	var tensors []checkpoint.Tensor
+	for _, p := range model.Params() {
+		tensors = append(tensors, checkpoint.Float32Tensor(p.Name, p.Shape, p.Value))
+	}
+	for _, b := range model.Buffers() {
+		tensors = append(tensors, checkpoint.Float32Tensor(b.Name, b.Shape, b.Value))
+	}
+	return checkpoint.WriteSafetensors(path, tensors, map[string]string{"format": "pt"})
+}
+
+func inputs(b *data.Batch) nn.Matrix {
+	return nn.Matrix{Rows: b.Rows, Cols: len(b.X) / b.Rows, Data: b.X}
+}
+
+func scale(m nn.Matrix, factor float32) {
+	for i := range m.Data {
+		m.Data[i] *= factor
+	}
+}
+
+func ceil(a, b int) int { return (a + b - 1) / b }

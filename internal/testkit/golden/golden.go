@@ -1,0 +1,82 @@
+// Package golden reads the values of a training that PyTorch's DistributedDataParallel has done, for tests that repeat it.
+package golden
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testenv"
+	"ddpbatch/internal/testkit/npy"
+)
+
+// Tolerance is how far our values may be from PyTorch's: some units in the last place of float32 numbers around 1, which come from sums in
+// another order.
+const Tolerance = 1e-6
+
+// Training is of Linear(4, 8), ReLU, Linear(8, 3): mean squared error, SGD with learning rate 0.1 and momentum 0.9, in
+// order through 40 rows, of which all ranks together take 8 a step.
+type Training struct {
+	X, Y        [][]float32
+	Init, Final []Param // in the order of Names
+	Steps       []Step
+}
+
+// Param is a parameter.
+type Param struct {
+	Shape []int
+	Data  []float32
+}
+
+// Step is one of the five.
+type Step struct {
+	Losses []float64   `json:"loss_per_rank"`
+	Grads  [][]float32 // mean gradients in the order of Names; of the first two steps only
+}
+
+// Loss is the mean over ranks.
+func (s Step) Loss() float64 {
+	sum := 0.0
+	for _, loss := range s.Losses {
+		sum += loss
+	}
+	return sum / float64(len(s.Losses))
+}
+
+// Names are the parameters in PyTorch's order.
+func Names() []string { return []string{"0.weight", "0.bias", "2.weight", "2.bias"} }
+
+// Read returns the training of a world of 1 or 2 ranks, or skips the test where it is absent.
+func Read(t testing.TB, world int) Training {
+	t.Helper()
+	text, err := os.ReadFile(testenv.Shared(t, "golden", fmt.Sprintf("ddp_mlp_sgd_w%d.json", world)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g Training
+	if err := json.Unmarshal(text, &g); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.X) != 64 || len(g.Y) != 64 || len(g.Steps) != 5 || len(g.Init) != 4 || len(g.Final) != 4 || len(g.Steps[1].Grads) != 4 {
+		t.Fatalf("%d rows, %d steps and %d parameters, want 64, 5 and 4", len(g.X), len(g.Steps), len(g.Init))
+	}
+	return g
+}
+
+// Write puts what it begins with into dir: x.npy, y.npy and init.safetensors.
+func (g Training) Write(t testing.TB, dir string) {
+	t.Helper()
+	npy.Write(t, filepath.Join(dir, "x.npy"), []int{len(g.X), 4}, slices.Concat(g.X...))
+	npy.Write(t, filepath.Join(dir, "y.npy"), []int{len(g.Y), 3}, slices.Concat(g.Y...))
+	var tensors []checkpoint.Tensor
+	for i, name := range Names() {
+		tensors = append(tensors, checkpoint.Float32Tensor(name, g.Init[i].Shape, g.Init[i].Data))
+	}
+	if err := checkpoint.WriteSafetensors(filepath.Join(dir, "init.safetensors"), tensors, nil); err != nil {
+		t.Fatal(err)
+	}
+}
