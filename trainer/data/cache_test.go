@@ -62,76 +62,18 @@ func TestCacheChangesNothing(t *testing.T) {
 	}
 }
 
-// rewrite gives the file at path another content and its old time.
-func rewrite(t *testing.T, path, text string) {
-	t.Helper()
-	info, err := os.Stat(path)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o600)
-	}
-	if err == nil {
-		err = os.Chtimes(path, info.ModTime(), info.ModTime())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestCacheServesTheSameSourceOnly(t *testing.T) {
-	cache := &Cache{t.TempDir()}
-	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
-	first := Digest(mustCSV(t, cache, cfg))
-
-	// Of the same size and time, so that only the cache can still know what it was.
-	rewrite(t, cfg.Path, "5,0\n6,1\n")
-	if Digest(mustCSV(t, cache, cfg)) != first {
-		t.Error("the file was parsed again")
-	}
-	other := cfg
-	other.Targets = []string{"0"}
-	if b := all(mustCSV(t, cache, other)); b.Labels[1] != 6 {
-		t.Errorf("labels %v: other settings were served from the cache", b.Labels)
-	}
-	if err := os.RemoveAll(cache.Dir); err != nil {
-		t.Fatal(err)
-	}
-
-	mustCSV(t, cache, cfg)
-	rewrite(t, cfg.Path, "5,0\n7,1\n8,0\n")
-	if b := all(mustCSV(t, cache, cfg)); b.Rows != 3 {
-		t.Errorf("%d rows: a file of another size was served from the cache", b.Rows)
-	}
-	rewrite(t, cfg.Path, "5,0\n7,1\n9,0\n")
-	info, err := os.Stat(cfg.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(cfg.Path, info.ModTime(), info.ModTime().Add(1)); err != nil {
-		t.Fatal(err)
-	}
-	if b := all(mustCSV(t, cache, cfg)); b.X[2] != 9 {
-		t.Errorf("inputs %v: a file of another time was served from the cache", b.X)
-	}
-	entry(t, cache) // in place of the old one
-}
-
-// One file of a tree that changes is seen, even where the tree's size and newest time stay.
-func TestCacheSeesEveryFileOfATree(t *testing.T) {
-	cache, root := &Cache{t.TempDir()}, makeTree(t, map[string]string{"a": "some", "b": "text"})
-	open := func() string {
-		set, err := OpenText(t.Context(), cache, root, 8)
-		if err != nil {
-			t.Fatal(err)
+// What is kept is not prepared again, by whichever Cache of that folder.
+func TestCachePreparesOnce(t *testing.T) {
+	dir, made := t.TempDir(), 0
+	look := func() (source, error) { return testSource, nil }
+	for range 3 {
+		p, err := (&Cache{dir}).load(t.Context(), look, func() (*prepared, error) { made++; return sample(), nil })
+		if err != nil || p.Classes != sample().Classes {
+			t.Fatalf("%+v, error %v", p, err)
 		}
-		return stringOf(all(set).X)
 	}
-	if got := open(); got != "some\x00tex" {
-		t.Fatalf("%q", got)
-	}
-	rewrite(t, filepath.Join(root, "a"), "som")
-	rewrite(t, filepath.Join(root, "b"), "etext")
-	if got := open(); got != "som\x00etex" {
-		t.Errorf("%q", got)
+	if made != 1 {
+		t.Errorf("prepared %d times", made)
 	}
 }
 
@@ -235,7 +177,8 @@ func TestCacheClearsWhatIsLeftOver(t *testing.T) {
 // Names of files are bytes, not text.
 func TestCacheOfAFileWithAnyName(t *testing.T) {
 	cache := &Cache{t.TempDir()}
-	for i, name := range []string{"\xff.csv", "\xfe.csv", "<&>\u2028.csv", "a b\n.csv"} {
+	long := strings.Repeat("x", 150) + strings.Repeat("\u00e4", 50) // of the 255 bytes that a name may have
+	for i, name := range []string{"\xff.csv", "\xfe.csv", "<&>\u2028.csv", "a b\n.csv", long, long + "x"} {
 		cfg := CSVConfig{Path: writeFile(t, name, fmt.Appendf(nil, "%d,0\n", i))}
 		for range 2 {
 			if b := all(mustCSV(t, cache, cfg)); b.X[0] != float32(i) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // cell is one of a line, without quotes and the spaces around it.
@@ -106,32 +105,4 @@ func (c *cell) unquote(b []byte) (int, error) {
 		}
 		doubled = true
 	}
-}
-
-// parseNumber reads a finite decimal number. Of what ParseFloat accepts it leaves out hexadecimal, "_", "inf" and "nan".
-func parseNumber(text []byte) (float32, error) {
-	if len(text) == 0 {
-		return 0, errors.New("the cell is missing")
-	}
-	for _, b := range text {
-		if (b < '0' || b > '9') && b != '.' && b != '-' && b != '+' && b != 'e' && b != 'E' {
-			return 0, fmt.Errorf("%s is not a finite number", excerpt(text))
-		}
-	}
-	v, err := strconv.ParseFloat(string(text), 32)
-	if errors.Is(err, strconv.ErrRange) {
-		return 0, fmt.Errorf("%s is too large for float32", excerpt(text))
-	}
-	if err != nil {
-		return 0, fmt.Errorf("%s is not a finite number", excerpt(text))
-	}
-	return float32(v), nil
-}
-
-// excerpt quotes text for an error, cut where it is long.
-func excerpt(text []byte) string {
-	if len(text) > 40 {
-		return strconv.Quote(string(text[:40])) + "..."
-	}
-	return strconv.Quote(string(text))
 }

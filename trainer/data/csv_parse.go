@@ -109,19 +109,19 @@ func (p *csvParser) addCell(c cell, target int, y []float32) error {
 }
 
 func (p *csvParser) addLabel(text []byte) error {
-	v, err := parseNumber(text)
-	if err != nil {
+	if _, err := parseNumber(text); err != nil {
 		return err
 	}
 	classes := p.cfg.Classes
 	if classes == 0 {
 		classes = maxClasses
 	}
-	if v != float32(int32(v)) || v < 0 || v >= float32(classes) {
+	label, ok := parseWhole(text)
+	if !ok || label >= classes {
 		return fmt.Errorf("%s is no class: want a whole number from 0 to %d, or regression", excerpt(text), classes-1)
 	}
-	p.labels = append(p.labels, int32(v))
-	p.most = max(p.most, int32(v))
+	p.labels = append(p.labels, int32(label))
+	p.most = max(p.most, int32(label))
 	return nil
 }
 

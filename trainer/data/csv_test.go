@@ -1,6 +1,7 @@
 package data
 
 import (
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,10 @@ func TestLoadCSV(t *testing.T) {
 		"labels as pandas writes whole floats": {
 			text: "1,1.0\n2,3.0\n",
 			spec: Spec{Inputs: 1, Classes: 4, Labels: 1}, x: []float32{1, 2}, labels: []int{1, 3},
+		},
+		"labels as numpy.savetxt and others write them": {
+			text: "1,0\n1,3.000000000000000000e+00\n1,-0.0\n1,+2.\n1,.1E1\n1,0e-99999\n1,400e-2\n1,007\n",
+			spec: Spec{Inputs: 1, Classes: 8, Labels: 1}, x: slices.Repeat([]float32{1}, 8), labels: []int{0, 3, 0, 2, 1, 0, 4, 7},
 		},
 		"two outputs, in the order of the targets": {
 			text: "a\tb\tc\n1\t2\t3\n4\t5\t6\n", cfg: CSVConfig{Delimiter: "\t", Targets: []string{"c", "0"}, Regression: true},
@@ -86,6 +91,14 @@ func TestLoadCSVRefuses(t *testing.T) {
 		{"1,4e38,0\n", CSVConfig{}, `data.csv:1:3: "4e38" is too large`},
 		{"1,2,0.5\n", CSVConfig{}, `data.csv:1:5: "0.5" is no class`},
 		{"1,2,-1\n", CSVConfig{}, `data.csv:1:5: "-1" is no class`},
+		{"1,2,0.99999999999\n", CSVConfig{}, `data.csv:1:5: "0.99999999999" is no class`},
+		{"1,2,1.00000000000000000000000001\n", CSVConfig{}, "is no class"},
+		{"1,2,-0.00000000000000000000000001\n", CSVConfig{}, "is no class"},
+		{"1,2,1e-99999999999999999999\n", CSVConfig{}, "is no class"},
+		{"1,2,1048576\n", CSVConfig{}, "is no class: want a whole number from 0 to 1048575"},
+		{"1,2,-9223372036854775808\n", CSVConfig{}, "is no class"},
+		{"1,2,18446744073709551617\n", CSVConfig{}, "is no class"},
+		{"1,2,\n", CSVConfig{}, "data.csv:1:5: the cell is missing"},
 		{"1,2,4e9\n", CSVConfig{}, `"4e9" is no class`},
 		{"1,2,3\n", CSVConfig{Classes: 3}, `"3" is no class: want a whole number from 0 to 2`},
 		{"0,1,target\n1,2,0\n", CSVConfig{}, `data.csv:1:5: "target" is not a finite number`},
@@ -111,6 +124,29 @@ func TestLoadCSVRefuses(t *testing.T) {
 			t.Errorf("%.60q: error %v, want one with %q", c.text, err, c.want)
 		}
 	}
+}
+
+// FuzzLabel compares with rational numbers.
+func FuzzLabel(f *testing.F) {
+	for _, s := range []string{"0", "3.0", "-0", "1e0", "0.99999999999", "12.5e1", "1048576", "-1", "0e9999", "1e-400", ".", "9223372036854775807.0e-9"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_, err := parseNumber([]byte(text))
+		// A rational of a large exponent would fill the memory.
+		if i := strings.IndexAny(text, "eE"); err != nil || i >= 0 && len(text)-i > 5 {
+			return
+		}
+		want, ok := new(big.Rat).SetString(text)
+		if !ok {
+			t.Fatalf("%q is a number", text)
+		}
+		n, ok := parseWhole([]byte(text))
+		whole := want.IsInt() && want.Sign() >= 0 && want.Cmp(big.NewRat(maxClasses, 1)) <= 0
+		if ok != whole || ok && want.Cmp(big.NewRat(int64(n), 1)) != 0 {
+			t.Errorf("%q is %d, %v; want %v", text, n, ok, want)
+		}
+	})
 }
 
 func FuzzCSV(f *testing.F) {

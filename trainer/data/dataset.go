@@ -1,5 +1,9 @@
 package data
 
+// maxInputs bounds the values of a row: a batch has as many of float32 for each of its rows. A picture of
+// 4096 x 4096 has that many.
+const maxInputs = 1 << 24
+
 // Dataset is a table of samples: inputs, and for each either classes or outputs. It may be read by several
 // goroutines at once.
 type Dataset interface {
@@ -8,7 +12,8 @@ type Dataset interface {
 	// Spec says what a row is made of.
 	Spec() Spec
 	// Read copies row i: its inputs into x, its outputs into y, its labels into labels, which have
-	// Spec().Inputs, Spec().Outputs and Spec().Labels elements.
+	// Spec().Inputs, Spec().Outputs and Spec().Labels elements. It computes on what is at hand, neither waits nor
+	// fails: nothing could end the wait, and there is nobody to give an error to.
 	Read(i int, x, y []float32, labels []int)
 }
 

@@ -8,12 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 )
 
 // Limits of an IDX file. The largest one in common use, EMNIST's by class, has 522 MiB.
 const (
 	maxIDXBytes = 1 << 30
 	maxIDXDims  = 8
+
+	// maxInflation is the most bytes that one of deflate's stands for: a match of 258 takes two bits
+	// (RFC 1951, 3.2.5).
+	maxInflation = 1032
 )
 
 // unsignedByte is the code of the only element type that is read.
@@ -36,7 +41,7 @@ func openIDX(ctx context.Context, cache *Cache, path string) (*idx, error) {
 	}
 	var x *idx
 	if bytes.HasPrefix(m.bytes, []byte{0x1f, 0x8b}) {
-		x, err = unpackIDX(ctx, cache, path, m)
+		x, err = unpackIDX(ctx, cache, path)
 	} else {
 		x, err = parseIDX(m.bytes)
 	}
@@ -73,11 +78,17 @@ func checkIDXSize(have, want int64, dims []int) error {
 	return nil
 }
 
-// unpackIDX returns the array in a gzip file that is mapped already.
-func unpackIDX(ctx context.Context, cache *Cache, path string, m *mapping) (*idx, error) {
+// unpackIDX returns the array in a gzip file.
+func unpackIDX(ctx context.Context, cache *Cache, path string) (*idx, error) {
 	look := func() (source, error) { return fileSource(path, "idx") }
 	p, err := cache.load(ctx, look, func() (*prepared, error) {
-		x, err := readIDX(bytes.NewReader(m.bytes))
+		// Mapped before the look, m may be what another file has taken the place of.
+		m, err := openMapping(path)
+		if err != nil {
+			return nil, err
+		}
+		x, err := readIDX(m.bytes)
+		runtime.KeepAlive(m)
 		if err != nil {
 			return nil, err
 		}
@@ -92,10 +103,10 @@ func unpackIDX(ctx context.Context, cache *Cache, path string, m *mapping) (*idx
 	return &idx{p.Arrays[0].dims, p.Arrays[0].bytes, p.file}, nil
 }
 
-// readIDX unpacks one array from r, a gzip stream, up to its end. Memory grows with what r really
-// holds, up to 1 GiB.
-func readIDX(r io.Reader) (*idx, error) {
-	z, err := gzip.NewReader(r)
+// readIDX unpacks the one array in a gzip file. It takes the memory that the header promises, up to 1 GiB, but no more
+// than deflate could make of a file of that size: a lying header costs what a true one may.
+func readIDX(file []byte) (*idx, error) {
+	z, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {
 		return nil, fmt.Errorf("gzip: %w", err)
 	}
@@ -103,15 +114,21 @@ func readIDX(r io.Reader) (*idx, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The read that finds the end, one byte on, is also the one that checks gzip's sum.
-	data, err := io.ReadAll(io.LimitReader(z, size+1))
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return nil, fmt.Errorf("damaged after %d bytes of data: %w", len(data), err)
+	data := make([]byte, min(size, maxInflation*int64(len(file))))
+	have, err := io.ReadFull(z, data)
+	if err == nil {
+		// The read that finds the end, one byte on, is also the one that checks gzip's sum.
+		var more int
+		more, err = io.ReadFull(z, make([]byte, 1))
+		have += more
 	}
-	if damage := checkIDXSize(int64(len(data)), size, dims); damage != nil {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fmt.Errorf("damaged after %d bytes of data: %w", have, err)
+	}
+	if damage := checkIDXSize(int64(have), size, dims); damage != nil {
 		return nil, damage
 	}
-	if err != nil {
+	if !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("damaged at the end: %w", err)
 	}
 	return &idx{dims: dims, data: data}, nil

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -71,6 +72,10 @@ func TestOpenIDXRefuses(t *testing.T) {
 		"gzip's sum wrong":       {flipped, "damaged"},
 		"gzip header cut":        {zipped[:5], "gzip"},
 		"too long":               {append(slices.Clone(good), 0), "goes on"},
+		"gzip too long":          {gzipped(t, append(slices.Clone(good), 0)), "goes on"},
+		"gzip too short":         {gzipped(t, good[:len(good)-1]), "cut short: 3 bytes"},
+		"gzip without data":      {gzipped(t, good[:len(good)-4]), "cut short: 0 bytes"},
+		"gzip of a lying header": {gzipped(t, idxBytes([]uint32{1 << 30}, 1)), "cut short: 1 bytes"},
 		"zero rows":              {idxBytes([]uint32{0, 28, 28}), "dimension of 0"},
 		"a promise of 2^32 rows": {idxBytes([]uint32{1<<32 - 1}), "more than the 1024 MiB"},
 		"a product over 2^64":    {idxBytes([]uint32{1 << 31, 1 << 31, 1 << 31}), "more than the 1024 MiB"},
@@ -82,6 +87,31 @@ func TestOpenIDXRefuses(t *testing.T) {
 				t.Errorf("got %v, error %v; want an error with %q", x, err, c.want)
 			}
 		})
+	}
+}
+
+// What is unpacked takes its own size in memory, however well it is packed, and a header that lies takes little.
+func TestReadIDXMemory(t *testing.T) {
+	const size = 32 << 20
+	packed := gzipped(t, idxBytes([]uint32{size}, make([]byte, size)...))
+	lying := gzipped(t, idxBytes([]uint32{1 << 30}, 1))
+	for name, c := range map[string]struct {
+		file []byte
+		most uint64
+	}{
+		"true":  {packed, size + 1<<20},
+		"lying": {lying, 1 << 20},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		x, err := readIDX(c.file)
+		runtime.ReadMemStats(&after)
+		if (err == nil) != (name == "true") || err == nil && len(x.data) != size {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > c.most {
+			t.Errorf("%s: %d bytes of memory, want at most %d", name, got, c.most)
+		}
 	}
 }
 
@@ -127,7 +157,7 @@ func FuzzIDX(f *testing.F) {
 	f.Fuzz(func(t *testing.T, file []byte) {
 		x, err := parseIDX(file)
 		if bytes.HasPrefix(file, []byte{0x1f, 0x8b}) {
-			x, err = readIDX(bytes.NewReader(file))
+			x, err = readIDX(file)
 		}
 		if err != nil {
 			return

@@ -1,9 +1,15 @@
 package data
 
-import "sync"
+import (
+	"fmt"
+	"runtime/debug"
+	"sync"
+)
 
 // Loader reads batches of a data set in the background, ahead of the one who trains on them. Its methods are
 // for one goroutine.
+//
+// A Read that panics does so for the caller of Next, in its turn. Next, Begin and Close wait for a Read that is under way.
 //
 // A loader owns depth+1 batches, whose memory it uses again: nothing is allocated once the largest batches
 // and the longest epoch were seen.
@@ -16,6 +22,7 @@ type Loader struct {
 	current *loaded        // what Next returned
 	left    int            // batches that Next has not returned yet
 	epoch   uint64         // counts Begin
+	fault   *readPanic     // what Next came upon in this epoch; else nil
 
 	closing sync.Once
 	stop    chan struct{}
@@ -30,7 +37,24 @@ type epochRows struct {
 
 type loaded struct {
 	Batch
-	epoch uint64 // what it was read for
+	epoch uint64     // what it was read for
+	fault *readPanic // instead of rows
+}
+
+// readPanic is what a Read panicked with, on a goroutine where nobody could recover it.
+type readPanic struct {
+	value any
+	stack []byte
+}
+
+func (p *readPanic) Error() string {
+	return fmt.Sprintf("data: reading a row ahead: %v\n\n%s", p.value, p.stack)
+}
+
+// Unwrap is what Read panicked with, if it is an error.
+func (p *readPanic) Unwrap() error {
+	err, _ := p.value.(error)
+	return err
 }
 
 // NewLoader returns a loader that is up to depth batches ahead, at least 1. Close ends its goroutine.
@@ -57,6 +81,7 @@ func (l *Loader) Begin(rows []int, batch int) {
 		panic("data: a batch has fewer rows than 1")
 	}
 	l.release()
+	l.fault = nil
 	l.epoch++
 	select {
 	case l.begin <- epochRows{l.epoch, rows, batch}:
@@ -68,15 +93,22 @@ func (l *Loader) Begin(rows []int, batch int) {
 }
 
 // Next returns the next batch, valid until the next call of Next or Begin. At the end, and after Close, it
-// returns nil.
+// returns nil. Where the data set panicked, it panics, with an error that holds value and stack, until the next Begin.
 func (l *Loader) Next() *Batch {
 	l.release()
+	if l.fault != nil {
+		panic(l.fault)
+	}
 	for l.left > 0 {
 		select {
 		case b := <-l.full:
 			if b.epoch != l.epoch { // given up
 				l.free <- b
 				continue
+			}
+			if l.fault = b.fault; l.fault != nil {
+				l.free <- b
+				panic(l.fault)
 			}
 			l.left--
 			l.current = b
@@ -99,7 +131,7 @@ func (l *Loader) release() {
 func (l *Loader) Close() {
 	l.closing.Do(func() { close(l.stop) })
 	<-l.stopped
-	l.left = 0
+	l.left, l.fault = 0, nil
 }
 
 // run is the loader's goroutine.
@@ -125,9 +157,23 @@ func (l *Loader) run() {
 		case b := <-free:
 			n := min(now.batch, len(now.rows))
 			b.epoch = now.epoch
-			b.Fill(l.d, now.rows[:n])
+			b.fill(l.d, now.rows[:n])
 			now.rows = now.rows[n:]
+			if b.fault != nil {
+				now.rows = nil
+			}
 			l.full <- b
 		}
 	}
+}
+
+// fill reads rows into b, or keeps what d panics with.
+func (b *loaded) fill(d Dataset, rows []int) {
+	b.fault = nil
+	defer func() {
+		if v := recover(); v != nil {
+			b.fault = &readPanic{v, debug.Stack()}
+		}
+	}()
+	b.Fill(d, rows)
 }

@@ -15,7 +15,7 @@ const (
 
 // LoadMNIST opens handwritten digits in two IDX files, plain or gzip: images
 // [rows, height, width] and labels [rows] in 0..9. A row's inputs are its pixels
-// in order, (pixel/255 - 0.1307) / 0.3081. Plain files are mapped; gzip is unpacked, once a node where there is a cache.
+// in order, at most 4096 x 4096, (pixel/255 - 0.1307) / 0.3081. Plain files are mapped; gzip is unpacked, once a node where there is a cache.
 func LoadMNIST(ctx context.Context, cache *Cache, images, labels string) (Dataset, error) {
 	x, err := openMNIST(ctx, cache, images, "images", 3)
 	if err != nil {
@@ -28,11 +28,14 @@ func LoadMNIST(ctx context.Context, cache *Cache, images, labels string) (Datase
 	if x.dims[0] != y.dims[0] {
 		return nil, fmt.Errorf("%s holds %d images and %s %d labels: they do not belong together", images, x.dims[0], labels, y.dims[0])
 	}
+	size := x.dims[1] * x.dims[2]
+	if size > maxInputs {
+		return nil, fmt.Errorf("read mnist images: %s: %d x %d pixels are more than %d for a row", images, x.dims[1], x.dims[2], maxInputs)
+	}
 	classes, err := byteLabels(y.data, 1, mnistClasses)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", labels, err)
 	}
-	size := x.dims[1] * x.dims[2]
 	return &table{
 		spec: Spec{
 			Inputs: size, Classes: mnistClasses, Labels: 1,

@@ -72,6 +72,9 @@ func openNPY(path string) (*npy, error) {
 }
 
 func (t *table) setInputs(a *npy) error {
+	if a.columns() > maxInputs {
+		return a.tooWide()
+	}
 	t.spec.Inputs = a.columns()
 	switch d := a.shape; len(d) {
 	case 1, 2:
@@ -98,6 +101,9 @@ func (t *table) setInputs(a *npy) error {
 func (t *table) setOutputs(a *npy) (err error) {
 	if len(a.shape) > 2 {
 		return fmt.Errorf("outputs of the shape %v, want [N] or [N, M]", a.shape)
+	}
+	if a.columns() > maxInputs {
+		return a.tooWide()
 	}
 	t.spec.Outputs = a.columns()
 	t.y, err = a.floats()
@@ -144,6 +150,10 @@ func (a *npy) floats() ([]float32, error) {
 	return v, nil
 }
 
+func (a *npy) tooWide() error {
+	return fmt.Errorf("rows of the shape %v have more than %d values", a.shape[1:], maxInputs)
+}
+
 func (a *npy) rows() int { return a.shape[0] }
 
 func (a *npy) columns() int { return len(a.data) / a.kind.size / a.shape[0] }
@@ -174,5 +184,6 @@ func parseNPY(file []byte) (*npy, error) {
 	if size != len(data) {
 		return nil, fmt.Errorf("%d bytes of data, where the shape %v of %s takes %d; copy the file again", len(data), h.shape, kind.name, size)
 	}
-	return &npy{kind: kind, shape: h.shape, data: data}, nil
+	a := &npy{kind: kind, shape: h.shape, data: data}
+	return a, a.checkBooleans()
 }

@@ -41,6 +41,19 @@ func npyKindOf(descr string) (npyKind, error) {
 	return npyKind{}, fmt.Errorf("elements of the type %.40q are not supported; save a.astype(%q)", descr, "<f4")
 }
 
+// checkBooleans refuses what numpy never writes.
+func (a *npy) checkBooleans() error {
+	if a.kind.descr != "b1" {
+		return nil
+	}
+	for i, b := range a.data {
+		if b > 1 {
+			return fmt.Errorf("element %d is %d, and a boolean is 0 or 1; copy the file again, or save a.astype(%q)", i, b, "|u1")
+		}
+	}
+	return nil
+}
+
 // bits is element i, its sign not extended.
 func (a *npy) bits(i int) uint64 {
 	b := a.data[i*a.kind.size:][:a.kind.size]

@@ -153,6 +153,7 @@ func TestLoadNPYRefuses(t *testing.T) {
 		"too large":          {npyFile(1, npyDictOf("<f8", "(2,)"), binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1e300))), labels, 0, "1e+300 in row 1"},
 		"infinite outputs":   {good, floats("(2,)", 1, float32(math.Inf(-1))), 0, "y.npy: -Inf in row 1"},
 		"outputs of images":  {good, floats("(2, 1, 1)", 1, 1), 0, "y.npy: outputs of the shape"},
+		"no boolean":         {good, npyFile(1, npyDictOf("|b1", "(2,)"), []byte{1, 2}), 0, "y.npy: element 1 is 2, and a boolean is 0 or 1"},
 		"another count":      {floats("(3,)", 1, 2, 3), labels, 0, "do not belong together"},
 		"a label too large":  {good, labels, 1, "y.npy: label 1 of row 1 is out of range, want 0 to 0"},
 		"a negative label":   {good, npyFile(1, npyDictOf("|i1", "(2,)"), []byte{0, 255}), 0, "y.npy: label -1 of row 1"},
@@ -166,6 +167,25 @@ func TestLoadNPYRefuses(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A row must fit into a batch many times.
+func TestNPYRefusesWideRows(t *testing.T) {
+	for _, descr := range []string{"|u1", "<f4"} {
+		kind, err := npyKindOf(descr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &npy{kind: kind, shape: []int{1, 2, maxInputs/2 + 1}, data: make([]byte, kind.size*(maxInputs+2))}
+		const want = "rows of the shape [2 8388609] have more than 16777216 values"
+		if err := new(table).setInputs(a); err == nil || err.Error() != want {
+			t.Errorf("inputs: error %v, want %s", err, want)
+		}
+		a.shape = []int{1, maxInputs + 2}
+		if err := new(table).setOutputs(a); err == nil || !strings.Contains(err.Error(), "have more than") {
+			t.Errorf("outputs: error %v", err)
+		}
 	}
 }
 

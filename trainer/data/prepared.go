@@ -3,9 +3,8 @@ package data
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
-	"path/filepath"
 )
 
 // prepared is data in the form that it is used in, in memory or in a mapped file.
@@ -56,30 +55,10 @@ func length(kind byte, dims []int) int {
 	return n
 }
 
-// writePrepared puts p into the file at path, in place of what was there. Readers see either, whole. The caller holds
-// the lock: the temporary file, which may be there from a process that was killed, is nobody's then, of this node. No
-// sync: what a power cut leaves is found out by its sum.
-func writePrepared(path string, src source, p *prepared) (err error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return err
-	}
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%s.tmp", filepath.Base(path), filepath.Base(host)))
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(encodePrepared(f, src, p), f.Close())
-	if err == nil {
-		err = os.Rename(temp, path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temp))
-	}
-	return nil
+// writePrepared puts p into the file at path, in place of what was there. The caller holds the lock. What a
+// power cut leaves is found out by its sum.
+func writePrepared(path string, src source, p *prepared) error {
+	return replaceFile(path, func(w io.Writer) error { return encodePrepared(w, src, p) })
 }
 
 // openPrepared maps the file at path and checks all of it. The error is errStale where the file is not what it should be,

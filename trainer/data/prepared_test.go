@@ -10,10 +10,12 @@ import (
 	"testing"
 )
 
+var testSource = source{Path: "/data", Size: 1, Modified: 2, Changed: 3, Inode: 1<<64 - 1, Files: "hash", Settings: "csv"}
+
 func encoded(t testing.TB, p *prepared) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := encodePrepared(&b, source{"/data", 1, 2, "", "csv"}, p); err != nil {
+	if err := encodePrepared(&b, testSource, p); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -29,7 +31,7 @@ func TestPreparedRoundTrip(t *testing.T) {
 	want := sample()
 	file := encoded(t, want)
 	got, from, err := decodePrepared(file)
-	if err != nil || from != (source{"/data", 1, 2, "", "csv"}) || !reflect.DeepEqual(got, want) {
+	if err != nil || from != testSource || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%+v from %+v, error %v; want %+v", got, from, err, want)
 	}
 	for i := range want.Arrays {

@@ -29,7 +29,8 @@ type text struct {
 //
 // A file is mapped. The files of a tree are put together, once a node where there is a cache: those of each folder sorted by
 // name, folders among them, with a zero byte between two files, which is in no text. What begins with a dot is
-// left out, links to files are followed, links to folders are not.
+// left out, and so is the cache's own folder. Links to files are followed, links to folders are not, and a link to
+// nothing is an error: text would be missing.
 func OpenText(ctx context.Context, cache *Cache, path string, context int) (Dataset, error) {
 	if context < 1 || context > maxContext {
 		return nil, fmt.Errorf("read text: a context of %d bytes, want 1 to %d", context, maxContext)

@@ -2,10 +2,12 @@ package data
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -111,6 +113,32 @@ func TestOpenTextOfATree(t *testing.T) {
 	}
 }
 
+// A cache below the tree that it is for is no text, whatever it holds and whichever way leads to it.
+func TestOpenTextWithTheCacheInTheTree(t *testing.T) {
+	root := makeTree(t, map[string]string{"a": "one", "z": "two", "link@": "deep/cache", "deep/cache/left": "over"})
+	table := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
+	for _, dir := range []string{"deep/cache", "link", "deep/../deep/cache", "link/"} {
+		cache := &Cache{filepath.Join(root, dir)}
+		for range 2 {
+			set, err := OpenText(t.Context(), cache, root, 6)
+			if err != nil {
+				t.Fatalf("cache %s: %v", dir, err)
+			}
+			if got := stringOf(all(set).X); set.Len() != 1 || got != "one\x00tw" {
+				t.Errorf("cache %s: %d rows of %q", dir, set.Len(), got)
+			}
+			mustCSV(t, cache, table)
+		}
+	}
+	if _, err := OpenText(t.Context(), &Cache{root}, root, 6); err == nil || !strings.Contains(err.Error(), root+" is the folder for prepared data, too") {
+		t.Errorf("error %v, want one about the cache", err)
+	}
+	blocked := &Cache{filepath.Join(root, "a", "cache")}
+	if _, err := OpenText(t.Context(), blocked, root, 6); !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), "folder for prepared data") {
+		t.Errorf("error %v, want one about the cache's place", err)
+	}
+}
+
 func TestOpenTextRefuses(t *testing.T) {
 	short := writeFile(t, "short", []byte("abc"))
 	for name, c := range map[string]struct {
@@ -124,7 +152,8 @@ func TestOpenTextRefuses(t *testing.T) {
 		"a huge context":     {short, maxContext + 1, "context of 1048577"},
 		"not there":          {"/nowhere/text", 1, "/nowhere/text"},
 		"an empty tree":      {makeTree(t, map[string]string{".x": "abc"}), 1, "holds 0 bytes"},
-		"a broken link":      {makeTree(t, map[string]string{"x@": "nowhere"}), 1, "x: no such file"},
+		"a broken link":      {makeTree(t, map[string]string{"x@": "nowhere"}), 1, "x is a link to nothing"},
+		"a link to itself":   {makeTree(t, map[string]string{"x@": "x"}), 1, "x: too many levels of symbolic links"},
 		"a device":           {"/dev/null", 1, "/dev/null is not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {

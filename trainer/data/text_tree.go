@@ -3,6 +3,7 @@ package data
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -32,7 +33,11 @@ type tree struct {
 func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
 	var found *tree
 	look := func() (_ source, err error) {
-		if found, err = listTree(root); err != nil {
+		skip, err := cache.folder()
+		if err != nil {
+			return source{}, err
+		}
+		if found, err = listTree(root, skip); err != nil {
 			return source{}, err
 		}
 		return found.from, nil
@@ -53,8 +58,9 @@ func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
 	return &text{bytes: p.Arrays[0].bytes, file: p.file}, nil
 }
 
-// listTree looks at all files below root. WalkDir goes through each folder in the order of names.
-func listTree(root string) (*tree, error) {
+// listTree looks at all files below root, without those in the folder skip, if it is not nil. WalkDir goes through each
+// folder in the order of names.
+func listTree(root string, skip os.FileInfo) (*tree, error) {
 	// A link as the root would not be followed.
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -75,14 +81,21 @@ func listTree(root string) (*tree, error) {
 			}
 			return nil
 		}
-		if d.IsDir() {
-			return nil
-		}
 		info, err := os.Stat(path) // of what a link leads to
-		if err != nil || !info.Mode().IsRegular() {
+		if errors.Is(err, fs.ErrNotExist) && d.Type()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link to nothing: remove it, or mend what it leads to", path)
+		}
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(listing, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+		if d.IsDir() {
+			return t.enter(path, os.SameFile(info, skip))
+		}
+		if !info.Mode().IsRegular() {
+			return nil
+		}
+		changed, inode := inodeOf(info)
+		fmt.Fprintf(listing, "%q %d %d %d %d\n", path, info.Size(), info.ModTime().UnixNano(), changed, inode)
 		return t.add(path, info)
 	})
 	if err != nil {
@@ -92,6 +105,18 @@ func listTree(root string) (*tree, error) {
 	return t, nil
 }
 
+// enter tells WalkDir what to do with the folder at path, which may be that of the cache.
+func (t *tree) enter(path string, cache bool) error {
+	if !cache {
+		return nil
+	}
+	if path == t.root {
+		return fmt.Errorf("%s is the folder for prepared data, too: choose another for one of them", path)
+	}
+	return fs.SkipDir
+}
+
+// add takes the file at path in.
 func (t *tree) add(path string, info fs.FileInfo) error {
 	if len(t.paths) > 0 {
 		t.bytes++ // the zero byte before it
@@ -99,7 +124,9 @@ func (t *tree) add(path string, info fs.FileInfo) error {
 	t.paths = append(t.paths, path)
 	t.sizes = append(t.sizes, info.Size())
 	t.from.Size += info.Size()
+	changed, _ := inodeOf(info)
 	t.from.Modified = max(t.from.Modified, info.ModTime().UnixNano())
+	t.from.Changed = max(t.from.Changed, changed)
 	if info.Size() > maxTree || t.bytes+info.Size() > maxTree || len(t.paths) > maxTreeFiles {
 		return fmt.Errorf("%s holds more than %d GiB or %d files: put the text into one file, which may have any size",
 			t.root, maxTree>>30, maxTreeFiles)
