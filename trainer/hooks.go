@@ -7,11 +7,12 @@ import (
 )
 
 // ddpConfig is how gradients are averaged.
-func ddpConfig(cfg Config, hook ddp.Hook) ddp.Config {
+func ddpConfig(cfg Config, hook ddp.Hook, sums *ddp.SyncBatchNorm) ddp.Config {
 	c := ddp.DefaultConfig()
 	c.BucketBytes = max(1, int(cfg.DDP.BucketMB*(1<<20)))
 	c.FirstBucketBytes = min(c.BucketBytes, 1<<20) // as in PyTorch
 	c.Overlap, c.FindUnused, c.Hook = cfg.DDP.Overlap, cfg.DDP.FindUnused, hook
+	c.SyncBatchNorm = sums
 	return c
 }
 

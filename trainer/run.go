@@ -107,6 +107,9 @@ func (t *trainer) close() {
 	if t.ddp != nil {
 		t.ddp.Close()
 	}
+	if t.optimizer.zero != nil {
+		t.optimizer.zero.Close()
+	}
 }
 
 // setUp builds everything, so that after it all ranks stand before the same step with the same state.
@@ -189,7 +192,7 @@ const prefetch = 2
 func (t *trainer) wrap(ctx context.Context) error {
 	peers := t.layout.peers
 	var err error
-	if t.ddp, err = ddp.New(ctx, peers, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook)); err != nil {
+	if t.ddp, err = ddp.New(ctx, peers, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook, t.batchNorm)); err != nil {
 		return err
 	}
 	if t.optimizer, err = newOptimizer(ctx, peers, t.params, t.cfg.Optimizer); err != nil {

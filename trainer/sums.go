@@ -46,7 +46,7 @@ func (t *trainer) finishSums(ctx context.Context) error {
 	} else if err := t.ddp.Finish(); err != nil {
 		return err
 	}
-	if t.batchNorm != nil && t.batchNorm.Err() != nil {
+	if t.alone() && t.batchNorm != nil && t.batchNorm.Err() != nil {
 		return t.batchNorm.Err()
 	}
 	return t.overStages(ctx, t.sums[:])

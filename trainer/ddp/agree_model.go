@@ -36,6 +36,37 @@ func describe(params []*nn.Param, buffers []*nn.Buffer, cfg Config) replica {
 	return r
 }
 
+// checkTensors returns an error where two parameters or buffers have one name, which tells them apart in checkpoints and Hooks, or where
+// one has not as many values as its shape. One that is listed several times is one.
+func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
+	named := map[string]any{}
+	check := func(tensor any, d described, values int) error {
+		if other, ok := named[d.Name]; ok && other != tensor {
+			return fmt.Errorf("%v has the name of another parameter or buffer: give each its own", d)
+		}
+		named[d.Name] = tensor
+		n := 1
+		for _, size := range d.Shape {
+			n *= size
+		}
+		if n != values || slices.ContainsFunc(d.Shape, func(size int) bool { return size < 0 }) {
+			return fmt.Errorf("%v has %d values, which do not fit its shape", d, values)
+		}
+		return nil
+	}
+	for _, p := range params {
+		if err := check(p, described{"parameter", p.Name, p.Shape}, len(p.Value)); err != nil {
+			return err
+		}
+	}
+	for _, b := range buffers {
+		if err := check(b, described{"buffer", b.Name, b.Shape}, len(b.Value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // agreeOn returns nil if all ranks have the same replica, and otherwise an error, the same on every rank, that names the first rank
 // that differs from rank 0, and what is the first that differs.
 func agreeOn(ctx context.Context, comm *mpi.Comm, mine replica) error {

@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -109,6 +110,99 @@ func TestAgree(t *testing.T) {
 	}) {
 		if err == nil || !strings.Contains(err.Error(), "rank 2 and rank 0 differ in their data") {
 			t.Errorf("rank %d: error %v, want one that names rank 2", rank, err)
+		}
+	}
+}
+
+// A name twice, or a shape that does not fit, is an error of all ranks, which names the tensor.
+func TestNewChecksTensors(t *testing.T) {
+	param := func(name string, shape ...int) *nn.Param {
+		return &nn.Param{Name: name, Shape: shape, Value: make([]float32, 4)}
+	}
+	buffer := func(name string, shape ...int) *nn.Buffer {
+		return &nn.Buffer{Name: name, Shape: shape, Value: make([]float32, 4)}
+	}
+	twice, mean := param("w", 4), buffer("mean", 4)
+	for name, tt := range map[string]struct {
+		params  []*nn.Param
+		buffers []*nn.Buffer
+		want    string // empty: no error
+	}{
+		"all well":         {[]*nn.Param{param("w", 2, 2), param("b", 4, 1)}, []*nn.Buffer{mean}, ""},
+		"shared":           {[]*nn.Param{twice, param("b", 4), twice}, []*nn.Buffer{mean, mean}, ""},
+		"two parameters":   {[]*nn.Param{param("w", 4), param("b", 4), param("w", 2, 2)}, nil, "parameter w [2 2] has the name of another"},
+		"two buffers":      {nil, []*nn.Buffer{mean, buffer("mean", 4)}, "buffer mean [4] has the name of another"},
+		"one of each":      {[]*nn.Param{param("w", 4)}, []*nn.Buffer{buffer("w", 4)}, "buffer w [4] has the name of another"},
+		"too short":        {[]*nn.Param{param("w", 2, 3)}, nil, "parameter w [2 3] has 4 values"},
+		"too long":         {nil, []*nn.Buffer{buffer("mean", 3)}, "buffer mean [3] has 4 values"},
+		"a scalar":         {nil, []*nn.Buffer{buffer("mean")}, "buffer mean [] has 4 values"},
+		"negative lengths": {[]*nn.Param{param("w", -2, -2)}, nil, "parameter w [-2 -2] has 4 values"},
+	} {
+		if tt.want == "" {
+			if _, err := New(t.Context(), mpi.Self(), tt.params, tt.buffers, DefaultConfig()); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		for rank, err := range ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+			var err error
+			if comm.Rank() == 1 {
+				_, err = New(ctx, comm, tt.params, tt.buffers, DefaultConfig())
+			} else {
+				_, err = New(ctx, comm, nil, nil, DefaultConfig())
+			}
+			return err
+		}) {
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%s: rank %d: error %v, want %q", name, rank, err, tt.want)
+			}
+		}
+	}
+}
+
+// What is wrong with one rank's arguments alone is told to the others, which would wait for it.
+func TestOneRanksArguments(t *testing.T) {
+	for want, call := range map[string]func(ctx context.Context, comm *mpi.Comm, wrong bool) error{
+		"sizes must not be negative": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {
+			cfg := DefaultConfig()
+			if wrong {
+				cfg.BucketBytes = -1
+			}
+			_, err := New(ctx, comm, nil, nil, cfg)
+			return err
+		},
+		"the period is 0 steps": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {
+			period := int64(1)
+			if wrong {
+				period = 0
+			}
+			_, err := NewAverager(ctx, comm, nil, period, 0)
+			return err
+		},
+		"rank 1 and rank 0 differ in their averaging": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {
+			length := 4
+			if wrong {
+				length = 5
+			}
+			_, err := NewAverager(ctx, comm, [][]float32{make([]float32, length)}, 1, 0)
+			return err
+		},
+		"bad learning rate": func(ctx context.Context, comm *mpi.Comm, wrong bool) error {
+			_, err := NewZero(ctx, comm, newTrained(shapes...), func(own []*nn.Param) (*adamLike, error) {
+				if wrong {
+					return nil, errors.New("bad learning rate")
+				}
+				return newAdamLike(own)
+			})
+			return err
+		},
+	} {
+		for rank, err := range ranksOn(t, "local", 3, func(ctx context.Context, comm *mpi.Comm) error {
+			return call(ctx, comm, comm.Rank() == 1)
+		}) {
+			if err == nil || !strings.Contains(err.Error(), want) || rank != 1 && !strings.Contains(err.Error(), "rank 1") {
+				t.Errorf("rank %d: error %v, want rank 1's: %q", rank, err, want)
+			}
 		}
 	}
 }

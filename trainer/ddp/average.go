@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 
 	"ddpbatch/mpi"
@@ -19,18 +20,29 @@ type Averager struct {
 // averageLength is how many elements go at a time: enough that an all-reduce is limited by bandwidth.
 const averageLength = 1 << 20
 
-// NewAverager averages arrays: the values of the parameters, and of the optimizer's state what shall be equal on all ranks. All ranks give
-// the same lengths. Averages are taken after step warmup, counted from 0, and every period steps from there.
+// NewAverager averages arrays: the values of the parameters, and of the optimizer's state what shall be equal on all ranks. Averages are
+// taken after step warmup, counted from 0, and every period steps from there. Lengths, period and warmup must be the same on all ranks, or
+// all get an error.
 func NewAverager(ctx context.Context, comm *mpi.Comm, arrays [][]float32, period, warmup int64) (*Averager, error) {
-	if period < 1 {
-		return nil, fmt.Errorf("average: the period is %d steps, want at least 1", period)
+	var wrong error
+	switch {
+	case period < 1:
+		wrong = fmt.Errorf("average: the period is %d steps, want at least 1", period)
+	case warmup < 0:
+		wrong = fmt.Errorf("average: the warm-up is %d steps, want 0 or more", warmup)
 	}
-	if warmup < 0 {
-		return nil, fmt.Errorf("average: the warm-up is %d steps, want 0 or more", warmup)
+	if err := together(ctx, comm, wrong); err != nil {
+		return nil, err
 	}
 	n := 0
-	for _, x := range arrays {
+	lengths := make([]int, len(arrays))
+	for i, x := range arrays {
+		lengths[i] = len(x)
 		n += len(x)
+	}
+	digest := sha256.Sum256(fmt.Append(nil, period, warmup, lengths))
+	if err := Agree(ctx, comm, "averaging, its period, its warm-up or what is averaged", digest); err != nil {
+		return nil, err
 	}
 	buffer, err := mpi.Alloc[float32](ctx, comm, min(n, averageLength))
 	if err != nil {

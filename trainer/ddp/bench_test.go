@@ -41,7 +41,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			const n = 100
 			must(t, ranksOn(t, over, 2, func(ctx context.Context, comm *mpi.Comm) error {
 				pass, params, sums := new(nn.Pass), fakeModel(100, 5000, 100, 5000), make([]float64, 3)
-				state := []*nn.Buffer{{Name: "mean", Value: make([]float32, 20)}}
+				state := []*nn.Buffer{{Name: "mean", Shape: []int{20}, Value: make([]float32, 20)}}
 				d, err := New(ctx, comm, params, state, cfg)
 				if err != nil {
 					return err

@@ -11,6 +11,9 @@ import (
 // SyncBuffers gives all ranks the buffers of rank 0, or, with Config.Uneven, of the first rank that has input. It comes before Forward, once for
 // each synchronised step, and does nothing where there are no buffers or Config.BroadcastBuffers is false. After an error the DDP is broken.
 func (d *DDP) SyncBuffers(ctx context.Context) error {
+	if d.step.open {
+		panic("ddp: SyncBuffers between Begin and Finish")
+	}
 	_, err := d.syncBuffers(ctx, true)
 	return err
 }

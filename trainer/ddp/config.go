@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 )
 
@@ -17,7 +18,8 @@ type Config struct {
 	Overlap bool
 
 	// FindUnused allows parameters that a step does not use. A bucket with an unused parameter waits for the end of
-	// Backward, and one more small all-reduce tells who has used what.
+	// Backward, and one more small all-reduce tells who has used what. A parameter that no rank has used is left without a gradient: with
+	// HasGrad false, and Grad zero. But what a Hook owes it from earlier steps is a gradient like any other.
 	FindUnused bool
 
 	// BroadcastBuffers has SyncBuffers give all ranks the same buffers.
@@ -25,6 +27,10 @@ type Config struct {
 
 	// Uneven is for ranks that run out of input at different times.
 	Uneven Uneven
+
+	// SyncBatchNorm is what the model's batch normalization sums with, made of the same Comm; nil: it has none. When the DDP
+	// fails, its sums fail with it, and when they fail, so does the step.
+	SyncBatchNorm *SyncBatchNorm
 
 	// Hook averages buckets another way than by all-reduce of float32; nil: by that. Each rank has one of its own. Where it is a fmt.Stringer,
 	// String tells all its settings that ranks must agree on.
@@ -55,6 +61,10 @@ func (c Config) validate() error {
 	if c.Uneven > DivideByActive {
 		return fmt.Errorf("there is no way %d to deal with uneven inputs", c.Uneven)
 	}
+	if c.Uneven != NotAllowed && c.SyncBatchNorm != nil {
+		return errors.New("uneven inputs with SyncBatchNorm: its sums need a Forward and a Backward on each rank in each step, " +
+			"which one without input has not; give all ranks as many steps")
+	}
 	return nil
 }
 
@@ -71,6 +81,7 @@ func (c Config) String() string {
 	if s, ok := c.Hook.(fmt.Stringer); ok {
 		hook += " " + s.String()
 	}
-	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, hook %s",
-		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, hook)
+	return fmt.Sprintf("buckets of %d bytes, the first of %d, overlap %t, find unused %t, broadcast buffers %t, uneven %d, "+
+		"sync batch norm %t, hook %s",
+		c.BucketBytes, c.FirstBucketBytes, c.Overlap, c.FindUnused, c.BroadcastBuffers, c.Uneven, c.SyncBatchNorm != nil, hook)
 }

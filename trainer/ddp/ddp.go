@@ -1,6 +1,7 @@
 package ddp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,9 +28,10 @@ type DDP struct {
 	arena   []float32 // all gradients
 	buckets []*Bucket
 	order   []int32 // the arena's: places in members
-	next    []int32 // the order after the next ZeroGrad; nil: no change
+	next    []int32 // the order from the next step on; nil: no change
 	settled bool    // order will not change any more
 	unbound bool    // the Hook does not know the buckets yet
+	means   bool    // the gradients are the last step's means, and maybe more
 
 	step  step
 	stats Stats
@@ -45,13 +47,13 @@ type member struct {
 	bucket int
 }
 
-// New wraps a model, given as its parameters and buffers. It returns an error, on every rank, unless all ranks have the same names
-// and shapes in the same order, and the same cfg. It then gives all ranks rank 0's values, and moves the gradients into
-// memory of the Comm's, where they stay, all zero at first, until Close.
+// New wraps a model, given as its parameters and buffers, each of which has a name of its own. It returns an error, on every rank, unless
+// all ranks have the same names and shapes in the same order, and the same cfg. It then gives all ranks rank 0's values, and moves the
+// gradients into memory of the Comm's, where they stay, all zero at first, until Close.
 //
 // A parameter that is listed several times has a complete gradient when that many calls of Pass.Done have been made for it.
 func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.Buffer, cfg Config) (*DDP, error) {
-	if err := cfg.validate(); err != nil {
+	if err := together(ctx, comm, cmp.Or(cfg.validate(), checkTensors(params, buffers))); err != nil {
 		return nil, err
 	}
 	cfg = cfg.complete()
@@ -102,45 +104,49 @@ func (d *DDP) broadcastValues(ctx context.Context) error {
 	return mpi.BroadcastMany(ctx, d.comm, values, 0)
 }
 
-// Buckets returns the buckets in the order in which they are reduced. They are valid until the next ZeroGrad.
-func (d *DDP) Buckets() []*Bucket { return d.buckets }
-
-// ZeroGrad sets all gradients to zero, and unused. After the first synchronised step it also moves them into buckets anew: who keeps a
-// Param.Grad must take it again.
+// ZeroGrad sets all gradients of this rank to zero, and unused. It is not collective.
 func (d *DDP) ZeroGrad() {
-	if d.next != nil {
-		d.order, d.next = d.next, nil
-		d.arrange()
+	if d.step.open {
+		panic("ddp: ZeroGrad between Begin and Finish")
 	}
 	for _, m := range d.members {
 		clear(m.param.Grad)
 		m.param.HasGrad = false
 	}
+	d.means = false
 }
 
 // Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as the memory goes with
 // that. Between Begin and Finish, Close gives the step up, which breaks the Comm.
 func (d *DDP) Close() {
-	if d.err != nil {
-		return
+	switch {
+	case d.err != nil:
+		d.end()
+	case d.step.open:
+		d.abandon(errClosed)
+	default:
+		d.err = errClosed
+		d.detach()
 	}
-	if s := &d.step; s.open {
-		d.giveUp(errClosed)
-		d.fail(errClosed)
-		return
-	}
-	d.err = errClosed
-	d.detach()
 }
 
 // fail ends the DDP, on the other ranks, too, and returns what has ended it.
 func (d *DDP) fail(err error) error {
 	if d.err == nil {
 		d.err = err
-		breakComm(d.comm, err)
+		d.breakComms(err)
 		d.detach()
 	}
 	return d.err
+}
+
+// breakComms has the calls of all ranks fail for the given reason, those of Forward and Backward, too. It may be called while others of
+// this rank go on.
+func (d *DDP) breakComms(reason error) {
+	breakComm(d.comm, reason)
+	if b := d.cfg.SyncBatchNorm; b != nil {
+		breakComm(b.comm, reason)
+	}
 }
 
 // detach gives each parameter a gradient of its own: after a failure, other ranks may still write to the Comm's memory.

@@ -122,7 +122,7 @@ func TestSharedParameters(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if n := len(d.Buckets()); n != 2 {
+		if n := len(d.buckets); n != 2 {
 			return fmt.Errorf("%d buckets, want one for each parameter", n)
 		}
 		for step := range 2 {
@@ -174,7 +174,7 @@ func TestFrozenParameters(t *testing.T) {
 func TestSyncBuffers(t *testing.T) {
 	everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
 		for _, wanted := range []bool{true, false} {
-			a, b := &nn.Buffer{Name: "a", Value: make([]float32, 1)}, &nn.Buffer{Name: "b", Value: make([]float32, 2)}
+			a, b := &nn.Buffer{Name: "a", Value: make([]float32, 1)}, &nn.Buffer{Name: "b", Shape: []int{2}, Value: make([]float32, 2)}
 			d, err := New(ctx, comm, nil, []*nn.Buffer{a, b}, Config{BroadcastBuffers: wanted})
 			if err != nil {
 				return err
@@ -200,11 +200,11 @@ func TestMisuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	panics := func(what string, f func()) {
+	panics := func(want string, f func()) {
 		t.Helper()
 		defer func() {
-			if p := recover(); p == nil {
-				t.Errorf("%s does not panic", what)
+			if p := recover(); p != "ddp: "+want {
+				t.Errorf("the panic is %v, want %q", p, want)
 			}
 		}()
 		f()
@@ -212,8 +212,15 @@ func TestMisuse(t *testing.T) {
 	panics("Finish without Begin", func() { d.Finish() })
 	d.Begin(t.Context(), new(nn.Pass), nil)
 	panics("Begin without Finish", func() { d.Begin(t.Context(), new(nn.Pass), nil) })
+	panics("ZeroGrad between Begin and Finish", func() { d.ZeroGrad() })
+	panics("SyncBuffers between Begin and Finish", func() { d.SyncBuffers(t.Context()) })
+	panics("Stats between Begin and Finish", func() { d.Stats() })
+	panics("Shadow between Begin and Finish", func() { d.Shadow(t.Context(), nil) })
 
-	for _, cfg := range []Config{{BucketBytes: -1}, {FirstBucketBytes: -1}, {Uneven: DivideByActive + 1}} {
+	for _, cfg := range []Config{
+		{BucketBytes: -1}, {FirstBucketBytes: -1}, {Uneven: DivideByActive + 1},
+		{Uneven: DivideByWorld, SyncBatchNorm: new(SyncBatchNorm)},
+	} {
 		if _, err := New(t.Context(), mpi.Self(), nil, nil, cfg); err == nil {
 			t.Errorf("New accepts %v", cfg)
 		}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/transport"
 	"ddpbatch/trainer/nn"
@@ -193,6 +195,74 @@ func TestCloseInAStep(t *testing.T) {
 		})
 		if errs[1] != nil || errs[0] == nil || !strings.Contains(errs[0].Error(), "the DDP is closed") {
 			t.Errorf("overlap %t: errors %v, want one of rank 0", overlap, errs)
+		}
+	}
+}
+
+// A rank that knows that it has failed does not wait for one that comes late, which then hears the reason.
+func TestFailureWaitsForNobody(t *testing.T) {
+	for name, tt := range map[string]struct {
+		fail func(d *DDP, pass *nn.Pass) error
+		want string
+	}{
+		"close":      {func(d *DDP, _ *nn.Pass) error { d.Close(); return d.err }, "the DDP is closed"},
+		"unused":     {func(d *DDP, _ *nn.Pass) error { return d.Finish() }, "has not used p0 on rank 0"},
+		"used twice": {func(d *DDP, pass *nn.Pass) error { pass.Done(d.members[1].param); return d.Finish() }, "has used p1 more than 1 times"},
+	} {
+		for _, overlap := range []bool{true, false} {
+			for _, over := range transports {
+				t.Run(fmt.Sprintf("%s/%t/%s", name, overlap, over), func(t *testing.T) {
+					failed := make(chan struct{})
+					testkit.Within(t, testkit.Patience, func() {
+						failures(t, ranksOn(t, over, 2, func(ctx context.Context, comm *mpi.Comm) error {
+							params := fakeModel(2, 3)
+							d, err := New(ctx, comm, params, nil, Config{FirstBucketBytes: 1, BucketBytes: 1, Overlap: overlap})
+							if err != nil {
+								return err
+							}
+							if comm.Rank() == 1 {
+								<-failed
+							}
+							pass := new(nn.Pass)
+							d.Begin(ctx, pass, []float64{1})
+							backward(pass, params[1:], comm.Rank(), 0)
+							if comm.Rank() == 0 {
+								defer close(failed)
+								return tt.fail(d, pass)
+							}
+							backward(pass, params[:1], comm.Rank(), 0)
+							return d.Finish()
+						}), tt.want)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A rank that has failed by itself says why, also where others have failed for reasons of their own.
+func TestOwnReasonComesFirst(t *testing.T) {
+	var all sync.WaitGroup // the first must not fail while another one is in New
+	all.Add(3)
+	for rank, err := range ranksOn(t, "local", 3, func(ctx context.Context, comm *mpi.Comm) error {
+		params := fakeModel(2, 3, 4)
+		d, err := New(ctx, comm, params, nil, DefaultConfig())
+		all.Done()
+		all.Wait()
+		if err != nil {
+			return err
+		}
+		pass := new(nn.Pass)
+		d.Begin(ctx, pass, []float64{1})
+		for i, p := range params {
+			if i != comm.Rank() {
+				backward(pass, []*nn.Param{p}, 0, 0)
+			}
+		}
+		return d.Finish()
+	}) {
+		if want := fmt.Sprintf("Backward has not used p%d on rank %d", rank, rank); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("rank %d: error %v, want %q", rank, err, want)
 		}
 	}
 }

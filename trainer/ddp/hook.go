@@ -17,11 +17,11 @@ type Bucket struct {
 // Hook averages buckets its own way, such as in fewer bits (PyTorch's communication hook).
 type Hook interface {
 	// Bind is called before the first Reduce, and again whenever the parameters have been dealt to buckets anew: in New, and once
-	// after the first step. It is collective: a Hook allocates here what it needs, and moves what it keeps for each parameter.
+	// in the second step. It is collective: a Hook allocates here what it needs, and moves what it keeps for each parameter.
 	Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) error
 
 	// Reduce replaces b.Data by its mean over all ranks of comm, or something near it, with the same bits on every rank. It is called for
-	// all buckets of a step in the order of their Index on every rank, one after another, and never while Bind or State is called: with
+	// all buckets of a step, with parameters that were not used, too, in the order of their Index on every rank, one after another, and never while Bind or State is called: with
 	// Config.Overlap on another goroutine than Backward, which goes on, else in Finish. A panic is an error of the step.
 	Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error
 

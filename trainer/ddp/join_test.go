@@ -44,6 +44,7 @@ func unevenSteps(ctx context.Context, comm *mpi.Comm, cfg Config) error {
 			}
 		}
 		sums := []float64{float64(comm.Rank() + 1)}
+		d.ZeroGrad()
 		if step < own(comm.Rank()) {
 			if err := unevenStep(ctx, d, params, counter, sums); err != nil {
 				return fmt.Errorf("step %d: %w", step, err)
@@ -91,7 +92,6 @@ func unevenStep(ctx context.Context, d *DDP, params []*nn.Param, counter *nn.Buf
 	if err := d.SyncBuffers(ctx); err != nil {
 		return err
 	}
-	d.ZeroGrad()
 	counter.Value[0]++
 	pass := new(nn.Pass)
 	d.Begin(ctx, pass, sums)
@@ -124,6 +124,7 @@ func TestUnevenInputsWithoutBuffers(t *testing.T) {
 			}
 			steps := 1 + comm.Rank()
 			for {
+				d.ZeroGrad()
 				active, err := d.Shadow(ctx, nil)
 				if err != nil {
 					return err
@@ -148,5 +149,117 @@ func TestShadowNeedsUneven(t *testing.T) {
 	}
 	if _, err := d.Shadow(t.Context(), nil); err == nil {
 		t.Error("Shadow goes on without Config.Uneven")
+	}
+}
+
+// What a rank has gathered before its input has ended goes into the mean of the others' step, or into one of its own.
+func TestShadowSendsWhatHasGathered(t *testing.T) {
+	for uneven, want := range map[Uneven][]float32{
+		DivideByWorld:  {(1 + 10 + 0) / 4.0, (0 + 10 + 0) / 4.0},
+		DivideByActive: {(1 + 10 + 0) / 2.0, 10},
+	} {
+		t.Run(fmt.Sprint(uneven), func(t *testing.T) {
+			must(t, ranksOn(t, "local", 4, func(ctx context.Context, comm *mpi.Comm) error {
+				params := fakeModel(1, 1)
+				mean := &nn.Buffer{Name: "mean", Value: []float32{0}}
+				d, err := New(ctx, comm, params, []*nn.Buffer{mean}, Config{Uneven: uneven, BroadcastBuffers: true, Overlap: true})
+				if err != nil {
+					return err
+				}
+				add := func(pass *nn.Pass, g float32) {
+					for _, p := range slices.Backward(params) {
+						p.Grad[0] += g
+						pass.Done(p)
+					}
+				}
+				pass := new(nn.Pass)
+				mean.Value[0] = float32(comm.Rank())
+				if comm.Rank() == 1 {
+					add(pass, 10)
+				}
+				active := 2
+				if comm.Rank() == 3 {
+					if err := d.SyncBuffers(ctx); err != nil {
+						return err
+					}
+					d.Begin(ctx, pass, nil)
+					add(pass, 1)
+					err = d.Finish()
+				} else {
+					active, err = d.Shadow(ctx, nil)
+				}
+				if err != nil {
+					return err
+				}
+				for _, p := range params {
+					if p.Grad[0] != want[0] || !p.HasGrad || active != 2 || mean.Value[0] != 1 {
+						return fmt.Errorf("the gradient is %v of %d ranks, want %v of 2; the buffer is rank %v's", p.Grad, active, want[0], mean.Value[0])
+					}
+				}
+				d.ZeroGrad()
+				if comm.Rank() == 1 {
+					add(pass, 10)
+				}
+				if active, err = d.Shadow(ctx, nil); err != nil || active != 1 || params[0].Grad[0] != want[1] {
+					return fmt.Errorf("one's own: the gradient is %v of %d ranks, want %v of 1; error %w", params[0].Grad, active, want[1], err)
+				}
+				d.ZeroGrad()
+				if active, err = d.Shadow(ctx, nil); err != nil || active != 0 {
+					return fmt.Errorf("nothing: %d ranks, error %w", active, err)
+				}
+				return nil
+			}))
+		})
+	}
+}
+
+// The order of buckets changes for ranks with and without input at once, whoever calls ZeroGrad.
+func TestShadowInRebuiltBuckets(t *testing.T) {
+	must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+		params := fakeModel(1, 1)
+		d, err := New(ctx, comm, params, nil, Config{Uneven: DivideByWorld, BucketBytes: 1, FirstBucketBytes: 1})
+		if err != nil {
+			return err
+		}
+		for step := range 2 {
+			if step == 1 && comm.Rank() == 1 {
+				d.ZeroGrad()
+				if _, err := d.Shadow(ctx, nil); err != nil {
+					return err
+				}
+				break
+			}
+			pass := new(nn.Pass)
+			d.Begin(ctx, pass, nil)
+			for i, p := range params { // not in the order that was guessed
+				p.Grad[0] += float32(1 + 10*i)
+				pass.Done(p)
+			}
+			if err := d.Finish(); err != nil {
+				return err
+			}
+		}
+		// Rank 0's step adds to its means, which are 1 and 11: half of 2 and of 22.
+		if params[0].Grad[0] != 1 || params[1].Grad[0] != 11 {
+			return fmt.Errorf("gradients are %v and %v, want 1 and 11", params[0].Grad, params[1].Grad)
+		}
+		return nil
+	}))
+}
+
+// The means of the last step, sent again, would count twice.
+func TestShadowNeedsZeroGrad(t *testing.T) {
+	d, err := New(t.Context(), mpi.Self(), fakeModel(1), nil, Config{Uneven: DivideByWorld})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := new(nn.Pass)
+	d.Begin(t.Context(), pass, nil)
+	backward(pass, d.params(), 0, 0)
+	if err := d.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Shadow(t.Context(), nil); err != errNoZeroing {
+		t.Errorf("error %v, want that ZeroGrad is missing", err)
 	}
 }

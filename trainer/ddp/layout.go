@@ -3,6 +3,7 @@ package ddp
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"ddpbatch/mpi"
 )
@@ -23,6 +24,20 @@ func (d *DDP) takeGradients(ctx context.Context) error {
 		return d.fail(err)
 	}
 	return nil
+}
+
+// rebuild deals the parameters to buckets in the order that settle has found. The gradients, which may hold what has gathered on this
+// rank, move along.
+func (d *DDP) rebuild() {
+	d.order, d.next = d.next, nil
+	gathered := make([][]float32, len(d.members))
+	for i, m := range d.members {
+		gathered[i] = slices.Clone(m.param.Grad)
+	}
+	d.arrange()
+	for i, m := range d.members {
+		copy(m.param.Grad, gathered[i])
+	}
 }
 
 // arrange deals the parameters to buckets, in d.order, and makes their gradients views of the arena. What that holds belongs to

@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ddpbatch/trainer/nn"
@@ -18,8 +19,8 @@ func (d *DDP) ready(p *nn.Param) {
 	switch s := &d.step; {
 	case m.left > 0:
 	case m.left < 0:
-		s.wrong = fmt.Errorf("Backward has used %s more than %d times: New wants a parameter as often as the model uses it, "+
-			"and a step has one Backward between Begin and Finish", p.Name, m.uses)
+		d.giveUp(fmt.Errorf("Backward has used %s more than %d times: New wants a parameter as often as the model uses it, "+
+			"and a step has one Backward between Begin and Finish", p.Name, m.uses))
 	default:
 		if !d.settled {
 			s.arrived = append(s.arrived, int32(m.index))
@@ -40,8 +41,11 @@ func (s *step) tell() {
 // complete tells the reducer that Backward is over, and what is to become of gradients that it has not touched.
 func (d *DDP) complete() {
 	s := &d.step
-	if s.wrong == nil && s.active && !d.cfg.FindUnused && s.sent < len(s.left) {
-		s.wrong = d.unused()
+	if b := d.cfg.SyncBatchNorm; b != nil && b.err != nil {
+		d.giveUp(b.err)
+	}
+	if s.pass != nil && !d.cfg.FindUnused && s.sent < len(s.left) {
+		d.giveUp(d.unused())
 	}
 	if s.wrong != nil {
 		close(s.full)
@@ -60,21 +64,28 @@ func (d *DDP) complete() {
 	s.full <- struct{}{}
 }
 
-// markUsed sets HasGrad where any rank has used a parameter.
+// markUsed sets HasGrad where any rank has used a parameter, or where a Hook has added what it still owed: what it gives out once is
+// gone from its residuals. Gradients of all others are zero.
 func (d *DDP) markUsed() {
-	if !d.cfg.FindUnused && d.step.active {
-		return // all are
-	}
 	for i, m := range d.members {
-		m.param.HasGrad = !d.cfg.FindUnused || d.step.used[i] > 0
+		p := m.param
+		p.HasGrad = !d.cfg.FindUnused || d.step.used[i] > 0 || d.cfg.Hook != nil && slices.ContainsFunc(p.Grad, nonzero)
+		if !p.HasGrad {
+			clear(p.Grad)
+		}
 	}
 }
+
+func nonzero(g float32) bool { return g != 0 }
 
 // unused words that parameters have got no gradient.
 func (d *DDP) unused() error {
 	var names []string
 	for _, m := range d.members {
-		if m.left > 0 {
+		switch {
+		case m.left > 0 && m.left < m.uses:
+			names = append(names, fmt.Sprintf("%s (%d times of %d)", m.param.Name, m.uses-m.left, m.uses))
+		case m.left > 0:
 			names = append(names, m.param.Name)
 		}
 	}

@@ -25,7 +25,7 @@ func (d *DDP) runReducer() {
 			err = &mpi.PanicError{Value: p, Stack: debug.Stack()}
 		}
 		if err != nil {
-			breakComm(d.comm, err) // at once: Backward may go on for long
+			d.breakComms(err) // at once: Backward may go on for long
 		}
 		s.done <- err
 	}()

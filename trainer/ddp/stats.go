@@ -16,5 +16,10 @@ func (s Stats) Overlap() float64 {
 	return max(0, 1-float64(s.Exposed)/float64(s.Communication))
 }
 
-// Stats returns those of the last step.
-func (d *DDP) Stats() Stats { return d.stats }
+// Stats returns those of the last step. It is not collective.
+func (d *DDP) Stats() Stats {
+	if d.step.open {
+		panic("ddp: Stats between Begin and Finish")
+	}
+	return d.stats
+}

@@ -11,18 +11,17 @@ import (
 // step is what goes on between Begin and Finish. The goroutine of the caller counts gradients that are complete; the reducer, which is
 // another one while they overlap, reduces the buckets that are full.
 type step struct {
-	open   bool
-	active bool            // this rank has input
-	ctx    context.Context // of Begin: for as long as the step is open
-	pass   *nn.Pass
-	sums   []float64 // the caller's
-	head   []float64 // the reducer's: the number of ranks that have input, and the sums
+	open bool
+	ctx  context.Context // of Begin: for as long as the step is open
+	pass *nn.Pass        // of Backward; nil: there is none, see Shadow
+	sums []float64       // the caller's
+	head []float64       // the reducer's: the number of ranks that have input, and the sums
 
 	left    []int   // gradients that are still incomplete, of each bucket
 	sent    int     // buckets that the reducer was told of
 	arrived []int32 // members in the order in which their gradients were complete, while that may change the buckets
 	used    []uint8 // by member: whether it was used, here and then on any rank
-	wrong   error   // with what the model does
+	wrong   error   // what this rank has given the step up for
 
 	full   chan struct{} // one for each bucket that is full, in order, and one for the end of Backward; closed: the step is given up
 	done   chan error    // the reducer's end
@@ -48,6 +47,8 @@ func (s *step) resize(n int) {
 //
 // A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronised step averages
 // all that has gathered.
+//
+// The second step's Begin moves the gradients, with what they hold, to other places: who keeps a Param.Grad must take it again.
 func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
 	d.begin(ctx, pass, sums, true)
 	if d.err == nil {
@@ -55,13 +56,16 @@ func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
 	}
 }
 
-// begin is Begin for a rank that has input, or only goes along.
+// begin is Begin for a rank that has input, or only goes along. Its Backward, if there is one, gets pass.
 func (d *DDP) begin(ctx context.Context, pass *nn.Pass, sums []float64, active bool) {
 	s := &d.step
 	if s.open {
 		panic("ddp: Begin without Finish")
 	}
-	s.open, s.active, s.ctx, s.pass, s.sums = true, active, ctx, pass, sums
+	if d.next != nil {
+		d.rebuild() // here, where all ranks are: a layout is theirs together
+	}
+	s.open, s.ctx, s.pass, s.sums = true, ctx, pass, sums
 	count := 0.0
 	if active {
 		count = 1
@@ -105,6 +109,7 @@ func (d *DDP) Finish() error {
 	if d.active() > 0 {
 		copy(s.sums, s.head[1:])
 		d.markUsed()
+		d.means = true
 	}
 	return nil
 }
@@ -130,7 +135,7 @@ func (d *DDP) wait() error {
 	}
 	err := <-s.done
 	s.drain() // where no rank had input
-	return err
+	return cmp.Or(s.wrong, err)
 }
 
 // drain takes back what the reducer was told, and did not want to know.
@@ -140,13 +145,23 @@ func (s *step) drain() {
 	}
 }
 
-// giveUp ends the reducer of an open step.
+// giveUp has the step fail everywhere, for a reason that only this rank knows. It does not wait for its turn: the reducer may be in a
+// collective, with a rank that comes late.
 func (d *DDP) giveUp(reason error) {
+	if s := &d.step; s.wrong == nil {
+		s.wrong = reason
+		d.breakComms(reason)
+	}
+}
+
+// abandon ends an open step, and the DDP.
+func (d *DDP) abandon(reason error) {
 	s := &d.step
-	s.wrong = reason
+	d.giveUp(reason)
 	close(s.full)
 	if d.cfg.Overlap && !d.idle() {
 		<-s.done
 	}
 	d.end()
+	d.fail(s.wrong)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // SyncBatchNorm sums the statistics of batch normalization over all ranks (PyTorch's SyncBatchNorm): the nn.Reducer of every such
-// layer of a model. It is used on the goroutine of Forward and Backward.
+// layer of a model. It is used on the goroutine of Forward and Backward, and each rank makes one of each in every step, be it without
+// rows. Config.SyncBatchNorm ties it to a DDP.
 type SyncBatchNorm struct {
 	ctx  context.Context
 	comm *mpi.Comm
@@ -41,5 +42,5 @@ func (s *SyncBatchNorm) Sum(x []float64) {
 	}
 }
 
-// Err is the first error of Sum. It must be asked for before the results of a pass are used.
+// Err is the first error of Sum. It must be asked for before the results of a pass are used, other than by a Finish that succeeds.
 func (s *SyncBatchNorm) Err() error { return s.err }

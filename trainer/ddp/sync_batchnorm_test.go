@@ -7,6 +7,7 @@ import (
 	"math"
 	"testing"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 )
@@ -67,4 +68,64 @@ func TestSyncBatchNormFails(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// A rank that waits in Forward for the others' rows hears that the DDP has failed elsewhere: Finish says why on all ranks.
+func TestSyncBatchNormFailsWithTheDDP(t *testing.T) {
+	for _, over := range transports {
+		for name, want := range map[string]string{"unused": "has not used", "hook": "out of bits"} {
+			t.Run(over+"/"+name, func(t *testing.T) {
+				testkit.Within(t, testkit.Patience, func() {
+					failures(t, ranksOn(t, over, 3, func(ctx context.Context, comm *mpi.Comm) error {
+						params := fakeModel(2, 3)
+						s, err := NewSyncBatchNorm(ctx, comm)
+						if err != nil {
+							return err
+						}
+						cfg := Config{Overlap: true, FirstBucketBytes: 1, SyncBatchNorm: s}
+						if name == "hook" {
+							cfg.Hook = fakeHook{reduce: func(context.Context, *mpi.Comm, *Bucket) error { return errors.New("out of bits") }}
+						}
+						d, err := New(ctx, comm, params, nil, cfg)
+						if err != nil {
+							return err
+						}
+						pass := new(nn.Pass)
+						d.Begin(ctx, pass, nil)
+						if comm.Rank() > 0 {
+							s.Sum(make([]float64, 2))
+						} else if name == "hook" {
+							backward(pass, params, comm.Rank(), 0)
+						}
+						return d.Finish()
+					}), want)
+				})
+			})
+		}
+	}
+}
+
+// Where a sum has failed, gradients are not numbers: the step fails, on all ranks.
+func TestStepFailsWithSyncBatchNorm(t *testing.T) {
+	failures(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+		params := fakeModel(2)
+		ending, end := context.WithCancel(ctx)
+		defer end()
+		s, err := NewSyncBatchNorm(ending, comm)
+		if err != nil {
+			return err
+		}
+		d, err := New(ctx, comm, params, nil, Config{Overlap: true, SyncBatchNorm: s})
+		if err != nil {
+			return err
+		}
+		pass := new(nn.Pass)
+		d.Begin(ctx, pass, nil)
+		if comm.Rank() == 1 {
+			end()
+			s.Sum(make([]float64, 2))
+		}
+		backward(pass, params, comm.Rank(), 0)
+		return d.Finish()
+	}), "context canceled")
 }

@@ -3,6 +3,8 @@ package ddp
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,5 +127,89 @@ func TestUsedTooOften(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "has used p0 more than 1 times") {
 			t.Errorf("rank %d: error %v, want one that names p0", rank, err)
 		}
+	}
+}
+
+// A parameter that was used less often than New was told is named with how often.
+func TestUsedTooSeldom(t *testing.T) {
+	params := fakeModel(4, 4)
+	d, err := New(t.Context(), mpi.Self(), []*nn.Param{params[0], params[1], params[0]}, nil, DefaultConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pass := new(nn.Pass)
+	d.Begin(t.Context(), pass, nil)
+	backward(pass, params[:1], 0, 0)
+	if err := d.Finish(); err == nil || !strings.Contains(err.Error(), "has not used p0 (1 times of 2), p1 on rank 0") {
+		t.Errorf("error %v, want one with how often p0 was used", err)
+	}
+}
+
+// What a Hook has kept back of a parameter's gradients arrives when nobody uses it: all that was applied, and what is still owed, is
+// the sum of the gradients. A parameter without a gradient has zeros.
+func TestUnusedParametersGetWhatIsOwed(t *testing.T) {
+	for name, newHook := range map[string]func() Hook{
+		"int8": NewInt8Hook, "PowerSGD": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 1, MinRate: 1, Seed: 7}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			must(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+				params, _ := newReplica(1, []int{8, 9}, []int{8, 9}, []int{3})
+				h := newHook()
+				d, err := New(ctx, comm, params, nil, Config{FindUnused: true, Hook: h})
+				if err != nil {
+					return err
+				}
+				applied, sums := make([]float64, 72), make([]float64, 72) // sums is the gradients' mean, less what is owed in the end
+				for step := range 4 {
+					d.ZeroGrad()
+					pass := new(nn.Pass)
+					d.Begin(ctx, pass, nil)
+					if step == 0 {
+						fill(params[:1], comm.Rank(), step)
+						for i, g := range params[0].Grad {
+							sums[i] = float64(g) / 2
+						}
+						pass.Done(params[0])
+					}
+					fill(params[2:], comm.Rank(), step)
+					pass.Done(params[2])
+					if err := d.Finish(); err != nil {
+						return err
+					}
+					if step < 2 && !params[0].HasGrad {
+						return fmt.Errorf("step %d: there is no gradient of p0", step)
+					}
+					for i, g := range params[0].Grad {
+						if g != 0 && !params[0].HasGrad {
+							return fmt.Errorf("step %d: the gradient %v is nobody's", step, g)
+						}
+						applied[i] += float64(g)
+					}
+					if params[1].HasGrad || slices.ContainsFunc(params[1].Grad, nonzero) {
+						return fmt.Errorf("step %d: a gradient of a parameter that nobody ever uses is %v", step, params[1].Grad)
+					}
+					if err := sameBits(ctx, comm, "what is applied", params[0].Grad); err != nil {
+						return err
+					}
+				}
+				for _, s := range h.State() {
+					if s.Name == "residual.p0" {
+						for i, e := range s.Value {
+							sums[i] -= float64(e) / 2
+						}
+					}
+				}
+				if err := mpi.AllReduce(ctx, comm, sums, mpi.Sum); err != nil {
+					return err
+				}
+				for i, want := range sums {
+					// Gradients are below 0.1: float32 rounds each of a few sums and products to 2^-28 of them.
+					if diff := math.Abs(applied[i] - want); diff > 20*0x1p-28 {
+						return fmt.Errorf("element %d: %v was applied, want %v", i, applied[i], want)
+					}
+				}
+				return nil
+			}))
+		})
 	}
 }

@@ -22,6 +22,8 @@ type Stepper interface {
 type Zero[T Stepper] struct {
 	comm      *mpi.Comm
 	optimizer T
+	params    []*nn.Param // by owner
+	closed    bool
 	values    []float32 // of all parameters, by owner
 	own       []float32 // this rank's part
 	counts    []int
@@ -30,12 +32,11 @@ type Zero[T Stepper] struct {
 // NewZero deals the parameters to ranks, and has factory make this rank's optimizer of its own, in their order in params. They
 // may be none, where there are more ranks than parameters.
 //
-// The Value of every parameter becomes a view of memory of comm, with what it held, and is gone when comm is closed: call it before anything else
-// keeps the slice, and save before closing. A parameter that is listed twice counts once. An error of factory on one rank leaves the
-// others without a partner: it must only depend on what all ranks know.
+// The Value of every parameter becomes a view of memory of comm, with what it held, until Close: call it before anything else
+// keeps the slice. A parameter that is listed twice counts once. An error of factory on one rank is an error on all.
 func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param, factory func(own []*nn.Param) (T, error)) (*Zero[T], error) {
 	dealt := deal(params, comm.Size())
-	z := &Zero[T]{comm: comm, counts: make([]int, comm.Size())}
+	z := &Zero[T]{comm: comm, counts: make([]int, comm.Size()), params: slices.Concat(dealt...)}
 	total, before := 0, 0
 	for rank, part := range dealt {
 		if rank == comm.Rank() {
@@ -52,14 +53,30 @@ func NewZero[T Stepper](ctx context.Context, comm *mpi.Comm, params []*nn.Param,
 	}
 	z.own = z.values[before:][:z.counts[comm.Rank()]]
 	rest := z.values
-	for _, p := range slices.Concat(dealt...) {
+	for _, p := range z.params {
 		n := copy(rest, p.Value)
 		p.Value, rest = rest[:n:n], rest[n:]
 	}
 	if z.optimizer, err = factory(dealt[comm.Rank()]); err != nil {
-		return nil, fmt.Errorf("zero: make the optimizer of rank %d: %w", comm.Rank(), err)
+		err = fmt.Errorf("zero: make the optimizer of rank %d: %w", comm.Rank(), err)
+	}
+	if err := together(ctx, comm, err); err != nil {
+		z.Close()
+		return nil, err
 	}
 	return z, nil
+}
+
+// Close gives the parameters values of their own, which the optimizer goes on with. A model that outlives the Comm needs it, as the
+// memory goes with that. It is not collective.
+func (z *Zero[T]) Close() {
+	if z.closed {
+		return
+	}
+	z.closed = true
+	for _, p := range z.params {
+		p.Value = slices.Clone(p.Value)
+	}
 }
 
 // deal gives each rank its parameters, in their order in params: the largest first, each to the rank that has the least
@@ -89,8 +106,12 @@ func deal(params []*nn.Param, world int) [][]*nn.Param {
 // Optimizer is the one of this rank's parameters.
 func (z *Zero[T]) Optimizer() T { return z.optimizer }
 
-// Step steps this rank's parameters, and gets all others' from their owners: one all-gather of the parameters' size.
+// Step steps this rank's parameters, and gets all others' from their owners: one all-gather of the parameters' size. After an error the
+// values are not to be used: some are of this step and some of the last, and other ranks may still write to them. A step after Close panics.
 func (z *Zero[T]) Step(ctx context.Context) error {
+	if z.closed {
+		panic("ddp: Step of a Zero that is closed")
+	}
 	z.optimizer.Step()
 	if err := mpi.AllGatherV(ctx, z.comm, z.values, z.own, z.counts); err != nil {
 		return fmt.Errorf("zero: all-gather the parameters: %w", err)

@@ -171,6 +171,45 @@ func TestZeroTellsWhatTheFactorySays(t *testing.T) {
 	}
 }
 
+// After Close the parameters live on without their Comm, and so does the rank's optimizer.
+func TestZeroCloses(t *testing.T) {
+	want, _ := unsharded(t, 2)
+	for _, over := range transports {
+		params := make([][]*nn.Param, 2)
+		must(t, ranksOn(t, over, 2, func(ctx context.Context, comm *mpi.Comm) error {
+			mine := newTrained(shapes...)
+			params[comm.Rank()] = mine
+			z, err := NewZero(ctx, comm, mine, newAdamLike)
+			if err != nil {
+				return err
+			}
+			defer z.Close()
+			return train(mine, 0, 2, func() error { return z.Step(ctx) })
+		}))
+		for rank, mine := range params {
+			if got := values(mine); !slices.Equal(got, want) { // would be a fault in memory that is gone
+				t.Errorf("over %s, rank %d: values have changed in Close", over, rank)
+			}
+			mine[0].Value[0]++
+		}
+	}
+}
+
+func TestZeroDoesNotStepAfterClose(t *testing.T) {
+	z, err := NewZero(t.Context(), mpi.Self(), nil, newAdamLike)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Close()
+	z.Close()
+	defer func() {
+		if recover() == nil {
+			t.Error("Step after Close does not panic")
+		}
+	}()
+	z.Step(t.Context())
+}
+
 func TestDealCountsSharedParametersOnce(t *testing.T) {
 	params := newTrained([]int{4}, []int{2})
 	dealt := deal([]*nn.Param{params[0], params[1], params[0]}, 2)
