@@ -3,6 +3,8 @@ package main
 import (
 	"math"
 	"slices"
+
+	"ddpbatch/scripts/bench/internal/stats"
 )
 
 // compare holds each of our columns against the best peer of the row.
@@ -21,7 +23,7 @@ func (t *table) compare(sides []side) {
 func (r *row) bestPeer(sides []side) string {
 	best, least := "", math.Inf(1)
 	for _, side := range sides {
-		if m := r.Samples[side.name].median(); !side.ours && r.sound(side.name) && m < least {
+		if m := r.Samples[side.name].Median(); !side.ours && r.sound(side.name) && m < least {
 			best, least = side.name, m
 		}
 	}
@@ -35,22 +37,22 @@ func (r *row) sound(side string) bool {
 
 // comparison is ours against one peer, launch by launch.
 type comparison struct {
-	Side     string   `json:"side"`
-	Peer     string   `json:"peer"` // "": there was none
-	Ratio    number   `json:"ratio"`
-	Interval interval `json:"interval"`
-	Verdict  string   `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer
+	Side     string         `json:"side"`
+	Peer     string         `json:"peer"` // "": there was none
+	Ratio    stats.Number   `json:"ratio"`
+	Interval stats.Interval `json:"interval"`
+	Verdict  string         `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer
 }
 
 func (r *row) against(side, peer string) comparison {
 	c := comparison{Side: side, Peer: peer, Verdict: "lose"}
-	var ratios samples
+	var ratios stats.Samples
 	for turn, us := range r.Samples[side] {
 		if peer != "" && !math.IsNaN(us/r.Samples[peer][turn]) {
 			ratios = append(ratios, us/r.Samples[peer][turn])
 		}
 	}
-	c.Ratio, c.Interval = number(ratios.median()), ratios.interval()
+	c.Ratio, c.Interval = stats.Number(ratios.Median()), ratios.Interval()
 	switch {
 	case !r.sound(side): // the row is lost, whatever the rest of it says
 	case peer == "":

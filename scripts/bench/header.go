@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"time"
+
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 // method is how all sides are timed; docs/cli.md has the whole of it.
@@ -43,11 +43,11 @@ func (h header) print(w io.Writer) {
 
 func newHeader(o options, sides []side, settings []setting) header {
 	h := header{
-		Machine:  fmt.Sprintf("%s, %d cores, %s, Linux %s, %s", cpuModel(), runtime.NumCPU(), osName(), kernel(), runtime.Version()),
-		Load:     loadAverage(),
+		Machine:  report.Machine(),
+		Load:     report.Load(),
 		Time:     time.Now().Format(time.RFC3339),
 		Versions: map[string]string{},
-		Method:   strings.TrimSpace(fmt.Sprintf(method, certainty(o.launches))),
+		Method:   strings.TrimSpace(fmt.Sprintf(method, report.Certainty(o.launches))),
 	}
 	for _, side := range sides {
 		if side.version != "" {
@@ -67,15 +67,6 @@ func newHeader(o options, sides []side, settings []setting) header {
 	return h
 }
 
-// certainty words the coverage of the intervals of so many launches.
-func certainty(launches int) string {
-	c := make(samples, launches).interval().Coverage
-	if c < 0.95 {
-		return fmt.Sprintf("a chance of only %.0f %% (take 6 launches or more for 95 %%)", 100*float64(c))
-	}
-	return fmt.Sprintf("a chance of %.1f %%", 100*float64(c))
-}
-
 // commandLine is one launch as a person would type it, without the folders of its programs.
 func commandLine(side side, o options, s setting) string {
 	commands := side.commands(o, s)
@@ -91,35 +82,4 @@ func commandLine(side side, o options, s setting) string {
 		line = append(line, fmt.Sprintf("(and RANK=1 to %d)", len(commands)-1))
 	}
 	return strings.Join(line, " ")
-}
-
-func cpuModel() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return runtime.GOARCH
-}
-
-func osName() string {
-	text, _ := os.ReadFile("/etc/os-release") // os-release(5)
-	for line := range strings.Lines(string(text)) {
-		if name, value, _ := strings.Cut(line, "="); name == "PRETTY_NAME" {
-			return strings.Trim(strings.TrimSpace(value), `"`)
-		}
-	}
-	return runtime.GOOS
-}
-
-func kernel() string {
-	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return strings.TrimSpace(string(text))
-}
-
-func loadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	load, _, _ := strings.Cut(string(text), " ")
-	return load
 }

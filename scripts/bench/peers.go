@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
 	"time"
+
+	"ddpbatch/scripts/bench/internal/processes"
 )
 
 // bound tells whether there is a core for each rank: then all sides bind them. ddpbatch does so by itself.
@@ -68,7 +69,7 @@ func gloo(python, script, version string) side {
 		takes: func(s setting) bool { return s.Transport == "tcp" && s.Collective != "reducescatter" },
 		parse: parsePeer,
 		commands: func(o options, s setting) []*exec.Cmd {
-			port := freePort()
+			port := processes.FreePort()
 			var ranks []*exec.Cmd
 			for rank := range s.Ranks {
 				cmd := exec.Command(python, append([]string{script}, peerArgs(o, s)...)...)
@@ -81,16 +82,6 @@ func gloo(python, script, version string) side {
 			return ranks
 		},
 	}
-}
-
-// freePort is one that was free a moment ago: torch cannot be handed a socket.
-func freePort() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "29500"
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // parsePeer reads `row SIZE TIME_US WRONG`.

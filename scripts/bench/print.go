@@ -5,14 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
+
+	"ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/stats"
 )
 
 // print shows medians over the launches, in microseconds, and how ours stand against the best peer, as a table of Markdown.
 func (t *table) print(w io.Writer) {
 	fmt.Fprintf(w, "\n### %v\n\n", t.Setting)
-	markdown(w, t.titles(), t.cells())
+	report.Markdown(w, t.titles(), t.cells())
 	fmt.Fprintf(w, "\n%s\n", t.score())
 	for _, side := range t.sides {
 		if n := t.Hung[side]; n > 0 {
@@ -48,23 +50,11 @@ func (t *table) cells() [][]string {
 			if i == 0 {
 				cells = append(cells, cmp.Or(c.Peer, "-"))
 			}
-			cells = append(cells, ratio(c.Ratio), c.Interval.text(t.turns), c.Verdict)
+			cells = append(cells, report.Ratio(c.Ratio), report.Interval(c.Interval, t.turns), c.Verdict)
 		}
 		rows = append(rows, cells)
 	}
 	return rows
-}
-
-// text says how much less than the header promises an interval is worth that has fewer launches.
-func (i interval) text(launches int) string {
-	text := fmt.Sprintf("[%s, %s]", ratio(i.Low), ratio(i.High))
-	switch full := make(samples, launches).interval().Coverage; {
-	case i.Coverage == 0:
-		return "-"
-	case i.Coverage < full:
-		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
-	}
-	return text
 }
 
 // score counts the verdicts.
@@ -84,35 +74,17 @@ func (t *table) score() string {
 }
 
 // cell is the median of a side's launches, and what there is to say against it.
-func cell(s samples, wrong int64) string {
-	there := len(s.sorted())
+func cell(s stats.Samples, wrong int64) string {
+	there := len(s.Sorted())
 	switch {
 	case there == 0:
 		return "failed"
 	case wrong > 0:
 		return fmt.Sprintf("%d WRONG", wrong)
 	case there < len(s):
-		return fmt.Sprintf("%s (%d of %d)", significant(s.median()), there, len(s))
+		return fmt.Sprintf("%s (%d of %d)", report.Significant(s.Median()), there, len(s))
 	}
-	return significant(s.median())
-}
-
-// significant shows a time with three digits or all before the point.
-func significant(us float64) string {
-	switch {
-	case us < 10:
-		return fmt.Sprintf("%.2f", us)
-	case us < 100:
-		return fmt.Sprintf("%.1f", us)
-	}
-	return fmt.Sprintf("%.0f", us)
-}
-
-func ratio(n number) string {
-	if math.IsNaN(float64(n)) {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", float64(n))
+	return report.Significant(s.Median())
 }
 
 func writeJSON(path string, h header, tables []table) error {

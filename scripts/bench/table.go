@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"ddpbatch/scripts/bench/internal/stats"
 )
 
 // table is what was measured in one setting.
@@ -19,10 +21,10 @@ type table struct {
 
 // row is one size.
 type row struct {
-	Size        int64              `json:"size"`
-	Samples     map[string]samples `json:"samples_us"` // by side and turn
-	Wrong       map[string]int64   `json:"wrong"`
-	Comparisons []comparison       `json:"comparisons"`
+	Size        int64                    `json:"size"`
+	Samples     map[string]stats.Samples `json:"samples_us"` // by side and turn
+	Wrong       map[string]int64         `json:"wrong"`
+	Comparisons []comparison             `json:"comparisons"`
 }
 
 func newTable(o options, s setting, sides []side) table {
@@ -31,9 +33,9 @@ func newTable(o options, s setting, sides []side) table {
 		t.sides = append(t.sides, side.name)
 	}
 	for _, size := range o.rowSizes(s) {
-		r := &row{Size: size, Samples: map[string]samples{}, Wrong: map[string]int64{}}
+		r := &row{Size: size, Samples: map[string]stats.Samples{}, Wrong: map[string]int64{}}
 		for _, name := range t.sides {
-			r.Samples[name] = slices.Repeat(samples{math.NaN()}, t.turns)
+			r.Samples[name] = slices.Repeat(stats.Samples{math.NaN()}, t.turns)
 		}
 		t.Rows, t.bySize[size] = append(t.Rows, r), r
 	}

@@ -1,4 +1,4 @@
-package main
+package stats
 
 import (
 	"encoding/json"
@@ -6,65 +6,65 @@ import (
 	"slices"
 )
 
-// number is a float64 that may be missing: NaN, null in JSON.
-type number float64
+// Number is a float64 that may be missing: NaN, null in JSON.
+type Number float64
 
 // MarshalJSON implements json.Marshaler.
-func (n number) MarshalJSON() ([]byte, error) {
+func (n Number) MarshalJSON() ([]byte, error) {
 	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
 		return []byte("null"), nil
 	}
 	return json.Marshal(float64(n))
 }
 
-// samples are what launches gave, in their order; NaN where one gave nothing.
-type samples []float64
+// Samples are what launches gave, in their order; NaN where one gave nothing.
+type Samples []float64
 
 // MarshalJSON implements json.Marshaler.
-func (s samples) MarshalJSON() ([]byte, error) {
-	numbers := make([]number, len(s))
+func (s Samples) MarshalJSON() ([]byte, error) {
+	numbers := make([]Number, len(s))
 	for i, x := range s {
-		numbers[i] = number(x)
+		numbers[i] = Number(x)
 	}
 	return json.Marshal(numbers)
 }
 
-// sorted are those that are there.
-func (s samples) sorted() samples {
+// Sorted are those that are there.
+func (s Samples) Sorted() Samples {
 	there := slices.DeleteFunc(slices.Clone(s), math.IsNaN)
 	slices.Sort(there)
 	return there
 }
 
-// median is NaN where there is none.
-func (s samples) median() float64 {
-	x := s.sorted()
+// Median is NaN where there is none.
+func (s Samples) Median() float64 {
+	x := s.Sorted()
 	if len(x) == 0 {
 		return math.NaN()
 	}
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// interval is where the median lies of all launches there could be.
-type interval struct {
-	Low      number `json:"low"`
-	High     number `json:"high"`
-	Coverage number `json:"coverage"` // the chance that it does; below 0.95 where there are fewer than 6 samples
+// Interval is where the median lies of all launches there could be.
+type Interval struct {
+	Low      Number `json:"low"`
+	High     Number `json:"high"`
+	Coverage Number `json:"coverage"` // the chance that it does; below 0.95 where there are fewer than 6 samples
 }
 
-// interval is the narrowest pair of order statistics that covers the median with a chance of 95 %, whatever the
+// Interval is the narrowest pair of order statistics that covers the median with a chance of 95 %, whatever the
 // distribution (the sign test turned round: Conover, Practical Nonparametric Statistics, 3.2).
-func (s samples) interval() interval {
-	x := s.sorted()
+func (s Samples) Interval() Interval {
+	x := s.Sorted()
 	n := len(x)
 	if n == 0 {
-		return interval{number(math.NaN()), number(math.NaN()), 0}
+		return Interval{Number(math.NaN()), Number(math.NaN()), 0}
 	}
 	k := 0
 	for k+1 < (n+1)/2 && coverage(n, k+1) >= 0.95 {
 		k++
 	}
-	return interval{number(x[k]), number(x[n-1-k]), number(coverage(n, k))}
+	return Interval{Number(x[k]), Number(x[n-1-k]), Number(coverage(n, k))}
 }
 
 // coverage is the chance that the median lies between the samples of rank k and n-1-k, counted from 0:

@@ -1,4 +1,4 @@
-package main
+package processes
 
 import (
 	"crypto/rand"

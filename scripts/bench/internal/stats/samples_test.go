@@ -1,4 +1,4 @@
-package main
+package stats
 
 import (
 	"encoding/json"
@@ -10,16 +10,16 @@ import (
 func TestMedian(t *testing.T) {
 	nan := math.NaN()
 	for _, tt := range []struct {
-		s    samples
+		s    Samples
 		want float64
 	}{
-		{samples{3}, 3}, {samples{1, 2}, 1.5}, {samples{9, 1, 5}, 5}, {samples{nan, 4, nan, 2, 3}, 3},
+		{Samples{3}, 3}, {Samples{1, 2}, 1.5}, {Samples{9, 1, 5}, 5}, {Samples{nan, 4, nan, 2, 3}, 3},
 	} {
-		if got := tt.s.median(); got != tt.want {
+		if got := tt.s.Median(); got != tt.want {
 			t.Errorf("%v: %v, want %v", tt.s, got, tt.want)
 		}
 	}
-	if got := (samples{nan}).median(); !math.IsNaN(got) {
+	if got := (Samples{nan}).Median(); !math.IsNaN(got) {
 		t.Errorf("the median of nothing is %v", got)
 	}
 }
@@ -30,11 +30,11 @@ func TestInterval(t *testing.T) {
 		1: {1, 1}, 5: {1, 5}, // even the whole range covers less than 95 %
 		6: {1, 6}, 7: {1, 7}, 8: {1, 8}, 9: {2, 8}, 11: {2, 10}, 12: {3, 10}, 15: {4, 12}, 20: {6, 15},
 	} {
-		s := make(samples, n)
+		s := make(Samples, n)
 		for i, at := range rand.Perm(n) {
 			s[at] = float64(i + 1)
 		}
-		got := s.interval()
+		got := s.Interval()
 		if float64(got.Low) != want[0] || float64(got.High) != want[1] {
 			t.Errorf("%d samples: [%v, %v], want %v", n, got.Low, got.High, want)
 		}
@@ -50,22 +50,22 @@ func TestCoverage(t *testing.T) {
 	const trials, n = 20_000, 9
 	held := 0
 	for range trials {
-		s := make(samples, n)
+		s := make(Samples, n)
 		for i := range s {
 			s[i] = random.ExpFloat64()
 		}
-		if iv := s.interval(); float64(iv.Low) <= math.Ln2 && math.Ln2 <= float64(iv.High) {
+		if iv := s.Interval(); float64(iv.Low) <= math.Ln2 && math.Ln2 <= float64(iv.High) {
 			held++
 		}
 	}
-	want := float64(make(samples, n).interval().Coverage)
+	want := float64(make(Samples, n).Interval().Coverage)
 	if got := float64(held) / trials; math.Abs(got-want) > 0.005 { // three standard deviations of 20,000 trials
 		t.Errorf("the median was covered in %v of the trials, and the interval says %v", got, want)
 	}
 }
 
 func TestSamplesInJSON(t *testing.T) {
-	text, err := json.Marshal(samples{1.5, math.NaN(), math.Inf(1)})
+	text, err := json.Marshal(Samples{1.5, math.NaN(), math.Inf(1)})
 	if err != nil || string(text) != "[1.5,null,null]" {
 		t.Errorf("%s, %v", text, err)
 	}

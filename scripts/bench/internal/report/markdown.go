@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// markdown writes a table whose columns are aligned as text, too; all of them to the right.
-func markdown(w io.Writer, titles []string, rows [][]string) {
+// Markdown writes a table whose columns are aligned as text, too; all of them to the right.
+func Markdown(w io.Writer, titles []string, rows [][]string) {
 	widths := make([]int, len(titles))
 	for _, row := range append([][]string{titles}, rows...) {
 		for i, cell := range row {

@@ -1,0 +1,2 @@
+// Package processes runs the processes of one measurement, and leaves none of them behind.
+package processes

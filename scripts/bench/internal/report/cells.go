@@ -1,0 +1,50 @@
+package report
+
+import (
+	"fmt"
+	"math"
+
+	"ddpbatch/scripts/bench/internal/stats"
+)
+
+// Certainty words the coverage of the intervals of so many launches.
+func Certainty(launches int) string {
+	c := make(stats.Samples, launches).Interval().Coverage
+	if c < 0.95 {
+		return fmt.Sprintf("a chance of only %.0f %% (take 6 launches or more for 95 %%)", 100*float64(c))
+	}
+	return fmt.Sprintf("a chance of %.1f %%", 100*float64(c))
+}
+
+// Interval says how much less than Certainty promises an interval is worth that has fewer launches.
+func Interval(i stats.Interval, launches int) string {
+	text := fmt.Sprintf("[%s, %s]", Ratio(i.Low), Ratio(i.High))
+	switch full := make(stats.Samples, launches).Interval().Coverage; {
+	case i.Coverage == 0:
+		return "-"
+	case i.Coverage < full:
+		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
+	}
+	return text
+}
+
+// Ratio shows a ratio with two digits after the point.
+func Ratio(n stats.Number) string {
+	if math.IsNaN(float64(n)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(n))
+}
+
+// Significant shows a positive number with three digits or all before the point.
+func Significant(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "-"
+	case x < 10:
+		return fmt.Sprintf("%.2f", x)
+	case x < 100:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
