@@ -23,7 +23,7 @@ func (t *trainer) openBLAS() error {
 	}
 	t.blas = library
 	if t.env.Comm.Rank() == 0 {
-		t.log.Info("matrix products", "library", info.String(), "precision", how)
+		t.print("rank 0 | matrix products by %s | %s\n", info, how)
 		if info.Advice != "" {
 			t.log.Warn(info.Advice)
 		}

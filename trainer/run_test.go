@@ -46,7 +46,8 @@ func TestOutput(t *testing.T) {
 		}
 	}
 	// The clock is read twice a step: 128 rows take one of its seconds.
-	want := regexp.MustCompile(`^rank 0 \| epoch 0 \| batch size 32 \| steps 32
+	want := regexp.MustCompile(`^rank 0 \| matrix products by .* \| float32
+rank 0 \| epoch 0 \| batch size 32 \| steps 32
 rank 0 \| epoch 0 \| loss \d\.\d{4} \| samples/s 128 \| communication \d+\.\d % \| overlap \d+ %
 rank 0 \| epoch 1 \| batch size 32 \| steps 32
 rank 0 \| epoch 1 \| loss 0\.01\d\d \| samples/s 128 \| communication \d+\.\d % \| overlap \d+ %

@@ -289,7 +289,10 @@ func (r *rank) letOthersFailFirst(ctx context.Context, err error) {
 // sayEnd prints where the checkpoint is and how to go on.
 func (r *rank) sayEnd(result trainer.Result) {
 	more := ""
-	if !result.Stopped {
+	switch {
+	case result.Early:
+		more = "train.evaluate.patience=" + strconv.Itoa(2*r.job.Train.Evaluate.Patience)
+	case !result.Stopped:
 		more = "train.epochs=" + strconv.Itoa(2*max(r.job.Train.Epochs, result.Epochs))
 	}
 	out := unchecked(r.e.Out)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -107,7 +108,8 @@ func (s *search) note(ctx context.Context, i int, err error) {
 	defer s.mu.Unlock()
 	s.tries++
 	before := s.reasons[i]
-	if ctx.Err() != nil && before != nil {
+	// A connection's deadline is that of ctx, and may be over a moment sooner.
+	if before != nil && (ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) && strange(before)) {
 		return
 	}
 	s.reasons[i] = err

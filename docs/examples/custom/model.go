@@ -52,19 +52,29 @@ func (l *preLU) Forward(_ *nn.Pass, x nn.Matrix) nn.Matrix {
 	return l.y
 }
 
-// Backward adds to the gradient of a, and says so once it is complete: then DDP may send it.
-func (l *preLU) Backward(p *nn.Pass, dy nn.Matrix, _ bool) nn.Matrix {
-	grow(&l.dx, dy)
+// Backward adds to the gradient of a, and says so once it is complete: then DDP may send it. Without input nobody wants dx.
+func (l *preLU) Backward(p *nn.Pass, dy nn.Matrix, input bool) nn.Matrix {
 	for i := range dy.Rows {
-		dx, row, grad := l.dx.Row(i), l.x.Row(i), dy.Row(i)
-		for j, g := range grad {
-			if dx[j] = g; row[j] <= 0 {
-				dx[j] = l.a.Value[j] * g
+		row := l.x.Row(i)
+		for j, g := range dy.Row(i) {
+			if row[j] <= 0 {
 				l.a.Grad[j] += row[j] * g
 			}
 		}
 	}
 	p.Done(l.a)
+	if !input {
+		return nn.Matrix{}
+	}
+	grow(&l.dx, dy)
+	for i := range dy.Rows {
+		dx, row := l.dx.Row(i), l.x.Row(i)
+		for j, g := range dy.Row(i) {
+			if dx[j] = g; row[j] <= 0 {
+				dx[j] = l.a.Value[j] * g
+			}
+		}
+	}
 	return l.dx
 }
 
