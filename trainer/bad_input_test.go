@@ -192,3 +192,8 @@ func TestTheParameterThatOverflowsIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// The pass that went wrong need not be the step's last.
+func TestTheLayerThatOverflowsInTheFirstPassIsNamed(t *testing.T) {
+	overflow(t, 2, func(c *Config) { c.BatchSize, c.Accumulate, c.Data.Train = 2, 2, "4:48" })
+}

@@ -22,6 +22,9 @@ func (t *trainer) evaluate(ctx context.Context) error {
 	if t.eval == nil {
 		return nil
 	}
+	if err := t.ddp.SyncBuffers(ctx); err != nil { // those that a checkpoint would hold
+		return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
+	}
 	pass := nn.Pass{BLAS: t.blas}
 	var loss, right float64
 	batch, replicas := t.cfg.BatchSize, t.layout.replicas
@@ -66,11 +69,15 @@ func (t *trainer) keepBest(ctx context.Context) error {
 	default:
 		better = value < t.at.Best.Value
 	}
+	if t.at.Best.Last == t.at.Step {
+		return nil // counted before the checkpoint that was resumed from
+	}
+	t.at.Best.Last = t.at.Step
 	if t.at.Best.Step > 0 && !better {
 		t.at.Best.Since++
 		return nil
 	}
-	t.at.Best = best{Step: t.at.Step, Value: value}
+	t.at.Best = best{Step: t.at.Step, Value: value, Last: t.at.Step}
 	if !t.plan.Save {
 		return nil
 	}

@@ -107,10 +107,15 @@ func complete(t testing.TB, over string, size int, cfg Config, change func(rank 
 func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) training {
 	t.Helper()
 	var losses []float64
+	var steps int64 // that the run said it would have
 	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
 		if rank == 0 {
 			env.Checkpoints = c.open(t)
-			env.Progress = func(p Progress) { losses = append(losses, p.Loss) }
+			env.Progress = func(p Progress) {
+				if losses = append(losses, p.Loss); steps == 0 {
+					steps = p.Steps
+				}
+			}
 		}
 		if change != nil {
 			change(rank, cfg, env)
@@ -120,13 +125,12 @@ func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, 
 		if r.err != nil {
 			t.Fatalf("rank %d: %v", i, r.err)
 		}
-		same := r.Result
-		if cfg.DDP.AverageEvery > 0 {
-			same.Loss = world[0].Loss // see TestLocalSGDHasOneResult
-		}
-		if same != world[0].Result {
+		if r.Result != world[0].Result {
 			t.Fatalf("rank %d has %+v, rank 0 %+v", i, r.Result, world[0].Result)
 		}
+	}
+	if r := world[0].Result; !r.Stopped && cfg.Evaluate.Patience == 0 && losses != nil && r.Steps != steps {
+		t.Errorf("the run had %d steps, and said %d", r.Steps, steps)
 	}
 	return training{world[0].Result, c, c.latest(t), losses}
 }

@@ -1,6 +1,11 @@
 package trainer
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint"
+)
 
 // Statistics over all ranks are those of the whole batch, too, where some ranks have fewer rows, or none, in a step.
 func TestSyncBatchNormWithUnevenRows(t *testing.T) {
@@ -47,5 +52,95 @@ func TestLossScaleFalls(t *testing.T) {
 		if steps := len(got.losses); skipped == 0 || skipped == steps {
 			t.Errorf("world %d: %d of %d steps were skipped", world, skipped, steps)
 		}
+	}
+}
+
+// sameValues tells whether two states have the same parameters.
+func sameValues(t *testing.T, a, b *checkpoint.State) bool {
+	t.Helper()
+	for _, tensor := range a.Tensors {
+		if strings.HasPrefix(tensor.Name, "model.") && distance(floatsOf(t, a, tensor.Name), floatsOf(t, b, tensor.Name)) != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// However a batch is split, each part drops something else: two equal rows do not do what one of them does alone.
+func TestDropoutDiffersFromPartToPart(t *testing.T) {
+	dir := t.TempDir()
+	x := normals(1, 40)
+	writeNPY(t, dir, "x.npy", []int{2, 40}, append(x, x...))
+	writeNPY(t, dir, "y.npy", []int{2, 1}, []float32{3, 3})
+	for name, test := range map[string]struct {
+		world  int // of the one row
+		change func(*Config)
+		split  func(*Config) // for two rows
+		ranks  int           // then
+	}{
+		"rows":          {1, func(*Config) {}, func(c *Config) { c.BatchSize = 2 }, 1},
+		"ranks":         {1, func(*Config) {}, func(*Config) {}, 2},
+		"passes":        {1, func(*Config) {}, func(c *Config) { c.Accumulate = 2 }, 1},
+		"replicas":      {1, func(c *Config) { c.Mode, c.Replicas = "dp", 2 }, func(c *Config) { c.BatchSize = 2 }, 1},
+		"micro-batches": {2, func(c *Config) { c.Pipeline = 2 }, func(c *Config) { c.BatchSize = 2 }, 2},
+		"steps":         {1, func(*Config) {}, func(c *Config) { c.Optimizer.LR, c.Epochs = c.Optimizer.LR/2, 2 }, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := deepJob()
+			cfg.Epochs, cfg.BatchSize, cfg.Model.Hidden, cfg.Model.Dropout = 1, 1, []int{40}, 0.5
+			cfg.Data.Kind, cfg.Data.InputFile, cfg.Data.TargetFile, cfg.Data.Train = "npy", "x.npy", "y.npy", "0:1"
+			cfg.Optimizer.Momentum, cfg.Optimizer.LR = 0, 1e-3
+			inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
+			test.change(&cfg)
+			one := complete(t, "local", test.world, cfg, inDir)
+			if cfg.Data.Train = "0:2"; name == "steps" {
+				cfg.Data.Train = "0:1"
+			}
+			test.split(&cfg)
+			two := complete(t, "local", test.ranks, cfg, inDir)
+			// The unit whose input weights stay as they are is the one that was dropped.
+			if dropped(t, one.state, cfg) == dropped(t, two.state, cfg) {
+				t.Error("the same units were dropped")
+			}
+		})
+	}
+}
+
+// dropped has a letter for each hidden unit: whether the only step has changed its weights.
+func dropped(t *testing.T, s *checkpoint.State, cfg Config) string {
+	t.Helper()
+	model, err := newModel(cfg.Model, specOf(40, 1), cfg.Seed, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after := model.Params()[0].Value, floatsOf(t, s, "model.0.weight")
+	units := make([]byte, 40)
+	for i := range units {
+		units[i] = 'x'
+		if distance(before[i*40:][:40], after[i*40:][:40]) == 0 {
+			units[i] = '.'
+		}
+	}
+	if all := string(units); strings.Count(all, ".") == 0 || strings.Count(all, "x") == 0 {
+		t.Fatalf("of the units %s none, or all, were dropped", all)
+	}
+	return string(units)
+}
+
+// PowerSGD begins at its step, and before that nothing is compressed.
+func TestPowerSGDBeginsLater(t *testing.T) {
+	cfg := deepJob() // 12 steps
+	cfg.DDP.Rank = 1
+	run := func(compress string, start int) *checkpoint.State {
+		cfg := cfg
+		cfg.DDP.Compress, cfg.DDP.StartStep = compress, start
+		return complete(t, "local", 2, cfg, nil).state
+	}
+	plain := run("none", 0)
+	if !sameValues(t, run("powersgd", 12), plain) {
+		t.Error("gradients were compressed before the first step of PowerSGD")
+	}
+	if sameValues(t, run("powersgd", 11), plain) {
+		t.Error("gradients were not compressed in the first step of PowerSGD")
 	}
 }

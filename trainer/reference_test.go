@@ -132,8 +132,10 @@ func ones(t testing.TB, path string) {
 
 // generatedSpec is that of a job's generated data.
 func generatedSpec(cfg Config) data.Spec {
-	return data.Spec{Inputs: cfg.Data.Inputs, Outputs: cfg.Data.Outputs}
+	return specOf(cfg.Data.Inputs, cfg.Data.Outputs)
 }
+
+func specOf(inputs, outputs int) data.Spec { return data.Spec{Inputs: inputs, Outputs: outputs} }
 
 // normals is n numbers of the normal distribution, the same in every run.
 func normals(seed uint64, n int) []float32 {
@@ -145,7 +147,7 @@ func normals(seed uint64, n int) []float32 {
 	return v
 }
 
-// classes is n labels below some number, each of which is there.
+// classesOf is n labels below some number, each of which is there.
 func classesOf(seed uint64, n, below int) []int64 {
 	random := mt19937.New(seed)
 	v := make([]int64, n)

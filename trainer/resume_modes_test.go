@@ -92,7 +92,7 @@ func TestResumeRemembersEverything(t *testing.T) {
 // Running statistics are part of the state.
 func TestResumeRemembersBuffers(t *testing.T) {
 	dir, cfg := imageJob(t)
-	cfg.Epochs, cfg.Data.Train = 4, "0:39"
+	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best = 4, "0:39", "39:48", "loss"
 	for _, test := range []resumeCase{
 		{"a rank", 1, func(c *Config) { c.BatchSize = 8 }},
 		{"ranks of their own", 2, func(*Config) {}},
@@ -146,4 +146,35 @@ func checkFinal(t *testing.T, s *checkpoint.State) {
 	if s.Step != 20 || len(s.Tensors) < 3 {
 		t.Fatalf("a straight run saved step %d and %d tensors", s.Step, len(s.Tensors))
 	}
+}
+
+// The checkpoint of the best evaluation is made at the end of an epoch. Who goes on from there counts that evaluation once.
+func TestResumeFromTheBestAfterACrash(t *testing.T) {
+	cfg := deepJob()
+	cfg.Epochs, cfg.Data.Eval, cfg.Evaluate.Best, cfg.Evaluate.Patience = 10, "0:7", "loss", 3
+	cfg.Optimizer.LR = 1e-30 // nothing gets better after the first epoch
+	straight := complete(t, "local", 2, cfg, nil)
+	if straight.Epochs != 4 {
+		t.Fatalf("%+v, want 4 epochs: the best and 3 that are not better", straight.Result)
+	}
+	c := newCheckpoints()
+	for i, r := range trainOver(t, "local", 2, cfg, func(rank int, _ *Config, env *Env) {
+		env.Checkpoints = c.open(t)
+		if out := env.Out.(*output); rank == 0 {
+			env.Progress = func(p Progress) {
+				if p.Epoch == 1 {
+					out.kill()
+				}
+			}
+		}
+	}) {
+		if r.err == nil {
+			t.Fatalf("rank %d noticed nothing", i)
+		}
+	}
+	if got := c.steps(t); len(got) != 1 {
+		t.Fatalf("checkpoints of steps %v, want that of the first epoch", got)
+	}
+	resumed := completeIn(t, c, "local", 2, cfg, func(_ int, _ *Config, env *Env) { env.Resume = true })
+	sameState(t, resumed.state, straight.state)
 }

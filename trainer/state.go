@@ -22,6 +22,7 @@ type best struct {
 	Step  int64   `json:"step"`  // after which it was; 0: there was none
 	Value float64 `json:"value"` // its loss or accuracy
 	Since int     `json:"since"` // evaluations since that were no better
+	Last  int64   `json:"last"`  // the step after which the last evaluation was; it may be made again by who resumes there
 }
 
 // loss is the mean over the steps taken in this epoch.
@@ -47,7 +48,7 @@ func (p position) nextEpoch() position {
 
 func (p position) validate(s *checkpoint.State) error {
 	if p.Epoch < 0 || p.Epoch > maxEpochs || p.Rows < 0 || p.Done < 0 || p.Step != s.Step || p.Step < int64(p.Done) ||
-		p.Best.Step < 0 || p.Best.Step > p.Step || p.Best.Since < 0 {
+		p.Best.Step < 0 || p.Best.Step > p.Best.Last || p.Best.Last > p.Step || p.Best.Since < 0 {
 		return fmt.Errorf("%w: %s %+v of step %d is impossible", checkpoint.ErrCorrupt, keyPosition, p, s.Step)
 	}
 	return nil

@@ -84,3 +84,12 @@ func TestValidateNamesTheKey(t *testing.T) {
 		t.Errorf("error %v, want both faults", err)
 	}
 }
+
+// Replicas of one process work at the same time, and cannot share the sums over ranks.
+func TestSyncBatchNormInReplicasIsRefused(t *testing.T) {
+	cfg := deepJob()
+	cfg.Mode, cfg.Replicas, cfg.DDP.SyncBatchNorm = "dp", 2, true
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "ddp.sync_batch_norm") {
+		t.Errorf("error %v, want one about ddp.sync_batch_norm", err)
+	}
+}
