@@ -46,4 +46,6 @@
 //
 // Libraries are loaded on Linux, amd64 and arm64. The program then needs glibc's loader to start; built with -tags static it needs nothing and loads nothing, and
 // [Auto] gives gonum. The number of threads belongs to the library, not to the Library: opening the same file again changes it for both.
+// Once a library is loaded, no goroutine may end while it is locked to its thread (runtime.LockOSThread): purego 0.10 writes one word above its frame
+// (syscall15X on amd64), where a thread that has called it finds its way out when it ends, so the process may crash.
 package blas

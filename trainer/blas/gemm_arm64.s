@@ -9,6 +9,7 @@ DATA ·gemm(SB)/8, $gemm<>(SB)
 // gemm is void gemm(arguments *args) in the calling convention of AAPCS64, on the C stack. It calls
 // fn(&tA, &tB, &m, &n, &k, &alpha, a, &lda, b, &ldb, &beta, c, &ldc, 1, 1): the last two are the lengths
 // of tA and tB as strings, which compilers of Fortran add. The assembler saves the link register.
+// It has been tested under emulation (QEMU) only.
 TEXT gemm<>(SB), NOSPLIT, $0
 	SUB  $64, RSP // seven arguments of 8 bytes, aligned to 16
 	MOVD R0, R9

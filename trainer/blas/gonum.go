@@ -16,6 +16,10 @@ const (
 
 // Gonum is gonum's products in plain Go, on the caller's core. They allocate nothing, and sum in the same order whatever the
 // number of cores.
+//
+// Terms in which the element of a is 0 are left out, unless a is as it is and b transposed: there 0 times NaN or an infinity adds
+// nothing, where IEEE 754 and other libraries have NaN. What has gone wrong may so be hidden from a gradient, until it is
+// multiplied with something else than 0. A NaN in a always comes out.
 type Gonum struct{}
 
 // Sgemm is the Library's.

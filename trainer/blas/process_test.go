@@ -86,7 +86,8 @@ func sameBitsAgain(lib Library) error {
 	var callers sync.WaitGroup
 	for i := range wrong {
 		callers.Go(func() {
-			runtime.LockOSThread() // a thread of its own; it ends with the goroutine
+			runtime.LockOSThread() // a thread of its own
+			defer runtime.UnlockOSThread()
 			p := newProduct(blas.Trans, blas.NoTrans, 300, 200, 400, 0, 1, 0)
 			for range 3 {
 				p.run(lib)

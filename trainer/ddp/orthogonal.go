@@ -38,14 +38,14 @@ func orthonormalize(v []float32, n int, fresh func(k int, dst []float32)) {
 
 // project removes from x what lies along orthonormal vectors, and returns the length of the rest; 0 where that is rounding.
 func project(x, vectors []float32) float64 {
-	n, length := len(x), math.Sqrt(dot(x, x))
+	n, length := len(x), math.Sqrt(vec.Dot(x, x))
 	least := max(dependent*length, vanishing)
 	for {
 		before := length
 		for y := vectors; len(y) > 0; y = y[n:] {
-			vec.Axpy(x, -float32(dot(x, y[:n])), y[:n])
+			vec.Axpy(x, -float32(vec.Dot(x, y[:n])), y[:n])
 		}
-		length = math.Sqrt(dot(x, x))
+		length = math.Sqrt(vec.Dot(x, x))
 		if length < least {
 			return 0
 		}
@@ -53,20 +53,4 @@ func project(x, vectors []float32) float64 {
 			return length
 		}
 	}
-}
-
-// dot adds in one order on all machines. Products of two float32 are exact in float64.
-func dot(x, y []float32) float64 {
-	var s0, s1, s2, s3 float64
-	for len(x) >= 4 {
-		s0 += float64(x[0]) * float64(y[0])
-		s1 += float64(x[1]) * float64(y[1])
-		s2 += float64(x[2]) * float64(y[2])
-		s3 += float64(x[3]) * float64(y[3])
-		x, y = x[4:], y[4:]
-	}
-	for i := range x {
-		s0 += float64(x[i]) * float64(y[i])
-	}
-	return (s0 + s1) + (s2 + s3)
 }

@@ -19,8 +19,8 @@ type CausalAttention struct {
 	width, heads, context int
 	qkv                   Matrix    // what the last Forward was given
 	probs                 []float32 // [sequences, heads, context, context]; what lies right of the diagonal's blocks means nothing
-	dscores               []float32 // one head's gradient, [context, context]
 	y                     Matrix
+	dscores               *Matrix // one head's gradient, [context, context]; it lives within Backward
 	dqkv                  *Matrix
 }
 
@@ -29,7 +29,7 @@ func NewCausalAttention(width, heads, context int) *CausalAttention {
 	if width < 1 || heads < 1 || context < 1 || width%heads != 0 {
 		panic("nn: attention needs a context, and a width that is a multiple of its heads")
 	}
-	return &CausalAttention{width: width, heads: heads, context: context, dscores: make([]float32, context*context), dqkv: new(Matrix)}
+	return &CausalAttention{width: width, heads: heads, context: context, dscores: new(Matrix), dqkv: new(Matrix)}
 }
 
 // Params returns none.
@@ -79,6 +79,7 @@ func (a *CausalAttention) Backward(p *Pass, dy Matrix, input bool) Matrix {
 		return Matrix{}
 	}
 	a.dqkv.resize(a.qkv.Rows, a.qkv.Cols)
+	a.dscores.resize(a.context, a.context)
 	for i := range a.qkv.Rows / a.context * a.heads {
 		a.backwardHead(p, dy, i)
 	}
@@ -88,7 +89,7 @@ func (a *CausalAttention) Backward(p *Pass, dy Matrix, input bool) Matrix {
 func (a *CausalAttention) backwardHead(p *Pass, dy Matrix, i int) {
 	q, k, v := a.inputs(a.qkv, i)
 	dq, dk, dv := a.inputs(*a.dqkv, i)
-	out, probs, ds := a.output(dy, i), a.headProbs(i), view{a.dscores, a.context}
+	out, probs, ds := a.output(dy, i), a.headProbs(i), whole(*a.dscores)
 	// Rows of the scores: the products of queries with all that comes before them.
 	for first := 0; first < a.context; first += attentionBlock {
 		end := min(first+attentionBlock, a.context)

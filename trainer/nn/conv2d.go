@@ -43,8 +43,11 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	if cfg.Out < 1 {
 		panic("nn: a convolution needs at least one output channel")
 	}
-	w := window{cfg.Kernel, max(cfg.Stride, 1), cfg.Padding}
-	l := &Conv2d{patches: newPatches(in, w), out: w.over(in, cfg.Out)}
+	if cfg.Stride == 0 {
+		cfg.Stride = 1
+	}
+	w := window{cfg.Kernel, cfg.Stride, cfg.Padding}
+	l := &Conv2d{out: w.over(in, cfg.Out), patches: newPatches(in, w)}
 	l.weight = newParam("weight", cfg.Out, in.Channels, cfg.Kernel, cfg.Kernel)
 	l.params = []*Param{l.weight}
 	depth := l.patches.depth()

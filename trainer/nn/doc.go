@@ -18,8 +18,8 @@
 //
 // Everything is float32 in row-major matrices, a row for each sample of the
 // batch, or for each symbol inside of a transformer. An image is a row of its channels, one after another (NCHW). A batch may have
-// no rows. Parameters have PyTorch's names, layouts and initial values, so that a
-// state_dict and a model here can be exchanged by name and shape.
+// no rows. Parameters of layers have PyTorch's names, layouts and initial values, so that a
+// state_dict and a model here can be exchanged by name and shape; [NewGPT] begins as GPT-2 does.
 //
 // A gradient accumulates, as PyTorch's .grad does: Backward adds to Param.Grad and
 // ZeroGrad clears. Value and Grad are slices that may be replaced by others of the same
@@ -29,7 +29,7 @@
 //
 // A module owns what it returns: the matrix is valid, and may be read but
 // not written, until the module's next Forward or Backward, whose result may lie where it lay. What it is given it may keep
-// until the Backward that belongs to it, so the caller must not change x in
+// until the Backward that belongs to it, of which there is at most one, so the caller must not change x in
 // between. Once the largest batch has been seen, a step allocates nothing.
 //
 // # Limits

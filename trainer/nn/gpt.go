@@ -51,12 +51,10 @@ func NewGPT(cfg GPTConfig, src Source) *Sequential {
 func (cfg GPTConfig) block(i int, shared *gptScratch, src Source) Module {
 	width := cfg.Width
 	branch := gptDeviation / math.Sqrt(2*float64(cfg.Layers))
-	attention := NewCausalAttention(width, cfg.Heads, cfg.Context)
-	attention.dqkv = &shared.dqkv
 	attend := NewNamed(
 		Child{"ln1", NewLayerNorm(width)},
 		Child{"attn.qkv", shared.linear(width, 3*width, true, gptDeviation, src)},
-		Child{"attn", attention},
+		Child{"attn", shared.attention(width, cfg.Heads, cfg.Context)},
 		Child{"attn.proj", shared.linear(width, width, true, branch, src)},
 	)
 	feed := NewNamed(

@@ -111,6 +111,7 @@ func TestBackwardAccumulatesAndSkipsTheInput(t *testing.T) {
 		t.Errorf("Backward without the input's gradient returned %v", dx)
 	}
 	once := append([]float32(nil), l.Params()[0].Grad...)
+	l.Forward(&pass, x)
 	l.Backward(&pass, dy, true)
 	for i, g := range l.Params()[0].Grad {
 		// The second sum starts from the first: it is rounded otherwise.
@@ -120,6 +121,9 @@ func TestBackwardAccumulatesAndSkipsTheInput(t *testing.T) {
 	}
 	ZeroGrad(l.Params())
 	for _, p := range l.Params() {
+		if p.HasGrad {
+			t.Errorf("%s has a gradient after ZeroGrad", p.Name)
+		}
 		for i, g := range p.Grad {
 			if g != 0 {
 				t.Fatalf("%s: gradient %d is %g after ZeroGrad", p.Name, i, g)

@@ -6,9 +6,9 @@ import "ddpbatch/trainer/internal/vec"
 // of f, by their names in f.
 type Residual struct {
 	f     Module
-	front *Sequential // f without last
-	last  *Linear     // of f, which then adds to x itself; nil if f does not end in such a layer
-	y     Matrix      // the output, where last is nil, and after Backward the input's gradient: nobody reads the output any more by then
+	last  *Linear     // the layer that f ends in: its product is added onto x; nil: f ends in something else
+	front *Sequential // f without last; nil if that is
+	y     Matrix      // the output, unless that is last's; after Backward the input's gradient: nobody reads the output any more by then
 }
 
 // NewResidual takes f over, which must keep the shape of its input.
@@ -30,23 +30,24 @@ func (r *Residual) Buffers() []*Buffer { return r.f.Buffers() }
 
 // Forward returns x + f(x).
 func (r *Residual) Forward(p *Pass, x Matrix) Matrix {
-	r.y.resize(x.Rows, x.Cols)
 	if r.last != nil {
 		return r.last.forwardOnto(p, r.front.Forward(p, x), x)
 	}
 	fx := r.f.Forward(p, x)
 	sameShape(fx, x)
+	r.y.resize(x.Rows, x.Cols)
 	vec.AddTo(r.y.Data, x.Data, fx.Data)
 	return r.y
 }
 
 // Backward returns dy plus what f makes of it.
 func (r *Residual) Backward(p *Pass, dy Matrix, input bool) Matrix {
-	sameShape(dy, r.y)
 	dx := r.f.Backward(p, dy, input)
 	if !input {
 		return Matrix{}
 	}
+	sameShape(dx, dy)
+	r.y.resize(dy.Rows, dy.Cols)
 	vec.AddTo(r.y.Data, dy.Data, dx.Data)
 	return r.y
 }

@@ -26,15 +26,22 @@ func NewSequential(modules ...Module) *Sequential {
 	return NewNamed(children...)
 }
 
-// NewNamed is NewSequential with names of the caller's, as of an OrderedDict given to torch.nn.Sequential: "head.weight".
+// NewNamed is NewSequential with names of the caller's, as of an OrderedDict given to torch.nn.Sequential: "head.weight". What several
+// children share has the name that it has in the first of them, as in PyTorch's named_parameters.
 func NewNamed(children ...Child) *Sequential {
 	s := new(Sequential)
+	named := map[*string]bool{}
 	for _, c := range children {
+		prefix := func(name *string) {
+			if !named[name] {
+				named[name], *name = true, c.Name+"."+*name
+			}
+		}
 		for _, p := range c.Module.Params() {
-			p.Name = c.Name + "." + p.Name
+			prefix(&p.Name)
 		}
 		for _, b := range c.Module.Buffers() {
-			b.Name = c.Name + "." + b.Name
+			prefix(&b.Name)
 		}
 		s.append(c)
 	}
@@ -62,10 +69,10 @@ func (s *Sequential) Slice(first, end int) *Sequential {
 	return part
 }
 
-// Params returns the parameters of all modules in order.
+// Params returns the parameters of all modules in order, a shared one at each of its uses.
 func (s *Sequential) Params() []*Param { return s.params }
 
-// Buffers returns the buffers of all modules in order.
+// Buffers returns the buffers of all modules in order, a shared one at each of its uses.
 func (s *Sequential) Buffers() []*Buffer { return s.buffers }
 
 // Forward applies the modules in order.
@@ -79,6 +86,9 @@ func (s *Sequential) Forward(p *Pass, x Matrix) Matrix {
 // Backward goes through the modules from the last to the first. Only the first need not
 // compute the gradient of its input.
 func (s *Sequential) Backward(p *Pass, dy Matrix, input bool) Matrix {
+	if len(s.modules) == 0 && !input {
+		return Matrix{}
+	}
 	for i := len(s.modules) - 1; i >= 0; i-- {
 		dy = s.modules[i].Backward(p, dy, input || i > 0)
 	}

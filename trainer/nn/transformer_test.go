@@ -109,6 +109,11 @@ func TestAttentionIsCausal(t *testing.T) {
 	}
 }
 
+// A context in a job file costs no memory before it is used.
+func TestAttentionAllocatesWhenUsed(t *testing.T) {
+	NewCausalAttention(1, 1, 1<<30) // a context's square is more than a slice can hold
+}
+
 func TestTransformerMisfitsPanic(t *testing.T) {
 	r := source()
 	pass := new(Pass)

@@ -20,8 +20,8 @@
 // kernels without fused instructions do: those give the same bits as ours, and the ones that its AVX2 kernels give
 // differ in the last places. Coefficients, such as 1 - beta1 or a learning rate over a bias correction, are
 // computed in float64 and rounded once. So the bits are the same on all machines, and do not depend on which other
-// parameters an optimizer has. Norms, which LAMB and clipping need, are sums of float64, with the same bits on
-// processors of one kind.
+// parameters an optimizer has. Norms, which LAMB and clipping need, are sums of float64 in one order, with the same
+// bits on all machines too.
 //
 // # State
 //

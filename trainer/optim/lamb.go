@@ -52,21 +52,19 @@ func (l *lamb) Step() {
 	}
 }
 
-// direction takes the gradient into the moments and returns u.
+// direction takes the gradient into the moments and returns u. That is a step of Adam from decay w, at the learning rate
+// -1.
 func (l *lamb) direction(p *nn.Param, s *moments) []float32 {
-	b1, b2 := s.next(l.cfg.Beta1, l.cfg.Beta2)
-	bias1, root2 := float32(b1), float32(math.Sqrt(b2))
-	beta1, rest1 := float32(l.cfg.Beta1), float32(1-l.cfg.Beta1)
-	beta2, rest2 := float32(l.cfg.Beta2), float32(1-l.cfg.Beta2)
-	eps, decay := float32(l.cfg.Eps), float32(l.cfg.WeightDecay)
-
-	u, w, m, v := l.update[:len(p.Grad)], p.Value, s.mean.Value, s.square.Value
-	for j, g := range p.Grad {
-		m[j] = float32(beta1*m[j]) + float32(rest1*g)
-		v[j] = float32(beta2*v[j]) + float32(float32(rest2*g)*g)
-		root := float32(math.Sqrt(float64(v[j]))) / root2
-		u[j] = m[j]/bias1/(root+eps) + float32(decay*w[j])
-	}
+	c := &l.cfg
+	bias1, bias2 := s.next(c.Beta1, c.Beta2)
+	u := l.update[:len(p.Value)]
+	copy(u, p.Value)
+	vec.Adam(u, p.Grad, s.mean.Value, s.square.Value, vec.AdamStep{
+		Shrink: float32(c.WeightDecay),
+		Beta1:  float32(c.Beta1), Rest1: float32(1 - c.Beta1),
+		Beta2: float32(c.Beta2), Rest2: float32(1 - c.Beta2),
+		StepSize: float32(-1 / bias1), Root: float32(math.Sqrt(bias2)), Eps: float32(c.Eps),
+	})
 	return u
 }
 

@@ -21,8 +21,8 @@ func newMoments(params []*nn.Param) (list []moments, state []Slot) {
 	return list, state
 }
 
-// next counts a step and returns the bias corrections 1 - beta^step of both moments. The count stops at 2^24, as
-// PyTorch's does: by then both are 1.
+// next counts a step and returns the bias corrections 1 - beta^step of both moments. The count stops at 2^24, above
+// which float32 holds no odd number, as PyTorch's does: by then both are 1 in float32, unless a beta is above 1 - 1e-6.
 func (m *moments) next(beta1, beta2 float64) (bias1, bias2 float64) {
 	m.step.Value[0]++
 	step := float64(m.step.Value[0])

@@ -35,7 +35,7 @@ type ScheduleConfig struct {
 	WarmupSteps int64   // 0: none
 	Steps       int64   // of the whole run, with the warm-up; constant and step do not look at it
 	StepSize    int64   // of step: how many steps have the same rate
-	Gamma       float64 // of step: above 0; 0 stands for 0.1, StepLR's default
+	Gamma       float64 // of step: above 0; what the rate is multiplied with
 	MinLR       float64 // of cosine and linear: in [0, lr]
 }
 
@@ -57,11 +57,7 @@ func (c *ScheduleConfig) main(lr float64) Schedule {
 	steps := c.Steps - c.WarmupSteps
 	switch c.Kind {
 	case "step":
-		gamma := c.Gamma
-		if gamma == 0 {
-			gamma = 0.1
-		}
-		return stepDecay{lr: lr, gamma: gamma, size: c.StepSize}
+		return stepDecay{lr: lr, gamma: c.Gamma, size: c.StepSize}
 	case "cosine":
 		return cosine{lr: lr, least: c.MinLR, steps: steps}
 	case "linear":
@@ -99,8 +95,8 @@ func (c *ScheduleConfig) validate(lr float64) error {
 		return fmt.Errorf("step_size: is %d, want the number of steps that have the same rate, at least 1", c.StepSize)
 	case !steps && c.StepSize != 0:
 		return fmt.Errorf("step_size: only the step schedule has one: leave it out")
-	case !(c.Gamma >= 0) || math.IsInf(c.Gamma, 0):
-		return fmt.Errorf("gamma: is %v, want a number above 0", c.Gamma)
+	case steps && (!(c.Gamma > 0) || math.IsInf(c.Gamma, 0)):
+		return fmt.Errorf("gamma: is %v, want a number above 0, such as 0.1", c.Gamma)
 	case !steps && c.Gamma != 0:
 		return fmt.Errorf("gamma: only the step schedule has one: leave it out")
 	case !(c.MinLR >= 0 && c.MinLR <= lr):

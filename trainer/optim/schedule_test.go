@@ -36,7 +36,7 @@ func TestSchedulesEqualPyTorchs(t *testing.T) {
 	const lr, steps = 0.3, 100
 	cases := []torchSchedule{
 		{ScheduleConfig{Kind: "step", StepSize: 7, Gamma: 0.9}, "StepLR", map[string]any{"step_size": 7, "gamma": 0.9}},
-		{ScheduleConfig{Kind: "step", StepSize: 30}, "StepLR", map[string]any{"step_size": 30}},
+		{ScheduleConfig{Kind: "step", StepSize: 30, Gamma: 0.1}, "StepLR", map[string]any{"step_size": 30}},
 		{ScheduleConfig{Kind: "cosine", Steps: steps}, "CosineAnnealingLR", map[string]any{"T_max": steps}},
 		{ScheduleConfig{Kind: "cosine", Steps: steps, MinLR: 0.01}, "CosineAnnealingLR",
 			map[string]any{"T_max": steps, "eta_min": 0.01}},
@@ -147,6 +147,7 @@ func TestBadSchedulesNameTheirKey(t *testing.T) {
 		{"step_size", ScheduleConfig{Kind: "step"}, 1},
 		{"step_size", ScheduleConfig{Kind: "step", StepSize: -3}, 1},
 		{"step_size", ScheduleConfig{Kind: "cosine", Steps: 10, StepSize: 3}, 1},
+		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3}, 1},
 		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3, Gamma: -1}, 1},
 		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3, Gamma: nan}, 1},
 		{"gamma", ScheduleConfig{Kind: "step", StepSize: 3, Gamma: inf}, 1},

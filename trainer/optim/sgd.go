@@ -12,17 +12,18 @@ import (
 //	g = g + momentum v, with Nesterov's momentum; else g = v
 //	w = w - lr g
 type sgd struct {
-	params                         []*nn.Param
-	lr, momentum, dampening, decay float32
-	nesterov                       bool
-	velocity                       []Slot // one for each parameter, or none
-	begun                          []Slot // with dampening, one for each parameter: 1 once it has a velocity
-	state                          []Slot // all of them
+	params              []*nn.Param
+	lr, momentum, decay float32
+	rest                float32 // 1 - dampening
+	nesterov            bool
+	velocity            []Slot // one for each parameter, or none
+	begun               []Slot // with dampening, one for each parameter: 1 once it has a velocity
+	state               []Slot // all of them
 }
 
 func newSGD(params []*nn.Param, cfg Config) *sgd {
 	s := &sgd{
-		params: params, lr: float32(cfg.LR), momentum: float32(cfg.Momentum), dampening: float32(cfg.Dampening),
+		params: params, lr: float32(cfg.LR), momentum: float32(cfg.Momentum), rest: float32(1 - cfg.Dampening),
 		decay: float32(cfg.WeightDecay), nesterov: cfg.Nesterov,
 	}
 	if s.momentum == 0 {
@@ -31,7 +32,7 @@ func newSGD(params []*nn.Param, cfg Config) *sgd {
 	for _, p := range params {
 		v := slotLike("momentum_buffer", p)
 		s.velocity, s.state = append(s.velocity, v), append(s.state, v)
-		if s.dampening != 0 {
+		if cfg.Dampening != 0 {
 			b := counter("momentum_begun." + p.Name)
 			s.begun, s.state = append(s.begun, b), append(s.state, b)
 		}
@@ -54,19 +55,19 @@ func (s *sgd) Step() {
 		if s.velocity != nil {
 			velocity = s.velocity[i].Value
 		}
-		vec.SGD(p.Value, p.Grad, velocity, s.lr, s.momentum, s.dampeningOf(i), s.decay, s.nesterov)
+		vec.SGD(p.Value, p.Grad, velocity, s.lr, s.momentum, s.restOf(i), s.decay, s.nesterov)
 	}
 }
 
-// dampeningOf returns the dampening of parameter i in this step. A velocity begins as 0, so without dampening it
-// becomes g.
-func (s *sgd) dampeningOf(i int) float32 {
+// restOf returns what is left of the gradient of parameter i in this step after dampening. A velocity begins as 0, so
+// with all of it the velocity becomes g.
+func (s *sgd) restOf(i int) float32 {
 	if s.begun == nil {
-		return 0
+		return 1
 	}
 	if begun := &s.begun[i].Value[0]; *begun == 0 {
 		*begun = 1
-		return 0
+		return 1
 	}
-	return s.dampening
+	return s.rest
 }

@@ -51,6 +51,18 @@ func TestSGDByHand(t *testing.T) {
 	}
 }
 
+// 1 - dampening is rounded once. From a rounded 0.9 it would be 0.10000002.
+func TestDampeningIsRoundedOnce(t *testing.T) {
+	p := param("w", 0)
+	opt := mustNew(t, Config{Kind: "sgd", LR: 1, Momentum: 0.5, Dampening: 0.9}, p)
+	opt.Step() // with gradient 0
+	p.Grad[0] = 1
+	opt.Step()
+	if p.Value[0] != -0.1 {
+		t.Errorf("value %v, want -0.1", p.Value[0])
+	}
+}
+
 func TestNoStateWithoutMomentum(t *testing.T) {
 	if state := mustNew(t, Config{Kind: "sgd", LR: 1}, param("w", 1)).State(); len(state) != 0 {
 		t.Errorf("state %v, want none", state)

@@ -34,7 +34,7 @@ func torchCases() []torchCase {
 	}
 	for _, decay := range []float64{0, 0.03} {
 		for _, momentum := range []float64{0, 0.9} {
-			for _, dampening := range []float64{0, 0.3} {
+			for _, dampening := range []float64{0, 0.3, 0.9} {
 				for _, nesterov := range []bool{false, true} {
 					if momentum == 0 && (dampening > 0 || nesterov) || nesterov && dampening > 0 {
 						continue // refused

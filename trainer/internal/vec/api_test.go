@@ -17,7 +17,7 @@ var elementwise = map[string]func(a, b, c []float32){
 	"Tanh":            func(a, b, _ []float32) { Tanh(a, b) },
 	"TanhGrad":        TanhGrad,
 	"SGD":             func(a, b, _ []float32) { SGD(a, b, nil, 0.1, 0, 0, 0.01, false) },
-	"SGD/momentum":    func(a, b, c []float32) { SGD(a, b, c, 0.1, 0.9, 0, 0.01, true) },
+	"SGD/momentum":    func(a, b, c []float32) { SGD(a, b, c, 0.1, 0.9, 1, 0.01, true) },
 	"Adam":            func(a, b, c []float32) { Adam(a, b, c, c, AdamStep{Shrink: 1, Root: 1, Eps: 1}) },
 	"RoundBFloat16":   func(a, b, _ []float32) { RoundBFloat16(a, b) },
 	"RoundFloat16":    func(a, b, _ []float32) { RoundFloat16(a, b) },
@@ -51,11 +51,10 @@ func TestWrongLengthsPanic(t *testing.T) {
 		}
 	}
 	for name, f := range map[string]func(){
-		"AddRow":     func() { AddRow(long, short) },
-		"AddRowReLU": func() { AddRowReLU(long, short) },
 		"SumRows":    func() { SumRows(short, long) },
 		"no columns": func() { SumRows(nil, long) },
 		"empty row":  func() { Normalize(nil, nil, nil, nil, 1) },
+		"no gain":    func() { Normalize(long, long, nil, long, 1) },
 		"no bias":    func() { Normalize(long, long, long, nil, 1) },
 	} {
 		if !panics(f) {
@@ -126,12 +125,10 @@ func TestNoAllocations(t *testing.T) {
 	a, b, c := make([]float32, 256), make([]float32, 256), make([]float32, 256)
 	row := make([]float32, 16)
 	all := map[string]func(a, b, c []float32){
-		"AddRow":     func(a, _, _ []float32) { AddRow(a, row) },
-		"AddRowReLU": func(a, _, _ []float32) { AddRowReLU(a, row) },
-		"SumRows":    func(a, _, _ []float32) { SumRows(row, a) },
-		"Sum":        func(a, _, _ []float32) { Sum(a) },
-		"Max":        func(a, _, _ []float32) { Max(a) },
-		"Finite":     func(a, _, _ []float32) { Finite(a) },
+		"SumRows": func(a, _, _ []float32) { SumRows(row, a) },
+		"Sum":     func(a, _, _ []float32) { Sum(a) },
+		"Max":     func(a, _, _ []float32) { Max(a) },
+		"Finite":  func(a, _, _ []float32) { Finite(a) },
 	}
 	for _, functions := range []map[string]func(a, b, c []float32){elementwise, rowwise} {
 		for name, f := range functions {

@@ -60,14 +60,6 @@
 	VMAXPS V0, V12, V0; \
 	STORE(V0, DI)
 
-// dst = max(dst + x, 0); V12 is 0
-#define ADDRELU(LOAD, FILL, STORE, KEEP) \
-	LOAD(DI, V0); \
-	LOAD(SI, V1); \
-	VADDPS V1, V0, V0; \
-	VMAXPS V0, V12, V0; \
-	STORE(V0, DI)
-
 // dst = x > 0 ? y : 0
 #define RELUGRAD(LOAD, FILL, STORE, KEEP) \
 	LOAD(SI, V0); \

@@ -15,7 +15,6 @@ var avx2 = set{
 	max:           maxAVX2,
 	finite:        finiteAVX2,
 	relu:          reluAVX2,
-	addReLU:       addReLUAVX2,
 	reluGrad:      reluGradAVX2,
 	gelu:          geluAVX2,
 	geluGrad:      geluGradAVX2,
@@ -70,9 +69,6 @@ func finiteAVX2(x []float32) bool
 
 //go:noescape
 func reluAVX2(dst, x []float32)
-
-//go:noescape
-func addReLUAVX2(dst, x []float32)
 
 //go:noescape
 func reluGradAVX2(dst, y, dy []float32)

@@ -17,6 +17,9 @@
 
 #define WIDTH 8
 
+// UPPERSUM is where the sums of lanes 4 to 7 are.
+#define UPPERSUM Y10
+
 DATA masks<>+0(SB)/8, $-1
 DATA masks<>+8(SB)/8, $-1
 DATA masks<>+16(SB)/8, $-1

@@ -101,13 +101,6 @@ TEXT ·reluAVX2(SB), NOSPLIT, $0-48
 	EACH(RELU)
 	DONE
 
-// func addReLUAVX2(dst, x []float32)
-TEXT ·addReLUAVX2(SB), NOSPLIT, $0-48
-	SLICES2
-	VXORPS V12, V12, V12
-	EACH(ADDRELU)
-	DONE
-
 // func reluGradAVX2(dst, y, dy []float32)
 TEXT ·reluGradAVX2(SB), NOSPLIT, $0-72
 	SLICES3

@@ -15,7 +15,6 @@ var avx512 = set{
 	max:           maxAVX512,
 	finite:        finiteAVX512,
 	relu:          reluAVX512,
-	addReLU:       addReLUAVX512,
 	reluGrad:      reluGradAVX512,
 	gelu:          geluAVX512,
 	geluGrad:      geluGradAVX512,
@@ -70,9 +69,6 @@ func finiteAVX512(x []float32) bool
 
 //go:noescape
 func reluAVX512(dst, x []float32)
-
-//go:noescape
-func addReLUAVX512(dst, x []float32)
 
 //go:noescape
 func reluGradAVX512(dst, y, dy []float32)

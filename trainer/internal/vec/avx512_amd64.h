@@ -17,6 +17,9 @@
 
 #define WIDTH 16
 
+// UPPERSUM is where the sums of lanes 8 to 15 are: those of lanes 0 to 7.
+#define UPPERSUM Z8
+
 // MASK makes the mask of the first CX lanes, 0 < CX < 16.
 #define MASK \
 	MOVL  $-1, BX; \

@@ -101,13 +101,6 @@ TEXT ·reluAVX512(SB), NOSPLIT, $0-48
 	EACH(RELU)
 	DONE
 
-// func addReLUAVX512(dst, x []float32)
-TEXT ·addReLUAVX512(SB), NOSPLIT, $0-48
-	SLICES2
-	VXORPS V12, V12, V12
-	EACH(ADDRELU)
-	DONE
-
 // func reluGradAVX512(dst, y, dy []float32)
 TEXT ·reluGradAVX512(SB), NOSPLIT, $0-72
 	SLICES3

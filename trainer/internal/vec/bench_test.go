@@ -22,7 +22,6 @@ var benchmarks = []struct {
 	{"max", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.max(a) }},
 	{"finite", 1, 0, func(s *set, a, _, _, _ []float32, _ []uint16) { s.finite(a) }},
 	{"relu", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.relu(a, b) }},
-	{"addReLU", 2, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.addReLU(a, b) }},
 	{"reluGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.reluGrad(a, b, c) }},
 	{"gelu", 1, 1, func(s *set, a, b, _, _ []float32, _ []uint16) { s.gelu(a, b) }},
 	{"geluGrad", 2, 1, func(s *set, a, b, c, _ []float32, _ []uint16) { s.geluGrad(a, b, c) }},
@@ -89,8 +88,6 @@ func BenchmarkRows(b *testing.B) {
 		{"NormalizeGrad", 128, 12, each(func(y, x, dy []float32) {
 			NormalizeGrad(y, row[:128], row[128:256], x, dy, gain[:128], 0, 1)
 		})},
-		{"AddRow", 512, 8, func() { AddRow(y, row) }},
-		{"AddRowReLU", 512, 8, func() { AddRowReLU(y, row) }},
 		{"SumRows", 512, 4, func() { SumRows(row, x) }},
 	} {
 		b.Run(k.name, func(b *testing.B) {

@@ -38,23 +38,11 @@ func TestArithmetic(t *testing.T) {
 	check("Axpy", func(i int) float64 { return float64(x[i]) + float64(float32(float64(y[i])*float64(float32(0.3)))) })
 }
 
-func TestRows(t *testing.T) {
+func TestSumRows(t *testing.T) {
 	for _, rows := range []int{0, 1, 3, 4, 5, 9} {
 		const cols = 19
 		rng := newRand(t)
 		m, row := normals(rng, rows*cols), normals(rng, cols)
-
-		got := append([]float32(nil), m...)
-		AddRow(got, row)
-		rectified := append([]float32(nil), m...)
-		AddRowReLU(rectified, row)
-		for i := range got {
-			want := m[i] + row[i%cols]
-			if got[i] != want || rectified[i] != max(want, 0) {
-				t.Fatalf("%d rows: AddRow %v and AddRowReLU %v, want %v", rows, got[i], rectified[i], want)
-			}
-		}
-
 		total := append([]float32(nil), row...)
 		SumRows(total, m)
 		for j := range total {
@@ -63,24 +51,24 @@ func TestRows(t *testing.T) {
 				want += m[i*cols+j]
 			}
 			if total[j] != want {
-				t.Fatalf("%d rows: SumRows column %d: %v, want %v", rows, j, total[j], want)
+				t.Fatalf("%d rows: column %d: %v, want %v", rows, j, total[j], want)
 			}
 		}
 	}
 }
 
 func TestSGD(t *testing.T) {
-	const lr, momentum, dampening, decay = 0.1, 0.9, 0.5, 0.01
+	const lr, momentum, rest, decay = 0.1, 0.9, 0.4, 0.01
 	rng := newRand(t)
 	for _, nesterov := range []bool{false, true} {
 		w, g, v := normals(rng, 40), normals(rng, 40), normals(rng, 40)
 		got, bare := append([]float32(nil), w...), append([]float32(nil), w...)
 		velocity := append([]float32(nil), v...)
-		SGD(got, g, velocity, lr, momentum, dampening, decay, nesterov)
+		SGD(got, g, velocity, lr, momentum, rest, decay, nesterov)
 		SGD(bare, g, nil, lr, 0, 0, decay, false)
 		for i := range w {
 			grad := float64(g[i]) + decay*float64(w[i])
-			wantV := momentum*float64(v[i]) + (1-dampening)*grad
+			wantV := momentum*float64(v[i]) + rest*grad
 			step := wantV
 			if nesterov {
 				step = grad + momentum*wantV

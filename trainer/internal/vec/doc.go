@@ -21,9 +21,10 @@
 // threads. Two groups:
 //
 //   - The same bits on all machines, apart from which NaN comes out, when one does: arithmetic (Add, AddTo, Mul,
-//     Scale, Axpy, AddRow, AddRowReLU), SumRows, Max, Finite, ReLU, ReLUGrad, TanhGrad, SGD, Adam, and
-//     conversions. Each product is rounded before it is added, square roots and quotients are rounded correctly.
-//   - The same up to rounding: GELU, Tanh, exponentials and what is made of them, and sums over a row (Sum, Dot,
-//     SumSquares, SoftmaxGrad, Normalize), which assembly adds up in a number of lanes. The plain loops of these use
-//     float64 and package math; assembly uses float32 with FMA and the errors stated with each function.
+//     Scale, Axpy), SumRows, Sum, Dot, SumSquares, Max, Finite, ReLU, ReLUGrad, TanhGrad, SoftmaxGrad, SGD, Adam, and
+//     conversions. Each product is rounded before it is added, square roots and quotients are rounded correctly, and
+//     sums are added up in one order, whatever the width of vectors.
+//   - The same up to rounding: GELU, GELUGrad, Tanh, Normalize, NormalizeGrad, exponentials and what is made of them
+//     (ExpSum, Softmax). The plain loops of these use float64 and package math; assembly uses float32 with FMA, adds in
+//     a number of lanes, and has the errors stated with each function.
 package vec

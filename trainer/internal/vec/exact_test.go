@@ -26,7 +26,6 @@ var exact = []struct {
 	{"scale", true, func(s *set, o operands) { s.scale(o.a, o.p) }},
 	{"axpy", true, func(s *set, o operands) { s.axpy(o.a, o.p, o.b) }},
 	{"relu", true, func(s *set, o operands) { s.relu(o.a, o.b) }},
-	{"addReLU", true, func(s *set, o operands) { s.addReLU(o.a, o.b) }},
 	{"reluGrad", true, func(s *set, o operands) { s.reluGrad(o.a, o.b, o.c) }},
 	{"tanhGrad", true, func(s *set, o operands) { s.tanhGrad(o.a, o.b, o.c) }},
 	{"softmaxGrad", true, func(s *set, o operands) { s.softmaxGrad(o.a, o.b, o.c, o.p) }},

@@ -3,11 +3,11 @@ package vec
 import "math"
 
 // Normalize is the layer norm of one row, torch.nn.functional.layer_norm: dst = (x - mean) rstd gain + bias, with
-// rstd = 1 / sqrt(variance + eps); the variance is the sum of squares divided by len(x). gain and bias may both be nil.
-// It returns mean and rstd for the gradient. The row must not be empty.
+// rstd = 1 / sqrt(variance + eps); the variance is the sum of squares divided by len(x). It returns mean and
+// rstd for the gradient. The row must not be empty.
 func Normalize(dst, x, gain, bias []float32, eps float32) (mean, rstd float32) {
 	n := len(x)
-	if len(dst) != n || n == 0 || gain != nil && (len(gain) != n || len(bias) != n) {
+	if len(dst) != n || n == 0 || len(gain) != n || len(bias) != n {
 		panic(badLength)
 	}
 	total, squares := best.moments(x)
@@ -15,28 +15,19 @@ func Normalize(dst, x, gain, bias []float32, eps float32) (mean, rstd float32) {
 	variance := max(squares/float64(n)-shift*shift, 0)
 	mean = float32(float64(x[0]) + shift)
 	rstd = float32(1 / math.Sqrt(variance+float64(eps)))
-	if gain == nil {
-		normalize(dst, x, nil, nil, mean, rstd)
-	} else {
-		best.normalize(dst, x, gain, bias, mean, rstd)
-	}
+	best.normalize(dst, x, gain, bias, mean, rstd)
 	return mean, rstd
 }
 
 // NormalizeGrad is the gradient of Normalize at the row x, from that of its result, dy: it sets dx and adds to dgain
-// and dbias, which are nil if gain is. dx may be x or dy.
+// and dbias. dx may be x or dy.
 func NormalizeGrad(dx, dgain, dbias, x, dy, gain []float32, mean, rstd float32) {
 	n := len(x)
-	if len(dx) != n || len(dy) != n || n == 0 ||
-		gain != nil && (len(gain) != n || len(dgain) != n || len(dbias) != n) {
+	if len(dx) != n || len(dy) != n || n == 0 || len(gain) != n || len(dgain) != n || len(dbias) != n {
 		panic(badLength)
 	}
-	k := &best
-	if gain == nil {
-		k = &plain
-	}
-	total, dot := k.normalizeSums(dgain, dbias, x, dy, gain, mean, rstd)
-	k.normalizeGrad(dx, x, dy, gain, mean, rstd, float32(total/float64(n)), float32(dot/float64(n)))
+	total, dot := best.normalizeSums(dgain, dbias, x, dy, gain, mean, rstd)
+	best.normalizeGrad(dx, x, dy, gain, mean, rstd, float32(total/float64(n)), float32(dot/float64(n)))
 }
 
 // moments needs one pass, and still is exact to some n float64 roundings: the squares about x[0] are at most n + 1
@@ -53,11 +44,8 @@ func moments(x []float32) (total, squares float64) {
 
 func normalize(dst, x, gain, bias []float32, mean, rstd float32) {
 	for i, v := range x {
-		v = (v - mean) * rstd
-		if gain != nil {
-			v = float32(v*gain[i]) + bias[i]
-		}
-		dst[i] = v
+		unit := (v - mean) * rstd
+		dst[i] = float32(unit*gain[i]) + bias[i]
 	}
 }
 
@@ -65,11 +53,9 @@ func normalize(dst, x, gain, bias []float32, mean, rstd float32) {
 func normalizeSums(dgain, dbias, x, dy, gain []float32, mean, rstd float32) (total, dot float64) {
 	for i, d := range dy {
 		unit := (x[i] - mean) * rstd
-		if gain != nil {
-			dgain[i] += float32(d * unit)
-			dbias[i] += d
-			d *= gain[i]
-		}
+		dgain[i] += float32(d * unit)
+		dbias[i] += d
+		d *= gain[i]
 		total += float64(d)
 		dot += float64(d) * float64(unit)
 	}
@@ -80,9 +66,6 @@ func normalizeSums(dgain, dbias, x, dy, gain []float32, mean, rstd float32) (tot
 func normalizeGrad(dx, x, dy, gain []float32, mean, rstd, a, b float32) {
 	for i, d := range dy {
 		unit := (x[i] - mean) * rstd
-		if gain != nil {
-			d *= gain[i]
-		}
-		dx[i] = rstd * (d - a - float32(unit*b))
+		dx[i] = rstd * (float32(d*gain[i]) - a - float32(unit*b))
 	}
 }

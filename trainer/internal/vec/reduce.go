@@ -2,7 +2,7 @@ package vec
 
 import "math"
 
-// Sum returns the sum of x, added up in float64.
+// Sum returns the sum of x, added up in float64, in the same order on all machines.
 func Sum(x []float32) float64 {
 	var total float64
 	for len(x) > piece {
@@ -12,7 +12,8 @@ func Sum(x []float32) float64 {
 	return total + best.sum(x)
 }
 
-// Dot returns the sum of the products of x and y. Products are exact in float64, in which they are added up.
+// Dot returns the sum of the products of x and y. Products are exact in float64, in which they are added up in the
+// same order on all machines.
 func Dot(x, y []float32) float64 {
 	if len(x) != len(y) {
 		panic(badLength)
@@ -50,20 +51,55 @@ func Finite(x []float32) bool {
 	return best.finite(x)
 }
 
+// lanes is how many sums there are of one array: element i is added to sum i mod lanes. That is how many float64 the
+// widest vectors hold, so that all machines can add in this order.
+const lanes = 8
+
 func sum(x []float32) float64 {
-	var total float64
-	for _, v := range x {
-		total += float64(v)
+	var s0, s1, s2, s3, s4, s5, s6, s7 float64
+	for len(x) >= lanes {
+		a := (*[lanes]float32)(x)
+		s0 += float64(a[0])
+		s1 += float64(a[1])
+		s2 += float64(a[2])
+		s3 += float64(a[3])
+		s4 += float64(a[4])
+		s5 += float64(a[5])
+		s6 += float64(a[6])
+		s7 += float64(a[7])
+		x = x[lanes:]
 	}
-	return total
+	s := [lanes]float64{s0, s1, s2, s3, s4, s5, s6, s7}
+	for i, v := range x {
+		s[i] += float64(v)
+	}
+	return fold(&s)
 }
 
 func dot(x, y []float32) float64 {
-	var total float64
-	for i, v := range x {
-		total += float64(v) * float64(y[i])
+	var s0, s1, s2, s3, s4, s5, s6, s7 float64
+	for len(x) >= lanes {
+		a, b := (*[lanes]float32)(x), (*[lanes]float32)(y)
+		s0 += float64(a[0]) * float64(b[0])
+		s1 += float64(a[1]) * float64(b[1])
+		s2 += float64(a[2]) * float64(b[2])
+		s3 += float64(a[3]) * float64(b[3])
+		s4 += float64(a[4]) * float64(b[4])
+		s5 += float64(a[5]) * float64(b[5])
+		s6 += float64(a[6]) * float64(b[6])
+		s7 += float64(a[7]) * float64(b[7])
+		x, y = x[lanes:], y[lanes:]
 	}
-	return total
+	s := [lanes]float64{s0, s1, s2, s3, s4, s5, s6, s7}
+	for i, v := range x {
+		s[i] += float64(v) * float64(y[i])
+	}
+	return fold(&s)
+}
+
+// fold adds the upper half to the lower one until one number is left.
+func fold(s *[lanes]float64) float64 {
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
 }
 
 func largest(x []float32) float32 {

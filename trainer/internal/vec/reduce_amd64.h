@@ -14,16 +14,18 @@
 
 #define FOLDADD(U, L) VADDPD U, L, L
 
-// V8 and V10 are sums over the lower and upper halves of vectors; ADDSUMS makes one number of them, in X8.
+// V8 and V10 are sums over parts of vectors; ADDSUMS makes one number of them, in X8.
 #define ADDSUMS \
 	VADDPD V10, V8, V8; \
 	SUMLANES(V8, Y8, X8, Y9, X9)
 
+// SUM and DOT have the bits of the loops in Go: eight sums, to which elements are dealt in turn, and ADDSUMS adds as fold
+// does. The products of DOT are exact.
 #define SUM(LOAD, FILL, STORE, KEEP) \
 	LOAD(SI, V0); \
 	WIDEN(V0, Y0, X0, V1, V2); \
 	VADDPD V1, V8, V8; \
-	VADDPD V2, V10, V10
+	VADDPD V2, UPPERSUM, UPPERSUM
 
 #define DOT(LOAD, FILL, STORE, KEEP) \
 	LOAD(SI, V0); \
@@ -31,7 +33,7 @@
 	WIDEN(V0, Y0, X0, V2, V3); \
 	WIDEN(V1, Y1, X1, V4, V5); \
 	VFMADD231PD V4, V2, V8; \
-	VFMADD231PD V5, V3, V10
+	VFMADD231PD V5, V3, UPPERSUM
 
 // MAXNAN is A = max(A, B), NaN if either is. The processor's maximum is its second operand if either is NaN: it is
 // taken both ways, and a NaN stays one whatever is or-ed to it. T is overwritten.

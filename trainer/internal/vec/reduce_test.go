@@ -41,6 +41,46 @@ func TestSums(t *testing.T) {
 	}
 }
 
+// TestSumsInOneOrder holds that every set adds in the same order, so that ranks on CPUs of different kinds come to the same
+// norm: element i to the sum i mod 8, then sum j+4 to j, j+2 to j and j+1 to j.
+func TestSumsInOneOrder(t *testing.T) {
+	inOrder := func(terms []float64) float64 {
+		var s [8]float64
+		for i, v := range terms {
+			s[i%8] += v
+		}
+		for half := 4; half > 0; half /= 2 {
+			for j := range half {
+				s[j] += s[j+half]
+			}
+		}
+		return s[0]
+	}
+	for _, s := range implementations() {
+		rng := newRand(t)
+		lengths := []int{1000, 4099}
+		for n := range 71 {
+			lengths = append(lengths, n, n)
+		}
+		for _, n := range lengths {
+			x, _ := guarded[float32](rng, n, float32(math.NaN()))
+			y, _ := guarded[float32](rng, n, float32(math.NaN()))
+			values, products := make([]float64, n), make([]float64, n)
+			for i := range x { // of sizes far apart, so that every other order rounds otherwise
+				x[i] = float32(math.Ldexp(rng.NormFloat64(), rng.IntN(60)-30))
+				y[i] = float32(rng.NormFloat64())
+				values[i], products[i] = float64(x[i]), float64(x[i])*float64(y[i])
+			}
+			if got, want := s.sum(x), inOrder(values); math.Float64bits(got) != math.Float64bits(want) {
+				t.Fatalf("%s: sum of %d: %v, want %v", s.name, n, got, want)
+			}
+			if got, want := s.dot(x, y), inOrder(products); math.Float64bits(got) != math.Float64bits(want) {
+				t.Fatalf("%s: dot of %d: %v, want %v", s.name, n, got, want)
+			}
+		}
+	}
+}
+
 // TestSumsOfHugeValues holds that squares do not overflow float32, and that infinities and NaN come through.
 func TestSumsOfHugeValues(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())

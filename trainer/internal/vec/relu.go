@@ -15,16 +15,6 @@ func relu(dst, x []float32) {
 	}
 }
 
-func addReLU(dst, x []float32) {
-	for i, v := range x {
-		v += dst[i]
-		if v < 0 {
-			v = 0
-		}
-		dst[i] = v
-	}
-}
-
 func reluGrad(dst, y, dy []float32) {
 	for i, v := range dy {
 		if !(y[i] > 0) {

@@ -1,7 +1,6 @@
 package vec
 
 import (
-	"fmt"
 	"math"
 	"testing"
 )
@@ -90,9 +89,8 @@ func TestNormalize(t *testing.T) {
 				for i := range x {
 					x[i] += offset
 				}
-				got, bare := make([]float32, n), make([]float32, n)
+				got := make([]float32, n)
 				mean, rstd := Normalize(got, x, gain, bias, epsilon)
-				Normalize(bare, x, nil, nil, epsilon)
 				wantMean, wantRstd := stats(x, epsilon)
 				if !within(float64(mean), wantMean, eps*(math.Abs(wantMean)+1e-6)) ||
 					!within(float64(rstd), wantRstd, 1e-6*wantRstd) {
@@ -102,9 +100,8 @@ func TestNormalize(t *testing.T) {
 					unit := (float64(x[i]) - wantMean) * wantRstd
 					tolerance := 8*eps*(1+math.Abs(unit)) + eps*math.Abs(wantMean)*wantRstd
 					want := unit*float64(gain[i]) + float64(bias[i])
-					if !within(float64(bare[i]), unit, tolerance) ||
-						!within(float64(got[i]), want, tolerance*(1+math.Abs(float64(gain[i])))+2*eps*math.Abs(want)) {
-						t.Fatalf("%d, offset %v: %v and %v, want %v and %v", n, offset, bare[i], got[i], unit, want)
+					if !within(float64(got[i]), want, tolerance*(1+math.Abs(float64(gain[i])))+2*eps*math.Abs(want)) {
+						t.Fatalf("%d, offset %v: %v, want %v", n, offset, got[i], want)
 					}
 				}
 			}
@@ -130,59 +127,46 @@ func TestNormalizeGrad(t *testing.T) {
 	with(t, func(t *testing.T) {
 		rng := newRand(t)
 		for _, n := range []int{2, 7, 16, 23, 40} {
-			for _, bare := range []bool{false, true} {
-				x, dy, gain, bias := normals(rng, n), normals(rng, n), normals(rng, n), normals(rng, n)
-				dx, dgain, dbias := make([]float32, n), ones(n), ones(n)
-				if bare {
-					gain, bias, dgain, dbias = nil, nil, nil, nil
+			x, dy, gain, bias := normals(rng, n), normals(rng, n), normals(rng, n), normals(rng, n)
+			dx, dgain, dbias := make([]float32, n), ones(n), ones(n)
+			mean, rstd := Normalize(dx, x, gain, bias, epsilon)
+			NormalizeGrad(dx, dgain, dbias, x, dy, gain, mean, rstd)
+			objective := func(i int, delta float64) (total float64) {
+				xs := make([]float64, n)
+				var mean, variance float64
+				for j, v := range x {
+					xs[j] = float64(v)
+					if j == i {
+						xs[j] += delta
+					}
+					mean += xs[j] / float64(n)
 				}
-				mean, rstd := Normalize(dx, x, gain, bias, epsilon)
-				NormalizeGrad(dx, dgain, dbias, x, dy, gain, mean, rstd)
-				objective := func(i int, delta float64) (total float64) {
-					xs := make([]float64, n)
-					var mean, variance float64
-					for j, v := range x {
-						xs[j] = float64(v)
-						if j == i {
-							xs[j] += delta
-						}
-						mean += xs[j] / float64(n)
-					}
-					for _, v := range xs {
-						variance += (v - mean) * (v - mean) / float64(n)
-					}
-					for j, v := range xs {
-						g := 1.0
-						if !bare {
-							g = float64(gain[j])
-						}
-						total += float64(dy[j]) * g * (v - mean) / math.Sqrt(variance+epsilon)
-					}
-					return total
+				for _, v := range xs {
+					variance += (v - mean) * (v - mean) / float64(n)
 				}
-				where := fmt.Sprintf("%d, bare %v", n, bare)
-				for i := range x {
-					want := (objective(i, h) - objective(i, -h)) / (2 * h)
-					// h*h times a third derivative, which grows as rstd cubed, and float32's roundings
-					scale := 1 + float64(rstd)
-					if !within(float64(dx[i]), want, 1e-5*scale*scale*scale) {
-						t.Fatalf("%s: dx[%d] = %v, want %v", where, i, dx[i], want)
-					}
-					if bare {
-						continue
-					}
-					unit := (float64(x[i]) - float64(mean)) * float64(rstd)
-					if want := 1 + float64(dy[i])*unit; !within(float64(dgain[i]), want,
-						8*eps*(1+math.Abs(want)+math.Abs(unit))) {
-						t.Fatalf("%s: dgain[%d] = %v, want %v", where, i, dgain[i], want)
-					}
-					if want := 1 + float64(dy[i]); !within(float64(dbias[i]), want, eps*(1+math.Abs(want))) {
-						t.Fatalf("%s: dbias[%d] = %v, want %v", where, i, dbias[i], want)
-					}
+				for j, v := range xs {
+					total += float64(dy[j]) * float64(gain[j]) * (v - mean) / math.Sqrt(variance+epsilon)
 				}
-				if NormalizeGrad(dy, dgain, dbias, x, dy, gain, mean, rstd); !same(dy[0], dx[0]) || !same(dy[n-1], dx[n-1]) {
-					t.Fatalf("%s: another result in place", where)
+				return total
+			}
+			for i := range x {
+				want := (objective(i, h) - objective(i, -h)) / (2 * h)
+				// h*h times a third derivative, which grows as rstd cubed, and float32's roundings
+				scale := 1 + float64(rstd)
+				if !within(float64(dx[i]), want, 1e-5*scale*scale*scale) {
+					t.Fatalf("%d: dx[%d] = %v, want %v", n, i, dx[i], want)
 				}
+				unit := (float64(x[i]) - float64(mean)) * float64(rstd)
+				if want := 1 + float64(dy[i])*unit; !within(float64(dgain[i]), want,
+					8*eps*(1+math.Abs(want)+math.Abs(unit))) {
+					t.Fatalf("%d: dgain[%d] = %v, want %v", n, i, dgain[i], want)
+				}
+				if want := 1 + float64(dy[i]); !within(float64(dbias[i]), want, eps*(1+math.Abs(want))) {
+					t.Fatalf("%d: dbias[%d] = %v, want %v", n, i, dbias[i], want)
+				}
+			}
+			if NormalizeGrad(dy, dgain, dbias, x, dy, gain, mean, rstd); !same(dy[0], dx[0]) || !same(dy[n-1], dx[n-1]) {
+				t.Fatalf("%d: another result in place", n)
 			}
 		}
 	})

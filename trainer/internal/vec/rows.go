@@ -1,16 +1,12 @@
 package vec
 
-// AddRow adds row to every row of m, a matrix of len(row) columns: a bias.
-func AddRow(m, row []float32) { eachRow(best.add, m, row) }
-
-// AddRowReLU is AddRow and then ReLU, in one pass over m.
-func AddRowReLU(m, row []float32) { eachRow(best.addReLU, m, row) }
-
 // SumRows adds every row of m, a matrix of len(dst) columns, to dst: the gradient of a bias. Each column is
 // added up from the first row to the last.
 func SumRows(dst, m []float32) {
 	cols := len(dst)
-	mustBeRows(m, cols)
+	if cols == 0 && len(m) != 0 || cols != 0 && len(m)%cols != 0 {
+		panic("vec: the matrix is not made of whole rows")
+	}
 	for len(m) >= 4*cols && len(m) > 0 {
 		best.add4(dst, m[:4*cols])
 		m = m[4*cols:]
@@ -18,21 +14,6 @@ func SumRows(dst, m []float32) {
 	for len(m) > 0 {
 		best.add(dst, m[:cols])
 		m = m[cols:]
-	}
-}
-
-func eachRow(kernel func(dst, x []float32), m, row []float32) {
-	cols := len(row)
-	mustBeRows(m, cols)
-	for len(m) > 0 {
-		kernel(m[:cols], row)
-		m = m[cols:]
-	}
-}
-
-func mustBeRows(m []float32, cols int) {
-	if cols == 0 && len(m) != 0 || cols != 0 && len(m)%cols != 0 {
-		panic("vec: the matrix is not made of whole rows")
 	}
 }
 

@@ -17,7 +17,6 @@ type set struct {
 	finite func(x []float32) bool
 
 	relu     func(dst, x []float32)
-	addReLU  func(dst, x []float32) // dst = relu(dst + x)
 	reluGrad func(dst, y, dy []float32)
 	gelu     func(dst, x []float32)
 	geluGrad func(dst, x, dy []float32)
@@ -49,7 +48,7 @@ var plain = set{
 	name: "go",
 	add:  add, addTo: addTo, mul: mul, scale: scale, axpy: axpy, add4: add4,
 	sum: sum, dot: dot, max: largest, finite: finite,
-	relu: relu, addReLU: addReLU, reluGrad: reluGrad,
+	relu: relu, reluGrad: reluGrad,
 	gelu: gelu, geluGrad: geluGrad, tanh: tanh, tanhGrad: tanhGrad,
 	expSum: expSum, softmaxGrad: softmaxGrad,
 	moments: moments, normalize: normalize, normalizeSums: normalizeSums, normalizeGrad: normalizeGrad,

@@ -3,12 +3,12 @@ package vec
 // SGD is one step of torch.optim.SGD for the parameter w with gradient g and momentum buffer v:
 //
 //	g = g + decay w                            if decay is not 0; g itself is not written
-//	v = momentum v + (1 - dampening) g
+//	v = momentum v + rest g
 //	w = w - lr v, or w - lr (g + momentum v)   the latter with nesterov
 //
-// Without momentum v is nil, and w = w - lr g. PyTorch's first step sets v = g, without dampening: that is what v = 0
-// and dampening 0 give.
-func SGD(w, g, v []float32, lr, momentum, dampening, decay float32, nesterov bool) {
+// rest is 1 - dampening, which PyTorch computes in float64. Without momentum v is nil, and w = w - lr g. PyTorch's first
+// step sets v = g, without dampening: that is what v = 0 and rest 1 give.
+func SGD(w, g, v []float32, lr, momentum, rest, decay float32, nesterov bool) {
 	if len(g) != len(w) || v != nil && len(v) != len(w) {
 		panic(badLength)
 	}
@@ -20,7 +20,7 @@ func SGD(w, g, v []float32, lr, momentum, dampening, decay float32, nesterov boo
 		best.sgd(w, g, lr, decay)
 		return
 	}
-	s := newSGDStep(lr, momentum, dampening, decay, nesterov)
+	s := newSGDStep(lr, momentum, rest, decay, nesterov)
 	for len(w) > piece {
 		best.sgdMomentum(w[:piece], g[:piece], v[:piece], s)
 		w, g, v = w[piece:], g[piece:], v[piece:]
@@ -34,8 +34,8 @@ type sgdStep struct {
 	nesterov                  uint32 // all bits set, or none
 }
 
-func newSGDStep(lr, momentum, dampening, decay float32, nesterov bool) sgdStep {
-	s := sgdStep{lr: lr, momentum: momentum, rest: 1 - dampening, decay: decay}
+func newSGDStep(lr, momentum, rest, decay float32, nesterov bool) sgdStep {
+	s := sgdStep{lr: lr, momentum: momentum, rest: rest, decay: decay}
 	if nesterov {
 		s.nesterov = ^uint32(0)
 	}
