@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"ddpbatch/trainer/internal/vec"
+
 	"pgregory.net/rapid"
 )
 
@@ -42,7 +44,7 @@ func TestOrthonormalize(t *testing.T) {
 		}
 		for k := range count {
 			x := v[k*n : (k+1)*n]
-			length := dot(x, x)
+			length := vec.Dot(x, x)
 			if length == 0 && !fresh && k >= independent {
 				continue
 			}
@@ -51,7 +53,7 @@ func TestOrthonormalize(t *testing.T) {
 				t.Fatalf("vector %d of %d: squared length %v", k, count, length)
 			}
 			for j := range k {
-				if d := dot(x, v[j*n:(j+1)*n]); math.Abs(d) > 3e-6 {
+				if d := vec.Dot(x, v[j*n:(j+1)*n]); math.Abs(d) > 3e-6 {
 					t.Fatalf("vectors %d and %d: product %v", j, k, d)
 				}
 			}
@@ -63,7 +65,7 @@ func TestOrthonormalizeNaN(t *testing.T) {
 	for _, bad := range []float64{math.NaN(), math.Inf(1)} {
 		v := []float32{1, 2, float32(bad), 4, 5, 6}
 		orthonormalize(v, 3, nil) // ends
-		if s := dot(v, v); s == s {
+		if s := vec.Dot(v, v); s == s {
 			t.Errorf("%v is gone: %v", bad, v)
 		}
 	}
