@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"ddpbatch/trainer/internal/vec"
-
 	"pgregory.net/rapid"
+
+	"ddpbatch/trainer/internal/vec"
 )
 
 // Whatever vectors there are, those that do not vanish are orthonormal.

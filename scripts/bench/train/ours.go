@@ -22,7 +22,7 @@ func ours(program, version string) side {
 		rank: func(m model, ranks int) *exec.Cmd {
 			cmd := exec.Command(program, "train", m.name+".toml")
 			if ranks > 1 {
-				cmd.Env = []string{"DDPBATCH_SECRET=" + secret}
+				cmd.Env = []string{"DDPBATCH_SECRET=" + secret, "DDPBATCH_OWN_CORES=1"} // as ddpbatch's own launcher sets them
 			}
 			return cmd
 		},
