@@ -63,17 +63,19 @@ func (t *trainer) settle(ctx context.Context) error {
 		return err
 	}
 	if t.at.LossSum = t.sums[lossSum]; !finite(t.at.LossSum) {
-		return t.explainLoss(ctx, t.at.LossSum)
+		return t.explainLoss(ctx, t.at.Step, t.at.LossSum)
 	}
 	t.measureAverage(t.now().Sub(start))
 	return nil
 }
 
-// compareParameters looks, where that is asked for, whether all ranks still have the same.
+// compareParameters looks, where that is asked for, whether all ranks still have the same. With local SGD that is where they have
+// averaged.
 func (t *trainer) compareParameters(ctx context.Context) error {
 	every := int64(t.cfg.DDP.CheckEverySteps)
-	if every == 0 || !t.settled || t.at.Step%every != 0 {
+	if every == 0 || !t.settled || t.at.Step/every == t.checked/every {
 		return nil
 	}
+	t.checked = t.at.Step
 	return t.drift.Check(ctx, t.at.Step)
 }

@@ -4,36 +4,53 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
+	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
 )
 
-// explainLoss ends training after a loss that is not a number, on all ranks, with what the first rank that knows says of it.
-func (t *trainer) explainLoss(ctx context.Context, loss float64) error {
-	if t.fault == "" { // a stage of a pipeline that does not see the loss
-		t.fault = t.findFault()
+// badPass is the first pass of this rank whose loss was no number, kept for explainLoss: to look closer at once would spoil what the
+// layers keep for Backward, in which other ranks may wait for this one.
+type badPass struct {
+	step  int64 // 0: there was none
+	batch data.Batch
+	seed  uint64
+}
+
+// noteLoss keeps the pass that has just been through the model, if its loss is the first that is no number.
+func (t *trainer) noteLoss(loss float64) {
+	if finite(loss) || t.bad.step > 0 {
+		return
+	}
+	b := t.last
+	t.bad = badPass{step: t.at.Step + 1, batch: data.Batch{
+		Rows: b.Rows, X: slices.Clone(b.X), Y: slices.Clone(b.Y), Labels: slices.Clone(b.Labels),
+	}, seed: t.pass.Seed}
+}
+
+// explainLoss ends training after a loss that is no number, on all ranks, with what the first rank that knows says of it. step is
+// what a rank says that does not know.
+func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) error {
+	bad := t.bad
+	if bad.step == 0 { // a stage of a pipeline that does not see the loss
+		bad = badPass{step: step, batch: *t.last, seed: t.pass.Seed}
 	}
 	what := fmt.Sprintf("the loss is %v", loss)
+	// Batch normalization over ranks would wait for the others, which may have no reason to look.
+	pass := nn.Pass{Training: t.batchNorm == nil, BLAS: t.blas, Seed: bad.seed}
 	var own error
-	if t.fault != "" {
-		own = t.diverged(t.at.Step+1, what+", as "+t.fault)
+	if fault := t.engine.fault(&pass, &bad.batch); fault != "" {
+		own = t.diverged(bad.step, what+", as "+fault)
 	}
 	if err := together(ctx, t.env.Comm, own); err != nil {
 		return err
 	}
 	if t.env.Comm.Rank() == 0 {
-		own = t.diverged(t.at.Step+1, what+", of finite outputs")
+		own = t.diverged(bad.step, what+", of finite outputs")
 	}
 	return together(ctx, t.env.Comm, own)
-}
-
-// findFault names the first layer of this rank that makes numbers that are not finite of the pass's rows; empty: none does. It spoils
-// what the layers keep for Backward.
-func (t *trainer) findFault() string {
-	// Batch normalization over ranks would wait for the others, which may have no reason to look.
-	pass := nn.Pass{Training: t.batchNorm == nil, BLAS: t.blas, Seed: t.pass.Seed}
-	return t.engine.fault(&pass, t.last)
 }
 
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
@@ -68,4 +85,4 @@ func (t *trainer) diverged(step int64, what string) error {
 }
 
 // inStep tells in which step something went wrong.
-func (t *trainer) inStep(err error) error { return fmt.Errorf("step %d: %w", t.at.Step+1, err) }
+func inStep(step int64, err error) error { return fmt.Errorf("step %d: %w", step, err) }

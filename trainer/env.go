@@ -70,7 +70,7 @@ type Result struct {
 	Steps      int64   // optimizer steps since the very start, those before a resume included
 	Epochs     int     // epochs that are complete
 	Loss       float64 // mean over the steps of the last epoch that had any
-	Evaluated  bool    // whether the next two were measured, after the last epoch that is complete
+	Evaluated  bool    // whether the next two were measured, in the last evaluation of this attempt
 	Accuracy   float64 // share of evaluation rows classified right, 0 to 1; 0 for regression
 	EvalLoss   float64 // mean loss over the evaluation rows
 	Checkpoint string  // path of the newest checkpoint; empty: there is none

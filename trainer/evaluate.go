@@ -11,6 +11,7 @@ import (
 // evaluation is what a model does on rows that it is not trained on.
 type evaluation struct {
 	done     bool
+	step     int64   // after which it was
 	loss     float64 // mean over the rows
 	accuracy float64 // share of labels predicted right; 0 for regression
 }
@@ -47,13 +48,14 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
 	}
 	rows, labels := float64(t.eval.Len()), float64(t.eval.Spec().Labels)
-	t.evaluation = evaluation{done: true, loss: sums[0] / rows}
+	t.evaluation = evaluation{done: true, step: t.at.Step, loss: sums[0] / rows}
 	if labels > 0 {
 		t.evaluation.accuracy = sums[1] / (rows * labels)
 	}
 	if l := t.evaluation.loss; !finite(l) {
 		return t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", l))
 	}
+	t.writeMetrics(t.evaluation)
 	return t.keepBest(ctx)
 }
 
@@ -77,17 +79,20 @@ func (t *trainer) keepBest(ctx context.Context) error {
 		t.at.Best.Since++
 		return nil
 	}
-	t.at.Best = best{Step: t.at.Step, Value: value, Last: t.at.Step}
+	t.at.Best = best{Of: t.bestOf(), Step: t.at.Step, Value: value, Last: t.at.Step}
 	if !t.plan.Save {
 		return nil
 	}
 	if t.env.Comm.Rank() == 0 {
 		t.env.Checkpoints.Pin(t.at.Step)
 	}
-	t.saved = 0 // one of this step may be there already, which does not know that it is the best
-	if err := t.save(ctx); err != nil {
+	// One of this step may be there already, which does not know that it is the best.
+	if err := t.save(ctx, true); err != nil {
 		return err
 	}
 	t.bestPath = t.path
 	return nil
 }
+
+// bestOf is what evaluations are compared by. Where a job that goes on compares by another, there is no best yet.
+func (t *trainer) bestOf() string { return t.cfg.Evaluate.Best + " of " + t.cfg.Data.Eval }

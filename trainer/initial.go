@@ -17,7 +17,7 @@ func (t *trainer) initialize() error {
 	path := below(t.env.WorkDir, t.cfg.Init)
 	tensors, err := checkpoint.ReadSafetensors(path)
 	if err == nil {
-		err = load(t.engine.model(), tensors, t.layout.line == nil)
+		err = load(t.engine.model(), t.names, tensors)
 	}
 	if err != nil {
 		return fmt.Errorf("init: %s: %w", path, err)
@@ -26,49 +26,54 @@ func (t *trainer) initialize() error {
 }
 
 // load copies tensors into the parameters and buffers of their names. A prefix "model." or "module.", of an export or of PyTorch's
-// DistributedDataParallel, does not count, nor does what batch normalization alone of PyTorch keeps. Where whole is true, the model
-// is all that tensors may be of.
-func load(model *nn.Sequential, tensors []checkpoint.Tensor, whole bool) error {
+// DistributedDataParallel, does not count, nor does what batch normalization alone of PyTorch keeps. names are those of the whole model, of
+// which model may be a part: a tensor of another name is an error.
+func load(model *nn.Sequential, names []string, tensors []checkpoint.Tensor) error {
 	byName := map[string]checkpoint.Tensor{}
 	for _, tensor := range tensors {
 		name := strings.TrimPrefix(strings.TrimPrefix(tensor.Name, "module."), "model.")
-		if !strings.HasSuffix(name, ".num_batches_tracked") && !strings.HasPrefix(name, "optimizer.") {
-			byName[name] = tensor
+		if strings.HasSuffix(name, ".num_batches_tracked") || strings.HasPrefix(name, "optimizer.") {
+			continue
 		}
+		if _, twice := byName[name]; twice {
+			return fmt.Errorf("it has %s twice, with and without a prefix", name)
+		}
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("the model has no %s", name)
+		}
+		byName[name] = tensor
 	}
-	var missing []string
 	for _, p := range model.Params() {
-		if err := fill(byName, p.Name, p.Shape, p.Value, &missing); err != nil {
+		if err := fill(byName, p.Name, p.Shape, p.Value); err != nil {
 			return err
 		}
 	}
 	for _, b := range model.Buffers() {
-		if err := fill(byName, b.Name, b.Shape, b.Value, &missing); err != nil {
+		if err := fill(byName, b.Name, b.Shape, b.Value); err != nil {
 			return err
 		}
-	}
-	if missing != nil {
-		return fmt.Errorf("it has no %s", strings.Join(missing, ", "))
-	}
-	if whole && len(byName) > 0 {
-		var more []string
-		for name := range byName {
-			more = append(more, name)
-		}
-		slices.Sort(more)
-		return fmt.Errorf("the model has no %s", strings.Join(more, ", "))
 	}
 	return nil
 }
 
-// fill takes the tensor of a name out of byName and copies it to value.
-func fill(byName map[string]checkpoint.Tensor, name string, shape []int, value []float32, missing *[]string) error {
+// namesOf are the names of all that a model's state is made of.
+func namesOf(model *nn.Sequential) []string {
+	var names []string
+	for _, p := range model.Params() {
+		names = append(names, p.Name)
+	}
+	for _, b := range model.Buffers() {
+		names = append(names, b.Name)
+	}
+	return names
+}
+
+// fill copies the tensor of a name to value.
+func fill(byName map[string]checkpoint.Tensor, name string, shape []int, value []float32) error {
 	tensor, ok := byName[name]
 	if !ok {
-		*missing = append(*missing, name)
-		return nil
+		return fmt.Errorf("it has no %s", name)
 	}
-	delete(byName, name)
 	if !slices.Equal(tensor.Shape, shape) {
 		return fmt.Errorf("%s is %v in the file and %v in the model", name, tensor.Shape, shape)
 	}

@@ -36,7 +36,7 @@ func TestLocalSGDThatDivergesOnOneRank(t *testing.T) {
 func TestLocalSGDSavesAveragesOnly(t *testing.T) {
 	cfg := deepJob()
 	cfg.DDP.AverageEvery = 3 // after steps 1, 4, 7, 10 and at the ends of epochs, 6 and 12
-	cfg.Data.Eval, cfg.Evaluate.EverySteps, cfg.Evaluate.Best = "0:8", 1, "loss"
+	cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.EverySteps, cfg.Evaluate.Best = "0:48", "0:8", 1, "loss"
 	got := complete(t, "local", 2, cfg, nil)
 	for _, step := range got.checkpoints.steps(t) {
 		if step%3 != 1 && step%6 != 0 {

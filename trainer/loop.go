@@ -23,7 +23,7 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 		}
 		t.at = t.at.nextEpoch()
 	}
-	if err := t.save(ctx); err != nil {
+	if err := t.save(ctx, false); err != nil {
 		return Result{}, err
 	}
 	return t.result(false), nil
@@ -42,7 +42,7 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 		}
 		stop := t.sums[stopSum] > 0 && t.at.Step < t.totalSteps()
 		if t.settled && (stop || t.due()) {
-			if err := t.save(ctx); err != nil {
+			if err := t.save(ctx, false); err != nil {
 				return false, err
 			}
 		}
@@ -59,14 +59,14 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 // The gradient is that of the mean loss of all rows of the step on all ranks. A rank has them in
 // several passes where it accumulates; each counts by the rows that it has, which may be none.
 func (t *trainer) step(ctx context.Context) error {
-	start := t.now()
+	start, alone := t.now(), t.alone()
 	rows := min(t.rowsLeft(), t.rowsPerStep())
 	passes := ceil(rows, t.cfg.BatchSize*t.layout.replicas)
 
 	t.ddp.ZeroGrad()
-	if !t.alone() {
+	if !alone {
 		if err := t.ddp.SyncBuffers(ctx); err != nil {
-			return t.inStep(err)
+			return inStep(t.at.Step+1, err)
 		}
 	}
 	clear(t.sums[:])
@@ -77,22 +77,22 @@ func (t *trainer) step(ctx context.Context) error {
 		factor := t.lossScale() * float32(t.share*float64(t.layout.replicas)) // ddp divides by the replicas
 		last := i == passes-1
 		if err := t.engine.train(ctx, &t.pass, b, factor, t.beginner(last)); err != nil {
-			return t.inStep(err)
+			return inStep(t.at.Step+1, err)
 		}
 	}
 	if err := t.finishSums(ctx); err != nil {
-		return t.inStep(err)
+		return inStep(t.at.Step+1, err)
 	}
 	// It is NaN if any rank's loss is, so that all ranks end here together; those that step alone do when they settle.
 	loss := t.sums[lossSum]
-	if !finite(loss) && !t.alone() {
-		return t.explainLoss(ctx, loss)
+	if !finite(loss) && !alone {
+		return t.explainLoss(ctx, t.at.Step+1, loss)
 	}
 	if err := t.update(ctx); err != nil {
-		return t.inStep(err)
+		return inStep(t.at.Step+1, err)
 	}
 	t.at = t.at.after(rows, loss)
-	t.measure(loss, rows, t.now().Sub(start))
+	t.measure(loss, rows, t.now().Sub(start), alone)
 	return nil
 }
 
@@ -112,10 +112,10 @@ func (t *trainer) update(ctx context.Context) error {
 // afterStep does what belongs between two steps.
 func (t *trainer) afterStep(ctx context.Context) error {
 	if err := t.settle(ctx); err != nil {
-		return t.inStep(err)
+		return inStep(t.at.Step, err)
 	}
 	if err := t.compareParameters(ctx); err != nil {
-		return t.inStep(err)
+		return inStep(t.at.Step, err)
 	}
 	every := int64(t.cfg.Evaluate.EverySteps)
 	t.lookDue = t.lookDue || every > 0 && t.at.Step%every == 0
@@ -128,7 +128,7 @@ func (t *trainer) afterStep(ctx context.Context) error {
 // endEpoch evaluates, where that is asked for, and tells how the epoch went.
 func (t *trainer) endEpoch(ctx context.Context) error {
 	every := t.cfg.Evaluate.EveryEpochs
-	if every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
+	if t.lookDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}

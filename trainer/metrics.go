@@ -13,12 +13,13 @@ type metrics struct {
 	Step        int64    `json:"step"`
 	Steps       int64    `json:"steps"` // in the whole run
 	Epoch       int      `json:"epoch"`
-	Loss        float64  `json:"loss"`          // mean over the steps since the line before
-	LR          float64  `json:"lr"`            // of the last step
-	SamplesPerS float64  `json:"samples_per_s"` // of all ranks together
-	CommShare   float64  `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
-	Overlap     float64  `json:"overlap"`       // of the communication, while gradients were computed, 0 to 1
-	LeftS       float64  `json:"left_s"`        // seconds that the run's other steps take, at this epoch's rate
+	Loss        float64  `json:"loss"`                 // mean over the steps since the line before
+	LR          float64  `json:"lr"`                   // of the last step
+	SamplesPerS float64  `json:"samples_per_s"`        // of all ranks together
+	CommShare   float64  `json:"comm_share"`           // of the time, with nothing else going on, 0 to 1
+	Overlap     float64  `json:"overlap"`              // of the communication, while gradients were computed, 0 to 1
+	LeftS       float64  `json:"left_s"`               // seconds that the run's other steps take, at this epoch's rate
+	LossScale   float32  `json:"loss_scale,omitempty"` // with float16
 	EvalLoss    *float64 `json:"eval_loss,omitempty"`
 	Accuracy    *float64 `json:"accuracy,omitempty"` // 0 to 1; for classification
 }
@@ -38,6 +39,9 @@ func (t *trainer) writeMetrics(e evaluation) {
 		Loss: t.at.loss(), LR: t.schedule.LR(max(0, t.at.Step-1)),
 		SamplesPerS: w.samplesPerS(), CommShare: w.commShare(), Overlap: w.overlap(),
 		LeftS: t.timeLeft().Seconds(),
+	}
+	if t.scaler != nil {
+		m.LossScale = t.scaler.Scale()
 	}
 	if w.steps > 0 {
 		m.Loss = w.loss / float64(w.steps)

@@ -41,38 +41,60 @@ func (t *trainer) libraryPath() string {
 
 // newEngine makes what computes this rank's part of the gradients.
 func (t *trainer) newEngine() (engine, error) {
+	whole, err := t.newReplica()
+	if err != nil {
+		return nil, err
+	}
+	t.names = namesOf(whole.layers)
+	switch {
+	case t.cfg.Mode == "dp":
+		replicas := []*replica{whole}
+		for range t.replicas() - 1 {
+			r, err := t.newReplica()
+			if err != nil {
+				return nil, err
+			}
+			replicas = append(replicas, r)
+		}
+		return newDataParallel(replicas), nil
+	case t.cfg.Pipeline == 1:
+		return whole, nil
+	}
+	return t.newStage(whole)
+}
+
+func (t *trainer) newReplica() (*replica, error) {
 	var sums nn.Reducer
 	if t.batchNorm != nil {
 		sums = t.batchNorm
 	}
-	copies := 1
-	switch {
-	case t.cfg.Mode == "dp":
-		copies = t.replicas()
-	case t.cfg.Pipeline > 1:
-		copies = t.microBatches()
-	}
-	var replicas []*replica
-	for range copies {
-		layers, err := newModel(t.cfg.Model, t.train.Spec(), t.cfg.Seed, sums)
-		if err != nil {
-			return nil, err
-		}
-		replicas = append(replicas, &replica{layers: layers, loss: newLoss(t.cfg.Loss), inputs: t.train.Spec().Inputs})
-	}
-	switch {
-	case t.cfg.Mode == "dp":
-		return newDataParallel(replicas), nil
-	case t.cfg.Pipeline == 1:
-		return replicas[0], nil
-	}
-	layers := replicas[0].layers
-	bounds := boundaries(layers, t.train.Spec().Inputs)
-	at, err := cuts(layers, bounds, t.cfg.Pipeline)
+	layers, err := newModel(t.cfg.Model, t.train.Spec(), t.cfg.Seed, sums)
 	if err != nil {
 		return nil, err
 	}
-	return newPipeline(t.layout.line, replicas, at, bounds), nil
+	return &replica{layers: layers, loss: newLoss(t.cfg.Loss), inputs: t.train.Spec().Inputs}, nil
+}
+
+// newStage makes this rank's stage of a pipeline. Each copy of it is cut out of a whole model, which all ranks draw alike, and shares the
+// memory of the first: the rest of the model is not kept.
+func (t *trainer) newStage(whole *replica) (engine, error) {
+	bounds := boundaries(whole.layers, whole.inputs)
+	at, err := cuts(whole.layers, bounds, t.cfg.Pipeline)
+	if err != nil {
+		return nil, err
+	}
+	stage := t.layout.line.Rank()
+	p := newPipeline(t.layout.line, t.microBatches(), bounds[at[stage]], bounds[at[stage+1]])
+	for whole.layers = whole.layers.Slice(at[stage], at[stage+1]); ; {
+		p.add(whole)
+		if p.full() {
+			return p, nil
+		}
+		if whole, err = t.newReplica(); err != nil {
+			return nil, err
+		}
+		whole.layers = whole.layers.Slice(at[stage], at[stage+1])
+	}
 }
 
 // replicas is how many each rank has in mode "dp".

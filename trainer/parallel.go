@@ -90,8 +90,25 @@ func (d *dataParallel) trainPart(i int, pass *nn.Pass, rows int, factor float32)
 	d.losses[i] = loss
 }
 
-func (d *dataParallel) score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error) {
-	return d.replicas[0].score(ctx, pass, b)
+func (d *dataParallel) score(_ context.Context, pass *nn.Pass, b *data.Batch) (score, error) {
+	d.share()
+	cut(d.parts, b)
+	scores := make([]score, len(d.replicas))
+	var all sync.WaitGroup
+	for i, r := range d.replicas {
+		all.Go(func() {
+			d.passes[i] = nn.Pass{BLAS: pass.BLAS}
+			part := &d.parts[i]
+			scores[i] = scoreOf(r.layers.Forward(&d.passes[i], r.x(part)), part, r.loss)
+		})
+	}
+	all.Wait()
+	var sum score
+	for _, s := range scores {
+		sum.loss += s.loss
+		sum.right += s.right
+	}
+	return sum, nil
 }
 
 func (d *dataParallel) fault(pass *nn.Pass, b *data.Batch) string {

@@ -28,22 +28,22 @@ type pipeline struct {
 // boundary is the shape of what passes between two layers, for one row of a batch.
 type boundary struct{ rows, cols int }
 
-// newPipeline makes the stage comm.Rank() of micro copies of a model's layers, all in the same state. Those after the first lose
-// the values of their parameters.
-func newPipeline(comm *mpi.Comm, copies []*replica, cuts []int, bounds []boundary) *pipeline {
-	stage := comm.Rank()
-	p := &pipeline{
-		comm: comm, passes: make([]nn.Pass, len(copies)), parts: make([]data.Batch, len(copies)),
-		x: make([]nn.Matrix, len(copies)), dy: make([]nn.Matrix, len(copies)),
-		first: bounds[cuts[stage]], last: bounds[cuts[stage+1]],
+// newPipeline makes the stage comm.Rank() of comm, without layers yet: add takes one copy of them for each micro-batch.
+func newPipeline(comm *mpi.Comm, micro int, first, last boundary) *pipeline {
+	return &pipeline{
+		comm: comm, first: first, last: last, passes: make([]nn.Pass, micro), parts: make([]data.Batch, micro),
+		x: make([]nn.Matrix, micro), dy: make([]nn.Matrix, micro),
 	}
-	for _, whole := range copies {
-		r := *whole
-		r.layers = whole.layers.Slice(cuts[stage], cuts[stage+1])
-		p.micro = append(p.micro, &r)
-	}
-	return p
 }
+
+// add takes a copy of the stage's layers. All but the first lose their parameters, gradients and buffers for those of the first.
+func (p *pipeline) add(r *replica) {
+	p.micro = append(p.micro, r)
+	p.share()
+}
+
+// full tells whether there are layers for each micro-batch.
+func (p *pipeline) full() bool { return len(p.micro) == len(p.parts) }
 
 // share makes all copies work on the parameters, gradients and buffers of the first, whose memory may have been replaced.
 func (p *pipeline) share() {

@@ -25,6 +25,9 @@ func (t *trainer) stepsLeft() int { return ceil(t.rowsLeft(), t.rowsPerStep()) }
 
 // totalSteps is how many steps the run has, those before a resume included, which may have been with another number of ranks.
 func (t *trainer) totalSteps() int64 {
+	if t.at.Epoch >= t.cfg.Epochs { // a job that goes on with fewer epochs than it has behind it
+		return t.at.Step
+	}
 	later := int64(t.cfg.Epochs - 1 - t.at.Epoch)
 	return t.at.Step + int64(t.stepsLeft()) + later*int64(ceil(t.rowsPerEpoch(), t.rowsPerStep()))
 }

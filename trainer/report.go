@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"ddpbatch/trainer/ddp"
 )
 
 // meter adds up steps.
@@ -63,12 +65,15 @@ func (t *trainer) print(format string, args ...any) {
 	_, _ = fmt.Fprintf(t.env.Out, format, args...)
 }
 
-// measure takes note of one step of all ranks.
-func (t *trainer) measure(loss float64, rows int, took time.Duration) {
-	if t.env.Comm.Rank() != 0 {
+// measure takes note of one step of all ranks, or of this one alone.
+func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool) {
+	if t.env.Comm.Rank() != 0 || !finite(loss) {
 		return
 	}
-	s := t.ddp.Stats()
+	var s ddp.Stats
+	if !alone {
+		s = t.ddp.Stats()
+	}
 	t.window.add(loss, rows, took, s.Communication, s.Exposed)
 	t.epoch.add(loss, rows, took, s.Communication, s.Exposed)
 	if t.at.Step%metricsEvery == 0 && t.stepsLeft() > 0 {
@@ -131,7 +136,7 @@ func (t *trainer) reportEpoch() {
 	if t.env.Comm.Size() > 1 && t.epoch.steps > 0 {
 		fmt.Fprintf(&line, " | communication %.1f %% | overlap %.0f %%", 100*t.epoch.commShare(), 100*t.epoch.overlap())
 	}
-	if e := t.evaluation; e.done {
+	if e := t.evaluation; e.done && e.step == t.at.Step {
 		if t.eval.Spec().Classes > 0 {
 			fmt.Fprintf(&line, " | accuracy %.2f %%", 100*e.accuracy)
 		} else {
@@ -139,5 +144,5 @@ func (t *trainer) reportEpoch() {
 		}
 	}
 	t.print("%s\n", line.String())
-	t.writeMetrics(t.evaluation)
+	t.writeMetrics(evaluation{})
 }

@@ -35,7 +35,7 @@ func TestResumeRemembersEverything(t *testing.T) {
 		return func(c *Config) { c.DDP.Compress, c.DDP.Rank, c.DDP.StartStep = name, 2, 5 }
 	}
 	zero := func(c *Config) { c.Optimizer.Zero = true }
-	pipeline := func(c *Config) { c.Pipeline, c.MicroBatches = 2, 3 }
+	pipeline := func(c *Config) { c.Pipeline, c.MicroBatches = 2, 2 }
 	replicas := func(c *Config) { c.Mode, c.Replicas = "dp", 3 }
 	average := func(c *Config) { c.DDP.AverageEvery, c.DDP.AverageWarmup = 3, 4 }
 
@@ -68,7 +68,7 @@ func TestResumeRemembersEverything(t *testing.T) {
 		{resumeCase{"uneven", 3, func(c *Config) { c.Data.Remainder = "uneven" }}, some},
 		{resumeCase{"drop", 3, func(c *Config) { c.Data.Remainder = "drop" }}, some},
 		{resumeCase{"the best evaluation", 2, func(c *Config) {
-			c.Data.Eval, c.Evaluate.EverySteps, c.Evaluate.Best, c.Evaluate.Patience = "0:7", 2, "loss", 100
+			c.Data.Train, c.Data.Eval, c.Evaluate.EverySteps, c.Evaluate.Best, c.Evaluate.Patience = "0:39", "0:7", 2, "loss", 100
 		}}, some},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func checkFinal(t *testing.T, s *checkpoint.State) {
 // The checkpoint of the best evaluation is made at the end of an epoch. Who goes on from there counts that evaluation once.
 func TestResumeFromTheBestAfterACrash(t *testing.T) {
 	cfg := deepJob()
-	cfg.Epochs, cfg.Data.Eval, cfg.Evaluate.Best, cfg.Evaluate.Patience = 10, "0:7", "loss", 3
+	cfg.Epochs, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.Best, cfg.Evaluate.Patience = 10, "0:48", "0:7", "loss", 3
 	cfg.Optimizer.LR = 1e-30 // nothing gets better after the first epoch
 	straight := complete(t, "local", 2, cfg, nil)
 	if straight.Epochs != 4 {

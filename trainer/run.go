@@ -30,6 +30,7 @@ type trainer struct {
 	loader      *data.Loader
 	blas        blas.Library
 	engine      engine
+	names       []string    // of all parameters and buffers of the whole model
 	params      []*nn.Param // of the engine's model
 	ddp         *ddp.DDP
 	hook        ddp.Hook           // nil: gradients travel as they are
@@ -41,7 +42,8 @@ type trainer struct {
 	drift       *ddp.Drift        // nil: parameters are not compared
 	settled     bool              // all ranks have the same parameters
 	lookDue     bool              // an evaluation is to come once they have
-	fault       string            // what made a loss of this rank no number; empty: none was
+	checked     int64             // the step after which the parameters were compared
+	bad         badPass
 	facts       facts
 	plan        plan
 
@@ -133,13 +135,17 @@ func (t *trainer) setUp(ctx context.Context) error {
 			return err
 		}
 	}
+	state, err := t.planResume(ctx)
+	if err != nil {
+		return err
+	}
 	if err := together(ctx, comm, t.build()); err != nil {
 		return err
 	}
 	if err := t.wrap(ctx); err != nil {
 		return err
 	}
-	return t.resume(ctx)
+	return t.resume(ctx, state)
 }
 
 // prepare makes what a rank can make without knowing the others.
@@ -181,6 +187,9 @@ func (t *trainer) build() error {
 	t.params = t.engine.model().Params()
 	if t.hook, err = newHook(t.cfg); err != nil {
 		return err
+	}
+	if t.plan.Resumed {
+		return nil
 	}
 	return t.initialize()
 }

@@ -17,32 +17,41 @@ type plan struct {
 	Path       string   `json:"path"` // of the checkpoint, if resumed
 }
 
-// resume has rank 0, and only rank 0, choose and read the checkpoint to go on from: on a shared file
-// system, ranks may see different ones.
-func (t *trainer) resume(ctx context.Context) error {
+// planResume has rank 0, and only rank 0, choose and read the checkpoint to go on from: on a shared file
+// system, ranks may see different ones. Rank 0 gets it, if there is one.
+func (t *trainer) planResume(ctx context.Context) (*checkpoint.State, error) {
 	var state *checkpoint.State
 	p, err := onRank0(ctx, t.env.Comm, func() (p plan, err error) {
 		p, state, err = t.makePlan(ctx)
 		return p, err
 	})
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if p.At.Best.Of != t.bestOf() {
+		p.At.Best = best{}
 	}
 	t.plan, t.at = p, p.At
 	if p.Resumed {
 		t.resumed, t.saved, t.path = p.At.Step, p.At.Step, p.Path
+	}
+	t.checked = t.at.Step
+	return state, nil
+}
+
+// resume gives all ranks what rank 0 has read, and deals out the rows that are left.
+func (t *trainer) resume(ctx context.Context, state *checkpoint.State) error {
+	if t.plan.Resumed {
 		var tensors []checkpoint.Tensor
 		if state != nil {
 			tensors = state.Tensors
 		}
 		if err := t.spread(ctx, tensors); err != nil {
-			return fmt.Errorf("resume from %s: %w", p.Path, err)
-		}
-		if t.env.Comm.Rank() == 0 {
-			t.log.Info("resumed from a checkpoint", "step", p.At.Step, "path", p.Path)
+			return fmt.Errorf("resume from %s: %w", t.plan.Path, err)
 		}
 	}
 	t.dealEpoch()
+	var err error
 	t.schedule, err = newSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.totalSteps())
 	return err
 }
@@ -66,7 +75,7 @@ func (t *trainer) makePlan(ctx context.Context) (plan, *checkpoint.State, error)
 	if p.At, err = t.positionOf(s); err != nil {
 		return p, nil, fmt.Errorf("resume from %s: %w", info.Path, err)
 	}
-	if p.At.Best.Step > 0 {
+	if p.At.Best.Step > 0 && p.At.Best.Of == t.bestOf() {
 		dir.Pin(p.At.Best.Step)
 	}
 	p.Resumed, p.Path = true, info.Path
@@ -100,10 +109,10 @@ func (t *trainer) due() bool {
 	return every > 0 && t.at.Step/every > max(t.saved, t.resumed)/every
 }
 
-// save commits a checkpoint of this step, unless there is one: all ranks meet, rank 0 writes,
+// save commits a checkpoint of this step, unless there is one and force is false: all ranks meet, rank 0 writes,
 // all learn how it went, all meet again. An error is every rank's.
-func (t *trainer) save(ctx context.Context) error {
-	if !t.plan.Save || t.saved == t.at.Step {
+func (t *trainer) save(ctx context.Context, force bool) error {
+	if !t.plan.Save || t.saved == t.at.Step && !force {
 		return nil
 	}
 	if err := together(ctx, t.env.Comm, t.checkFinite()); err != nil {

@@ -19,6 +19,7 @@ type position struct {
 
 // best is the best evaluation so far.
 type best struct {
+	Of    string  `json:"of"`    // what was compared, on which rows
 	Step  int64   `json:"step"`  // after which it was; 0: there was none
 	Value float64 `json:"value"` // its loss or accuracy
 	Since int     `json:"since"` // evaluations since that were no better
@@ -48,7 +49,7 @@ func (p position) nextEpoch() position {
 
 func (p position) validate(s *checkpoint.State) error {
 	if p.Epoch < 0 || p.Epoch > maxEpochs || p.Rows < 0 || p.Done < 0 || p.Step != s.Step || p.Step < int64(p.Done) ||
-		p.Best.Step < 0 || p.Best.Step > p.Best.Last || p.Best.Last > p.Step || p.Best.Since < 0 {
+		p.Best.Step < 0 || p.Best.Step > p.Step || p.Best.Last > p.Step || p.Best.Since < 0 {
 		return fmt.Errorf("%w: %s %+v of step %d is impossible", checkpoint.ErrCorrupt, keyPosition, p, s.Step)
 	}
 	return nil

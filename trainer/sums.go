@@ -24,9 +24,7 @@ func (t *trainer) beginner(last bool) func(context.Context, float64) {
 // addLoss takes note of the loss of a pass.
 func (t *trainer) addLoss(_ context.Context, loss float64) {
 	t.sums[lossSum] += loss * t.share
-	if !finite(loss) && t.fault == "" {
-		t.fault = t.findFault() // while the pass's rows are there
-	}
+	t.noteLoss(loss)
 }
 
 // beginSums is addLoss of a step's last pass. It starts the averaging of gradients, which goes on while these are computed, and

@@ -54,7 +54,7 @@ func TestABatchMayBeSplit(t *testing.T) {
 	}
 	check := func(t *testing.T, dir string, cfg Config, splits []split) {
 		t.Helper()
-		cfg.Data.Eval = "3:20" // 17 rows
+		cfg.Data.Train, cfg.Data.Eval = "0:48", "3:20" // all, and 17 of them
 		inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
 		unsplit := map[int]training{}
 		for _, rows := range []int{24, 25} {

@@ -69,6 +69,7 @@ func (c Config) combinations(f *faults) {
 	if feedback := c.DDP.Compress == "int8" || c.DDP.Compress == "powersgd"; feedback && c.Precision == "float16" {
 		f.add("ddp.compress", c.DDP.Compress, "what it owes to later steps would have another loss scale: use bfloat16, or another compression")
 	}
+	c.useless(f)
 	if c.Mode != "dp" && c.Replicas > 0 {
 		f.add("replicas", c.Replicas, `belongs to mode = "dp"`)
 	}
@@ -77,6 +78,34 @@ func (c Config) combinations(f *faults) {
 	}
 	if c.Model.Kind != "gpt" && c.Data.Kind == "text" {
 		f.add("data.kind", c.Data.Kind, `needs model.kind = "gpt"`)
+	}
+}
+
+// useless refuses settings that would do nothing: whoever writes them expects something.
+func (c Config) useless(f *faults) {
+	for _, s := range []struct {
+		unless  bool
+		key     string
+		value   any
+		written bool
+		rule    string
+	}{
+		{c.Pipeline > 1, "micro_batches", c.MicroBatches, c.MicroBatches > 0, "belongs to pipeline above 1"},
+		{c.Model.Kind == "cnn" && c.Model.BatchNorm, "ddp.sync_batch_norm", c.DDP.SyncBatchNorm, c.DDP.SyncBatchNorm, "belongs to a cnn with model.batch_norm"},
+		{c.DDP.AverageEvery > 0, "ddp.average_warmup", c.DDP.AverageWarmup, c.DDP.AverageWarmup > 0, "belongs to ddp.average_every"},
+		{c.Data.Eval != "", "evaluate.every_steps", c.Evaluate.EverySteps, c.Evaluate.EverySteps > 0, "needs rows to evaluate on: set data.eval"},
+		{c.Evaluate.EveryEpochs+c.Evaluate.EverySteps > 0, "evaluate.best", c.Evaluate.Best, c.Evaluate.Best != "", "needs evaluate.every_epochs or every_steps"},
+		{len(c.Model.hidden()) > 0, "model.dropout", c.Model.Dropout, c.Model.Kind == "mlp" && c.Model.Dropout > 0, "belongs to hidden layers, and there are none"},
+	} {
+		if s.written && !s.unless {
+			f.add(s.key, s.value, "%s", s.rule)
+		}
+	}
+	if c.MicroBatches > c.BatchSize {
+		f.add("micro_batches", c.MicroBatches, "must be at most batch_size, %d", c.BatchSize)
+	}
+	if c.Data.Eval != "" && c.Data.Train == "" {
+		f.add("data.eval", c.Data.Eval, "needs data.train, too: without it these rows would be trained on")
 	}
 }
 

@@ -253,8 +253,9 @@ func (r *rank) train(ctx context.Context) error {
 			err = fmt.Errorf("close the TensorBoard events: %w", cerr)
 		}
 	}
+	var exporting error
 	if err == nil && !result.Stopped && r.comm.Rank() == 0 {
-		err = r.export(ctx, result.Checkpoint)
+		exporting = r.export(context.WithoutCancel(ctx), result)
 	}
 	if err != nil {
 		r.letOthersFailFirst(ctx, err)
@@ -262,6 +263,9 @@ func (r *rank) train(ctx context.Context) error {
 	}
 	if r.comm.Rank() == 0 {
 		r.sayEnd(result)
+	}
+	if exporting != nil {
+		return exporting
 	}
 	if result.Stopped {
 		return &codeError{code: exitRequeue}

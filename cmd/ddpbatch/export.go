@@ -10,6 +10,8 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/trainer"
 )
 
 func exportFlag() cli.Flag {
@@ -25,16 +27,13 @@ func withExport(e *env, c *cli.Context, sets []string) []string {
 	return append(sets, "train.export="+string(quoted))
 }
 
-// export writes the model of the last checkpoint to where the job wants it.
-func (r *rank) export(ctx context.Context, path string) error {
-	file := r.job.Train.Export
-	if file == "" || path == "" {
+// export writes the model of the last step to where the job wants it.
+func (r *rank) export(ctx context.Context, result trainer.Result) error {
+	file := exportPath(r.job)
+	if file == "" || result.Checkpoint == "" {
 		return nil
 	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(r.job.WorkDir, file)
-	}
-	state, _, err := r.checkpoints.Latest(ctx)
+	state, err := r.checkpoints.Load(ctx, result.Steps)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
@@ -43,6 +42,14 @@ func (r *rank) export(ctx context.Context, path string) error {
 	}
 	r.exported = file
 	return nil
+}
+
+// exportPath is where a job wants its final model; empty: nowhere.
+func exportPath(job *jobfile.Job) string {
+	if file := job.Train.Export; file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(job.WorkDir, job.Train.Export)
 }
 
 // modelPrefix is what the trainer puts before the names of a model's tensors.

@@ -64,6 +64,12 @@ func missingData(job *jobfile.Job) error {
 			}
 		}
 	}
+	if file := exportPath(job); file != "" && !isDir(filepath.Dir(file)) {
+		return &usageError{
+			message: fmt.Sprintf("train.export: the folder of %s is not there", file),
+			hint:    "make it first, or name another",
+		}
+	}
 	return nil
 }
 
