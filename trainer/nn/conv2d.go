@@ -13,8 +13,8 @@ type Conv2dConfig struct {
 
 // Conv2d is torch.nn.Conv2d without groups and dilation: "weight" is [out, in, kernel, kernel] and "bias" [out].
 //
-// It is a product of the weights with the patches of a few samples at a time: what a product reads stays in the cache, and
-// memory does not grow with the batch. A last row of ones in the patches makes the bias, and its gradient, part of the product.
+// It is a product of the weights with the patches of one sample, or of a few small ones, at a time: what a product reads stays in the
+// cache, and memory does not grow with the batch. A last row of ones in the patches makes the bias, and its gradient, part of the product.
 type Conv2d struct {
 	patches      *patches
 	out          Image
@@ -28,9 +28,9 @@ type Conv2d struct {
 	dplanes []float32 // their gradient
 	dense   Matrix    // weight and bias side by side
 	sums    Matrix    // what a batch adds to the gradient of dense, transposed: so that product is faster
-	runs    Matrix    // the patches of a group; in Backward their gradient too
-	yRuns   Matrix    // the output of a group
-	dyRuns  Matrix    // its gradient; the gaps between rows stay 0
+	columns Matrix    // the patches of a group, sample by sample; in Backward their gradient too
+	direct  bool      // a group is one sample, whose output a product writes, and whose gradient it reads, where they lie
+	joined  Matrix    // where they are else: a row for each channel, sample by sample
 }
 
 // groupCols is about how many columns a product has at least: with fewer, reading the weights takes longer than multiplying; with many more,
@@ -61,15 +61,19 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	}
 	fanIn(l.weight.Value, bias, depth, src)
 
-	l.group = max(1, groupCols/l.patches.span)
-	cols := l.group * l.patches.span
+	l.group = max(1, groupCols/l.out.plane())
+	cols := l.group * l.out.plane()
 	l.planes = make([]float32, in.Channels*l.patches.planes)
 	l.dplanes = make([]float32, len(l.planes))
-	l.dense, l.runs = NewMatrix(cfg.Out, rows), NewMatrix(rows, cols)
+	l.dense, l.columns = NewMatrix(cfg.Out, rows), NewMatrix(rows, uncrowded(cols))
 	l.sums = NewMatrix(rows, cfg.Out)
-	l.yRuns, l.dyRuns = NewMatrix(cfg.Out, cols), NewMatrix(cfg.Out, cols)
-	for i := range l.runs.Data[depth*cols:] {
-		l.runs.Data[depth*cols+i] = 1
+	l.direct = l.group == 1 && cols%crowded != 0
+	if !l.direct {
+		l.joined = NewMatrix(cfg.Out, uncrowded(cols))
+	}
+	ones := l.columns.Data[depth*l.columns.Cols:]
+	for i := range ones {
+		ones[i] = 1
 	}
 	return l
 }
@@ -100,24 +104,11 @@ func (l *Conv2d) Forward(p *Pass, x Matrix) Matrix {
 	for first := 0; first < x.Rows; first += l.group {
 		n := min(l.group, x.Rows-first)
 		l.gather(first, n)
-		p.multiply(whole(l.yRuns), whole(l.dense), blas.NoTrans, whole(l.runs), blas.NoTrans,
-			l.dense.Rows, n*l.patches.span, l.dense.Cols, 1, 0)
-		for i := range n {
-			y := l.y.Row(first + i)
-			for c := range l.out.Channels {
-				l.patches.compact(y[c*l.out.plane():], l.yRuns.Row(c)[i*l.patches.span:])
-			}
-		}
+		p.multiply(l.grouped(l.y, first), whole(l.dense), blas.NoTrans, whole(l.columns), blas.NoTrans,
+			l.dense.Rows, n*l.out.plane(), l.dense.Cols, 1, 0)
+		l.part(l.y, first, n)
 	}
 	return l.y
-}
-
-// gather fills runs with the patches of n samples from first on.
-func (l *Conv2d) gather(first, n int) {
-	for i := range n {
-		l.patches.split(l.planes, l.x.Row(first+i))
-		l.patches.gather(l.runs.Data[i*l.patches.span:], l.planes, l.runs.Cols)
-	}
 }
 
 func whole(m Matrix) view { return view{m.Data, m.Cols} }

@@ -16,11 +16,11 @@ func (l *Conv2d) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	for first := 0; first < dy.Rows; first += l.group {
 		n := min(l.group, dy.Rows-first)
 		l.gather(first, n)
-		l.spread(dy, first, n)
-		p.multiply(whole(l.sums), whole(l.runs), blas.NoTrans, whole(l.dyRuns), blas.Trans,
-			l.sums.Rows, l.sums.Cols, n*l.patches.span, 1, 1)
+		l.join(dy, first, n)
+		p.multiply(whole(l.sums), whole(l.columns), blas.NoTrans, l.grouped(dy, first), blas.Trans,
+			l.sums.Rows, l.sums.Cols, n*l.out.plane(), 1, 1)
 		if input {
-			l.inputGradient(p, first, n)
+			l.inputGradient(p, dy, first, n)
 		}
 	}
 	l.addGradients(p)
@@ -30,25 +30,15 @@ func (l *Conv2d) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	return l.dx
 }
 
-// spread fills dyRuns with the gradient of n samples from first on.
-func (l *Conv2d) spread(dy Matrix, first, n int) {
-	for i := range n {
-		row := dy.Row(first + i)
-		for c := range l.out.Channels {
-			l.patches.spread(l.dyRuns.Row(c)[i*l.patches.span:], row[c*l.out.plane():])
-		}
-	}
-}
-
-// inputGradient turns runs into the gradient of the patches, Wᵀ dy, and adds up what each value of the input has got.
-func (l *Conv2d) inputGradient(p *Pass, first, n int) {
+// inputGradient turns columns into the gradient of the patches, Wᵀ dy, and adds up what each value of the input has got.
+func (l *Conv2d) inputGradient(p *Pass, dy Matrix, first, n int) {
 	s := l.patches
 	depth := s.depth()
-	p.multiply(whole(l.runs), view{l.weight.Value, depth}, blas.Trans, whole(l.dyRuns), blas.NoTrans,
-		depth, n*s.span, l.out.Channels, 1, 0)
+	p.multiply(whole(l.columns), view{l.weight.Value, depth}, blas.Trans, l.grouped(dy, first), blas.NoTrans,
+		depth, n*l.out.plane(), l.out.Channels, 1, 0)
 	for i := range n {
 		clear(l.dplanes)
-		s.scatter(l.dplanes, l.runs.Data[i*s.span:], l.runs.Cols)
+		s.scatter(l.dplanes, l.columns.Data[i*l.out.plane():], l.columns.Cols)
 		s.merge(l.dx.Row(first+i), l.dplanes)
 	}
 }

@@ -37,41 +37,56 @@ func TestConv2dIsItsDefinition(t *testing.T) {
 		cfg := Conv2dConfig{Out: rapid.IntRange(1, 4).Draw(t, "out"), Kernel: kernel, Stride: rapid.IntRange(0, 5).Draw(t, "stride"),
 			Padding: padding, NoBias: rapid.Bool().Draw(t, "without bias")}
 		rows := rapid.IntRange(1, 40).Draw(t, "rows")
-		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
-
-		l := NewConv2d(in, cfg, r)
-		var bias []float32
-		if !cfg.NoBias {
-			bias = l.bias.Value
-		}
-		x := randomMatrix(r, rows, in.Size())
-		var pass Pass
-		y := l.Forward(&pass, x)
-		for i := range rows {
-			want := convolve(in, l.Out(), window{kernel, max(cfg.Stride, 1), padding}, l.weight.Value, bias, x.Row(i))
-			for o, v := range y.Row(i) {
-				// At most 108 products below 1, each sum rounded to 24 bits.
-				if math.Abs(float64(v)-want[o]) > 1e-5 {
-					t.Fatalf("row %d: output %d is %g, want %g", i, o, v, want[o])
-				}
-			}
-		}
-
-		// y is linear in x, and in the weights: what Backward returns is the adjoint, so that <dy, A x> = <Aᵀ dy, x>.
-		dy := randomMatrix(r, rows, y.Cols)
-		dx := l.Backward(&pass, dy, true)
-		product, constant := dot(dy.Data, y.Data), 0.0
-		if bias != nil {
-			constant = dot(l.bias.Grad, bias)
-		}
-		for what, got := range map[string]float64{
-			"input": dot(dx.Data, x.Data), "weight": dot(l.weight.Grad, l.weight.Value),
-		} {
-			if slack := 1e-6 * float64(len(y.Data)+len(x.Data)); math.Abs(got+constant-product) > slack {
-				t.Fatalf("%s: gradient times value is %g, want %g", what, got+constant, product)
-			}
-		}
+		checkConvolution(t, in, cfg, rows, rapid.Uint64().Draw(t, "seed"))
 	})
+}
+
+// The same, where a product takes one sample, and has it as it is in the batch or, with a power of two, in memory of its own.
+func TestLargeConv2dIsItsDefinition(t *testing.T) {
+	for _, in := range []Image{{2, 17, 16}, {2, 16, 32}} {
+		l := checkConvolution(t, in, Conv2dConfig{Out: 3, Kernel: 3, Padding: 1}, 3, 1)
+		if l.group != 1 || l.direct != (in.plane()%crowded != 0) {
+			t.Errorf("%v: %d samples in a group, direct: %t", in, l.group, l.direct)
+		}
+	}
+}
+
+func checkConvolution(t rapid.TB, in Image, cfg Conv2dConfig, rows int, seed uint64) *Conv2d {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	l := NewConv2d(in, cfg, r)
+	var bias []float32
+	if !cfg.NoBias {
+		bias = l.bias.Value
+	}
+	x := randomMatrix(r, rows, in.Size())
+	var pass Pass
+	y := l.Forward(&pass, x)
+	for i := range rows {
+		want := convolve(in, l.Out(), window{cfg.Kernel, max(cfg.Stride, 1), cfg.Padding}, l.weight.Value, bias, x.Row(i))
+		for o, v := range y.Row(i) {
+			// At most 108 products below 1, each sum rounded to 24 bits.
+			if math.Abs(float64(v)-want[o]) > 1e-5 {
+				t.Fatalf("row %d: output %d is %g, want %g", i, o, v, want[o])
+			}
+		}
+	}
+
+	// y is linear in x, and in the weights: what Backward returns is the adjoint, so that <dy, A x> = <Aᵀ dy, x>.
+	dy := randomMatrix(r, rows, y.Cols)
+	dx := l.Backward(&pass, dy, true)
+	product, constant := dot(dy.Data, y.Data), 0.0
+	if bias != nil {
+		constant = dot(l.bias.Grad, bias)
+	}
+	for what, got := range map[string]float64{
+		"input": dot(dx.Data, x.Data), "weight": dot(l.weight.Grad, l.weight.Value),
+	} {
+		if slack := 1e-6 * float64(len(y.Data)+len(x.Data)); math.Abs(got+constant-product) > slack {
+			t.Fatalf("%s: gradient times value is %g, want %g", what, got+constant, product)
+		}
+	}
+	return l
 }
 
 func dot(a, b []float32) float64 {

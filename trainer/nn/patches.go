@@ -1,78 +1,85 @@
 package nn
 
-import "ddpbatch/trainer/internal/vec"
+import "ddpbatch/trainer/nn/internal/block"
 
-// patches lays images out so that a convolution is a matrix product (im2col), by copying long runs only.
+// patches lays images out so that a convolution is a matrix product (im2col).
 //
 // A channel of an image is first split by the stride: for each phase (a, b), a plane holds the padded channel's values at rows
-// a, a+stride, ... and columns b, b+stride, .... In there, what one element of the kernel meets as the window slides is
-// a run of consecutive values: the kernel's element (y, x) meets the plane of phase (y mod stride, x mod stride) from a
-// fixed position on. A run has span values, for one row of windows after the other. Between two rows lie as many values as the
-// pitch of the plane is larger than the output's width: they belong to no window and are ignored, or 0 in gradients.
+// a, a+stride, ... and columns b, b+stride, .... In there, what one element of the kernel meets as the window slides is a block,
+// as large as the output: the kernel's element (y, x) meets the plane of phase (y mod stride, x mod stride) from a fixed position on.
 type patches struct {
 	window
-	in, out   Image // out.Channels is not used
-	pitch     int   // values from one row of a plane to the next
-	planes    int   // values in all planes of a channel
-	span      int   // values from the first window to the last
-	taps      []int // for each element of the kernel, where its run starts in the planes of a channel
-	stretches []stretch
+	in, out Image // out.Channels is not used
+	pitch   int   // values from one row of a plane to the next
+	planes  int   // values in all planes of a channel
+	taps    []int // for each element of the kernel, where its block starts in the planes of a channel
+	phases  []phase
 }
 
-// stretch is a part of a row of a channel: count values, stride apart in the image, in succession in a plane.
-type stretch struct{ image, plane, count int }
+// phase is what an image has of a plane: a block of values stride apart in both directions.
+type phase struct {
+	image, plane int // where the block starts in a channel and in its planes
+	size         block.Size
+}
 
 func newPatches(in Image, w window) *patches {
 	s := &patches{window: w, in: in, out: w.over(in, 1)}
 	reach := (w.kernel - 1) / w.stride // how far a window goes beyond its first row and column in a plane
 	s.pitch = s.out.Width + reach
-	if w.stride == 1 {
-		s.pitch = max(in.Width+w.padding, s.out.Width) // the padding right of a row is also that left of the next
-	}
-	plane := (s.out.Height+reach-1)*s.pitch + s.out.Width + reach
+	height := s.out.Height + reach
 	phases := min(w.kernel, w.stride)
-	s.planes = phases * phases * plane
-	s.span = (s.out.Height-1)*s.pitch + s.out.Width
+	s.planes = phases * phases * height * s.pitch
 	for y := range w.kernel {
 		for x := range w.kernel {
-			phase := y%w.stride*phases + x%w.stride
-			s.taps = append(s.taps, phase*plane+y/w.stride*s.pitch+x/w.stride)
+			plane := y%w.stride*phases + x%w.stride
+			s.taps = append(s.taps, (plane*height+y/w.stride)*s.pitch+x/w.stride)
 		}
 	}
-	for phase := range phases * phases {
-		s.addStretches(phase/phases, phase%phases, phase*plane, reach)
+	for a := range phases {
+		rows := w.meet(a, in.Height, height)
+		for b := range phases {
+			columns := w.meet(b, in.Width, s.pitch)
+			if rows.count > 0 && columns.count > 0 {
+				s.phases = append(s.phases, phase{
+					image: rows.image*in.Width + columns.image,
+					plane: ((a*phases+b)*height+rows.plane)*s.pitch + columns.plane,
+					size:  block.Size{Rows: rows.count, Width: columns.count},
+				})
+			}
+		}
 	}
 	return s
+}
+
+// run is a part of the rows of an image, or of its columns: count of them, stride apart in the image, in succession in a plane.
+type run struct{ image, plane, count int }
+
+// meet returns what the planes of a phase, of the given size, have of an image's rows, or columns.
+func (w window) meet(phase, image, plane int) run {
+	r := run{plane: max(0, w.padding-phase+w.stride-1) / w.stride} // what lies before is padding
+	r.image = r.plane*w.stride + phase - w.padding
+	if r.image < image {
+		r.count = min((image-r.image-1)/w.stride+1, plane-r.plane)
+	}
+	return r
 }
 
 // depth is the number of values that a window covers, in all channels.
 func (s *patches) depth() int { return s.in.Channels * len(s.taps) }
 
-// addStretches adds the rows of the plane of phase (a, b), which begins at start.
-func (s *patches) addStretches(a, b, start, reach int) {
-	first := max(0, s.padding-b+s.stride-1) / s.stride // the first column that is not padding
-	for i := range s.out.Height + reach {
-		row := i*s.stride + a - s.padding
-		column := first*s.stride + b - s.padding
-		if row < 0 || row >= s.in.Height || column >= s.in.Width {
-			continue
-		}
-		count := min((s.in.Width-column-1)/s.stride+1, s.out.Width+reach-first)
-		s.stretches = append(s.stretches, stretch{row*s.in.Width + column, start + i*s.pitch + first, count})
-	}
-}
-
 // split copies an image into its planes, and leaves the padding in them as it is.
 func (s *patches) split(planes, image []float32) {
 	for ; len(image) > 0; image, planes = image[s.in.plane():], planes[s.planes:] {
-		for _, r := range s.stretches {
-			dst, src := planes[r.plane:r.plane+r.count], image[r.image:]
+		for _, p := range s.phases {
 			if s.stride == 1 {
-				copy(dst, src)
+				block.Copy(block.View{Data: planes[p.plane:], Pitch: s.pitch}, block.View{Data: image[p.image:], Pitch: s.in.Width}, p.size)
 				continue
 			}
-			for i := range dst {
-				dst[i] = src[i*s.stride]
+			for i := range p.size.Rows {
+				src := image[p.image+i*s.stride*s.in.Width:]
+				for j := range p.size.Width {
+					planes[p.plane+i*s.pitch+j] = src[j*s.stride]
+				}
 			}
 		}
 	}
@@ -84,51 +91,41 @@ func (s *patches) merge(image, planes []float32) {
 		clear(image)
 	}
 	for ; len(image) > 0; image, planes = image[s.in.plane():], planes[s.planes:] {
-		for _, r := range s.stretches {
-			src, dst := planes[r.plane:r.plane+r.count], image[r.image:]
+		for _, p := range s.phases {
 			if s.stride == 1 {
-				copy(dst, src)
+				block.Copy(block.View{Data: image[p.image:], Pitch: s.in.Width}, block.View{Data: planes[p.plane:], Pitch: s.pitch}, p.size)
 				continue
 			}
-			for i, v := range src {
-				dst[i*s.stride] = v
+			for i := range p.size.Rows {
+				dst := image[p.image+i*s.stride*s.in.Width:]
+				for j := range p.size.Width {
+					dst[j*s.stride] = planes[p.plane+i*s.pitch+j]
+				}
 			}
 		}
 	}
 }
 
-// gather writes the runs of an image, one for each channel and element of the kernel, pitch values apart in dst.
+// gather writes the blocks of an image, one for each channel and element of the kernel, pitch values apart in dst.
 func (s *patches) gather(dst, planes []float32, pitch int) {
 	row := 0
 	for c := range s.in.Channels {
 		for _, tap := range s.taps {
-			copy(dst[row*pitch:][:s.span], planes[c*s.planes+tap:])
+			block.Copy(block.View{Data: dst[row*pitch:], Pitch: s.out.Width},
+				block.View{Data: planes[c*s.planes+tap:], Pitch: s.pitch}, block.Size{Rows: s.out.Height, Width: s.out.Width})
 			row++
 		}
 	}
 }
 
-// scatter is gather backwards: it adds the runs into planes.
+// scatter is gather backwards: it adds the blocks into planes.
 func (s *patches) scatter(planes, src []float32, pitch int) {
 	row := 0
 	for c := range s.in.Channels {
 		for _, tap := range s.taps {
-			vec.Add(planes[c*s.planes+tap:][:s.span], src[row*pitch:][:s.span])
+			block.Add(block.View{Data: planes[c*s.planes+tap:], Pitch: s.pitch},
+				block.View{Data: src[row*pitch:], Pitch: s.out.Width}, block.Size{Rows: s.out.Height, Width: s.out.Width})
 			row++
 		}
-	}
-}
-
-// compact copies the values of windows out of a run.
-func (s *patches) compact(plane, run []float32) {
-	for y := range s.out.Height {
-		copy(plane[y*s.out.Width:][:s.out.Width], run[y*s.pitch:])
-	}
-}
-
-// spread is compact backwards. It leaves what lies between rows as it is.
-func (s *patches) spread(run, plane []float32) {
-	for y := range s.out.Height {
-		copy(run[y*s.pitch:][:s.out.Width], plane[y*s.out.Width:])
 	}
 }
