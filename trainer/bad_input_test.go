@@ -52,6 +52,7 @@ func TestBadFiles(t *testing.T) {
 	weight, bias := checkpoint.Float32Tensor("0.weight", []int{2, 4}, normals(4, 8)), checkpoint.Float32Tensor("0.bias", []int{2}, normals(5, 2))
 	weights("less", weight)
 	weights("more", weight, bias, checkpoint.Float32Tensor("1.weight", []int{1}, normals(6, 1)))
+	weights("twice", weight, bias, checkpoint.Float32Tensor("module.0.weight", []int{2, 4}, normals(7, 8)))
 	weights("other", weight, checkpoint.Float32Tensor("0.bias", []int{2, 1}, normals(5, 2)))
 	weights("turned", checkpoint.Float32Tensor("0.weight", []int{4, 2}, normals(4, 8)), bias)
 
@@ -69,6 +70,7 @@ func TestBadFiles(t *testing.T) {
 		"init lacks a parameter":  {func(c *Config) { c.Init = "less" }, []string{"init: ", "less", "it has no 0.bias"}},
 		"init has one more":       {func(c *Config) { c.Init = "more" }, []string{"init: ", "more", "the model has no 1.weight"}},
 		"init has another shape":  {func(c *Config) { c.Init = "other" }, []string{"init: ", "0.bias is [2 1] in the file and [2] in the model"}},
+		"init has a name twice":   {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "it has 0.weight twice"}},
 		"init is turned":          {func(c *Config) { c.Init = "turned" }, []string{"init: ", "0.weight is [4 2] in the file and [2 4] in the model"}},
 		"BLAS is missing":         {func(c *Config) { c.BLAS = "./nowhere.so" }, []string{"blas: ", filepath.Join(dir, "nowhere.so")}},
 		"BLAS is no library":      {func(c *Config) { c.BLAS = "./library.so" }, []string{"blas: ", filepath.Join(dir, "library.so"), `"gonum"`}},
@@ -196,4 +198,29 @@ func TestTheParameterThatOverflowsIsNamed(t *testing.T) {
 // The pass that went wrong need not be the step's last.
 func TestTheLayerThatOverflowsInTheFirstPassIsNamed(t *testing.T) {
 	overflow(t, 2, func(c *Config) { c.BatchSize, c.Accumulate, c.Data.Train = 2, 2, "4:48" })
+}
+
+// No stage of a pipeline has the whole model, and still a file with more than that is none of it.
+func TestAFileOfAnotherModelInAPipeline(t *testing.T) {
+	for name, tensor := range map[string]checkpoint.Tensor{
+		"the model has no 99.weight": checkpoint.Float32Tensor("99.weight", []int{2}, []float32{1, 2}),
+		"it has 0.weight twice":      checkpoint.Float32Tensor("module.0.weight", []int{9, 5}, normals(1, 45)),
+	} {
+		for _, stages := range []int{1, 2, 3} {
+			dir, cfg := t.TempDir(), deepJob()
+			path := filepath.Join(dir, "init")
+			writeInit(t, cfg, generatedSpec(cfg), path)
+			tensors, err := checkpoint.ReadSafetensors(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.Init, cfg.Pipeline = "init", stages
+			inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
+			complete(t, "local", stages, cfg, inDir)
+			if err := checkpoint.WriteSafetensors(path, append(tensors, tensor), nil); err != nil {
+				t.Fatal(err)
+			}
+			wantErrors(t, trainOver(t, "local", stages, cfg, inDir), "init: ", path, name)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"ddpbatch/mpi"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
@@ -30,25 +31,29 @@ func (t *trainer) noteLoss(loss float64) {
 	}, seed: t.pass.Seed}
 }
 
-// explainLoss ends training after a loss that is no number, on all ranks, with what the first rank that knows says of it. step is
-// what a rank says that does not know.
+// explainLoss ends training after a loss that is no number, on all ranks, with the step in which the first rank had one, and with what
+// the first rank that knows says of it. step is the last that was begun.
 func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) error {
 	bad := t.bad
-	if bad.step == 0 { // a stage of a pipeline that does not see the loss
+	if bad.step == 0 { // another rank had it, or this stage of a pipeline does not see the loss
 		bad = badPass{step: step, batch: *t.last, seed: t.pass.Seed}
+	}
+	first := []int64{bad.step}
+	if err := mpi.AllReduce(ctx, t.env.Comm, first, mpi.Min); err != nil {
+		return err
 	}
 	what := fmt.Sprintf("the loss is %v", loss)
 	// Batch normalization over ranks would wait for the others, which may have no reason to look.
 	pass := nn.Pass{Training: t.batchNorm == nil, BLAS: t.blas, Seed: bad.seed}
 	var own error
 	if fault := t.engine.fault(&pass, &bad.batch); fault != "" {
-		own = t.diverged(bad.step, what+", as "+fault)
+		own = t.diverged(first[0], what+", as "+fault)
 	}
 	if err := together(ctx, t.env.Comm, own); err != nil {
 		return err
 	}
 	if t.env.Comm.Rank() == 0 {
-		own = t.diverged(bad.step, what+", of finite outputs")
+		own = t.diverged(first[0], what+", of finite outputs")
 	}
 	return together(ctx, t.env.Comm, own)
 }

@@ -273,3 +273,20 @@ func checkResiduals(t *testing.T, got []ddp.State, old *checkpoint.State, rank, 
 		t.Error("the hook keeps no residuals")
 	}
 }
+
+// A job that goes on with fewer epochs than it has behind it is done, also where its schedule counts the steps of all.
+func TestFewerEpochsAreDone(t *testing.T) {
+	for _, kind := range []string{"cosine", "one_cycle", "linear"} {
+		for _, stop := range []int64{0, 8} { // at the end of 6 epochs of 3 steps, and in the third
+			cfg := deepJob()
+			cfg.Schedule.Kind, cfg.Epochs = kind, 6
+			c := newCheckpoints()
+			before := goOn(t, c, 4, cfg, "", stop)
+			cfg.Epochs = 2
+			after := goOn(t, c, 1, cfg, "", 0)
+			if after.Stopped || after.Steps != before.Steps || after.Resumed != before.Steps || after.Epochs != before.Epochs || after.losses != nil {
+				t.Errorf("%s: %+v after %+v, want it done", kind, after.Result, before.Result)
+			}
+		}
+	}
+}

@@ -19,7 +19,7 @@ type evaluation struct {
 // evaluate goes through the evaluation rows, where there are any, each on one replica, and keeps the checkpoint of the best
 // evaluation where that is asked for.
 func (t *trainer) evaluate(ctx context.Context) error {
-	t.lookDue = false
+	t.at.LookDue = false
 	if t.eval == nil {
 		return nil
 	}

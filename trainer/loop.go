@@ -118,8 +118,8 @@ func (t *trainer) afterStep(ctx context.Context) error {
 		return inStep(t.at.Step, err)
 	}
 	every := int64(t.cfg.Evaluate.EverySteps)
-	t.lookDue = t.lookDue || every > 0 && t.at.Step%every == 0
-	if t.lookDue && t.settled && t.stepsLeft() > 0 {
+	t.at.LookDue = t.at.LookDue || every > 0 && t.at.Step%every == 0
+	if t.at.LookDue && t.settled && t.stepsLeft() > 0 {
 		return t.evaluate(ctx)
 	}
 	return nil
@@ -128,7 +128,7 @@ func (t *trainer) afterStep(ctx context.Context) error {
 // endEpoch evaluates, where that is asked for, and tells how the epoch went.
 func (t *trainer) endEpoch(ctx context.Context) error {
 	every := t.cfg.Evaluate.EveryEpochs
-	if t.lookDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
+	if t.at.LookDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
 		if err := t.evaluate(ctx); err != nil {
 			return err
 		}

@@ -32,12 +32,16 @@ func (t *trainer) writeMetrics(e evaluation) {
 	if t.env.Comm.Rank() != 0 || w.steps == 0 && !e.done {
 		return
 	}
+	rates := w
+	if w.steps == 0 { // the line before is of this step, too
+		rates = t.epoch
+	}
 	now := t.now()
 	m := metrics{
 		Time:    now.UTC().Format("2006-01-02T15:04:05.000Z"),
 		Attempt: t.env.Attempt, Step: t.at.Step, Steps: t.totalSteps(), Epoch: t.at.Epoch,
 		Loss: t.at.loss(), LR: t.schedule.LR(max(0, t.at.Step-1)),
-		SamplesPerS: w.samplesPerS(), CommShare: w.commShare(), Overlap: w.overlap(),
+		SamplesPerS: rates.samplesPerS(), CommShare: rates.commShare(), Overlap: rates.overlap(),
 		LeftS: t.timeLeft().Seconds(),
 	}
 	if t.scaler != nil {

@@ -1,10 +1,12 @@
 package trainer
 
 import (
+	"context"
 	"strings"
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/mpi"
 )
 
 // Statistics over all ranks are those of the whole batch, too, where some ranks have fewer rows, or none, in a step.
@@ -142,5 +144,44 @@ func TestPowerSGDBeginsLater(t *testing.T) {
 	}
 	if sameValues(t, run("powersgd", 11), plain) {
 		t.Error("gradients were not compressed in the first step of PowerSGD")
+	}
+}
+
+// Copies of a stage for its micro-batches have one memory from the beginning on: a rank never holds as many models as micro-batches.
+func TestMicroBatchesShareParameters(t *testing.T) {
+	dir, cfg := imageJob(t)
+	cfg.Pipeline, cfg.MicroBatches = 2, 4
+	for rank, err := range onRanks(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {
+		tr := newTrainer(cfg, Env{Comm: comm, WorkDir: dir})
+		defer tr.close()
+		if err := tr.setUp(ctx); err != nil {
+			return err
+		}
+		fresh, err := tr.newEngine()
+		if err != nil {
+			return err
+		}
+		stage := fresh.(*pipeline)
+		if len(stage.micro) != 4 {
+			t.Errorf("%d copies for 4 micro-batches", len(stage.micro))
+		}
+		params, buffers := stage.model().Params(), stage.model().Buffers()
+		for i, r := range stage.micro[1:] {
+			for j, p := range r.layers.Params() {
+				if &p.Value[0] != &params[j].Value[0] || &p.Grad[0] != &params[j].Grad[0] {
+					t.Errorf("rank %d: copy %d has a %s of its own", comm.Rank(), i+1, p.Name)
+				}
+			}
+			for j, b := range r.layers.Buffers() {
+				if &b.Value[0] != &buffers[j].Value[0] {
+					t.Errorf("rank %d: copy %d has a %s of its own", comm.Rank(), i+1, b.Name)
+				}
+			}
+		}
+		return comm.Barrier(ctx)
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
 	}
 }

@@ -41,7 +41,6 @@ type trainer struct {
 	average     *ddp.Averager     // of local SGD; else nil
 	drift       *ddp.Drift        // nil: parameters are not compared
 	settled     bool              // all ranks have the same parameters
-	lookDue     bool              // an evaluation is to come once they have
 	checked     int64             // the step after which the parameters were compared
 	bad         badPass
 	facts       facts

@@ -14,6 +14,7 @@ type position struct {
 	Rows    int     `json:"epoch_rows"` // rows of this epoch's order that all ranks together have been dealt
 	Done    int     `json:"epoch_step"` // steps taken in this epoch; with all of them only its end may be missing
 	LossSum float64 `json:"loss_sum"`   // of the mean losses of those
+	LookDue bool    `json:"look_due"`   // an evaluation is to come, once all ranks have the same parameters
 	Best    best    `json:"best"`
 }
 

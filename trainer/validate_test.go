@@ -71,6 +71,18 @@ func TestValidateNamesTheKey(t *testing.T) {
 		"optimizer.momentum is 0.999999999999: must be":               func(c *Config) { c.Optimizer.Momentum = 0.999999999999 }, // and this 1
 		"optimizer.momentum is 1: must be at least 0 and below 1":     func(c *Config) { c.Optimizer.Momentum = 1 },
 		"evaluate.every_epochs is -1: must be":                        func(c *Config) { c.Evaluate.EveryEpochs = -1 },
+		`data.eval is "5:10": needs data.train, too`:                  func(c *Config) { c.Data.Train = "" },
+		"micro_batches is 9: must be at most batch_size, 8":           func(c *Config) { c.Pipeline, c.MicroBatches = 2, 9 },
+		// What would do nothing:
+		"micro_batches is 2: belongs to pipeline above 1":                  func(c *Config) { c.MicroBatches = 2 },
+		"ddp.sync_batch_norm is true: belongs to a cnn":                    func(c *Config) { c.DDP.SyncBatchNorm = true },
+		"ddp.sync_batch_norm is true: belongs to a cnn with model.batch":   func(c *Config) { c.DDP.SyncBatchNorm, c.Model.Kind = true, "cnn" },
+		"ddp.average_warmup is 3: belongs to ddp.average_every":            func(c *Config) { c.DDP.AverageWarmup = 3 },
+		"evaluate.every_steps is 4: needs rows to evaluate on":             func(c *Config) { c.Evaluate.EverySteps, c.Data.Eval = 4, "" },
+		`evaluate.best is "loss": needs rows to evaluate on`:               func(c *Config) { c.Evaluate.Best, c.Data.Eval = "loss", "" },
+		`evaluate.best is "loss": needs evaluate.every_epochs or every_st`: func(c *Config) { c.Evaluate.Best, c.Evaluate.EveryEpochs = "loss", 0 },
+		"model.dropout is 0.5: belongs to hidden layers":                   func(c *Config) { c.Model.Dropout, c.Model.Hidden = 0.5, []int{} },
+		"model.dropout is 0.25: must be 0 for one linear layer":            func(c *Config) { c.Model.Dropout, c.Model.Kind = 0.25, "dense" },
 	} {
 		cfg := small(1, 1, 1)
 		change(&cfg)
@@ -91,5 +103,26 @@ func TestSyncBatchNormInReplicasIsRefused(t *testing.T) {
 	cfg.Mode, cfg.Replicas, cfg.DDP.SyncBatchNorm = "dp", 2, true
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "ddp.sync_batch_norm") {
 		t.Errorf("error %v, want one about ddp.sync_batch_norm", err)
+	}
+}
+
+// What does something is not refused with what does nothing.
+func TestSettingsThatBelongTogether(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"one row for each micro-batch":          func(c *Config) { c.Pipeline, c.MicroBatches = 2, 8 },
+		"more stages than rows":                 func(c *Config) { c.Pipeline = 9 },
+		"statistics over ranks":                 func(c *Config) { c.Model.Kind, c.Model.BatchNorm, c.DDP.SyncBatchNorm = "cnn", true, true },
+		"a cnn with dropout, no hidden layers":  func(c *Config) { c.Model.Kind, c.Model.Dropout, c.Model.Hidden = "cnn", 0.5, nil },
+		"the hidden layer that nobody named":    func(c *Config) { c.Model.Dropout, c.Model.Hidden = 0.5, nil },
+		"averages after a warm-up":              func(c *Config) { c.DDP.AverageEvery, c.DDP.AverageWarmup = 2, 3 },
+		"the best of evaluations between steps": func(c *Config) { c.Evaluate.EveryEpochs, c.Evaluate.EverySteps, c.Evaluate.Best = 0, 3, "loss" },
+		"rows to train on, and no others":       func(c *Config) { c.Data.Eval = "" },
+		"no rows are named":                     func(c *Config) { c.Data.Train, c.Data.Eval = "", "" },
+	} {
+		cfg := small(1, 1, 1)
+		change(&cfg)
+		if err := cfg.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
