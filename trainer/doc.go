@@ -19,8 +19,8 @@
 //
 // A run is a function of its Config, its data, the number of ranks, the kind of CPU, and the library for matrix products and its number of threads: run again
 // with the same, it ends with the same bytes, whatever the transport, the sizes of buckets and the layout of ranks. So does one that was stopped, after whatever step, and resumed
-// from its checkpoint. With another number of ranks a run goes on after the last row that was trained on, so that each row of the epoch
-// is used once. A checkpoint of another model, other data or other settings that count is refused with [ErrMismatch].
+// from its checkpoint. With another number of ranks a run goes on after the last row that was trained on, so that no row of the epoch
+// is left out, and with data.remainder "uneven" none is used twice. A checkpoint of another model, other data or other settings that count is refused with [ErrMismatch].
 //
 // All ranks end together, with the same result, or each with an error: its own, or that of the rank
 // that has one. A request to stop, on any rank, ends all after the same step; it is noticed at the end of a

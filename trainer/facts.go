@@ -89,14 +89,14 @@ func (f facts) digest() string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
-// differences names what saved and f do not have in common, in the order of the names; empty: nothing.
-func (f facts) differences(saved facts) string {
+// differences names what f and other, which is there, do not have in common, in the order of the names; empty: nothing.
+func (f facts) differences(other facts, there string) string {
 	names := maps.Clone(f)
-	maps.Copy(names, saved)
+	maps.Copy(names, other)
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if here, there := f[name], saved[name]; here != there {
-			all = append(all, fmt.Sprintf("%s is %s in the checkpoint and %s here", name, orNone(there), orNone(here)))
+		if f[name] != other[name] {
+			all = append(all, fmt.Sprintf("%s is %s %s and %s here", name, orNone(other[name]), there, orNone(f[name])))
 		}
 	}
 	return strings.Join(all, "; ")

@@ -4,6 +4,9 @@ import "context"
 
 // run trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to a stop.
 func (t *trainer) run(ctx context.Context) (Result, error) {
+	if t.at.Epoch >= t.cfg.Epochs && t.env.Comm.Rank() == 0 {
+		t.print("rank 0 | nothing to do: epoch %d was reached before, and epochs is %d\n", t.at.Epoch, t.cfg.Epochs)
+	}
 	for t.at.Epoch < t.cfg.Epochs && !t.enough() {
 		stopped, err := t.trainEpoch(ctx)
 		if err != nil {

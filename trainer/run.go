@@ -2,8 +2,6 @@ package trainer
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -119,13 +117,10 @@ func (t *trainer) setUp(ctx context.Context) error {
 	if err := together(ctx, comm, t.prepare(ctx)); err != nil {
 		return err
 	}
-	digest, err := t.configDigest()
-	if err != nil {
+	if err := t.agreeOnJob(ctx); err != nil {
 		return err
 	}
-	if err := ddp.Agree(ctx, comm, "training settings or data", digest); err != nil {
-		return err
-	}
+	var err error
 	if t.layout, err = newLayout(ctx, comm, t.cfg); err != nil {
 		return err
 	}
@@ -210,14 +205,4 @@ func (t *trainer) wrap(ctx context.Context) error {
 		t.scaler = optim.NewLossScaler()
 	}
 	return t.newChecks(ctx)
-}
-
-// configDigest is a hash of all that ranks must have in common.
-func (t *trainer) configDigest() ([sha256.Size]byte, error) {
-	var eval [sha256.Size]byte
-	if t.eval != nil {
-		eval = data.Digest(t.eval)
-	}
-	text, err := json.Marshal([]any{t.cfg, t.facts, eval})
-	return sha256.Sum256(text), err
 }

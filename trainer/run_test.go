@@ -321,7 +321,7 @@ func TestBadInputEndsAllRanks(t *testing.T) {
 			if rank == 1 {
 				c.Optimizer.LR = 0.2
 			}
-		}, "rank 1 and rank 0 differ in their training settings"},
+		}, "rank 1 and rank 0 differ in their training settings or data: optimizer.lr is 0.1 on rank 0 and 0.2 here"},
 		"too large a model": {func(_ int, c *Config) { c.Model.Hidden = []int{1 << 20, 1 << 20} }, "more than 2147483648 parameters"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -89,7 +89,7 @@ func (t *trainer) positionOf(s *checkpoint.State) (position, error) {
 	if err := readValue(s, keyFacts, &saved); err != nil {
 		return at, err
 	}
-	if d := t.facts.differences(saved); d != "" {
+	if d := t.facts.differences(saved, "in the checkpoint"); d != "" {
 		return at, fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
 	}
 	if err := readValue(s, keyPosition, &at); err != nil {

@@ -195,7 +195,7 @@ func TestProgressStaysBelow(t *testing.T) {
 	w := c.stream(false)
 	io.WriteString(w, "first\nsec")
 	io.WriteString(w, "ond\n")
-	want := "[##.......] step 16/64  epoch 0  loss 0.5  1000 samples/s  comm 3 %  1m15s left"
+	want := "[#......] 16/64 epoch 0 loss 0.5 1000 samples/s comm 3 % overlap 0 % 1m15s left"
 	if got := screen.String(); got != "first\nsecond\n"+want {
 		t.Errorf("the screen shows %q, want %q last", got, want)
 	}
@@ -234,7 +234,7 @@ func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 	}
 	untimed := &console{e: c.e, run: run, log: c.log, columns: 80}
 	untimed.write([]byte("a line\n"), false)
-	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] step 32/64  epoch 0  loss 0.5  10 samples/s  comm 0 %  0s left") {
+	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] 32/64 epoch 0 loss 0.5 10 samples/s comm 0 % overlap 0 % 0s left") {
 		t.Errorf("the screen holds %q", got)
 	}
 	if err := c.close(); err != nil {

@@ -121,13 +121,13 @@ func TestRowRanges(t *testing.T) {
 		"": false, ":": false, "1": false, "1:": false, ":1": false, "1:1": false, "2:1": false, "-1:2": false, "+1:2": false, "1:2:3": false,
 		"0x1:5": false, " 1:2": false, "1 :2": false, "0:2147483648": false, "0:99999999999999999999999": false, "a:b": false,
 	} {
-		src := "name = \"x\"\n[train]\nmodel.kind = \"dense\"\nloss = \"mse\"\n[train.data]\nkind = \"generated\"\n" + fmt.Sprintf("eval = %q\n", value)
+		src := "name = \"x\"\n[train]\nmodel.kind = \"dense\"\nloss = \"mse\"\n[train.data]\nkind = \"generated\"\n" + fmt.Sprintf("train = %q\n", value)
 		t.Run(value, func(t *testing.T) {
 			if good {
 				checkFaults(t, src, nil)
 				return
 			}
-			checkFaults(t, src, nil, fmt.Sprintf(`job.toml:7:1: train.data.eval must be rows as "first:past-the-last", such as "0:9000", not the text %q`, value))
+			checkFaults(t, src, nil, fmt.Sprintf(`job.toml:7:1: train.data.train must be rows as "first:past-the-last", such as "0:9000", not the text %q`, value))
 		})
 	}
 }
