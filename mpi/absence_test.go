@@ -39,7 +39,7 @@ func TestOneCallMore(t *testing.T) {
 
 // A rank does not come to a call, of each kind that there is: the others are told its name when the time-out is over, and what it last did.
 func TestAbsence(t *testing.T) {
-	const size, absent, timeout = 3, 1, 200 * time.Millisecond
+	const size, absent, timeout = 3, 1, 500 * time.Millisecond // in which the world must also form
 	for _, over := range transports {
 		for _, tt := range everyCall {
 			t.Run(over+"/"+tt.name, func(t *testing.T) {
