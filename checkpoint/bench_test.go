@@ -21,14 +21,14 @@ func benchState() *State {
 // benchCases runs f for both codecs, on disk and (to see the cost without it) in memory.
 func benchCases(b *testing.B, f func(b *testing.B, d *Dir, s *State)) {
 	s := benchState()
-	for _, codec := range []string{codecNone, codecZstd} {
+	for _, codec := range []string{"none", "zstd"} {
 		b.Run("disk/"+codec, func(b *testing.B) {
-			d, err := Open(filepath.Join(b.TempDir(), "checkpoints"), Options{Codec: codec, KeepLast: 2})
+			d, err := Open(filepath.Join(b.TempDir(), "checkpoints"), Options{Codec: codec, Keep: Policy{Last: 2}})
 			must(b, err)
 			f(b, d, s)
 		})
 		b.Run("mem/"+codec, func(b *testing.B) {
-			d, err := Open("/checkpoints", Options{FS: vfs.NewMem(), Codec: codec, KeepLast: 2})
+			d, err := Open("/checkpoints", Options{FS: vfs.NewMem(), Codec: codec, Keep: Policy{Last: 2}})
 			must(b, err)
 			f(b, d, s)
 		})

@@ -3,15 +3,25 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
 )
 
 // Config is the [checkpoint] table of a job.
 type Config struct {
-	EverySteps int    `json:"every_steps"` // 0: only at the end
-	KeepLast   int    `json:"keep_last"`   // at least 2
-	Codec      string `json:"codec"`       // "auto" (zstd), "zstd" or "none"
-	Async      bool   `json:"async"`       // allows saves to overlap training; this version never does
-	Resume     string `json:"resume"`      // "auto" or "never"
+	EverySteps int           `json:"every_steps"`           // 0: only at the end
+	KeepLast   int           `json:"keep_last"`             // the newest so many; at least 2
+	KeepEvery  int           `json:"keep_every,omitempty"`  // and those of every so many steps; 0: none
+	KeepWithin time.Duration `json:"keep_within,omitempty"` // and those that are no older than this; 0: none
+	KeepBest   int           `json:"keep_best,omitempty"`   // and the best so many by train.evaluate.best; 0: none
+	Codec      string        `json:"codec"`                 // "auto" (by planes), "zstd" or "none"
+	Async      bool          `json:"async"`                 // save while training goes on
+	Resume     string        `json:"resume"`                // "auto" or "never"
+	Delta      int           `json:"delta,omitempty"`       // after each full one, so many that hold only what has changed; 0: none
+	Memory     int64         `json:"memory,omitempty"`      // bytes that a rank may use for copies; 0: as many as it needs
+	Local      string        `json:"local,omitempty"`       // folder on each node's own disk to save to first; empty: none
+	AtStart    bool          `json:"at_start,omitempty"`    // save once before the first step
 }
 
 // DefaultConfig is what a key left out means.
@@ -22,17 +32,48 @@ func DefaultConfig() Config {
 // Validate returns every fault of the table, joined.
 func (c Config) Validate() error {
 	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.EverySteps < 0 {
-		errs = append(errs, fmt.Errorf("every_steps is %d: must be 0 (save only at the end) or more", c.EverySteps))
+		fault("every_steps is %d: must be 0 (save only at the end) or more", c.EverySteps)
 	}
 	if c.KeepLast < minKeep {
-		errs = append(errs, fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", c.KeepLast, minKeep))
+		fault("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", c.KeepLast, minKeep)
 	}
-	if _, err := parseCodec(c.Codec); err != nil {
-		errs = append(errs, err)
+	if c.KeepEvery < 0 {
+		fault("keep_every is %d: must be a number of steps, or 0 (none)", c.KeepEvery)
+	}
+	if c.KeepWithin < 0 {
+		fault("keep_within is %v: must be a duration, or 0 (none)", c.KeepWithin)
+	}
+	if c.KeepBest < 0 {
+		fault("keep_best is %d: must be 0 (none) or more", c.KeepBest)
+	}
+	if !slices.Contains([]string{"auto", "zstd", "none"}, c.Codec) {
+		fault(`codec is %q: must be "auto", "zstd" or "none"`, c.Codec)
 	}
 	if c.Resume != "auto" && c.Resume != "never" {
-		errs = append(errs, fmt.Errorf(`resume is %q: must be "auto" or "never"`, c.Resume))
+		fault(`resume is %q: must be "auto" or "never"`, c.Resume)
+	}
+	switch {
+	case c.Delta < 0:
+		fault("delta is %d: must be 0 (every checkpoint is a full one) or more", c.Delta)
+	case c.Delta > 0 && c.Codec == "none":
+		fault(`delta is %d and codec is "none": what has changed is smaller only where it is compressed; leave one of them out`, c.Delta)
+	}
+	if c.Memory < 0 {
+		fault("memory is %d bytes: must be a size, or 0 (as much as is needed)", c.Memory)
+	}
+	if c.Local != "" && !filepath.IsAbs(c.Local) {
+		fault("local is %q: must be an absolute path, of a folder on every node's own disk", c.Local)
 	}
 	return errors.Join(errs...)
+}
+
+// Policy is what a run keeps. best is what evaluations are compared by, "loss" or "accuracy"; empty: they are not.
+func (c Config) Policy(best string) Policy {
+	p := Policy{Last: c.KeepLast, Every: int64(c.KeepEvery), Within: c.KeepWithin}
+	if best != "" && c.KeepBest > 0 {
+		p.Best, p.Metric, p.Max = c.KeepBest, "eval_"+best, best == "accuracy"
+	}
+	return p
 }

@@ -4,11 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
 // ConvertTo copies t into dst, whatever type of floating-point numbers it has: float16 and bfloat16 fit exactly, float64 is rounded.
 func (t Tensor) ConvertTo(dst []float32) error {
-	size, known := elemSize(t.DType)
+	size, known := manifest.ElemSize(t.DType)
 	if !known || len(t.Data) != size*len(dst) {
 		return fmt.Errorf("tensor %q holds %d bytes of %s, not %d numbers", t.Name, len(t.Data), t.DType, len(dst))
 	}

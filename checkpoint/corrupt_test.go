@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -22,12 +24,12 @@ type damaged struct {
 	log             bytes.Buffer
 }
 
-func newDamaged(t *testing.T) *damaged {
+func newDamaged(t *testing.T, codec string, second *State) *damaged {
 	d := &damaged{fs: newMem(t)}
-	d.dir = openDir(t, Options{FS: d.fs, Log: logTo(&d.log)})
+	d.dir = openDir(t, Options{FS: d.fs, Codec: codec, Log: logTo(&d.log)})
 	save(t, d.dir, testState(1, 0))
-	save(t, d.dir, testState(2, 0))
-	d.manifest = filepath.Join(d.dir.stepPath(2), manifestName)
+	save(t, d.dir, second)
+	d.manifest = filepath.Join(d.dir.stepPath(2), manifest.Name)
 	d.shard = find(t, d.fs, d.dir.stepPath(2), "shard-")
 	return d
 }
@@ -37,7 +39,7 @@ func newDamaged(t *testing.T) *damaged {
 func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *CorruptError {
 	t.Helper()
 	putFile(t, d.fs, path, data)
-	err := d.dir.Verify(context.Background(), 2)
+	err := d.dir.Verify(context.Background(), 2, true)
 	bad, ok := errors.AsType[*CorruptError](err)
 	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path {
 		t.Fatalf("%s: Verify says %v, want that %s is corrupt", what, err, path)
@@ -53,6 +55,9 @@ func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *Co
 			t.Fatalf("%s: the log does not say %q: %s", what, word, &d.log)
 		}
 	}
+	if strings.Contains(d.log.String(), `=""`) {
+		t.Fatalf("%s: the log has empty fields: %s", what, &d.log)
+	}
 	return bad
 }
 
@@ -62,24 +67,26 @@ func flip(data []byte, bit int) []byte {
 	return out
 }
 
-func TestEveryBitOfTheManifest(t *testing.T) {
+// TestBitsOfTheManifest, and those below, take a part of the bits; TestHardManifestBits and
+// TestHardFrameBits take all, and ask less.
+func TestBitsOfTheManifest(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
+	d := newDamaged(t, "none", testState(2, 0))
 	good := readFile(t, d.fs, d.manifest)
-	for bit := range 8 * len(good) {
+	for bit := 0; bit < 8*len(good); bit += 7 {
 		d.wantFallback(t, fmt.Sprintf("bit %d of the manifest", bit), d.manifest, flip(good, bit))
 	}
 	putFile(t, d.fs, d.manifest, good)
-	must(t, d.dir.Verify(context.Background(), 2))
+	must(t, d.dir.Verify(context.Background(), 2, true))
 }
 
-func TestEveryBitOfTheShardsFrame(t *testing.T) {
+func TestBitsOfTheShardsFrame(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
+	d := newDamaged(t, "none", testState(2, 0))
 	good := readFile(t, d.fs, d.shard)
 	const chunks = 3 // of testState: weights, zeros and the scalar
 	tail := len(good) - trailerBytes - chunks*entryBytes
-	for bit := range 8 * len(good) {
+	for bit := 0; bit < 8*len(good); bit += 3 {
 		if at := bit / 8; at >= headerBytes && at < tail {
 			continue // chunks: TestRandomBitsOfTheData
 		}
@@ -90,47 +97,48 @@ func TestEveryBitOfTheShardsFrame(t *testing.T) {
 // TestRandomBitsOfTheData also wants the right tensor and chunk to be named.
 func TestRandomBitsOfTheData(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
 	s := &State{Step: 2, World: 1, Tensors: []Tensor{
-		{Name: "first", DType: "uint8", Shape: []int{chunkBytes + 1000}, Data: make([]byte, chunkBytes+1000)},
+		{Name: "first", DType: "uint8", Shape: []int{chunk.MaxBytes + 1000}, Data: make([]byte, chunk.MaxBytes+1000)},
 		{Name: "second", DType: "uint8", Shape: []int{5000}, Data: make([]byte, 5000)},
 	}}
 	fillNoise(s.Tensors[0].Data, 1) // stored as it is
 	for i := range s.Tensors[1].Data {
 		s.Tensors[1].Data[i] = byte(i * i % 7) // compressed
 	}
-	save(t, d.dir, s)
-	d.shard = find(t, d.fs, d.dir.stepPath(2), "shard-")
+	d := newDamaged(t, "auto", s)
 	good := readFile(t, d.fs, d.shard)
 	tail := len(good) - trailerBytes - 3*entryBytes
-	const seed, flips = 5, 2000
+	const seed, flips = 5, 300
 	t.Logf("seed %d, %d flips in %d bytes", seed, flips, tail-headerBytes)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for i := range flips {
 		at := headerBytes + rng.IntN(tail-headerBytes)
 		if i%4 == 0 { // the small tensor too
-			at = headerBytes + chunkBytes + 1000 + rng.IntN(tail-headerBytes-chunkBytes-1000)
+			at = headerBytes + chunk.MaxBytes + 1000 + rng.IntN(tail-headerBytes-chunk.MaxBytes-1000)
 		}
-		tensor, chunk := "first", "chunk 1 of 2"
+		tensor, which := "first", "chunk 1 of 2"
 		switch {
-		case at >= headerBytes+chunkBytes+1000:
-			tensor, chunk = "second", "chunk 1 of 1"
-		case at >= headerBytes+chunkBytes:
-			chunk = "chunk 2 of 2"
+		case at >= headerBytes+chunk.MaxBytes+1000:
+			tensor, which = "second", "chunk 1 of 1"
+		case at >= headerBytes+chunk.MaxBytes:
+			which = "chunk 2 of 2"
 		}
 		bad := d.wantFallback(t, "a bit of the data", d.shard, flip(good, 8*at+rng.IntN(8)))
-		if bad.Tensor != tensor || !strings.Contains(bad.Detail, chunk) {
-			t.Fatalf("byte %d: %v; want %s of tensor %q", at, bad, chunk, tensor)
+		if bad.Tensor != tensor || !strings.Contains(bad.Detail, which) {
+			t.Fatalf("byte %d: %v; want %s of tensor %q", at, bad, which, tensor)
 		}
 	}
 }
 
 func TestTruncationAtEveryLength(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
+	d := newDamaged(t, "none", testState(2, 0))
 	for _, path := range []string{d.manifest, d.shard} {
 		good := readFile(t, d.fs, path)
 		for n := range len(good) {
+			if data := path == d.shard && n > headerBytes && n < len(good)-200; data && n%31 != 0 {
+				continue // inside the chunks a part of the lengths will do
+			}
 			d.wantFallback(t, "cut short", path, good[:n])
 		}
 		d.wantFallback(t, "a byte more", path, append(bytes.Clone(good), '\n'))
@@ -140,9 +148,9 @@ func TestTruncationAtEveryLength(t *testing.T) {
 
 func TestMissingShard(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
+	d := newDamaged(t, "none", testState(2, 0))
 	must(t, d.fs.Remove(d.shard))
-	err := d.dir.Verify(context.Background(), 2)
+	err := d.dir.Verify(context.Background(), 2, true)
 	if bad, ok := errors.AsType[*CorruptError](err); !ok || bad.Path != d.shard || !strings.Contains(bad.Detail, "missing") {
 		t.Fatalf("error %v, want that the shard is missing", err)
 	}
@@ -156,23 +164,22 @@ func TestMissingShard(t *testing.T) {
 // TestSwappedFiles: files that are whole, but not where they belong.
 func TestSwappedFiles(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
+	d := newDamaged(t, "none", testState(2, 0))
 	otherShard := readFile(t, d.fs, find(t, d.fs, d.dir.stepPath(1), "shard-"))
 	goodShard := readFile(t, d.fs, d.shard)
 	d.wantFallback(t, "shard of another step", d.shard, otherShard)
 
 	// The same step, sizes and tensors, other values: only the manifest's checksum can tell.
-	save(t, d.dir, testState(2, 1))
-	d.shard = find(t, d.fs, d.dir.stepPath(2), "shard-")
+	d = newDamaged(t, "none", testState(2, 1))
 	if bad := d.wantFallback(t, "shard of another save", d.shard, goodShard); !strings.Contains(bad.Detail, "file's checksum") {
 		t.Errorf("found by %q", bad.Detail)
 	}
-	d.wantFallback(t, "manifest of another step", d.manifest, readFile(t, d.fs, filepath.Join(d.dir.stepPath(1), manifestName)))
+	d.wantFallback(t, "manifest of another step", d.manifest, readFile(t, d.fs, filepath.Join(d.dir.stepPath(1), manifest.Name)))
 }
 
 func TestAllCorruptIsNotNone(t *testing.T) {
 	t.Parallel()
-	d := newDamaged(t)
+	d := newDamaged(t, "none", testState(2, 0))
 	for _, step := range []int64{1, 2} {
 		path := find(t, d.fs, d.dir.stepPath(step), "shard-")
 		putFile(t, d.fs, path, flip(readFile(t, d.fs, path), 8*100))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ var crashScript = []struct {
 }{{100, 0}, {200, 0}, {300, 0}, {300, 1}}
 
 func crashOptions(fsys vfs.FS, attempt int) Options {
-	return Options{FS: fsys, Codec: "none", KeepLast: 2, Run: "crash", Attempt: attempt}
+	return Options{FS: fsys, Codec: "none", Keep: Policy{Last: 2}, Run: "crash", Attempt: attempt}
 }
 
 // runScript returns how many saves were acknowledged before the first error.
@@ -42,10 +43,14 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 	if n, err := runScript(t, whole); n != len(crashScript) {
 		t.Fatal(err)
 	}
-	const seeds = 20
-	operations := len(whole.Log())
+	const seeds = 4
+	log := whole.Log()
+	operations := len(log)
 	t.Logf("%d operations, 0, 10 and 50 %% kept, seeds 0 to %d", operations, seeds-1)
 	for k := 0; k <= operations; k++ {
+		if k > 0 && slices.Contains([]string{"open", "read", "readdir", "stat"}, log[k-1].Kind) {
+			continue // what only reads leaves the disk as it was
+		}
 		m := newMem(t)
 		acknowledged, err := runScript(t, vfs.NewInjector(m, vfs.CrashAfter(k)))
 		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
@@ -58,7 +63,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 					t.Fatalf("crash after operation %d, %d %% kept, seed %d, %d saves acknowledged: %v\n%s",
 						k, percent, seed, acknowledged, err, strings.Join(tree(t, after), "\n"))
 				}
-				if seed >= 5 {
+				if seed >= 1 {
 					continue // that a new attempt can go on is the dearer question
 				}
 				if err := checkGoesOn(t, after); err != nil {
@@ -85,7 +90,7 @@ func checkSurvivors(fsys vfs.FS, acknowledged int) error {
 		return err
 	}
 	for _, info := range list { // no manifest without its shards, not even of one being pruned
-		if err := d.Verify(ctx, info.Step); err != nil && info.State != StatePartial {
+		if err := d.Verify(ctx, info.Step, true); err != nil && info.State != StatePartial {
 			return err
 		}
 	}
@@ -144,4 +149,9 @@ func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 		return fmt.Errorf("left behind:\n%s", strings.Join(files, "\n"))
 	}
 	return nil
+}
+
+// crashed is m after a power cut that keeps about a third of what was not synced.
+func crashed(m *vfs.Mem, seed uint64) *vfs.Mem {
+	return m.CrashClone(30, rand.New(rand.NewPCG(seed, 1)))
 }

@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]Options{
 		"codec":     {Codec: "lz4"},
-		"keep one":  {KeepLast: 1},
-		"keep less": {KeepLast: -1},
+		"keep one":  {Keep: Policy{Last: 1}},
+		"keep less": {Keep: Policy{Last: -1}},
 		"attempt":   {Attempt: -1},
 		"attempts":  {Attempt: maxAttempt + 1},
 		"run":       {Run: "\xff"},
@@ -37,7 +40,7 @@ func TestNothingThere(t *testing.T) {
 	wantErr(t, "Latest", err, ErrNone)
 	_, err = d.Load(ctx, 3)
 	wantErr(t, "Load", err, ErrNone)
-	wantErr(t, "Verify", d.Verify(ctx, 3), ErrNone)
+	wantErr(t, "Verify", d.Verify(ctx, 3, true), ErrNone)
 	if _, err := m.Stat(testPath); err == nil {
 		t.Error("looking made the folder")
 	}
@@ -55,19 +58,20 @@ func TestListAndInfo(t *testing.T) {
 		save(t, d, testState(step, 0))
 	}
 	info := save(t, d, testState(1000, 0))
-	size := int64(len(readFile(t, m, find(t, m, d.stepPath(1000), "shard-"))) + len(readFile(t, m, d.stepPath(1000)+"/"+manifestName)))
-	want := Info{Step: 1000, Path: d.stepPath(1000), Bytes: size, World: 4, Committed: true, State: "committed", Attempt: 7, Created: d.now()}
-	if info != want {
+	size := int64(len(readFile(t, m, find(t, m, d.stepPath(1000), "shard-"))) + len(readFile(t, m, d.stepPath(1000)+"/"+manifest.Name)))
+	want := Info{Step: 1000, Path: d.stepPath(1000), Bytes: size, World: 4, Committed: true, State: "committed", Attempt: 7, Created: d.now(),
+		Run: "r", RawBytes: 3208, BaseStep: -1, Metrics: map[string]float64{}}
+	if !reflect.DeepEqual(info, want) {
 		t.Errorf("Save says %+v, want %+v", info, want)
 	}
 	list, err := d.List(context.Background())
 	must(t, err)
-	if len(list) != 4 || list[3] != want {
+	if len(list) != 4 || !reflect.DeepEqual(list[3], want) {
 		t.Errorf("List says %+v", list)
 	}
 	wantList(t, d, "5 committed, 20 committed, 300 committed, 1000 committed")
-	putFile(t, m, d.stepPath(20)+"/"+manifestName, []byte("{}"))
-	must(t, m.Remove(d.stepPath(300)+"/"+manifestName))
+	putFile(t, m, d.stepPath(20)+"/"+manifest.Name, []byte("{}"))
+	must(t, m.Remove(d.stepPath(300)+"/"+manifest.Name))
 	must(t, m.Remove(find(t, m, d.stepPath(5), "shard-")))
 	wantList(t, d, "5 broken, 20 broken, 300 partial, 1000 committed")
 }
@@ -87,7 +91,7 @@ func TestSaveRefuses(t *testing.T) {
 		"size":            func(s *State) { s.Tensors[0].Data = s.Tensors[0].Data[1:] },
 		"negative shape":  func(s *State) { s.Tensors[0].Shape = []int{-30, -10} },
 		"overflow":        func(s *State) { s.Tensors[0].Shape = []int{math.MaxInt, math.MaxInt, 2} },
-		"rank":            func(s *State) { s.Tensors[3].Shape = make([]int, maxRank+1) },
+		"rank":            func(s *State) { s.Tensors[3].Shape = make([]int, manifest.MaxDims+1) },
 		"upper-case key":  func(s *State) { s.Values["LR"] = json.RawMessage("1") },
 		"no key":          func(s *State) { s.Values[""] = json.RawMessage("1") },
 		"long key":        func(s *State) { s.Values[strings.Repeat("k", 65)] = json.RawMessage("1") },

@@ -2,58 +2,87 @@ package checkpoint
 
 import (
 	"bufio"
-	"errors"
+	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
+	"time"
 
+	"ddpbatch/checkpoint/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
-// writeBuffer gathers the chunks of small tensors; a full chunk passes it by.
-const writeBuffer = 64 << 10
+const (
+	// writeBuffer gathers headers and small chunks; a large one passes it by.
+	writeBuffer = 64 << 10
+	// writebackBytes is how much is written before the disk is asked to begin with it.
+	writebackBytes = 8 << 20
+)
 
-// writeFile puts a file into dir so that it is there whole or not at all, and durably once this
-// returns nil: temporary name in the same folder, write, length check, sync, close, beforeRename,
-// rename, sync of the folder. On an error before that last sync the temporary file is removed
-// (under the fence); after a failed sync it is abandoned like that too, never synced again.
-func (d *Dir) writeFile(dir, tmp, name string, beforeRename func() error, fill func(io.Writer) error) error {
-	tmpPath := filepath.Join(dir, tmp)
-	f, err := d.fs.Create(tmpPath)
+// durable is one file on its way to the disk.
+type durable struct {
+	d            *Dir
+	dir          string
+	tmp, name    string
+	size         int64        // what it will have, to be preallocated; 0: not known
+	beforeRename func() error // nil: nothing to ask
+	patient      bool         // the folder is another client's, and may take a moment to show
+
+	written    int64
+	writeTime  time.Duration // in write(2)
+	settleTime time.Duration // sync, close, rename, sync of the folder
+}
+
+// write puts the file into its folder so that it is there whole or not at all, and durably once
+// this returns nil: temporary name in the same folder, room reserved, write, length check, sync,
+// close, beforeRename, rename, sync of the folder. On an error before that last sync the
+// temporary file is removed (under the fence); after a failed sync it is abandoned like that too,
+// never synced again.
+func (w *durable) write(ctx context.Context, fill func(io.Writer) error) error {
+	path := filepath.Join(w.dir, w.tmp)
+	f, err := w.create(ctx, path)
 	if err != nil {
 		return err
 	}
-	err = fillFile(f, tmpPath, fill)
+	err = w.fill(f, path, fill)
+	begin := w.d.now()
 	if err == nil {
-		err = beforeRename()
+		err = f.Sync()
+	}
+	if closing := f.Close(); err == nil { // on NFS close may be the first to hear of a full quota
+		err = closing
+	}
+	if err == nil && w.beforeRename != nil {
+		err = w.beforeRename()
 	}
 	if err == nil {
-		err = d.fs.Rename(tmpPath, filepath.Join(dir, name))
+		err = vfs.Rename(w.d.fs, path, filepath.Join(w.dir, w.name), w.written)
 	}
 	if err != nil {
-		d.discard(tmpPath)
+		w.d.discard(path)
 		return err
 	}
-	return d.fs.SyncDir(dir)
+	err = w.d.fs.SyncDir(w.dir)
+	w.settleTime = w.d.now().Sub(begin)
+	return err
 }
 
-// fillFile writes, compares the file's length with what was written, syncs and closes.
-func fillFile(f vfs.File, path string, fill func(io.Writer) error) error {
-	if err := writeAll(f, path, fill); err != nil {
-		f.Close()
-		return err
+func (w *durable) create(ctx context.Context, path string) (f vfs.File, err error) {
+	if !w.patient {
+		return w.d.fs.Create(path)
 	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
-	}
-	return f.Close() // on NFS the first to hear of a full disk or quota
+	err = w.d.retry(ctx, func() error { f, err = w.d.fs.Create(path); return err })
+	return f, err
 }
 
-func writeAll(f vfs.File, path string, fill func(io.Writer) error) error {
-	counter := &countingWriter{w: f}
-	buf := bufio.NewWriterSize(counter, writeBuffer)
+// fill writes, and compares the file's length with what was written.
+func (w *durable) fill(f vfs.File, path string, fill func(io.Writer) error) error {
+	if w.size > 0 {
+		if err := f.Preallocate(w.size); err != nil {
+			return err
+		}
+	}
+	buf := bufio.NewWriterSize(&steadyWriter{file: f, w: w}, writeBuffer)
 	if err := fill(buf); err != nil {
 		return err
 	}
@@ -64,20 +93,28 @@ func writeAll(f vfs.File, path string, fill func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() != counter.n {
-		return fmt.Errorf("%s is %d bytes long after writing %d: %w", path, info.Size(), counter.n, io.ErrShortWrite)
+	if info.Size() != w.written {
+		return fmt.Errorf("%s is %d bytes long after writing %d: %w", path, info.Size(), w.written, io.ErrShortWrite)
 	}
 	return nil
 }
 
-type countingWriter struct {
-	w io.Writer
-	n int64
+// steadyWriter has the disk work while there is more to come, so that the sync finds little left.
+type steadyWriter struct {
+	file    vfs.File
+	w       *durable
+	started int64 // so much is on its way to the disk
 }
 
-func (c *countingWriter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
+func (s *steadyWriter) Write(p []byte) (int, error) {
+	begin := s.w.d.now()
+	n, err := s.file.Write(p)
+	s.w.written += int64(n)
+	if ready := s.w.written - s.started; err == nil && ready >= writebackBytes {
+		s.file.StartWriteback(s.started, ready)
+		s.started = s.w.written
+	}
+	s.w.writeTime += s.w.d.now().Sub(begin)
 	return n, err
 }
 
@@ -89,19 +126,16 @@ func (d *Dir) discard(path string) {
 	}
 }
 
-// makeDir makes a folder, and its parents, where they are not there yet, and makes its name
-// durable. It may be there from an attempt that died before its sync, so the parent is synced in
-// any case.
-func (d *Dir) makeDir(path string) error {
-	err := d.fs.Mkdir(path)
-	if parent := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && parent != path {
-		if err := d.makeDir(parent); err != nil {
-			return err
-		}
-		err = d.fs.Mkdir(path)
+// makeRoot makes the checkpoints folder, once.
+func (d *Dir) makeRoot() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made {
+		return nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := replace.Dir(d.fs, d.path); err != nil {
 		return err
 	}
-	return d.fs.SyncDir(filepath.Dir(path))
+	d.made = true
+	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"syscall"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/shard"
 )
 
 var (
@@ -20,8 +23,8 @@ var (
 	ErrFormatTooNew = errors.New("checkpoint format is newer than this program")
 	// ErrPermission: EACCES, EPERM or EROFS.
 	ErrPermission = errors.New("no permission for the checkpoint")
-	// ErrStale: a file was replaced under an open handle by another client (ESTALE on NFS), twice
-	// in a row; trying again later may help.
+	// ErrStale: a file was replaced under an open handle by another client (ESTALE on NFS), again
+	// and again; trying later may help.
 	ErrStale = errors.New("stale file handle")
 )
 
@@ -30,6 +33,8 @@ type CorruptError struct {
 	Path   string // the manifest or the shard
 	Tensor string // whose data it is; empty where no single tensor is hit
 	Detail string
+
+	missing bool // a file, or the base, is not there, which another client's view may be to blame for
 }
 
 func (e *CorruptError) Error() string {
@@ -46,25 +51,30 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Detail: fmt.Sprintf(format, args...)}
 }
 
-// newerVersion is the version of a file that is whole, but of a format this program cannot read.
-type newerVersion int64
-
-func (v newerVersion) Error() string {
-	return fmt.Sprintf("it has version %d, this program reads up to %d; use the ddpbatch that wrote it, or a later one", int64(v), formatVersion)
-}
-
-// judge turns what is wrong with the bytes of a file into the error of that file.
-func judge(path string, err error) error {
-	if _, ok := errors.AsType[newerVersion](err); ok {
+// judgeManifest turns what is wrong with the bytes of a manifest into the error of that file.
+func judgeManifest(path string, err error) error {
+	if _, ok := errors.AsType[*manifest.Newer](err); ok {
 		return fmt.Errorf("%s: %w: %w", path, ErrFormatTooNew, err)
 	}
 	return corrupt(path, "%v", err)
 }
 
+// judgeShard does the same for a shard. What is not about its bytes is left as it is.
+func judgeShard(path string, err error) error {
+	if damage, ok := errors.AsType[*shard.Damage](err); ok {
+		return &CorruptError{Path: path, Tensor: damage.Name, Detail: damage.Detail}
+	}
+	if _, ok := errors.AsType[*shard.Newer](err); ok {
+		return fmt.Errorf("%s: %w: %w", path, ErrFormatTooNew, err)
+	}
+	return err
+}
+
 // classify marks an error of the file system with the sentinel of its class. A network file
-// system may report a full disk at write, sync or close, so it is applied to whole operations.
+// system may report a full disk at write, sync or close, so it is applied to whole operations. One that is marked already stays as it is.
 func classify(err error) error {
 	switch {
+	case errors.Is(err, ErrNoSpace), errors.Is(err, ErrStale), errors.Is(err, ErrPermission):
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w: %w; free space or quota, or keep fewer checkpoints", ErrNoSpace, err)
 	case errors.Is(err, syscall.ESTALE):

@@ -14,10 +14,10 @@ import (
 func Example() {
 	ctx := context.Background()
 	dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{
-		FS:       vfs.NewMem(), // leave it out to use the disk
-		KeepLast: 3,
-		Run:      "mnist",
-		Attempt:  1,
+		FS:      vfs.NewMem(), // leave it out to use the disk
+		Keep:    checkpoint.Policy{Last: 3},
+		Run:     "mnist",
+		Attempt: 1,
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
 // TestFormatDocument compares the worked example of docs/format.md with the program's bytes.
@@ -29,7 +31,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 	save(t, d, s)
 
-	manifest := readFile(t, m, d.stepPath(7)+"/"+manifestName)
+	manifest := readFile(t, m, d.stepPath(7)+"/"+manifest.Name)
 	if want := block(t, string(text), "json"); string(manifest) != want {
 		t.Errorf("the manifest is\n%s\nthe document says\n%s", manifest, want)
 	}

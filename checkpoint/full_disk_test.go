@@ -20,7 +20,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	t.Cleanup(func() { must(t, syscall.Unmount(dir, 0)) })
 	path := filepath.Join(dir, "checkpoints")
-	d, err := Open(path, Options{Codec: "none", KeepLast: 2, Attempt: 1})
+	d, err := Open(path, Options{Codec: "none", Keep: Policy{Last: 2}, Attempt: 1})
 	must(t, err)
 	small := testState(1, 0)
 	save(t, d, small)

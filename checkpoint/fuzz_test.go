@@ -1,55 +1,49 @@
 package checkpoint
 
 import (
-	"bytes"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// FuzzManifest: no manifest makes the parser panic, and what it accepts survives a round trip.
-func FuzzManifest(f *testing.F) {
-	f.Add([]byte(goodManifest))
-	f.Add([]byte(`{"format":"ddpbatch checkpoint","version":2`))
-	f.Add([]byte(`{"values":{"a":{"A":1}},"tensors":null`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		if _, err := parseManifest(body); err == nil && !bytes.HasSuffix(body, []byte(tailEnd)) {
-			t.Fatal("accepted without a checksum")
-		}
-		m, err := parseManifest(sealed(string(body)))
+// FuzzTicket: no ticket leads a writer out of the checkpoints folder, or into another attempt's.
+func FuzzTicket(f *testing.F) {
+	f.Add([]byte(`{"folder":"step-000000000007","step":7,"attempt":2,"nonce":10}`))
+	f.Add([]byte(`{"folder":"step-000000000007.2-0000000a","step":7,"attempt":2,"nonce":10}`))
+	f.Add([]byte(`{"folder":"../x","step":7}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dr, err := openDir(t, Options{FS: newMem(t), Attempt: 2}).JoinDraft(data)
 		if err != nil {
 			return
 		}
-		data, err := m.encode()
-		if err != nil {
-			t.Skip("a time that JSON cannot hold")
-		}
-		again, err := parseManifest(data)
-		if err != nil {
-			t.Fatalf("written again, it is refused: %v\n%s", err, data)
-		}
-		if twice, err := again.encode(); err != nil || !bytes.Equal(twice, data) {
-			t.Fatalf("written twice, it is\n%s\nnot\n%s (%v)", twice, data, err)
+		if filepath.Dir(dr.path()) != testPath || strings.Contains(dr.path(), "broken") || dr.tag.Attempt != 2 {
+			t.Errorf("it leads to %s, as %v", dr.path(), dr.tag)
 		}
 	})
 }
 
-// FuzzShard: no shard file, its checksums made right, makes the reader panic or read beyond what
-// its own chunk table has room for.
-func FuzzShard(f *testing.F) {
+// FuzzManifestOfAnotherRank: bytes that a message brought open a checkpoint or give an error; what
+// opens can be described, and reading from where no files are is an error.
+func FuzzManifestOfAnotherRank(f *testing.F) {
 	m := newMem(f)
 	d := openDir(f, Options{FS: m})
-	s := testState(1, 0)
-	save(f, d, s)
-	f.Add(readFile(f, m, find(f, m, d.stepPath(1), "shard-")))
-	f.Add([]byte(shardMagic))
+	save(f, d, testState(1, 0))
+	f.Add(readFile(f, m, d.stepPath(1)+"/"+manifest.Name))
+	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		for range 2 {
-			d := plantShard(t, newMem(t), data, testRecords, testRaw)
-			state, err := d.Load(t.Context(), 1)
-			if err == nil && len(state.Tensors) != len(s.Tensors) {
-				t.Fatalf("%d tensors", len(state.Tensors))
+		c, err := openDir(t, Options{FS: newMem(t)}).OpenManifest("step-000000000001", data)
+		if err != nil {
+			return
+		}
+		for _, tensor := range c.Tensors() {
+			if tensor.Bytes == 0 {
+				continue
 			}
-			data = bytes.Clone(data)
-			reseal(data)
+			if err := c.Read(t.Context(), []Target{{Name: tensor.Name, Data: make([]byte, 1)}}); err == nil {
+				t.Error("read from nowhere")
+			}
 		}
 	})
 }

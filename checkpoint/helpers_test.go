@@ -15,10 +15,18 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
 )
 
 const testPath = "/run/checkpoints"
+
+// Lengths in a shard file, by docs/format.md.
+const (
+	headerBytes  = 64
+	entryBytes   = 16
+	trailerBytes = 32
+)
 
 // newMem is a file system with a run's folder that a crash does not take away.
 func newMem(t testing.TB) *vfs.Mem {
@@ -41,6 +49,7 @@ func fix(d *Dir) {
 	var n uint32
 	d.nonce = func() uint32 { n++; return n }
 	d.now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	d.sleep = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 	d.program = "ddpbatch test"
 }
 
@@ -126,6 +135,9 @@ func walk(t testing.TB, fsys vfs.FS, dir string) []string {
 	return files
 }
 
+// stepPath is where the first save of a step goes.
+func (d *Dir) stepPath(step int64) string { return filepath.Join(d.path, manifest.StepFolder(step)) }
+
 // find returns the only file of the folder whose name contains part.
 func find(t testing.TB, fsys vfs.FS, dir, part string) string {
 	t.Helper()
@@ -169,7 +181,7 @@ func putFile(t testing.TB, fsys vfs.FS, path string, data []byte) {
 }
 
 // logTo is a logger whose lines the test can read.
-func logTo(b *bytes.Buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+func logTo(b io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 func must(t testing.TB, err error) {
 	t.Helper()

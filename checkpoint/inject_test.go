@@ -6,10 +6,12 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -42,7 +44,7 @@ func TestFaultAtEveryOperationOfASave(t *testing.T) {
 // saveWithFault returns the operation that failed; none where the save has fewer than k.
 func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (failed vfs.Op) {
 	m := newMem(t)
-	ready := openDir(t, Options{FS: m, KeepLast: 2, Run: "inject", Attempt: 1})
+	ready := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "inject", Attempt: 1})
 	save(t, ready, testState(1, 0))
 	save(t, ready, testState(2, 0))
 	in := vfs.NewInjector(m, func(i int, op vfs.Op) vfs.Fault {
@@ -53,7 +55,7 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 		return vfs.Fault{Err: errno, Short: 100} // a write gets a part through
 	})
 	var log bytes.Buffer
-	d := openDir(t, Options{FS: in, KeepLast: 2, Run: "inject", Attempt: 2, Log: logTo(&log)})
+	d := openDir(t, Options{FS: in, Keep: Policy{Last: 2}, Run: "inject", Attempt: 2, Log: logTo(&log)})
 	_, err := d.Save(context.Background(), testState(3, 0))
 	if failed.Kind == "" {
 		must(t, err)
@@ -68,10 +70,12 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 		if info.Step != 2 && !committed {
 			t.Fatalf("%v failed, Save said %v, yet the latest is step %d", failed, err, info.Step)
 		}
+	} else if info.Step == 3 && errno == syscall.ESTALE && slices.Contains([]string{"open", "read", "stat", "readdir"}, failed.Kind) {
+		t.Logf("%v was done once more", failed)
 	} else if info.Step != 3 || !strings.Contains(log.String(), "level=WARN") {
 		t.Fatalf("%v failed while tidying up: the latest is step %d, the log %q", failed, info.Step, &log)
 	}
-	must(t, ready.Verify(context.Background(), 2))
+	must(t, ready.Verify(context.Background(), 2, true))
 	checkLeftovers(t, m, failed, info.Step == 3)
 	return failed
 }
@@ -80,8 +84,8 @@ func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (faile
 // its shard where the manifest's rename was tried: a network's lost answer may hide its success.
 func checkLeftovers(t *testing.T, m *vfs.Mem, failed vfs.Op, committed bool) {
 	for _, path := range tree(t, m) {
-		tried := failed.Kind == "rename" && filepath.Base(failed.To) == manifestName
-		if strings.HasSuffix(path, tmpSuffix) || strings.HasSuffix(path, ".ddpt") && strings.Contains(path, stepName(3)) && !committed && !tried {
+		tried := failed.Kind == "rename" && filepath.Base(failed.To) == manifest.Name
+		if strings.HasSuffix(path, manifest.TmpSuffix) || strings.HasSuffix(path, ".ddpt") && strings.Contains(path, manifest.StepFolder(3)) && !committed && !tried {
 			t.Fatalf("%v failed: %s stays", failed, path)
 		}
 	}
@@ -115,25 +119,36 @@ func TestFailedSyncIsNeverRepeated(t *testing.T) {
 }
 
 // lostAnswer is a network file system that renames a manifest and says that it did not.
-type lostAnswer struct{ vfs.FS }
+type lostAnswer struct {
+	vfs.FS
+	errno syscall.Errno
+}
 
 func (l lostAnswer) Rename(oldName, newName string) error {
 	err := l.FS.Rename(oldName, newName)
-	if filepath.Base(newName) == manifestName {
-		return syscall.ENOENT
+	if filepath.Base(newName) == manifest.Name {
+		return l.errno
 	}
 	return err
 }
 
-// TestLostAnswerOfTheCommit: Save cannot know, so what it may have committed must stay whole.
+// TestLostAnswerOfTheCommit: a request that was repeated, since the first answer got lost, finds the
+// source gone or the target there; that the save did happen can be seen. After any other error
+// Save cannot know, so what it may have committed must stay whole.
 func TestLostAnswerOfTheCommit(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
-	_, err := openDir(t, Options{FS: lostAnswer{m}}).Save(context.Background(), testState(1, 0))
-	wantErr(t, "Save", err, syscall.ENOENT)
-	s, _, err := openDir(t, Options{FS: m}).Latest(context.Background())
-	must(t, err)
-	wantState(t, s, testState(1, 0))
+	for errno, ok := range map[syscall.Errno]bool{syscall.ENOENT: true, syscall.EEXIST: true, syscall.EIO: false} {
+		m := newMem(t)
+		_, err := openDir(t, Options{FS: lostAnswer{m, errno}}).Save(context.Background(), testState(1, 0))
+		if ok {
+			must(t, err)
+		} else {
+			wantErr(t, "Save", err, errno)
+		}
+		s, _, err := openDir(t, Options{FS: m}).Latest(context.Background())
+		must(t, err)
+		wantState(t, s, testState(1, 0))
+	}
 }
 
 // lossy is a file system that takes every byte and keeps one less.
@@ -232,7 +247,7 @@ func (r *replacing) Open(name string) (vfs.File, error) {
 func TestReplacedWhileReading(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
-	writer := openDir(t, Options{FS: m})
+	writer := openDir(t, Options{FS: m, Keep: Policy{Last: 2}})
 	save(t, writer, testState(1, 0))
 	reader := openDir(t, Options{FS: &replacing{FS: m, replace: func() { save(t, writer, testState(1, 1)) }}})
 	s, info, err := reader.Latest(context.Background())
@@ -260,7 +275,7 @@ func TestCancelledSave(t *testing.T) {
 		_, err := openDir(t, Options{FS: in}).Save(ctx, testState(1, 0))
 		cancel()
 		if err == nil {
-			must(t, openDir(t, Options{FS: m}).Verify(context.Background(), 1))
+			must(t, openDir(t, Options{FS: m}).Verify(context.Background(), 1, true))
 			continue
 		}
 		wantErr(t, "Save", err, context.Canceled)
@@ -280,5 +295,5 @@ func TestCancelledLoad(t *testing.T) {
 	wantErr(t, "Latest", err, context.Canceled)
 	_, err = d.List(ctx)
 	wantErr(t, "List", err, context.Canceled)
-	wantErr(t, "Verify", d.Verify(ctx, 1), context.Canceled)
+	wantErr(t, "Verify", d.Verify(ctx, 1, true), context.Canceled)
 }

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 // saveForever goes on from the newest checkpoint, and prints every step once it is saved.
 func saveForever(path string, attempt int) error {
-	d, err := Open(path, Options{KeepLast: 2, Run: "kill", Attempt: attempt})
+	d, err := Open(path, Options{Keep: Policy{Last: 2}, Run: "kill", Attempt: attempt})
 	if err != nil {
 		return err
 	}

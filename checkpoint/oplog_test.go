@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -17,28 +18,41 @@ var update = flag.Bool("update", false, "rewrite testdata/oplog.txt")
 // shows in a diff. Operations that only read are left out, except the length check.
 func TestOperationLog(t *testing.T) {
 	t.Parallel()
-	in := vfs.NewInjector(newMem(t), nil)
-	d := openDir(t, Options{FS: in, Codec: "none", KeepLast: 2, Run: "golden", Attempt: 3})
+	m := newMem(t)
+	in := vfs.NewInjector(m, nil)
+	d := openDir(t, Options{FS: in, Codec: "none", Keep: Policy{Last: 2}, Run: "golden", Attempt: 3})
+	step := func(step int64) func() { return func() { save(t, d, testState(step, 0)) } }
 	var log strings.Builder
 	seen := 0
 	for _, part := range []struct {
 		title string
-		step  int64
+		do    func()
 	}{
-		{"the first save of a run", 100},
-		{"a later save", 200},
-		{"a save that prunes step 100", 300},
-		{"a save that replaces step 300", 300},
+		{"a probe", func() { _, err := d.Probe(t.Context(), "host"); must(t, err) }},
+		{"an attempt begins from nothing", func() { must(t, d.Begin(t.Context(), nil)) }},
+		{"the first save of a run", step(100)},
+		{"a later save", step(200)},
+		{"a save that prunes step 100", step(300)},
+		{"another save of step 300", step(300)},
+		{"a pin", func() { must(t, d.Pin(t.Context(), 200, "best")) }},
+		{"step 200 is damaged, and rejected", func() {
+			path := find(t, m, d.stepPath(200), "shard-")
+			putFile(t, m, path, flip(readFile(t, m, path), 8*100))
+			c, err := d.Find(t.Context(), 200)
+			must(t, err)
+			must(t, d.Reject(t.Context(), c))
+			must(t, c.Close())
+		}},
 	} {
-		save(t, d, testState(part.step, 0))
+		part.do()
 		ops := in.Log()
 		log.WriteString("# " + part.title + "\n")
 		for _, op := range ops[seen:] {
 			switch op.Kind {
-			case "open", "read", "readdir":
+			case "open", "read", "readdir", "space":
 				continue
 			case "stat":
-				if !strings.HasSuffix(op.Path, tmpSuffix) {
+				if !strings.HasSuffix(op.Path, manifest.TmpSuffix) {
 					continue
 				}
 			}

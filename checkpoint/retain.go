@@ -1,47 +1,49 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// retain tidies up after m has been committed: what its own step held before, checkpoints beyond
-// the last KeepLast and the pinned one, and leftovers of dead attempts at earlier steps. Later steps, which only a
-// history that was given up can have, are left alone until they are saved again.
-func (d *Dir) retain(m *manifest) error {
-	if err := d.sweep(m.Step, m, m.Attempt); err != nil {
-		return err
-	}
-	steps, err := d.steps()
-	if err != nil {
-		return err
-	}
-	kept := 1 // m itself
-	for _, step := range slices.Backward(steps) {
-		if step >= m.Step {
+// emptyAge is how old an empty folder must be before it is taken for left behind: a writer puts its
+// first file into a new one at once. An attempt that has just saved needs no such guess: it knows of
+// its own saves, and as long as its fence is good, what it sees was not made by a newer one.
+const emptyAge = time.Hour
+
+// retain tidies up after the checkpoint in a folder has been committed.
+func (d *Dir) retain(ctx context.Context, saved string) error {
+	_, err := d.prune(context.WithoutCancel(ctx), d.opt.Keep, saved)
+	return err
+}
+
+// sweep removes what dead attempts of this run have left: files of saves that were never
+// committed, removals that were interrupted, records and probes that were never finished. saver
+// says that this process is the one that saves for its attempt.
+func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
+	for _, name := range v.files {
+		if !d.stale(name, nil) {
 			continue
 		}
-		info, old, err := d.inspect(step)
-		if err != nil {
+		if err := d.remove(filepath.Join(d.path, name)); err != nil {
 			return err
 		}
+	}
+	for _, e := range v.entries {
+		if len(e.files) == 0 && e.m != nil || d.isWriting(e.name) || e.info.State == StateUnreadable {
+			continue // just removed, in progress, or not known
+		}
+		var err error
 		switch {
-		case info.State == StatePartial:
-			err = d.sweepPartial(step)
-		case old == nil || old.Run != d.opt.Run:
-			// Unreadable, newer, or copied from another run: not ours to remove.
-		case d.isPinned(step):
-			err = d.sweep(step, old, d.opt.Attempt-1)
-		case d.opt.KeepLast > 0 && kept >= d.opt.KeepLast:
-			err = d.removeStep(old)
-		default:
-			// One that is known to be bad stays for now, but takes no good one's place.
-			if info.Committed && !d.isBad(step) {
-				kept++
-			}
-			err = d.sweep(step, old, d.opt.Attempt-1)
+		case e.info.State == StatePartial:
+			err = d.sweepPartial(ctx, e, saver && d.opt.Attempt > 0)
+		case e.m != nil && e.m.Run == d.opt.Run:
+			_, err = d.sweepFolder(e)
 		}
 		if err != nil {
 			return err
@@ -50,78 +52,94 @@ func (d *Dir) retain(m *manifest) error {
 	return nil
 }
 
-// sweep removes from the folder of a step what this package wrote there, up to an attempt, and
-// the manifest (nil: none) does not name.
-func (d *Dir) sweep(step int64, m *manifest, upTo int) error {
-	dir := d.stepPath(step)
-	entries, err := d.fs.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		attempt, own := ownAttempt(entry.Name(), d.run)
-		stale := own && attempt <= upTo && !m.names(entry.Name())
-		// Below a committed manifest, one on its way out is of an earlier save of the step.
-		stale = stale || m != nil && entry.Name() == deletingName
-		if !stale || entry.IsDir() {
+// stale says whether a file is an earlier attempt's of this run, and not part of m.
+func (d *Dir) stale(name string, m *manifest.Manifest) bool {
+	attempt, own := manifest.OwnFile(name, d.run)
+	return own && attempt < d.opt.Attempt && !names(m, name)
+}
+
+// sweepFolder removes stale files, and counts the others.
+func (d *Dir) sweepFolder(e *entry) (others int, err error) {
+	for _, name := range e.files {
+		// Below a committed manifest, one on its way out is what a crash left of the rename.
+		if !d.stale(name, e.m) && !(e.m != nil && name == manifest.DeletingName && d.mayRemove(e.m.Attempt)) {
+			others++
 			continue
 		}
-		if err := d.remove(filepath.Join(dir, entry.Name())); err != nil {
+		if err := d.remove(filepath.Join(e.info.Path, name)); err != nil {
+			return others, err
+		}
+	}
+	return others, nil
+}
+
+// sweepPartial removes what is left of a checkpoint that was never committed, or whose removal
+// was interrupted. The folder goes too, unless there is something else in it.
+func (d *Dir) sweepPartial(ctx context.Context, e *entry, emptyToo bool) error {
+	// One look is not enough to remove anything; and a client may remember an old list.
+	if e = d.inspect(ctx, e.name); e == nil || e.info.State != StatePartial {
+		return nil
+	}
+	if _, err := d.fs.Stat(filepath.Join(e.info.Path, manifest.Name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if slices.Contains(e.files, manifest.DeletingName) {
+		return d.finishRemoval(e)
+	}
+	if len(e.files) == 0 && !emptyToo {
+		if left, err := d.leftBehind(e); err != nil || !left {
 			return err
 		}
 	}
-	return nil
-}
-
-// names says whether a file is a shard of the checkpoint.
-func (m *manifest) names(file string) bool {
-	return m != nil && slices.ContainsFunc(m.Shards, func(s shardRecord) bool { return s.File == file })
-}
-
-// sweepPartial removes what dead attempts left at a step that was never committed, or whose
-// removal was interrupted. The folder goes too, unless somebody else has put something into it.
-func (d *Dir) sweepPartial(step int64) error {
-	upTo := d.opt.Attempt - 1
-	deleting := filepath.Join(d.stepPath(step), deletingName)
-	_, err := d.fs.Stat(deleting)
-	switch {
-	case err == nil:
-		upTo = d.opt.Attempt // this attempt may have begun the removal
-	case !errors.Is(err, fs.ErrNotExist):
+	if others, err := d.sweepFolder(e); err != nil || others > 0 {
 		return err
 	}
-	if err := d.sweep(step, nil, upTo); err != nil {
-		return err
-	}
-	return d.removeFolder(step)
-}
-
-// removeStep takes a committed checkpoint out of the world, the commit record first, so that a
-// crash leaves either a whole checkpoint or none.
-func (d *Dir) removeStep(m *manifest) error {
-	dir := d.stepPath(m.Step)
-	if err := d.fence(); err != nil {
-		return err
-	}
-	if err := d.fs.Rename(filepath.Join(dir, manifestName), filepath.Join(dir, deletingName)); err != nil {
-		return err
-	}
-	if err := d.fs.SyncDir(dir); err != nil {
-		return err
-	}
-	if err := d.sweep(m.Step, nil, d.opt.Attempt); err != nil {
-		return err
-	}
-	return d.removeFolder(m.Step)
-}
-
-// removeFolder removes the folder of a step whose shards are gone.
-func (d *Dir) removeFolder(step int64) error {
-	if err := d.remove(filepath.Join(d.stepPath(step), deletingName)); err != nil {
-		return err
-	}
-	if err := d.removeStepDir(step); err != nil {
+	if err := d.removeDir(e.info.Path); err != nil {
 		return err
 	}
 	return d.fs.SyncDir(d.path)
+}
+
+// leftBehind says whether nobody will put anything into an empty folder any more.
+func (d *Dir) leftBehind(e *entry) (bool, error) {
+	if folder, _ := manifest.ParseFolder(e.name); folder.Fresh && folder.Attempt < d.opt.Attempt {
+		return true, nil
+	}
+	info, err := d.fs.Stat(e.info.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || info.ModTime().Unix() <= 0 { // some file systems keep no times
+		return false, err
+	}
+	return d.now().Sub(info.ModTime()) >= emptyAge, nil
+}
+
+// finishRemoval goes on with a removal, if it is of a checkpoint that this attempt may remove. One
+// that has been pinned is put back, if it is whole.
+func (d *Dir) finishRemoval(e *entry) error {
+	path := filepath.Join(e.info.Path, manifest.DeletingName)
+	data, err := d.readFile(path, manifest.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	m, bad := manifest.Parse(data)
+	if err != nil || bad != nil || m.Run != d.opt.Run || !d.mayRemove(m.Attempt) {
+		return nil // whose it is is not known, or not ours
+	}
+	if !pinned(e.files) {
+		return d.removeData(e, m)
+	}
+	for _, s := range m.Shards {
+		if !slices.Contains(e.files, s.File) {
+			return nil
+		}
+	}
+	if err := d.fence(); err != nil {
+		return err
+	}
+	return d.putBack(e, int64(len(data)))
 }

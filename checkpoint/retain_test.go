@@ -3,11 +3,14 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -18,7 +21,7 @@ func listed(t *testing.T, d *Dir) string {
 	must(t, err)
 	var out []string
 	for _, info := range list {
-		if info.Path != d.stepPath(info.Step) || info.Committed != (info.State == StateCommitted) {
+		if filepath.Dir(info.Path) != testPath || info.Committed != (info.State == StateCommitted) {
 			t.Errorf("inconsistent: %+v", info)
 		}
 		out = append(out, fmt.Sprintf("%d %s", info.Step, info.State))
@@ -47,7 +50,7 @@ func TestKeepLast(t *testing.T) {
 	for _, test := range tests {
 		t.Run(fmt.Sprint(test.keep), func(t *testing.T) {
 			t.Parallel()
-			d := openDir(t, Options{FS: newMem(t), KeepLast: test.keep})
+			d := openDir(t, Options{FS: newMem(t), Keep: Policy{Last: test.keep}})
 			for step := int64(10); step <= 50; step += 10 {
 				save(t, d, testState(step, 0))
 			}
@@ -61,7 +64,7 @@ func TestKeepLast(t *testing.T) {
 func TestForeignFilesStay(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
-	d := openDir(t, Options{FS: m, KeepLast: 2, Run: "mine", Attempt: 5})
+	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "mine", Attempt: 5})
 	save(t, d, testState(10, 0))
 	foreign := []string{
 		"README", "step-000000000005", // a file with a folder's name
@@ -69,8 +72,8 @@ func TestForeignFilesStay(t *testing.T) {
 		"step-000000000010/notes.txt", "step-000000000010/shard-00000-of-00001.ddpt",
 		"step-000000000010/shard-00000-of-00001.4-00000000-00000001.ddpt", // of another run
 		"step-000000000010/sub/file",
-		"step-000000000011/keep.me",                                                               // a folder of ours by name, with nothing of ours
-		"step-000000000012/shard-00000-of-00001.6-" + checksum(d.run).String() + "-00000001.ddpt", // of a later attempt
+		"step-000000000011/keep.me",                                                                 // a folder of ours by name, with nothing of ours
+		"step-000000000012/shard-00000-of-00001.6-" + fmt.Sprintf("%08x", d.run) + "-00000001.ddpt", // of a later attempt
 	}
 	for _, name := range foreign {
 		path := filepath.Join(testPath, name)
@@ -92,8 +95,8 @@ func TestForeignFilesStay(t *testing.T) {
 			t.Errorf("%s is gone", name)
 		}
 	}
-	must(t, other.Verify(context.Background(), 20))
-	wantList(t, d, "10 partial, 11 partial, 12 partial, 20 committed, 50 committed, 60 committed")
+	must(t, other.Verify(context.Background(), 20, true))
+	wantList(t, d, "10 partial, 10 broken, 11 partial, 12 partial, 20 committed, 50 committed, 60 committed")
 	if slices.ContainsFunc(files, func(f string) bool { return strings.Contains(f, "000000000010/MANIFEST") }) {
 		t.Errorf("step 10 was not pruned: %v", files)
 	}
@@ -114,16 +117,18 @@ func TestLeftoversOfDeadAttempts(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
 	run := openDir(t, Options{FS: m}).run
-	dead := func(attempt int, nonce uint32) tag { return tag{attempt: attempt, run: run, nonce: nonce} }
-	d := openDir(t, Options{FS: m, KeepLast: 2, Attempt: 2})
-	save(t, openDir(t, Options{FS: m, KeepLast: 2, Attempt: 1}), testState(10, 0))
+	dead := func(attempt int, nonce uint32) manifest.Tag {
+		return manifest.Tag{Attempt: attempt, Run: run, Nonce: nonce}
+	}
+	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 2})
+	save(t, openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 1}), testState(10, 0))
 	left := []string{
-		stepName(10) + "/" + dead(1, 7).shardName(0, 1),             // unfinished second save of step 10
-		stepName(10) + "/" + dead(1, 7).manifestTmp(),               //
-		stepName(10) + "/" + dead(2, 7).shardName(0, 1) + tmpSuffix, // of the running attempt
-		stepName(20) + "/" + dead(1, 8).shardName(0, 1) + tmpSuffix,
-		stepName(30) + "/" + dead(1, 9).shardName(0, 1),
-		stepName(50) + "/" + dead(1, 9).shardName(0, 1), // later than what will be committed
+		manifest.StepFolder(10) + "/" + dead(1, 7).ShardName(0, 1),                      // unfinished second save of step 10
+		manifest.StepFolder(10) + "/" + dead(1, 7).ManifestTmp(),                        //
+		manifest.StepFolder(10) + "/" + dead(2, 7).ShardName(0, 1) + manifest.TmpSuffix, // of the running attempt
+		manifest.StepFolder(20) + "/" + dead(1, 8).ShardName(0, 1) + manifest.TmpSuffix,
+		manifest.StepFolder(30) + "/" + dead(1, 9).ShardName(0, 1),
+		manifest.StepFolder(50) + "/" + dead(1, 9).ShardName(0, 1), // later than what will be committed, and dead all the same
 	}
 	for _, name := range left {
 		path := filepath.Join(testPath, name)
@@ -133,14 +138,14 @@ func TestLeftoversOfDeadAttempts(t *testing.T) {
 	must(t, m.Mkdir(d.stepPath(25))) // died before its first file
 	wantList(t, d, "10 committed, 20 partial, 25 partial, 30 partial, 50 partial")
 	save(t, d, testState(40, 0))
-	wantList(t, d, "10 committed, 40 committed, 50 partial")
+	wantList(t, d, "10 committed, 40 committed")
 	var stay []string
 	for _, name := range left {
 		if _, err := m.Stat(filepath.Join(testPath, name)); err == nil {
 			stay = append(stay, name)
 		}
 	}
-	if want := []string{left[2], left[5]}; !slices.Equal(stay, want) {
+	if want := left[2:3]; !slices.Equal(stay, want) {
 		t.Errorf("these stay: %v, want %v", stay, want)
 	}
 }
@@ -149,17 +154,18 @@ func TestLeftoversOfDeadAttempts(t *testing.T) {
 func TestInterruptedRemovalIsFinished(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
-	d := openDir(t, Options{FS: m, KeepLast: 2, Attempt: 1})
+	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 1})
 	save(t, d, testState(1, 0))
-	must(t, m.Rename(d.stepPath(1)+"/"+manifestName, d.stepPath(1)+"/"+deletingName))
+	must(t, m.Rename(d.stepPath(1)+"/"+manifest.Name, d.stepPath(1)+"/"+manifest.DeletingName))
 	wantList(t, d, "1 partial")
 	save(t, d, testState(2, 0))
 	wantList(t, d, "2 committed")
 
 	// The same step saved again over such a folder.
-	must(t, m.Rename(d.stepPath(2)+"/"+manifestName, d.stepPath(2)+"/"+deletingName))
+	must(t, m.Rename(d.stepPath(2)+"/"+manifest.Name, d.stepPath(2)+"/"+manifest.DeletingName))
 	save(t, d, testState(2, 1))
-	if files := walk(t, m, d.stepPath(2)); len(files) != 2 {
+	wantList(t, d, "2 committed")
+	if files := tree(t, m); len(files) != 3 {
 		t.Errorf("left behind: %v", files)
 	}
 }
@@ -168,13 +174,13 @@ func TestInterruptedRemovalIsFinished(t *testing.T) {
 func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
-	before := openDir(t, Options{FS: m, KeepLast: 2, Attempt: 1})
+	before := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 1})
 	save(t, before, testState(10, 0))
 	save(t, before, testState(20, 0))
 	shard := find(t, m, before.stepPath(20), "shard-")
 	putFile(t, m, shard, flip(readFile(t, m, shard), 8*80)) // its sizes still fit
 
-	d := openDir(t, Options{FS: m, KeepLast: 2, Attempt: 2})
+	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 2})
 	_, info, err := d.Latest(context.Background())
 	must(t, err)
 	if info.Step != 10 {
@@ -182,7 +188,7 @@ func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 	}
 	save(t, d, testState(30, 0))
 	wantList(t, d, "10 committed, 20 committed, 30 committed")
-	must(t, d.Verify(context.Background(), 10))
+	must(t, d.Verify(context.Background(), 10, true))
 	save(t, d, testState(40, 0))
 	wantList(t, d, "30 committed, 40 committed")
 }
@@ -191,7 +197,7 @@ func TestBadOnesTakeNoGoodOnesPlace(t *testing.T) {
 func TestSavedAgain(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
-	d := openDir(t, Options{FS: m, KeepLast: 2, Attempt: 1})
+	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Attempt: 1})
 	for _, step := range []int64{10, 20, 30} {
 		save(t, d, testState(step, 0))
 	}
@@ -204,9 +210,55 @@ func TestSavedAgain(t *testing.T) {
 	s, _, err := d.Latest(context.Background())
 	must(t, err)
 	wantState(t, s, testState(30, 1))
-	if files := walk(t, m, d.stepPath(30)); len(files) != 2 {
-		t.Errorf("the old shard stays: %v", files)
-	}
+	wantList(t, d, "20 committed, 30 broken, 30 committed")
 	save(t, d, testState(40, 0))
 	wantList(t, d, "30 committed, 40 committed")
+	if files := tree(t, m); len(files) != 6 {
+		t.Errorf("the broken save stays: %v", files)
+	}
 }
+
+// TestPruneBesideASave: another process of the same attempt takes no folder from under a save, and
+// an old empty one goes.
+func TestPruneBesideASave(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 3, Policy{})
+	dr, err := d.NewDraft(t.Context(), 100)
+	must(t, err)
+	must(t, m.Mkdir(testPath+"/"+manifest.FreshFolder(100, 2, 1))) // an earlier attempt's
+	prune := func(age time.Duration, want int) {
+		t.Helper()
+		_, err := attempt(t, aged{m, d.now().Add(-age)}, 3, Policy{}).Prune(t.Context(), Policy{})
+		must(t, err)
+		if files := tree(t, m); len(files) != want {
+			t.Errorf("there are %v", files)
+		}
+	}
+	prune(emptyAge-time.Second, 1)
+	_, err = attempt(t, m, 3, Policy{}).Prune(t.Context(), Policy{}) // no times are known
+	must(t, err)
+	_, err = dr.WriteShard(t.Context(), 0, 1, testState(100, 0).pieces())
+	must(t, err)
+	dr.Abort()
+	must(t, m.Mkdir(d.stepPath(200)))
+	prune(emptyAge, 0)
+}
+
+// aged is a file system on which everything is of one time.
+type aged struct {
+	vfs.FS
+	at time.Time
+}
+
+type agedInfo struct {
+	fs.FileInfo
+	at time.Time
+}
+
+func (a aged) Stat(name string) (fs.FileInfo, error) {
+	info, err := a.FS.Stat(name)
+	return agedInfo{info, a.at}, err
+}
+
+func (a agedInfo) ModTime() time.Time { return a.at }

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -37,14 +40,14 @@ func TestRoundTrip(t *testing.T) {
 				if err != nil {
 					r.Fatal(err)
 				}
-				if err := d.Verify(ctx, want.Step); err != nil {
+				if err := d.Verify(ctx, want.Step, true); err != nil {
 					r.Fatal(err)
 				}
 				got, latest, err := d.Latest(ctx)
 				if err != nil {
 					r.Fatal(err)
 				}
-				if latest != info {
+				if !reflect.DeepEqual(latest, info) {
 					r.Fatalf("Latest describes %+v, Save %+v", latest, info)
 				}
 				if err := sameState(got, want); err != nil {
@@ -58,7 +61,7 @@ func TestRoundTrip(t *testing.T) {
 func drawState(r *rapid.T) *State {
 	s := &State{
 		Step:   rapid.Int64Range(0, maxStep).Draw(r, "step"),
-		World:  rapid.IntRange(1, maxWorld).Draw(r, "world"),
+		World:  rapid.IntRange(1, manifest.MaxWorld).Draw(r, "world"),
 		Values: map[string]json.RawMessage{},
 	}
 	dtypes := []string{"bool", "int8", "uint8", "int16", "uint16", "float16", "bfloat16", "int32", "uint32", "float32", "int64", "uint64", "float64"}
@@ -69,9 +72,9 @@ func drawState(r *rapid.T) *State {
 			Shape: rapid.SliceOfN(rapid.IntRange(0, 12), 0, 4).Draw(r, "shape"),
 		}
 		if rapid.IntRange(0, 9).Draw(r, "large") == 0 { // several chunks, the last one a part
-			t.Shape = []int{rapid.IntRange(chunkBytes-1, 3*chunkBytes+1).Draw(r, "length")}
+			t.Shape = []int{rapid.IntRange(chunk.MaxBytes-1, 3*chunk.MaxBytes+1).Draw(r, "length")}
 		}
-		size, err := byteSize(t.DType, t.Shape)
+		size, err := manifest.ByteSize(t.DType, t.Shape)
 		if err != nil {
 			r.Fatal(err)
 		}
@@ -102,8 +105,8 @@ func fillNoise(b []byte, seed uint64) {
 func TestDeterministicBytes(t *testing.T) {
 	t.Parallel()
 	s := testState(7, 0)
-	noise := make([]byte, 3*chunkBytes+5)
-	fillNoise(noise[:chunkBytes], 1)
+	noise := make([]byte, 3*chunk.MaxBytes+5)
+	fillNoise(noise[:chunk.MaxBytes], 1)
 	s.Tensors = append(s.Tensors, Tensor{Name: "mixed", DType: "uint8", Shape: []int{len(noise)}, Data: noise})
 	var want []byte
 	for warmUp := range int64(3) {
@@ -121,7 +124,7 @@ func TestDeterministicBytes(t *testing.T) {
 			t.Fatalf("after %d other saves the shard's bytes differ", warmUp)
 		}
 	}
-	if max := chunkBytes + 4096; len(want) > max {
+	if max := chunk.MaxBytes + 4096; len(want) > max {
 		t.Errorf("the shard takes %d bytes: the zeros in it did not shrink", len(want))
 	}
 }
@@ -129,7 +132,7 @@ func TestDeterministicBytes(t *testing.T) {
 // TestIncompressible: noise costs no more than the frame round the chunks.
 func TestIncompressible(t *testing.T) {
 	t.Parallel()
-	noise := make([]byte, 16*chunkBytes)
+	noise := make([]byte, 16*chunk.MaxBytes)
 	fillNoise(noise, 2)
 	d := openDir(t, Options{FS: newMem(t)})
 	info := save(t, d, &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "n", DType: "uint8", Shape: []int{len(noise)}, Data: noise}}})

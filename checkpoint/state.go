@@ -3,14 +3,13 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
-	"unicode/utf8"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
 const (
-	maxStep    = 999_999_999_999 // what step-%012d holds
-	maxWorld   = 1 << 20
-	maxName    = 256
-	maxTensors = 1 << 20
+	maxStep = manifest.MaxStep
+	maxName = manifest.MaxName
 )
 
 // State is all that one checkpoint holds. What Latest and Load return belongs to the caller.
@@ -22,21 +21,41 @@ type State struct {
 	// state, learning rate. Keys are [a-z0-9_.]{1,64}. They come back without the white space
 	// between their tokens, otherwise byte for byte.
 	Values map[string]json.RawMessage
+	// Metrics are finite numbers by which the best checkpoints are chosen (Policy.Best). Keys are
+	// as those of Values.
+	Metrics map[string]float64
 }
 
-// validate refuses a state that could not be read back.
-func (s *State) validate() error {
-	if s.Step < 0 || s.Step > maxStep {
-		return fmt.Errorf("step %d is not within 0 to %d", s.Step, int64(maxStep))
-	}
-	if s.World < 1 || s.World > maxWorld {
-		return fmt.Errorf("world size %d is not within 1 to %d", s.World, maxWorld)
-	}
+// pieces lays the tensors of a state into one shard.
+func (s *State) pieces() []Piece {
+	var pieces []Piece
 	for _, t := range s.Tensors {
-		if err := checkTensorName(t.Name); err != nil {
-			return err // here too: JSON would mend what is not UTF-8
+		if len(t.Data) > 0 {
+			pieces = append(pieces, Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Data: t.Data})
 		}
-		size, err := byteSize(t.DType, t.Shape)
+	}
+	return pieces
+}
+
+// commit is what is recorded of a state whose pieces are in shard 0 of 1.
+func (s *State) commit() Commit {
+	c := Commit{World: s.World, Values: s.Values, Metrics: s.Metrics, Tensors: make([]TensorPlan, len(s.Tensors))}
+	offset := int64(0)
+	for i, t := range s.Tensors {
+		c.Tensors[i] = TensorPlan{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		if n := int64(len(t.Data)); n > 0 {
+			c.Tensors[i].Extents = []Extent{{Offset: offset, Length: n}}
+			offset += n
+		}
+	}
+	return c
+}
+
+// validate refuses tensors and values that are not what they say. The rest is the manifest's to
+// check.
+func (s *State) validate() error {
+	for _, t := range s.Tensors {
+		size, err := manifest.ByteSize(t.DType, t.Shape)
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
@@ -45,34 +64,9 @@ func (s *State) validate() error {
 		}
 	}
 	for key, value := range s.Values {
-		if !json.Valid(value) {
+		if !json.Valid(value) { // encoding/json would take one that is nil
 			return fmt.Errorf("value %q is not JSON", key)
 		}
 	}
-	return nil // doubled names, keys and what is in the values are the manifest's to check
-}
-
-func checkTensorName(name string) error {
-	if len(name) == 0 || len(name) > maxName || !utf8.ValidString(name) {
-		return fmt.Errorf("tensor name %q is not 1 to %d bytes of UTF-8", name, maxName)
-	}
-	for _, r := range name {
-		if r < ' ' || r == 0x7f {
-			return fmt.Errorf("tensor name %q has a control character", name)
-		}
-	}
 	return nil
-}
-
-// validKey says whether a key is [a-z0-9_.]{1,64}, as every key of a manifest is.
-func validKey(key string) bool {
-	if len(key) == 0 || len(key) > 64 {
-		return false
-	}
-	for _, c := range []byte(key) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '.' {
-			return false
-		}
-	}
-	return true
 }

@@ -38,34 +38,3 @@ func TestFloat32Tensor(t *testing.T) {
 	}()
 	Float32Tensor("w", []int{3}, v)
 }
-
-func TestByteSize(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name  string
-		dtype string
-		shape []int
-		want  int64 // -1: an error
-	}{
-		{"scalar", "float64", nil, 8},
-		{"matrix", "bfloat16", []int{3, 5}, 30},
-		{"empty", "int8", []int{4, 0}, 0},
-		{"empty, huge otherwise", "int8", []int{math.MaxInt, math.MaxInt, 0}, 0},
-		{"largest", "uint8", []int{maxRawBytes}, maxRawBytes},
-		{"too large", "uint8", []int{maxRawBytes, 2}, -1},
-		{"by its dtype", "uint16", []int{maxRawBytes}, -1},
-		{"overflow to something small", "uint8", []int{1 << 32, 1 << 32, 1}, -1},
-		{"negative", "uint8", []int{-1}, -1},
-		{"negative and empty", "uint8", []int{0, -1}, -1},
-		{"unknown", "complex64", []int{1}, -1},
-	}
-	for _, test := range tests {
-		got, err := byteSize(test.dtype, test.shape)
-		if err != nil {
-			got = -1
-		}
-		if got != test.want {
-			t.Errorf("%s: %d (%v), want %d", test.name, got, err, test.want)
-		}
-	}
-}

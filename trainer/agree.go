@@ -130,3 +130,14 @@ func (o *outcome) broadcast(ctx context.Context, comm *mpi.Comm, root int) error
 	}
 	return json.Unmarshal(text, o)
 }
+
+// elsewhere marks what a Saver says went wrong on another rank.
+func (t *trainer) elsewhere(err error) error {
+	if from, ok := errors.AsType[interface {
+		error
+		Rank() int
+	}](err); ok && from.Rank() != t.env.Comm.Rank() {
+		return fmt.Errorf("%w: %w", ErrElsewhere, err)
+	}
+	return err
+}

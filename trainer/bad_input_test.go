@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
 )
 
 // wantErrors wants an error with all of some words on every rank.
@@ -45,7 +46,7 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 	weights := func(name string, tensors ...checkpoint.Tensor) {
-		if err := checkpoint.WriteSafetensors(filepath.Join(dir, name), tensors, nil); err != nil {
+		if err := safetensors.Write(filepath.Join(dir, name), tensors, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +164,7 @@ func overflow(t *testing.T, world int, change func(*Config)) {
 
 	c := newCheckpoints()
 	ranks := trainOver(t, "local", world, cfg, func(_ int, _ *Config, env *Env) {
-		env.WorkDir, env.Checkpoints, env.EverySteps = dir, c.open(t), 1
+		env.WorkDir, env.Checkpoints, env.FS, env.EverySteps = dir, c.open(t), c.fs, 1
 	})
 	wantErrors(t, ranks, "training diverged at step 3 (epoch 0)", "layer 0 gives numbers that are not finite", "checkpoint is of step 2")
 	for i, r := range ranks {
@@ -210,14 +211,14 @@ func TestAFileOfAnotherModelInAPipeline(t *testing.T) {
 			dir, cfg := t.TempDir(), deepJob()
 			path := filepath.Join(dir, "init")
 			writeInit(t, cfg, generatedSpec(cfg), path)
-			tensors, err := checkpoint.ReadSafetensors(path)
+			tensors, _, err := safetensors.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			cfg.Init, cfg.Pipeline = "init", stages
 			inDir := func(_ int, _ *Config, env *Env) { env.WorkDir = dir }
 			complete(t, "local", stages, cfg, inDir)
-			if err := checkpoint.WriteSafetensors(path, append(tensors, tensor), nil); err != nil {
+			if err := safetensors.Write(path, append(tensors, tensor), nil); err != nil {
 				t.Fatal(err)
 			}
 			wantErrors(t, trainOver(t, "local", stages, cfg, inDir), "init: ", path, name)

@@ -53,7 +53,7 @@ func (t *trainer) settle(ctx context.Context) error {
 		return err
 	}
 	t.sums = [...]float64{lossSum: t.at.LossSum / float64(t.layout.replicas), stopSum: 0}
-	if t.askedToStop() {
+	if t.askedToStop(t.nextStep()) {
 		t.sums[stopSum] = 1
 	}
 	if err := mpi.AllReduce(ctx, t.layout.peers, t.sums[:], mpi.Sum); err != nil {

@@ -34,6 +34,9 @@ func (t *trainer) noteLoss(loss float64) {
 // explainLoss ends training after a loss that is no number, on all ranks, with the step in which the first rank had one, and with what
 // the first rank that knows says of it. step is the last that was begun.
 func (t *trainer) explainLoss(ctx context.Context, step int64, loss float64) error {
+	if err := t.diedWhileSaving(ctx); err != nil {
+		return err
+	}
 	bad := t.bad
 	if bad.step == 0 { // another rank had it, or this stage of a pipeline does not see the loss
 		bad = badPass{step: step, batch: *t.last, seed: t.pass.Seed}
@@ -82,7 +85,10 @@ func faultOf(layers *nn.Sequential, pass *nn.Pass, x nn.Matrix) string {
 // diverged says what is not a number, and what is left.
 func (t *trainer) diverged(step int64, what string) error {
 	left := "there is no checkpoint"
-	if t.saved > 0 {
+	if t.saver != nil {
+		t.saved = max(t.saved, t.saver.Stats().Step)
+	}
+	if t.saved >= 0 {
 		left = fmt.Sprintf("the newest checkpoint is of step %d", t.saved)
 	}
 	return fmt.Errorf("%w at step %d (epoch %d): %s; lower optimizer.lr (now %v) or look at the data; %s",

@@ -24,10 +24,16 @@
 //
 // All ranks end together, with the same result, or each with an error: its own, or that of the rank
 // that has one. A request to stop, on any rank, ends all after the same step; it is noticed at the end of a
-// step, not during an evaluation, and with local SGD only where ranks average. No checkpoint ever holds a number that is not finite: a
+// step, about once a second during an evaluation, and with local SGD only where ranks average. No checkpoint ever holds a number that is not finite: a
 // loss that is not ends the run with [ErrDiverged], which names the step and the layer.
 //
 // Once the largest batch was seen, a step allocates nothing.
+//
+// # Checkpoints
+//
+// All ranks save together, each its part of the state (checkpoint/distributed); with Env.Async while training goes on, from a
+// copy. A save that fails in the background ends training, on all ranks, when the next is due; where that is
+// the last one, at a stop or the end, it is made all the same. Run returns once everything is committed.
 //
 // # Lines for people and programs
 //
@@ -40,7 +46,7 @@
 //
 // Rank 0 writes a line of metrics, a JSON object, every 10 steps and at an epoch's end, and before a
 // stop. Their keys: time attempt step steps epoch loss lr samples_per_s comm_share overlap left_s, and
-// eval_loss and accuracy after an evaluation.
+// eval_loss and accuracy after an evaluation; save_s save_stall_s save_bytes save_ratio after a checkpoint.
 //
 // # Limits
 //

@@ -88,7 +88,7 @@ func goOn(t testing.TB, c checkpoints, world int, cfg Config, dir string, k int6
 		close(stop)
 	}
 	return completeIn(t, c, "local", world, cfg, func(rank int, _ *Config, env *Env) {
-		env.WorkDir, env.Resume, env.EverySteps = dir, true, 1
+		env.WorkDir, env.Resume, env.EverySteps, env.Async, env.Delta = dir, true, 1, true, 2
 		if rank == 0 {
 			env.Stop = stop
 			tell := env.Progress
@@ -224,7 +224,7 @@ func TestResidualsOfRanksThatAreGone(t *testing.T) {
 					old := goOn(t, c, before, cfg, "", 3).state
 					got := make([][]ddp.State, after)
 					errs := onRanks(t, "local", after, func(ctx context.Context, comm *mpi.Comm) error {
-						tr := newTrainer(cfg, Env{Comm: comm, Checkpoints: c.open(t), Resume: true})
+						tr := newTrainer(cfg, Env{Comm: comm, Checkpoints: c.open(t), FS: c.fs, Resume: true})
 						defer tr.close()
 						if err := tr.setUp(ctx); err != nil {
 							return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi"
 )
 
@@ -25,12 +26,26 @@ var (
 type Env struct {
 	Comm *mpi.Comm // the ranks; Run does not close it
 
-	// Checkpoints is where rank 0 saves and looks for a checkpoint to go on from; nil: no
-	// checkpoints. EverySteps is how often it saves between the end and stops; 0: not between. Resume asks
-	// it to go on from the newest one, if there is any. Only rank 0's values of the three count.
+	// Checkpoints is the folder to save to, opened for an attempt from 1 on, and to look in for a checkpoint to go on from; nil: no
+	// checkpoints. EverySteps is how often to save between the end and stops; 0: not between. Resume asks
+	// to go on from the newest one, if there is any; AtStart to save, where there was none, before the first step. With KeepBest there is a
+	// checkpoint after every evaluation, for the folder's Policy to choose from. With Async training goes on while a
+	// checkpoint is written, and Delta is how many after each full one hold only what has changed. Only rank 0's values of these count.
 	Checkpoints *checkpoint.Dir
 	EverySteps  int
 	Resume      bool
+	AtStart     bool
+	KeepBest    bool
+	Async       bool
+	Delta       int
+
+	MaxMemory int64  // bytes that this rank may use for copies of the state, what a hook of ddp.compress keeps included; 0: as many as it needs
+	Local     string // folder on the node's own disk that checkpoints are written to first; empty: none
+	FS        vfs.FS // that ranks other than 0 write checkpoints to; nil: the operating system's
+
+	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves while
+	// there is still time for two steps, or what an evaluation does before it is asked again, and for a save that takes as long as 95 of 100 have taken. Result.Stopped is true then.
+	Deadline time.Time
 
 	WorkDir string // paths in Config are relative to it
 	Threads int    // cores that this rank may compute on; 0: one
@@ -77,5 +92,6 @@ type Result struct {
 	Best       string  // path of that of the best evaluation in this attempt, where it is kept; else empty
 	Early      bool    // the evaluations got no better for as long as evaluate.patience says
 	Stopped    bool    // asked to stop before the end; with checkpoints, all that was done is saved
+	OutOfTime  bool    // Stopped because of Env.Deadline, whether or not somebody asked besides
 	Resumed    int64   // the step that was resumed from; 0: from the start
 }

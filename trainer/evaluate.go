@@ -17,35 +17,19 @@ type evaluation struct {
 }
 
 // evaluate goes through the evaluation rows, where there are any, each on one replica, and keeps the checkpoint of the best
-// evaluation where that is asked for.
-func (t *trainer) evaluate(ctx context.Context) error {
+// evaluation where that is asked for. If the ranks agree to stop before it is over, it counts for nothing and is due again.
+func (t *trainer) evaluate(ctx context.Context) (stopped bool, err error) {
 	t.at.LookDue = false
 	if t.eval == nil {
-		return nil
+		return false, nil
 	}
-	if err := t.ddp.SyncBuffers(ctx); err != nil { // those that a checkpoint would hold
-		return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
+	sums, stopped, err := t.scoreRows(ctx)
+	if err != nil {
+		return false, fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
 	}
-	pass := nn.Pass{BLAS: t.blas}
-	var loss, right float64
-	batch, replicas := t.cfg.BatchSize, t.layout.replicas
-	for first := t.layout.replica * batch; first < t.eval.Len(); first += replicas * batch {
-		t.rows = t.rows[:0]
-		for row := first; row < min(first+batch, t.eval.Len()); row++ {
-			t.rows = append(t.rows, row)
-		}
-		t.batch.Fill(t.eval, t.rows)
-		s, err := t.engine.score(ctx, &pass, &t.batch)
-		if err != nil {
-			return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
-		}
-		loss += s.loss
-		right += float64(s.right)
-	}
-	// Counts are exact: float64 holds whole numbers up to 2^53.
-	sums := []float64{loss, right}
-	if err := mpi.AllReduce(ctx, t.env.Comm, sums, mpi.Sum); err != nil {
-		return fmt.Errorf("evaluate after step %d: %w", t.at.Step, err)
+	if stopped {
+		t.at.LookDue = true
+		return true, nil
 	}
 	rows, labels := float64(t.eval.Len()), float64(t.eval.Spec().Labels)
 	t.evaluation = evaluation{done: true, step: t.at.Step, loss: sums[0] / rows}
@@ -53,10 +37,48 @@ func (t *trainer) evaluate(ctx context.Context) error {
 		t.evaluation.accuracy = sums[1] / (rows * labels)
 	}
 	if l := t.evaluation.loss; !finite(l) {
-		return t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", l))
+		if err := t.diedWhileSaving(ctx); err != nil {
+			return false, err
+		}
+		return false, t.diverged(t.at.Step, fmt.Sprintf("the loss on the evaluation rows is %v", l))
 	}
 	t.writeMetrics(t.evaluation)
-	return t.keepBest(ctx)
+	if err := t.keepBest(ctx); err != nil || !t.plan.KeepBest {
+		return false, err
+	}
+	return false, t.save(ctx, false) // for the policy to choose from
+}
+
+// scoreRows adds up, over all ranks, the losses of the evaluation rows and the labels that are predicted right.
+func (t *trainer) scoreRows(ctx context.Context) (sums []float64, stopped bool, err error) {
+	if err := t.ddp.SyncBuffers(ctx); err != nil { // those that a checkpoint would hold
+		return nil, false, err
+	}
+	pass := nn.Pass{BLAS: t.blas}
+	batch, replicas := t.cfg.BatchSize, t.layout.replicas
+	rounds, ask := ceil(t.eval.Len(), replicas*batch), t.newAsker()
+	sums = make([]float64, 2) // counts are exact: float64 holds whole numbers up to 2^53
+	for round := range rounds {
+		if first := (round*replicas + t.layout.replica) * batch; first < t.eval.Len() {
+			t.rows = t.rows[:0]
+			for row := first; row < min(first+batch, t.eval.Len()); row++ {
+				t.rows = append(t.rows, row)
+			}
+			t.batch.Fill(t.eval, t.rows)
+			s, err := t.engine.score(ctx, &pass, &t.batch)
+			if err != nil {
+				return nil, false, err
+			}
+			sums[0] += s.loss
+			sums[1] += float64(s.right)
+		}
+		if left := rounds - 1 - round; left > 0 {
+			if stopped, err := ask.after(ctx, round+1); err != nil || stopped {
+				return nil, stopped, err
+			}
+		}
+	}
+	return sums, false, mpi.AllReduce(ctx, t.env.Comm, sums, mpi.Sum)
 }
 
 // keepBest saves a checkpoint that stays, if this evaluation is the best.
@@ -80,18 +102,7 @@ func (t *trainer) keepBest(ctx context.Context) error {
 		return nil
 	}
 	t.at.Best = best{Of: t.bestOf(), Step: t.at.Step, Value: value, Last: t.at.Step}
-	if !t.plan.Save {
-		return nil
-	}
-	if t.env.Comm.Rank() == 0 {
-		t.env.Checkpoints.Pin(t.at.Step)
-	}
-	// One of this step may be there already, which does not know that it is the best.
-	if err := t.save(ctx, true); err != nil {
-		return err
-	}
-	t.bestPath = t.path
-	return nil
+	return t.save(ctx, true) // one of this step that is there already does not know that it is the best
 }
 
 // bestOf is what evaluations are compared by. Where a job that goes on compares by another, there is no best yet.

@@ -1,21 +1,39 @@
 package trainer
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 )
 
-// initialize gives the model the values of the file that init names, by name and shape; none: it keeps its random ones.
-func (t *trainer) initialize() error {
+// initialize gives the model the values of the file that init names, by name and shape, and all replicas those of the first; no file: they
+// keep their random ones. It is collective.
+func (t *trainer) initialize(ctx context.Context) error {
 	if t.cfg.Init == "" {
 		return nil
 	}
+	if err := together(ctx, t.env.Comm, t.readInitial()); err != nil {
+		return err
+	}
+	var values [][]float32
+	for _, p := range t.engine.model().Params() {
+		values = append(values, p.Value)
+	}
+	for _, b := range t.engine.model().Buffers() {
+		values = append(values, b.Value)
+	}
+	return mpi.BroadcastMany(ctx, t.layout.peers, values, 0)
+}
+
+func (t *trainer) readInitial() error {
 	path := below(t.env.WorkDir, t.cfg.Init)
-	tensors, err := checkpoint.ReadSafetensors(path)
+	tensors, _, err := safetensors.ReadFile(path)
 	if err == nil {
 		err = load(t.engine.model(), t.names, tensors)
 	}

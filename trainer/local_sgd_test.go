@@ -159,7 +159,7 @@ func TestLocalSGDStepsWithoutCommunication(t *testing.T) {
 		if tr.env.Comm.Rank() == 0 && tr.at.Step > 3 && (tr.window.comm != 0 || tr.window.commShare() != 0) {
 			return fmt.Errorf("step %d communicated for %v", tr.at.Step, tr.window.comm)
 		}
-		if err := tr.afterStep(ctx); err != nil {
+		if _, err := tr.afterStep(ctx); err != nil {
 			return err
 		}
 		tr.window = meter{}

@@ -109,8 +109,8 @@ func completeIn(t testing.TB, c checkpoints, over string, size int, cfg Config, 
 	var losses []float64
 	var steps int64 // that the run said it would have
 	world := trainOver(t, over, size, cfg, func(rank int, cfg *Config, env *Env) {
-		if rank == 0 {
-			env.Checkpoints = c.open(t)
+		if env.FS = c.fs; rank == 0 {
+			env.Checkpoints, env.Async = c.open(t), true
 			env.Progress = func(p Progress) {
 				if losses = append(losses, p.Loss); steps == 0 {
 					steps = p.Steps
@@ -149,4 +149,12 @@ func floatsOf(t testing.TB, s *checkpoint.State, name string) []float32 {
 	}
 	t.Fatalf("the checkpoint has no %s", name)
 	return nil
+}
+
+func elements(shape []int) int {
+	n := 1
+	for _, d := range shape {
+		n *= d
+	}
+	return n
 }

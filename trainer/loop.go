@@ -1,57 +1,76 @@
 package trainer
 
-import "context"
+import (
+	"context"
 
-// run trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to a stop.
+	"ddpbatch/mpi"
+)
+
+// run trains, saves what was done, and tells how it went.
 func (t *trainer) run(ctx context.Context) (Result, error) {
 	if t.at.Epoch >= t.cfg.Epochs && t.env.Comm.Rank() == 0 {
 		t.print("rank 0 | nothing to do: epoch %d was reached before, and epochs is %d\n", t.at.Epoch, t.cfg.Epochs)
 	}
+	stopped, err := t.trainEpochs(ctx)
+	if err == nil {
+		err = t.saveAndFinish(ctx)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	t.writeMetrics(evaluation{})
+	t.reportSaves()
+	result := t.result(stopped)
+	if stopped {
+		result.OutOfTime, err = mpi.BroadcastObject(ctx, t.env.Comm, t.hurried, 0)
+	}
+	return result, err
+}
+
+// trainEpochs trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to
+// a stop that the ranks have agreed on.
+func (t *trainer) trainEpochs(ctx context.Context) (stopped bool, err error) {
 	for t.at.Epoch < t.cfg.Epochs && !t.enough() {
-		stopped, err := t.trainEpoch(ctx)
-		if err != nil {
-			return Result{}, err
-		}
-		if stopped {
-			return t.result(true), nil
+		if stopped, err := t.trainEpoch(ctx); err != nil || stopped {
+			return stopped, err
 		}
 		if t.stepsLeft() > 0 {
 			break // enough
 		}
-		if err := t.endEpoch(ctx); err != nil {
-			return Result{}, err
+		if stopped, err := t.endEpoch(ctx); err != nil || stopped {
+			return stopped, err
 		}
 		if t.lastEpoch() {
 			break // at its end, from where a job with more epochs goes on
 		}
 		t.at = t.at.nextEpoch()
 	}
-	if err := t.save(ctx, false); err != nil {
-		return Result{}, err
-	}
-	return t.result(false), nil
+	return false, nil
 }
 
 // trainEpoch takes the steps of an epoch that are left. It says whether the ranks agreed to stop
-// before the run's last step; all is saved then.
+// before the run's last step.
 func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 	t.beginEpoch()
+	if t.at.LookDue && t.stepsLeft() > 0 { // an evaluation was broken off
+		if stopped, err := t.evaluate(ctx); err != nil || stopped {
+			return stopped, err
+		}
+	}
 	for t.stepsLeft() > 0 && !t.enough() {
 		if err := t.step(ctx); err != nil {
 			return false, err
 		}
-		if err := t.afterStep(ctx); err != nil {
-			return false, err
+		if stopped, err := t.afterStep(ctx); err != nil || stopped {
+			return stopped, err
 		}
-		stop := t.sums[stopSum] > 0 && t.at.Step < t.totalSteps()
-		if t.settled && (stop || t.due()) {
+		if t.sums[stopSum] > 0 && t.at.Step < t.totalSteps() {
+			return true, nil
+		}
+		if t.settled && t.due() {
 			if err := t.save(ctx, false); err != nil {
 				return false, err
 			}
-		}
-		if stop {
-			t.writeMetrics(evaluation{})
-			return true, nil
 		}
 	}
 	return false, nil
@@ -112,30 +131,35 @@ func (t *trainer) update(ctx context.Context) error {
 	return t.optimizer.step(ctx)
 }
 
-// afterStep does what belongs between two steps.
-func (t *trainer) afterStep(ctx context.Context) error {
+// afterStep does what belongs between two steps. It says whether the ranks agreed to stop in the middle of an evaluation.
+func (t *trainer) afterStep(ctx context.Context) (stopped bool, err error) {
 	if err := t.settle(ctx); err != nil {
-		return inStep(t.at.Step, err)
+		return false, inStep(t.at.Step, err)
 	}
 	if err := t.compareParameters(ctx); err != nil {
-		return inStep(t.at.Step, err)
+		return false, inStep(t.at.Step, err)
 	}
 	every := int64(t.cfg.Evaluate.EverySteps)
 	t.at.LookDue = t.at.LookDue || every > 0 && t.at.Step%every == 0
 	if t.at.LookDue && t.settled && t.stepsLeft() > 0 {
 		return t.evaluate(ctx)
 	}
-	return nil
+	return false, nil
+}
+
+// looksAtEnd tells whether there is an evaluation at the end of the epoch.
+func (t *trainer) looksAtEnd() bool {
+	every := t.cfg.Evaluate.EveryEpochs
+	return t.at.LookDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0)
 }
 
 // endEpoch evaluates, where that is asked for, and tells how the epoch went.
-func (t *trainer) endEpoch(ctx context.Context) error {
-	every := t.cfg.Evaluate.EveryEpochs
-	if t.at.LookDue || every > 0 && (t.lastEpoch() || (t.at.Epoch+1)%every == 0) {
-		if err := t.evaluate(ctx); err != nil {
-			return err
+func (t *trainer) endEpoch(ctx context.Context) (stopped bool, err error) {
+	if t.looksAtEnd() {
+		if stopped, err := t.evaluate(ctx); err != nil || stopped {
+			return stopped, err
 		}
 	}
 	t.reportEpoch()
-	return nil
+	return false, nil
 }

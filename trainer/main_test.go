@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -113,7 +114,12 @@ func newCheckpoints() checkpoints { return checkpoints{vfs.NewMem()} }
 
 func (c checkpoints) open(t testing.TB) *checkpoint.Dir {
 	t.Helper()
-	dir, err := checkpoint.Open("checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1})
+	return c.openWith(t, nil)
+}
+
+func (c checkpoints) openWith(t testing.TB, log *slog.Logger) *checkpoint.Dir {
+	t.Helper()
+	dir, err := checkpoint.Open("checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +139,14 @@ func (c checkpoints) latest(t testing.TB) *checkpoint.State {
 // corrupt spoils the commit record of a step.
 func (c checkpoints) corrupt(t testing.TB, step int64) {
 	t.Helper()
-	name := filepath.Join("checkpoints", fmt.Sprintf("step-%012d", step), "MANIFEST.json")
+	c.replace(t, filepath.Join("checkpoints", stepName(step), "MANIFEST.json"), []byte("{"))
+}
+
+func stepName(step int64) string { return fmt.Sprintf("step-%012d", step) }
+
+// replace gives a file another content.
+func (c checkpoints) replace(t testing.TB, name string, data []byte) {
+	t.Helper()
 	if err := c.fs.Remove(name); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +154,7 @@ func (c checkpoints) corrupt(t testing.TB, step int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Write([]byte("{")); err != nil {
+	if _, err := f.Write(data); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

@@ -22,6 +22,12 @@ type metrics struct {
 	LossScale   float32  `json:"loss_scale,omitempty"` // with float16
 	EvalLoss    *float64 `json:"eval_loss,omitempty"`
 	Accuracy    *float64 `json:"accuracy,omitempty"` // 0 to 1; for classification
+
+	// Of the newest checkpoint, in the first line after its commit.
+	SaveS      *float64 `json:"save_s,omitempty"`       // from when it was due until it was durable
+	SaveStallS *float64 `json:"save_stall_s,omitempty"` // of that, training stood still
+	SaveBytes  *int64   `json:"save_bytes,omitempty"`   // on disk
+	SaveRatio  *float64 `json:"save_ratio,omitempty"`   // of that to the bytes of the state
 }
 
 // writeMetrics writes, on rank 0, a line about the steps since the last one and what e says, if
@@ -29,7 +35,11 @@ type metrics struct {
 func (t *trainer) writeMetrics(e evaluation) {
 	w := t.window
 	t.window = meter{}
-	if t.env.Comm.Rank() != 0 || w.steps == 0 && !e.done {
+	if t.env.Comm.Rank() != 0 {
+		return
+	}
+	var m metrics
+	if saved := m.addSave(t); w.steps == 0 && !e.done && !saved {
 		return
 	}
 	rates := w
@@ -37,13 +47,11 @@ func (t *trainer) writeMetrics(e evaluation) {
 		rates = t.epoch
 	}
 	now := t.now()
-	m := metrics{
-		Time:    now.UTC().Format("2006-01-02T15:04:05.000Z"),
-		Attempt: t.env.Attempt, Step: t.at.Step, Steps: t.totalSteps(), Epoch: t.at.Epoch,
-		Loss: t.at.loss(), LR: t.schedule.LR(max(0, t.at.Step-1)),
-		SamplesPerS: rates.samplesPerS(), CommShare: rates.commShare(), Overlap: rates.overlap(),
-		LeftS: t.timeLeft().Seconds(),
-	}
+	m.Time = now.UTC().Format("2006-01-02T15:04:05.000Z")
+	m.Attempt, m.Step, m.Steps, m.Epoch = t.env.Attempt, t.at.Step, t.totalSteps(), t.at.Epoch
+	m.Loss, m.LR = t.at.loss(), t.schedule.LR(max(0, t.at.Step-1))
+	m.SamplesPerS, m.CommShare, m.Overlap = rates.samplesPerS(), rates.commShare(), rates.overlap()
+	m.LeftS = t.timeLeft().Seconds()
 	if t.scaler != nil {
 		m.LossScale = t.scaler.Scale()
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/testkit/torch"
 	"ddpbatch/trainer/data"
 	"ddpbatch/trainer/internal/mt19937"
@@ -106,7 +107,7 @@ func writeInit(t testing.TB, cfg Config, spec data.Spec, path string) {
 	for _, p := range model.Params() {
 		tensors = append(tensors, checkpoint.Float32Tensor(p.Name, p.Shape, p.Value))
 	}
-	if err := checkpoint.WriteSafetensors(path, tensors, nil); err != nil {
+	if err := safetensors.Write(path, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,7 +115,7 @@ func writeInit(t testing.TB, cfg Config, spec data.Spec, path string) {
 // ones replaces every value in a file of initial parameters by 1.
 func ones(t testing.TB, path string) {
 	t.Helper()
-	tensors, err := checkpoint.ReadSafetensors(path)
+	tensors, _, err := safetensors.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func ones(t testing.TB, path string) {
 		}
 		tensors[i] = checkpoint.Float32Tensor(tensor.Name, tensor.Shape, v)
 	}
-	if err := checkpoint.WriteSafetensors(path, tensors, nil); err != nil {
+	if err := safetensors.Write(path, tensors, nil); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -74,6 +74,7 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 	if !alone {
 		s = t.ddp.Stats()
 	}
+	t.pace.add(took)
 	t.window.add(loss, rows, took, s.Communication, s.Exposed)
 	t.epoch.add(loss, rows, took, s.Communication, s.Exposed)
 	if t.at.Step%metricsEvery == 0 && t.stepsLeft() > 0 {

@@ -1,64 +1,51 @@
 package trainer
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 
+	"ddpbatch/checkpoint"
 	"ddpbatch/trainer/internal/vec"
 )
 
-// residuals hands out what communication hooks have kept on each replica when there are other replicas now: every one gets the mean
+// readResiduals hands out what communication hooks have kept on each replica when there are other replicas now: every one gets the mean
 // of what the old ones had, so that nothing is lost that was not sent yet. What was the same on all, such as a count of steps, stays.
-type residuals struct {
-	own   []array        // of this replica; empty where each gets its own back
-	sums  map[string]int // by name without the replica: how many were added
-	saved int            // replicas that the checkpoint was made with
-}
-
-// newResiduals looks at what a checkpoint holds.
-func newResiduals(t *trainer, saved []array) *residuals {
-	r := &residuals{sums: map[string]int{}}
-	for _, a := range saved {
-		if replica, _, ok := parseHookName(a.Name); ok {
-			r.saved = max(r.saved, replica+1)
-		}
-	}
-	if r.saved == t.layout.replicas {
-		return r
-	}
-	for _, s := range t.hookState() {
-		r.own = append(r.own, array{Name: s.Name, Shape: s.Shape, value: s.Value})
-	}
-	return r
-}
-
-// add takes note of one array of the checkpoint.
-func (r *residuals) add(name string, value []float32) {
-	_, name, ok := parseHookName(name)
-	if !ok {
-		return
-	}
-	at := slices.IndexFunc(r.own, func(a array) bool { return a.Name == name })
-	if at < 0 || len(r.own[at].value) != len(value) {
-		return
-	}
-	if r.sums[name] == 0 {
-		clear(r.own[at].value)
-	}
-	vec.Add(r.own[at].value, value)
-	r.sums[name]++
-}
-
-// share ends the sums as means.
-func (r *residuals) share() {
-	for _, a := range r.own {
-		if n := float64(r.sums[a.Name]); n > 1 {
-			for i, v := range a.value { // divided, as what is the same on all must stay so
-				a.value[i] = float32(float64(v) / n)
+func (t *trainer) readResiduals(ctx context.Context, c *checkpoint.Checkpoint, saved tensors) error {
+	replicas := saved.replicas()
+	for _, own := range t.hookState() {
+		one, count := make([]float32, len(own.Value)), 0
+		for replica := range replicas {
+			name := hookName(replica, own.Name)
+			if there, ok := saved[name]; !ok || there.DType != "float32" || !slices.Equal(there.Shape, own.Shape) {
+				continue
 			}
+			if err := c.Read(ctx, []checkpoint.Target{{Name: name, Data: bytesOf(one)}}); err != nil {
+				return err
+			}
+			if count == 0 {
+				clear(own.Value)
+			}
+			vec.Add(own.Value, one)
+			count++
+		}
+		for i, v := range own.Value { // divided, as what is the same on all must stay so
+			own.Value[i] = float32(float64(v) / float64(max(1, count)))
 		}
 	}
+	return nil
+}
+
+// replicas is how many replicas a checkpoint holds the hooks' state of.
+func (s tensors) replicas() int {
+	n := 0
+	for name := range s {
+		if replica, _, ok := parseHookName(name); ok {
+			n = max(n, replica+1)
+		}
+	}
+	return n
 }
 
 const hookPrefix = "ddp."

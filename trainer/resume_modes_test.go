@@ -62,6 +62,8 @@ func TestResumeRemembersEverything(t *testing.T) {
 		{resumeCase{"ZeRO of more ranks than parameters, int8", 4, both(zero, compress("int8"), func(c *Config) { c.Model.Kind = "dense" })}, some},
 		{resumeCase{"pipeline", 2, both(everything, pipeline)}, some},
 		{resumeCase{"pipelines, ZeRO, int8", 4, both(everything, pipeline, zero, compress("int8"))}, some},
+		{resumeCase{"pipeline, powersgd", 2, both(everything, pipeline, compress("powersgd"))}, some},
+		{resumeCase{"pipelines, powersgd", 4, both(everything, pipeline, smallBuckets, compress("powersgd"))}, some},
 		{resumeCase{"local SGD", 2, both(everything, average)}, some},
 		{resumeCase{"replicas", 1, both(everything, replicas)}, some},
 		{resumeCase{"ranks of replicas, powersgd", 2, both(everything, replicas, compress("powersgd"))}, some},
@@ -159,7 +161,7 @@ func TestResumeFromTheBestAfterACrash(t *testing.T) {
 	}
 	c := newCheckpoints()
 	for i, r := range trainOver(t, "local", 2, cfg, func(rank int, _ *Config, env *Env) {
-		env.Checkpoints = c.open(t)
+		env.Checkpoints, env.FS = c.open(t), c.fs
 		if out := env.Out.(*output); rank == 0 {
 			env.Progress = func(p Progress) {
 				if p.Epoch == 1 {

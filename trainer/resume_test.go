@@ -51,7 +51,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 		t.Run(fmt.Sprintf("world %d", size), func(t *testing.T) {
 			cfg := small(size, epochs, steps)
 			straight := newCheckpoints()
-			whole := mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = straight.open(t) })
+			whole := mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
 			want := straight.latest(t)
 			if want.Step != epochs*steps || len(want.Tensors) != 8 {
 				t.Fatalf("a straight run saved step %d and %d tensors, want 20, and 4 parameters with their momentum", want.Step, len(want.Tensors))
@@ -60,7 +60,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 				c := newCheckpoints()
 				stop, progress := stopAfter(k - 1)
 				stopped := mustTrain(t, size, cfg, func(rank int, _ *Config, env *Env) {
-					env.Checkpoints = c.open(t)
+					env.Checkpoints, env.FS = c.open(t), c.fs
 					// Before the first step the last rank is asked, later rank 0: one is enough.
 					if rank == 0 {
 						env.Progress = progress
@@ -73,7 +73,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 					t.Fatalf("asked to stop in step %d: %+v", k, r)
 				}
 				resumed := mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) {
-					env.Checkpoints, env.Resume = c.open(t), true
+					env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true
 				})
 				r := resumed[0].Result
 				if r.Resumed != k || r.Stopped || r.Loss != whole[0].Loss || r.EvalLoss != whole[0].EvalLoss {
@@ -89,10 +89,10 @@ func TestResumeAtEveryStep(t *testing.T) {
 func TestResumeAfterACrash(t *testing.T) {
 	cfg := small(2, 4, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
-	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = straight.open(t) })
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
 
 	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
-		env.Checkpoints, env.EverySteps = c.open(t), 3
+		env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 3
 		if out := env.Out.(*output); rank == 0 {
 			env.Progress = func(p Progress) {
 				if p.Step == 11 {
@@ -108,7 +108,7 @@ func TestResumeAfterACrash(t *testing.T) {
 	if got := c.steps(t); !slices.Equal(got, []int64{3, 6, 9}) {
 		t.Fatalf("checkpoints of steps %v, want 3, 6 and 9", got)
 	}
-	resumed := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+	resumed := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true })
 	if r := resumed[0].Result; r.Resumed != 9 {
 		t.Errorf("%+v, want a resume from step 9", r)
 	}
@@ -119,10 +119,10 @@ func TestResumeAfterACrash(t *testing.T) {
 func TestOnlyRankZeroChooses(t *testing.T) {
 	cfg := small(2, 2, 5)
 	c := newCheckpoints()
-	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
 	cfg.Epochs++
 	for _, r := range mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
-		if rank == 0 {
+		if env.FS = c.fs; rank == 0 {
 			env.Checkpoints, env.Resume, env.EverySteps = c.open(t), true, 100
 		}
 	}) {
@@ -137,7 +137,7 @@ func TestOnlyRankZeroChooses(t *testing.T) {
 
 func TestResumeWithoutACheckpointStartsFresh(t *testing.T) {
 	c := newCheckpoints()
-	r := mustTrain(t, 2, small(2, 1, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+	r := mustTrain(t, 2, small(2, 1, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true })
 	if r[0].Resumed != 0 || r[0].Steps != 5 {
 		t.Errorf("%+v, want 5 steps from the start", r[0].Result)
 	}
@@ -147,8 +147,8 @@ func TestResumeWithoutACheckpointStartsFresh(t *testing.T) {
 func TestResumeOfAFinishedRun(t *testing.T) {
 	cfg := small(2, 2, 5)
 	c := newCheckpoints()
-	first := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
-	again := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+	first := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
+	again := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true })
 	want := first[0].Result
 	want.Resumed = 10
 	if again[0].Result != want {
@@ -158,7 +158,7 @@ func TestResumeOfAFinishedRun(t *testing.T) {
 		t.Errorf("rank 1 announces %q, with nothing left to do", out)
 	}
 	cfg.Epochs = 1
-	if r := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true }); r[0].Steps != 10 || r[0].Epochs != 2 {
+	if r := mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true }); r[0].Steps != 10 || r[0].Epochs != 2 {
 		t.Errorf("with fewer epochs than are done: %+v", r[0].Result)
 	}
 }
@@ -167,7 +167,7 @@ func TestResumeOfAFinishedRun(t *testing.T) {
 func TestMismatch(t *testing.T) {
 	base := small(2, 2, 5)
 	c := newCheckpoints()
-	mustTrain(t, 2, base, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	mustTrain(t, 2, base, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
 	for name, test := range map[string]struct {
 		size   int
 		change func(*Config)
@@ -192,7 +192,7 @@ func TestMismatch(t *testing.T) {
 			cfg := base
 			test.change(&cfg)
 			for i, r := range train(t, test.size, cfg, func(_ int, _ *Config, env *Env) {
-				env.Checkpoints, env.Resume = c.open(t), true
+				env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true
 			}) {
 				switch {
 				case test.want == "" && r.err != nil:
@@ -211,7 +211,7 @@ func TestChangedDataIsAMismatch(t *testing.T) {
 	run := func(labels ...byte) error {
 		dir, cfg := digits(t, labels...)
 		return train(t, 1, cfg, func(_ int, _ *Config, env *Env) {
-			env.Checkpoints, env.Resume, env.WorkDir = c.open(t), true, dir
+			env.Checkpoints, env.FS, env.Resume, env.WorkDir = c.open(t), c.fs, true, dir
 		})[0].err
 	}
 	for _, test := range []struct {
@@ -233,11 +233,11 @@ func TestChangedDataIsAMismatch(t *testing.T) {
 func TestAllCorrupt(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 5)
-	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.EverySteps = c.open(t), 5 })
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 5 })
 	for _, step := range c.steps(t) {
 		c.corrupt(t, step)
 	}
-	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true }) {
+	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true }) {
 		if !errors.Is(r.err, checkpoint.ErrCorrupt) || !strings.Contains(r.err.Error(), "start a new run") {
 			t.Errorf("rank %d: error %v, want ErrCorrupt and what to do", i, r.err)
 		}
@@ -248,7 +248,7 @@ func TestAllCorrupt(t *testing.T) {
 func TestForeignCheckpoints(t *testing.T) {
 	cfg := small(1, 2, 5)
 	c := newCheckpoints()
-	mustTrain(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+	mustTrain(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
 	for name, test := range map[string]struct {
 		change func(*checkpoint.State)
 		class  error
@@ -273,7 +273,7 @@ func TestForeignCheckpoints(t *testing.T) {
 			if _, err := other.open(t).Save(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			for i, r := range train(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = other.open(t), true }) {
+			for i, r := range train(t, 1, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = other.open(t), other.fs, true }) {
 				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), test.want) {
 					t.Errorf("rank %d: error %v, want %v with %q", i, r.err, test.class, test.want)
 				}

@@ -45,10 +45,15 @@ type trainer struct {
 	plan        plan
 
 	at      position
-	begun   int    // rows of the epoch that were dealt before the sampler's order of now
-	resumed int64  // the step that was resumed from, or 0
-	saved   int64  // the step of the newest checkpoint, or 0
-	path    string // of that checkpoint
+	begun   int   // rows of the epoch that were dealt before the sampler's order of now
+	resumed int64 // the step that was resumed from, or 0
+	saves         // of checkpoints
+
+	pace    pace          // of the steps
+	round   time.Duration // of the newest evaluation; 0: there was none
+	guess   time.Duration // of a save, before the first
+	look    time.Time     // when to compare with the deadline again
+	hurried bool          // the deadline is too near to go on
 
 	pass        nn.Pass
 	sums        [sums]float64                           // what travels with the gradients
@@ -59,7 +64,6 @@ type trainer struct {
 	batch       data.Batch                              // of evaluate
 	rows        []int                                   // likewise
 	evaluation  evaluation
-	bestPath    string // of the checkpoint of the best evaluation, or empty
 
 	window, epoch meter // since the last line of metrics, and in this epoch
 	spoke         time.Time
@@ -86,7 +90,7 @@ func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 }
 
 func newTrainer(cfg Config, env Env) *trainer {
-	t := &trainer{cfg: cfg, env: env, now: env.Clock, log: env.Log}
+	t := &trainer{cfg: cfg, env: env, now: env.Clock, log: env.Log, saves: saves{saved: -1, asked: -1}}
 	if t.now == nil {
 		t.now = time.Now
 	}
@@ -103,6 +107,7 @@ func (t *trainer) close() {
 	if t.loader != nil {
 		t.loader.Close()
 	}
+	t.closeSaver()
 	if t.ddp != nil {
 		t.ddp.Close()
 	}
@@ -129,8 +134,7 @@ func (t *trainer) setUp(ctx context.Context) error {
 			return err
 		}
 	}
-	state, err := t.planResume(ctx)
-	if err != nil {
+	if err := t.makePlan(ctx); err != nil {
 		return err
 	}
 	if err := together(ctx, comm, t.build()); err != nil {
@@ -139,7 +143,7 @@ func (t *trainer) setUp(ctx context.Context) error {
 	if err := t.wrap(ctx); err != nil {
 		return err
 	}
-	return t.resume(ctx, state)
+	return t.resume(ctx)
 }
 
 // prepare makes what a rank can make without knowing the others.
@@ -179,13 +183,8 @@ func (t *trainer) build() error {
 		return err
 	}
 	t.params = t.engine.model().Params()
-	if t.hook, err = newHook(t.cfg); err != nil {
-		return err
-	}
-	if t.plan.Resumed {
-		return nil
-	}
-	return t.initialize()
+	t.hook, err = newHook(t.cfg)
+	return err
 }
 
 // prefetch is how many batches are read ahead.

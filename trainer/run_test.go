@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -195,7 +197,7 @@ func TestProgress(t *testing.T) {
 func TestCheckpointsAreOnePerStep(t *testing.T) {
 	for every, want := range map[int][]int64{0: {10}, 3: {3, 6, 9, 10}, 5: {5, 10}, 100: {10}} {
 		c := newCheckpoints()
-		r := mustTrain(t, 2, small(2, 2, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.EverySteps = c.open(t), every })
+		r := mustTrain(t, 2, small(2, 2, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, every })
 		if got := c.steps(t); !slices.Equal(got, want) {
 			t.Errorf("every %d steps: checkpoints of steps %v, want %v", every, got, want)
 		}
@@ -210,31 +212,43 @@ func TestCheckpointsAreOnePerStep(t *testing.T) {
 
 // A save that goes wrong ends the run on every rank, for the same reason.
 func TestSaveFails(t *testing.T) {
+	mem := vfs.NewMem()
+	var superseded atomic.Bool // once the fenced one has begun
 	for name, test := range map[string]struct {
 		options checkpoint.Options
 		class   error
 	}{
-		"fenced": {checkpoint.Options{Fence: func() error { return errors.New("attempt 2 has begun") }}, checkpoint.ErrFenced},
-		"full": {checkpoint.Options{FS: vfs.NewInjector(vfs.NewMem(), func(k int, op vfs.Op) vfs.Fault {
-			return vfs.FailAt(3, checkpoint.ErrNoSpace)(k, op)
+		"fenced": {checkpoint.Options{FS: vfs.NewMem(), Fence: func() error {
+			if superseded.Load() {
+				return errors.New("attempt 2 has begun")
+			}
+			return nil
+		}}, checkpoint.ErrFenced},
+		"full": {checkpoint.Options{FS: vfs.NewInjector(mem, func(_ int, op vfs.Op) vfs.Fault {
+			if op.Kind == "write" && strings.Contains(op.Path, stepName(2)) {
+				return vfs.Fault{Err: syscall.EDQUOT}
+			}
+			return vfs.Fault{}
 		})}, checkpoint.ErrNoSpace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := test.options
-			if options.FS == nil {
-				options.FS = vfs.NewMem()
-			}
+			options.Run, options.Attempt = "test", 1
 			dir, err := checkpoint.Open("checkpoints", options)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, r := range train(t, 3, small(1, 2, 5), func(rank int, cfg *Config, env *Env) {
-				env.EverySteps = 2
+				env.EverySteps, env.FS = 2, options.FS
+				if name == "full" {
+					env.FS = mem // other ranks' disks are not
+				}
 				if rank == 0 {
 					env.Checkpoints = dir
+					env.Progress = func(Progress) { superseded.Store(name == "fenced") }
 				}
 			}) {
-				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), "checkpoint of step 2") {
+				if !errors.Is(r.err, test.class) || !strings.Contains(r.err.Error(), "save step 2: ") {
 					t.Errorf("rank %d: error %v, want %v", i, r.err, test.class)
 				}
 				if errors.Is(r.err, ErrElsewhere) != (i > 0) {
@@ -251,7 +265,7 @@ func TestDivergence(t *testing.T) {
 		cfg := small(size, 20, 5)
 		cfg.Model.Kind, cfg.Optimizer.LR = "dense", 3e3
 		for i, r := range train(t, size, cfg, func(_ int, _ *Config, env *Env) {
-			env.Checkpoints, env.EverySteps = c.open(t), 2
+			env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 2
 		}) {
 			if !errors.Is(r.err, ErrDiverged) || !regexp.MustCompile(`at step \d+ \(epoch \d+\): the loss is .*newest checkpoint is of step \d+`).MatchString(r.err.Error()) {
 				t.Errorf("rank %d: error %v, want one that names the step and what is left", i, r.err)
@@ -259,7 +273,7 @@ func TestDivergence(t *testing.T) {
 		}
 		// What is left is good: every number is finite, and training goes on from it.
 		cfg.Optimizer.LR, cfg.Epochs = 1e-6, 1
-		mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.Resume = c.open(t), true })
+		mustTrain(t, size, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true })
 	}
 }
 
@@ -270,7 +284,7 @@ func TestNothingBadIsSaved(t *testing.T) {
 	// One step, whose gradient times this rate is beyond float32.
 	cfg.Model.Kind, cfg.Optimizer.LR, cfg.Data.Noise = "dense", 3e38, 1000
 	cfg.Data.Eval = ""
-	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) }) {
+	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs }) {
 		if !errors.Is(r.err, ErrDiverged) || !strings.Contains(r.err.Error(), "model.0.") {
 			t.Errorf("rank %d: error %v, want one that names the parameter", i, r.err)
 		}
@@ -381,7 +395,7 @@ func TestNoCommunicator(t *testing.T) {
 func TestRunsRepeat(t *testing.T) {
 	a, b := newCheckpoints(), newCheckpoints()
 	for _, c := range []checkpoints{a, b} {
-		mustTrain(t, 3, small(2, 2, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints = c.open(t) })
+		mustTrain(t, 3, small(2, 2, 5), func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
 	}
 	sameState(t, a.latest(t), b.latest(t))
 }

@@ -6,153 +6,192 @@ import (
 	"fmt"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
 )
 
-// plan is what rank 0 decides about checkpoints for all.
-type plan struct {
-	Save       bool     `json:"save"`
-	EverySteps int      `json:"every_steps"`
-	Resumed    bool     `json:"resumed"`
-	At         position `json:"at"`   // where to go on, if resumed
-	Path       string   `json:"path"` // of the checkpoint, if resumed
+// saves is what a rank knows of its checkpoints.
+type saves struct {
+	saver      *distributed.Saver   // nil: there are none
+	hookCopies map[string][]float32 // see savedArrays
+
+	asked    int64  // the step of the newest save that was begun, or that was resumed from; -1: none
+	scored   bool   // whether that holds what the evaluation after its step has found
+	saved    int64  // the step of the newest checkpoint that is known to be committed; -1: none
+	path     string // of that
+	open     bool   // whether asked is not known to be committed
+	best     bool   // whether asked is that of the best evaluation, and is to stay
+	bestPath string // of the checkpoint of the best evaluation, or empty
+
+	cost saveCost
 }
 
-// planResume has rank 0, and only rank 0, choose and read the checkpoint to go on from: on a shared file
-// system, ranks may see different ones. Rank 0 gets it, if there is one.
-func (t *trainer) planResume(ctx context.Context) (*checkpoint.State, error) {
-	var state *checkpoint.State
-	p, err := onRank0(ctx, t.env.Comm, func() (p plan, err error) {
-		p, state, err = t.makePlan(ctx)
-		return p, err
-	})
+// bestLabel marks the checkpoint of the best evaluation.
+const bestLabel = "best"
+
+// due says whether a checkpoint belongs after the steps taken since the last one. Where evaluations are kept, one that follows at once makes it.
+func (t *trainer) due() bool {
+	every := int64(t.plan.EverySteps)
+	if t.plan.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.looksAtEnd() {
+		return false
+	}
+	return every > 0 && t.at.Step/every > max(t.asked, 0)/every
+}
+
+// scores tells whether the last evaluation was of this very state.
+func (t *trainer) scores() bool { return t.evaluation.done && t.evaluation.step == t.at.Step }
+
+// covered tells whether the newest checkpoint is of this step, and has all that the policy may choose by.
+func (t *trainer) covered() bool {
+	return t.asked == t.at.Step && (t.scored || !t.plan.KeepBest || !t.scores())
+}
+
+// save begins a checkpoint of this step, unless there is one already: for one that is of the best evaluation, and is to stay, there is
+// another. Where saves are asynchronous it returns once the state is copied. One that has failed behind training's back is made up for
+// by this one, which is then waited for: two failures in a row end training. An error is every rank's.
+func (t *trainer) save(ctx context.Context, best bool) error {
+	err := t.saveOnce(ctx, best)
+	if !t.again(err) {
+		return err
+	}
+	if err := t.saveOnce(ctx, best); err != nil {
+		return err
+	}
+	return t.finishSave(ctx)
+}
+
+func (t *trainer) saveOnce(ctx context.Context, best bool) error {
+	if t.saver == nil || t.covered() && !best {
+		return nil
+	}
+	if t.best {
+		if err := t.finishEarlier(ctx); err != nil {
+			return err
+		}
+	}
+	values, err := t.values()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if p.At.Best.Of != t.bestOf() {
-		p.At.Best = best{}
+	t.copyHookState()
+	start := t.now()
+	err = t.saver.Save(ctx, distributed.Meta{Step: t.at.Step, Values: values, Metrics: t.figures(), Quick: t.inHaste()})
+	t.cost.add(t.at.Step, start, t.now())
+	t.warnOfStall()
+	if err != nil {
+		t.open = false
+		return t.elsewhere(err)
 	}
-	t.plan, t.at = p, p.At
-	if p.Resumed {
-		t.resumed, t.saved, t.path = p.At.Step, p.At.Step, p.Path
+	t.asked, t.scored, t.open, t.best = t.at.Step, t.scores(), true, best
+	if t.plan.Async {
+		return nil
 	}
-	t.checked = t.at.Step
-	return state, nil
+	return t.finishSave(ctx)
 }
 
-// resume gives all ranks what rank 0 has read, and deals out the rows that are left.
-func (t *trainer) resume(ctx context.Context, state *checkpoint.State) error {
-	if t.plan.Resumed {
-		var tensors []checkpoint.Tensor
-		if state != nil {
-			tensors = state.Tensors
-		}
-		if err := t.spread(ctx, tensors); err != nil {
-			return fmt.Errorf("resume from %s: %w", t.plan.Path, err)
-		}
+// finishSave waits until the newest checkpoint is committed. An error is every rank's.
+func (t *trainer) finishSave(ctx context.Context) error {
+	if err := t.commit(ctx); err != nil {
+		return fmt.Errorf("save step %d: %w", t.asked, err)
 	}
-	t.dealEpoch()
-	var err error
-	t.schedule, err = newSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.totalSteps())
+	return nil
+}
+
+// finishEarlier is finishSave of a save that was begun before this step was over, or in which an evaluation has followed.
+func (t *trainer) finishEarlier(ctx context.Context) error {
+	if err := t.commit(ctx); err != nil {
+		step := t.asked
+		t.asked, t.best = -1, false
+		return &distributed.EarlierError{Step: step, Err: err}
+	}
+	return nil
+}
+
+func (t *trainer) commit(ctx context.Context) error {
+	if !t.open {
+		return nil
+	}
+	t.open = false
+	info, err := t.saver.Wait(ctx)
+	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.asked {
+		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step, "error", earlier.Err)
+	} else if err != nil {
+		return t.elsewhere(err)
+	}
+	t.saved, t.path = info.Step, info.Path
+	if !t.best {
+		return nil
+	}
+	t.best, t.bestPath = false, info.Path
+	return t.pin(ctx, info.Step)
+}
+
+// again tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done since. All ranks
+// give the same answer.
+func (t *trainer) again(err error) bool {
+	earlier, ok := errors.AsType[*distributed.EarlierError](err)
+	if !ok || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, ErrDiverged) {
+		return false
+	}
+	if t.env.Comm.Rank() == 0 {
+		t.log.Warn("a checkpoint was not saved: trying once more, with what there is now", "not_saved", earlier.Step, "step", t.at.Step, "error", earlier.Err)
+	}
+	return true
+}
+
+// saveAndFinish is the last save, up to the commit, with another try where one before it has failed.
+func (t *trainer) saveAndFinish(ctx context.Context) error {
+	err := t.saveLast(ctx)
+	if t.again(err) {
+		return t.saveLast(ctx)
+	}
 	return err
 }
 
-// makePlan is rank 0's. It also returns the checkpoint to go on from, if there is one.
-func (t *trainer) makePlan(ctx context.Context) (plan, *checkpoint.State, error) {
-	dir := t.env.Checkpoints
-	p := plan{Save: dir != nil, EverySteps: t.env.EverySteps}
-	if dir == nil || !t.env.Resume {
-		return p, nil, nil
+func (t *trainer) saveLast(ctx context.Context) error {
+	if t.covered() {
+		return t.finishEarlier(ctx)
 	}
-	s, info, err := dir.Latest(ctx)
-	switch {
-	case errors.Is(err, checkpoint.ErrNone):
-		return p, nil, nil
-	case errors.Is(err, checkpoint.ErrCorrupt):
-		return p, nil, fmt.Errorf("resume: %w; put a good copy back, or start a new run", err)
-	case err != nil:
-		return p, nil, fmt.Errorf("resume: %w", err)
-	}
-	if p.At, err = t.positionOf(s); err != nil {
-		return p, nil, fmt.Errorf("resume from %s: %w", info.Path, err)
-	}
-	if p.At.Best.Step > 0 && p.At.Best.Of == t.bestOf() {
-		dir.Pin(p.At.Best.Step)
-	}
-	p.Resumed, p.Path = true, info.Path
-	return p, s, nil
-}
-
-// positionOf is where s was saved, if this job can go on from there.
-func (t *trainer) positionOf(s *checkpoint.State) (position, error) {
-	var saved facts
-	var at position
-	if err := readValue(s, keyFacts, &saved); err != nil {
-		return at, err
-	}
-	if d := t.facts.differences(saved, "in the checkpoint"); d != "" {
-		return at, fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
-	}
-	if err := readValue(s, keyPosition, &at); err != nil {
-		return at, err
-	}
-	for _, tensor := range s.Tensors {
-		if tensor.DType != "float32" {
-			return at, fmt.Errorf("%w: %s is %s, not float32", ErrMismatch, tensor.Name, tensor.DType)
-		}
-	}
-	return at, at.validate(s)
-}
-
-// due says whether a checkpoint belongs after the steps taken since the last one.
-func (t *trainer) due() bool {
-	every := int64(t.plan.EverySteps)
-	return every > 0 && t.at.Step/every > max(t.saved, t.resumed)/every
-}
-
-// save commits a checkpoint of this step, unless there is one and force is false: all ranks meet, rank 0 writes,
-// all learn how it went, all meet again. An error is every rank's.
-func (t *trainer) save(ctx context.Context, force bool) error {
-	if !t.plan.Save || t.saved == t.at.Step && !force {
-		return nil
-	}
-	if err := together(ctx, t.env.Comm, t.checkFinite()); err != nil {
+	if err := t.saveOnce(ctx, false); err != nil {
 		return err
 	}
-	if err := t.env.Comm.Barrier(ctx); err != nil {
-		return fmt.Errorf("meet before the checkpoint of step %d: %w", t.at.Step, err)
-	}
-	tensors, err := t.collect(ctx)
-	if err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", t.at.Step, err)
-	}
-	path, err := onRank0(ctx, t.env.Comm, func() (string, error) {
-		values, err := t.values()
-		if err != nil {
-			return "", err
-		}
-		info, err := t.env.Checkpoints.Save(ctx, &checkpoint.State{
-			Step: t.at.Step, World: t.env.Comm.Size(), Tensors: tensors, Values: values,
-		})
-		return info.Path, err
-	})
-	if err != nil {
-		return fmt.Errorf("save the checkpoint of step %d: %w", t.at.Step, err)
-	}
-	if err := t.env.Comm.Barrier(ctx); err != nil {
-		return fmt.Errorf("meet after the checkpoint of step %d: %w", t.at.Step, err)
-	}
-	t.saved, t.path = t.at.Step, path
-	return nil
+	return t.finishSave(ctx)
 }
 
-// checkFinite refuses to save a state that no training can go on from.
-func (t *trainer) checkFinite() error {
-	for _, a := range t.arrays() {
-		for _, v := range a.value {
-			if !finite(float64(v)) {
-				return t.diverged(t.at.Step, fmt.Sprintf("%s holds %v", a.Name, v))
-			}
+// closeSaver lets a save in the background end. What became of it only counts where nothing worse has happened, and then it is known.
+func (t *trainer) closeSaver() {
+	if t.saver == nil {
+		return
+	}
+	if err := t.saver.Close(); err != nil {
+		t.log.Warn("a checkpoint was not saved", "error", err)
+	}
+}
+
+// evalLoss is the name of the loss on the evaluation rows among figures.
+const evalLoss = "eval_loss"
+
+// figures are what retention and people may compare checkpoints by. Those of an evaluation are of this very state.
+func (t *trainer) figures() map[string]float64 {
+	all := map[string]float64{}
+	if t.at.Done > 0 {
+		all["loss"] = t.at.loss()
+	}
+	if e := t.evaluation; t.scores() {
+		all[evalLoss] = e.loss
+		if t.eval.Spec().Classes > 0 {
+			all["eval_accuracy"] = e.accuracy
 		}
 	}
-	return nil
+	return all
+}
+
+// diedWhileSaving tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an earlier step
+// than the one that has noticed. Any other failure of it is only told.
+func (t *trainer) diedWhileSaving(ctx context.Context) error {
+	err := t.finishSave(ctx)
+	if err != nil && !errors.Is(err, ErrDiverged) {
+		t.log.Warn("a checkpoint was not saved", "error", err)
+		return nil
+	}
+	return err
 }

@@ -48,10 +48,10 @@ func (p position) nextEpoch() position {
 	return position{Step: p.Step, Epoch: p.Epoch + 1, Best: p.Best}
 }
 
-func (p position) validate(s *checkpoint.State) error {
-	if p.Epoch < 0 || p.Epoch > maxEpochs || p.Rows < 0 || p.Done < 0 || p.Step != s.Step || p.Step < int64(p.Done) ||
+func (p position) validate(step int64) error {
+	if p.Epoch < 0 || p.Epoch > maxEpochs || p.Rows < 0 || p.Done < 0 || p.Step != step || p.Step < int64(p.Done) ||
 		p.Best.Step < 0 || p.Best.Step > p.Step || p.Best.Last > p.Step || p.Best.Since < 0 {
-		return fmt.Errorf("%w: %s %+v of step %d is impossible", checkpoint.ErrCorrupt, keyPosition, p, s.Step)
+		return fmt.Errorf("%w: %s %+v of step %d is impossible", checkpoint.ErrCorrupt, keyPosition, p, step)
 	}
 	return nil
 }
@@ -105,9 +105,9 @@ func (t *trainer) values() (map[string]json.RawMessage, error) {
 	return all, nil
 }
 
-// readValue decodes one value of s.
-func readValue(s *checkpoint.State, key string, to any) error {
-	text, ok := s.Values[key]
+// readValue decodes one value of c.
+func readValue(c *checkpoint.Checkpoint, key string, to any) error {
+	text, ok := c.Values()[key]
 	if !ok {
 		return fmt.Errorf("%w: it has no value %q; was it written by another program?", ErrMismatch, key)
 	}

@@ -31,7 +31,7 @@ func (t *trainer) addLoss(_ context.Context, loss float64) {
 // sends the sums along.
 func (t *trainer) beginSums(ctx context.Context, loss float64) {
 	t.addLoss(ctx, loss)
-	if t.askedToStop() {
+	if t.askedToStop(t.nextStep()) {
 		t.sums[stopSum] = 1
 	}
 	t.ddp.Begin(ctx, &t.pass, t.sums[:])
@@ -56,13 +56,4 @@ func (t *trainer) overStages(ctx context.Context, sums []float64) error {
 		return nil
 	}
 	return mpi.AllReduce(ctx, t.layout.line, sums, mpi.Sum)
-}
-
-func (t *trainer) askedToStop() bool {
-	select {
-	case <-t.env.Stop:
-		return true
-	default:
-		return false
-	}
 }

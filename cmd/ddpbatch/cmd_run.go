@@ -114,6 +114,9 @@ func runRun(ctx context.Context, e *env, o runOptions) error {
 	}
 	cfg := w.config(e)
 	cfg.JoinTimeout = o.joinLimit
+	if cfg.Deadline, err = deadlineOf(e); err != nil {
+		return err
+	}
 	if err := place(e, o, w, &cfg); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -119,6 +120,10 @@ func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job)
 	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
 		e.log().Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
 	}
+	deadline, err := deadlineOf(e)
+	if err != nil {
+		return err
+	}
 	pid := os.Getpid()
 	id := strconv.Itoa(pid)
 	if err := run.SetJobID(id); err != nil {
@@ -140,7 +145,7 @@ func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job)
 			Restarts: a.number - 1, WorkDir: job.WorkDir,
 		},
 		Command: []string{run.Binary(), "run"},
-		Environ: append(kept, a.environ()...),
+		Environ: slices.Concat(kept, a.environ(), deadlineEnviron(deadline)),
 		Output:  out.stream,
 	}.Run(ctx)
 	lost := out.close()

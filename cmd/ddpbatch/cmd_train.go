@@ -111,6 +111,9 @@ type rank struct {
 	text []byte
 	comm *mpi.Comm
 
+	deadline  time.Time // when the allocation ends; zero: nobody knows
+	outOfTime bool      // training has stopped because of it
+
 	// on rank 0 alone
 	run         *rundir.Dir
 	attempt     int
@@ -143,6 +146,9 @@ func (r *rank) loadJob() (err error) {
 
 // work joins the world and trains.
 func (r *rank) work(ctx context.Context) (err error) {
+	if r.deadline, err = deadlineOf(r.e); err != nil {
+		return err
+	}
 	if r.comm, err = joinWorld(ctx, r.e, r.job.MPI); err != nil {
 		return err
 	}
@@ -169,6 +175,10 @@ func (r *rank) verdict(ctx context.Context, err error) rundir.Verdict {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		v.Cause, v.Message = "cancelled", fmt.Sprint(context.Cause(ctx))
+	case v.Exit == exitRequeue && r.outOfTime:
+		v.Cause, v.Message = "stopped", "stopped in time to save before the deadline"
+	case v.Exit == exitRequeue:
+		v.Cause, v.Message = "stopped", "stopped, as another rank was asked to"
 	case err != nil:
 		v.Cause, v.FirstRank, v.Message = "crash", 0, err.Error()
 	}
@@ -193,7 +203,7 @@ func (r *rank) openRun() (err error) {
 		r.claimed = true
 	}
 	r.checkpoints, err = checkpoint.Open(r.run.CheckpointsPath(), checkpoint.Options{
-		Codec: r.job.Checkpoint.Codec, KeepLast: r.job.Checkpoint.KeepLast, Run: r.run.Spec().Run, Attempt: r.attempt,
+		Codec: r.job.Checkpoint.Codec, Keep: r.job.Checkpoint.Policy(r.job.Train.Evaluate.Best), Run: r.run.Spec().Run, Attempt: r.attempt,
 		Fence: func() error { return r.run.Fence(r.attempt) }, Log: r.e.log(),
 	})
 	if err != nil {
@@ -229,9 +239,11 @@ func openMetrics(path string) (io.WriteCloser, error) {
 func (r *rank) train(ctx context.Context) error {
 	stop := make(chan struct{})
 	defer context.AfterFunc(ctx, func() { close(stop) })()
+	saves := r.job.Checkpoint
 	cfg := trainer.Env{
-		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: r.job.Checkpoint.EverySteps,
-		Resume: r.job.Checkpoint.Resume == "auto", WorkDir: r.job.WorkDir, Attempt: r.attempt,
+		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: saves.EverySteps, Resume: saves.Resume == "auto",
+		AtStart: saves.AtStart, KeepBest: saves.KeepBest > 0, Async: saves.Async, Delta: saves.Delta, MaxMemory: saves.Memory, Local: saves.Local,
+		Deadline: r.deadline, WorkDir: r.job.WorkDir, Attempt: r.attempt,
 		Out: unchecked(r.e.Out), Every: speakEvery, Stop: stop, Clock: r.e.Now, Log: r.e.log(),
 		Threads: threadsOf(r.e), LibraryDirs: libraryDirs(r.e),
 	}
@@ -243,6 +255,7 @@ func (r *rank) train(ctx context.Context) error {
 	}
 	// A stop is agreed on by all ranks at a step's end: the signal must not tear a collective.
 	result, err := trainer.Run(context.WithoutCancel(ctx), r.job.Train, cfg)
+	r.outOfTime = result.OutOfTime
 	if r.metrics != nil {
 		if cerr := r.metrics.Close(); err == nil && cerr != nil {
 			err = fmt.Errorf("close the metrics file: %w", cerr)
@@ -300,6 +313,9 @@ func (r *rank) sayEnd(result trainer.Result) {
 		more = "train.epochs=" + strconv.Itoa(2*max(r.job.Train.Epochs, result.Epochs))
 	}
 	out := unchecked(r.e.Out)
+	if result.OutOfTime {
+		fmt.Fprintln(out, "stopped in time to save before the deadline")
+	}
 	if result.Checkpoint != "" {
 		fmt.Fprintf(out, "checkpoint: %s\n", result.Checkpoint)
 	}

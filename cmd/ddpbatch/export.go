@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/trainer"
 )
@@ -33,11 +31,16 @@ func (r *rank) export(ctx context.Context, result trainer.Result) error {
 	if file == "" || result.Checkpoint == "" {
 		return nil
 	}
-	state, err := r.checkpoints.Load(ctx, result.Steps)
+	saved, err := r.checkpoints.Find(ctx, result.Steps)
 	if err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
-	if err := exportModel(state, file); err != nil {
+	defer saved.Close()
+	x := &exporter{checkpoint: saved, buf: make([]byte, exportPiece)}
+	if err = x.choose("", false); err == nil {
+		err = x.safetensors(ctx, file)
+	}
+	if err != nil {
 		return err
 	}
 	r.exported = file
@@ -50,25 +53,4 @@ func exportPath(job *jobfile.Job) string {
 		return file
 	}
 	return filepath.Join(job.WorkDir, job.Train.Export)
-}
-
-// modelPrefix is what the trainer puts before the names of a model's tensors.
-const modelPrefix = "model."
-
-// exportModel writes the model in a checkpoint to a safetensors file, by the names that PyTorch has for its parts.
-func exportModel(s *checkpoint.State, file string) error {
-	var model []checkpoint.Tensor
-	for _, t := range s.Tensors {
-		if name, ok := strings.CutPrefix(t.Name, modelPrefix); ok {
-			t.Name = name
-			model = append(model, t)
-		}
-	}
-	if len(model) == 0 {
-		return fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q", s.Step, modelPrefix+"*")
-	}
-	if err := checkpoint.WriteSafetensors(file, model, map[string]string{"format": "pt", "step": fmt.Sprint(s.Step)}); err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/testkit/golden"
 )
 
@@ -47,7 +48,7 @@ func TestGolden(t *testing.T) {
 
 // farthest is the largest difference between the parameters in a file and those of g in the end.
 func farthest(ts *testscript.TestScript, g golden.Training, path string) float64 {
-	tensors, err := checkpoint.ReadSafetensors(path)
+	tensors, _, err := safetensors.ReadFile(path)
 	ts.Check(err)
 	if len(tensors) != len(g.Final) {
 		ts.Fatalf("%s has %d tensors, want %d", path, len(tensors), len(g.Final))
@@ -67,16 +68,20 @@ func farthest(ts *testscript.TestScript, g golden.Training, path string) float64
 	return worst
 }
 
-// lastLoss is the loss in the only line of metrics.
+// lastLoss is the loss in the last line of metrics, all of which are of the last step.
 func lastLoss(ts *testscript.TestScript, pattern string) float64 {
-	text, err := os.ReadFile(oneFile(ts, pattern))
+	f, err := os.Open(oneFile(ts, pattern))
 	ts.Check(err)
+	defer f.Close()
 	var line struct {
 		Step int64   `json:"step"`
 		Loss float64 `json:"loss"`
 	}
-	if err := json.Unmarshal(text, &line); err != nil || line.Step != 5 {
-		ts.Fatalf("metrics %s, want one line, of step 5: %v", text, err)
+	for lines := json.NewDecoder(f); ; {
+		if err := lines.Decode(&line); err == io.EOF {
+			return line.Loss
+		} else if err != nil || line.Step != 5 {
+			ts.Fatalf("%s has a line of step %d, want step 5 alone: %v", pattern, line.Step, err)
+		}
 	}
-	return line.Loss
 }

@@ -83,7 +83,7 @@ func TestThePlanItself(t *testing.T) {
 	if got := keys(faults); !slices.Equal(got, wantFaults) {
 		t.Errorf("faults of %q, want %q", got, wantFaults)
 	}
-	wantWarnings := []string{"launch.max_restarts", "launch.warn_signal", "requeue", "checkpoint.async"}
+	wantWarnings := []string{"launch.max_restarts", "launch.warn_signal", "requeue"}
 	if got := keys(warnings); !slices.Equal(got, wantWarnings) {
 		t.Errorf("warnings of %q, want %q", got, wantWarnings)
 	}

@@ -84,7 +84,7 @@ func TestFaultsOfKeys(t *testing.T) {
 			`job.toml:3:1: unknown key epochs: did you mean train.epochs?`,
 		}},
 		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
-			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, codec, every_steps, keep_last, resume`,
+			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, resume`,
 		}},
 		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
 			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,

@@ -24,7 +24,6 @@ func gaps() []gap {
 		{key: "launch.warn_signal", warn: true, why: "this version forwards no warnings yet"},
 		{key: "requeue", warn: true, why: "this version does not requeue by itself: go on with `ddpbatch resume`"},
 		{key: "mpi.transport", allow: []any{"auto", "shm", "tcp"}, why: `this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
-		{key: "checkpoint.async", allow: []any{false}, warn: true, why: "this version saves while the ranks wait"},
 	}
 }
 

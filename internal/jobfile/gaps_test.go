@@ -18,8 +18,6 @@ func TestGaps(t *testing.T) {
 		{"mpi", `transport = "tcp"`, "", ""},
 		{"mpi", `transport = "shm"`, "", ""},
 		{"mpi", `transport = "ucx"`, `mpi.transport = "ucx": this version has no InfiniBand transport: write "auto", "shm" or "tcp"`, ""},
-		{"checkpoint", `async = false`, "", ""},
-		{"checkpoint", `async = true`, "", "checkpoint.async = true: this version saves while the ranks wait"},
 	} {
 		t.Run(test.table+" "+test.line, func(t *testing.T) {
 			src := "name = \"x\"\n[" + test.table + "]\n" + strings.ReplaceAll(test.line, ", ", "\n")

@@ -99,9 +99,9 @@ func TestFaultsOfOverrides(t *testing.T) {
 }
 
 func TestWarningsOfOverrides(t *testing.T) {
-	_, warnings, err := parse("name = \"x\"\n[checkpoint]\nasync = true"+builtin, "launch.max_restarts=2")
+	_, warnings, err := parse("name = \"x\"\n[launch]\nwarn_signal = \"USR1\""+builtin, "launch.max_restarts=2")
 	want := []string{
-		"job.toml:3:1: checkpoint.async = true: this version saves while the ranks wait",
+		"job.toml:3:1: launch.warn_signal = \"USR1\": this version forwards no warnings yet",
 		"--set launch.max_restarts: launch.max_restarts = 2: this version does not restart within a job: go on with `ddpbatch resume`",
 	}
 	if got := lines(warnings); err != nil || !slices.Equal(got, want) {

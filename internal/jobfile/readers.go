@@ -108,6 +108,28 @@ func duration(to func(*Job) *time.Duration) reader {
 	}
 }
 
+// size reads a number of bytes with a unit, which is a power of 1024.
+func size(to func(*Job) *int64) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		s, _ := v.(string)
+		unit := strings.IndexByte("KMGT", last(s))
+		n, err := strconv.ParseUint(s[:max(0, len(s)-1)], 10, 20)
+		if unit < 0 || err != nil || n == 0 {
+			return mustBe(key, `a size, such as "512M" or "4G"`, v)
+		}
+		*to(j) = int64(n) << (10 * (unit + 1))
+		return nil
+	}
+}
+
+// last is the last byte of s, or 0.
+func last(s string) byte {
+	if s == "" {
+		return 0
+	}
+	return s[len(s)-1]
+}
+
 // list reads a list of at least least texts, each with the property that what describes.
 func list(least int, what string, good func(string) bool, to func(*Job) *[]string) reader {
 	return func(j *Job, key toml.Key, v any) error {

@@ -29,6 +29,7 @@ func (c *checker) rules(values map[string]any, root *place) {
 	}
 	c.asked(root, "", j.Setup.Validate())
 	c.asked(root, "mpi.", j.MPI.Validate())
+	c.asked(root, "checkpoint.", j.Checkpoint.Validate())
 	c.perTask(root)
 	if j.Builtin() && c.sound("launch.command", "train") {
 		c.builtin(values, root)
@@ -67,6 +68,10 @@ func (c *checker) builtin(values map[string]any, root *place) {
 		}
 	}
 	c.asked(root, "train.", c.job.Train.Validate())
+	if best := (toml.Key{"checkpoint", "keep_best"}); c.job.Checkpoint.KeepBest > 0 && c.job.Train.Evaluate.Best == "" &&
+		c.sound(best.String(), "train.evaluate.best") {
+		c.fault(root.at(best), best, `%s needs train.evaluate.best, which says by what: write "loss" or "accuracy"`, best)
+	}
 }
 
 // asked notes what another room says is wrong with its part of the job: errors joined, each of which begins

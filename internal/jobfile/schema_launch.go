@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -35,8 +36,15 @@ func launchRows() []row {
 
 		{key: "checkpoint.every_steps", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
 		{key: "checkpoint.keep_last", read: whole(2, most, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
+		{key: "checkpoint.keep_every", read: whole(1, most, func(j *Job) *int { return &j.Checkpoint.KeepEvery })},
+		{key: "checkpoint.keep_within", read: duration(func(j *Job) *time.Duration { return &j.Checkpoint.KeepWithin })},
+		{key: "checkpoint.keep_best", read: whole(1, most, func(j *Job) *int { return &j.Checkpoint.KeepBest })},
 		{key: "checkpoint.codec", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Codec }, "auto", "none", "zstd")},
 		{key: "checkpoint.async", read: truth(func(j *Job) *bool { return &j.Checkpoint.Async })},
+		{key: "checkpoint.delta", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.Delta })},
+		{key: "checkpoint.memory", read: size(func(j *Job) *int64 { return &j.Checkpoint.Memory })},
+		{key: "checkpoint.local", read: text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local })},
+		{key: "checkpoint.at_start", read: truth(func(j *Job) *bool { return &j.Checkpoint.AtStart })},
 		{key: "checkpoint.resume", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Resume }, "auto", "never")},
 	}
 }
@@ -45,6 +53,9 @@ func launchRows() []row {
 var causes = []string{"preempt", "timeout", "node", "crash", "hang"}
 
 func isCause(s string) bool { return slices.Contains(causes, s) }
+
+// isAbsolute tells whether s is a path that means the same in every folder.
+func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }
 
 // nproc reads how many ranks each node runs.
 func nproc(j *Job, key toml.Key, v any) error {

@@ -65,6 +65,18 @@ func TestFaultsOfValues(t *testing.T) {
 		{"train.optimizer", "momentum", `-0.1`, `train.optimizer.momentum must be a number from 0 to below 1, not -0.1`},
 		{"checkpoint", "every_steps", `-1`, `checkpoint.every_steps must be a whole number of at least 0, not -1`},
 		{"checkpoint", "codec", `"gzip"`, `checkpoint.codec must be "auto", "none" or "zstd", not the text "gzip"`},
+		{"checkpoint", "keep_every", `0`, `checkpoint.keep_every must be a whole number of at least 1, not 0`},
+		{"checkpoint", "keep_within", `"1d"`, `checkpoint.keep_within must be a duration, such as "90s" or "5m", not the text "1d"`},
+		{"checkpoint", "keep_best", `-1`, `checkpoint.keep_best must be a whole number of at least 1, not -1`},
+		{"checkpoint", "delta", `-1`, `checkpoint.delta must be a whole number of at least 0, not -1`},
+		{"checkpoint", "memory", `4`, `checkpoint.memory must be a size, such as "512M" or "4G", not 4`},
+		{"checkpoint", "memory", `"4"`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text "4"`},
+		{"checkpoint", "memory", `"0G"`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text "0G"`},
+		{"checkpoint", "memory", `"-1G"`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text "-1G"`},
+		{"checkpoint", "memory", `"9999999T"`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text "9999999T"`},
+		{"checkpoint", "memory", `""`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text ""`},
+		{"checkpoint", "local", `"scratch"`, `checkpoint.local must be an absolute path, not the text "scratch"`},
+		{"checkpoint", "at_start", `1`, `checkpoint.at_start must be true or false, not 1`},
 		{"checkpoint", "resume", `"yes"`, `checkpoint.resume must be "auto" or "never", not the text "yes"`},
 	} {
 		t.Run(test.table+"."+test.key+"="+test.value, func(t *testing.T) {

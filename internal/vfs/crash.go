@@ -14,18 +14,21 @@ const crashBlock = 512
 // synced survives. Of the rest (a changed name in a folder, a block of a file) each survives by
 // itself with the given probability, 0 to 100 per cent; a lost block below a kept one reads as
 // zeros. That is harsher than journalling file systems are: the two halves of an unsynced rename
-// may part. The same state of the generator gives the same clone. m itself is left as it is.
+// of a file may part; a renamed folder stays in exactly one place. The same state of the generator
+// gives the same clone. m itself is left as it is.
 func (m *Mem) CrashClone(keepUnsyncedPercent int, rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := crash{percent: keepUnsyncedPercent, rng: rng, done: map[*node]*node{}}
-	return &Mem{root: c.node(m.root)}
+	c := crash{percent: keepUnsyncedPercent, rng: rng, done: map[*node]*node{}, places: map[*node]place{}}
+	c.settle(m.root)
+	return &Mem{root: c.node(m.root), limit: m.limit}
 }
 
 type crash struct {
 	percent int
 	rng     *rand.Rand
 	done    map[*node]*node // one file under two names stays one file
+	places  map[*node]place // of every folder: where it survives; the zero place: nowhere
 }
 
 func (c *crash) keep() bool { return c.rng.IntN(100) < c.percent }
@@ -34,7 +37,7 @@ func (c *crash) node(n *node) *node {
 	if out := c.done[n]; out != nil {
 		return out
 	}
-	out := &node{dir: n.dir}
+	out := &node{dir: n.dir, settled: n.dir}
 	c.done[n] = out
 	if n.dir {
 		out.entries = c.names(n)
@@ -47,19 +50,45 @@ func (c *crash) node(n *node) *node {
 }
 
 func (c *crash) names(n *node) map[string]*node {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(n.entries)), maps.Keys(n.durable))
-	slices.Sort(names) // the generator must be asked in the same order every time
 	out := map[string]*node{}
-	for _, name := range slices.Compact(names) {
-		survivor := n.durable[name]
-		if now := n.entries[name]; now != survivor && c.keep() {
-			survivor = now
-		}
-		if survivor != nil {
+	for _, name := range n.names() {
+		if survivor := c.survivor(n, name); survivor != nil {
 			out[name] = c.node(survivor)
 		}
 	}
 	return out
+}
+
+// survivor is what has the name after the crash. Folders have been settled; of files each name's
+// change survives by itself.
+func (c *crash) survivor(dir *node, name string) *node {
+	now, before := dir.entries[name], dir.durable[name]
+	for _, n := range []*node{now, before} {
+		if n != nil && n.dir && c.places[n] == (place{dir, name}) {
+			return n
+		}
+	}
+	now, before = now.file(), before.file()
+	if now != before && !c.keep() {
+		return before
+	}
+	return now
+}
+
+// file is n, or nil where it is a folder.
+func (n *node) file() *node {
+	if n == nil || n.dir {
+		return nil
+	}
+	return n
+}
+
+// names are those that a folder has now or durably, sorted: the generator must be asked in the
+// same order every time.
+func (n *node) names() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(n.entries)), maps.Keys(n.durable))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func (c *crash) content(n *node) []byte {

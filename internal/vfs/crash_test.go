@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ddpbatch/internal/vfs"
@@ -69,6 +70,26 @@ func TestCrashKeepsOnlyWhatIsSynced(t *testing.T) {
 			write(t, m, "/d/e/a", "one")
 			must(t, m.SyncDir("/d/e"))
 		}, "/d/e/a", "-", "one"},
+		{"rename of a folder not synced", func(t *testing.T, m *vfs.Mem) {
+			must(t, m.Mkdir("/d/e"))
+			write(t, m, "/d/e/a", "one")
+			must(t, m.SyncDir("/d/e"))
+			must(t, m.SyncDir("/d"))
+			must(t, m.Rename("/d/e", "/d/f"))
+		}, "/d/e/a", "one", "-"},
+		{"rename of a folder synced, what is in it not", func(t *testing.T, m *vfs.Mem) {
+			must(t, m.Mkdir("/d/e"))
+			must(t, m.SyncDir("/d"))
+			write(t, m, "/d/e/a", "one")
+			must(t, m.Rename("/d/e", "/d/f"))
+			must(t, m.SyncDir("/d"))
+		}, "/d/f/a", "-", "one"},
+		{"folder removed, its name given to another", func(t *testing.T, m *vfs.Mem) {
+			must(t, m.Mkdir("/d/e"))
+			must(t, m.SyncDir("/d"))
+			must(t, m.RemoveDir("/d/e"))
+			write(t, m, "/d/e", "file")
+		}, "/d/e/none", "-", "-"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -120,8 +141,59 @@ func TestCrashTearsFiles(t *testing.T) {
 
 func content(t *testing.T, fsys vfs.FS, path string) string {
 	t.Helper()
-	if _, err := fsys.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	if _, err := fsys.Stat(path); errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return "-"
 	}
 	return read(t, fsys, path)
+}
+
+// TestCrashNeverLosesAFolder renames durable folders in every order among a few names of two
+// parents, and checks that each is in exactly one place afterwards, with what it held.
+func TestCrashNeverLosesAFolder(t *testing.T) {
+	t.Parallel()
+	moved := 0
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		m := vfs.NewMem()
+		var names []string
+		for _, parent := range []string{"/p", "/q"} {
+			must(t, m.Mkdir(parent))
+			for _, base := range []string{"a", "b", "c"} {
+				names = append(names, parent+"/"+base)
+			}
+		}
+		for i, name := range names[:4] {
+			must(t, m.Mkdir(name))
+			write(t, m, name+"/tag", string(rune('0'+i)))
+			must(t, m.SyncDir(name))
+		}
+		for _, dir := range []string{"/p", "/q", "/"} {
+			must(t, m.SyncDir(dir))
+		}
+		for range 8 {
+			_ = m.Rename(names[rng.IntN(len(names))], names[rng.IntN(len(names))]) // taken names refuse
+			if rng.IntN(4) == 0 {
+				must(t, m.SyncDir([]string{"/p", "/q"}[rng.IntN(2)]))
+			}
+		}
+		crashed := m.CrashClone(50, rng)
+		found := ""
+		for i, name := range names {
+			tag := content(t, crashed, name+"/tag")
+			if tag != "-" {
+				found += tag
+			}
+			if i < 4 && tag != string(rune('0'+i)) {
+				moved++
+			}
+		}
+		for tag := range strings.SplitSeq("0123", "") {
+			if strings.Count(found, tag) != 1 {
+				t.Fatalf("seed %d: the folders found are %q, want each of 0 to 3 once", seed, found)
+			}
+		}
+	}
+	if moved < 100 {
+		t.Errorf("only %d folders were elsewhere after 200 crashes: the test tests little", moved)
+	}
 }

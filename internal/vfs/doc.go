@@ -1,14 +1,15 @@
 // Package vfs is the seam between checkpoints and the file system: an interface with just the
-// operations that a durable commit needs, and three implementations of it.
+// operations that a durable commit needs, and four implementations of it.
 //
 //   - OS is the operating system's.
 //   - Mem keeps everything in memory and knows what has been synced, so that a test can ask for
 //     the file system as it would be after a power cut (Mem.CrashClone).
 //   - Injector wraps another file system, numbers its operations, records them, and makes chosen
-//     ones fail.
+//     ones fail, answer falsely, or wait.
+//   - View shows a Mem as one client of an NFS server sees it.
 //
 // Errors are those of package os: *fs.PathError or *os.LinkError round a syscall.Errno, so that
-// errors.Is(err, fs.ErrNotExist) and errors.Is(err, syscall.ENOSPC) hold for all three.
+// errors.Is(err, fs.ErrNotExist) and errors.Is(err, syscall.ENOSPC) hold for all four.
 //
 // The idea, and the shape of the crashable memory file system, are those of Pebble's vfs package.
 package vfs

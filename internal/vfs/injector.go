@@ -12,10 +12,10 @@ var ErrCrashed = errors.New("simulated crash")
 
 // Op is one operation on a file system, as an Injector sees it.
 type Op struct {
-	Kind string // create, open, read, write, sync, close, stat, rename, remove, rmdir, mkdir, readdir, syncdir
+	Kind string // create, open, read, write, sync, close, stat, rename, remove, rmdir, mkdir, readdir, syncdir, prealloc, space
 	Path string
 	To   string // rename: the new name
-	Size int    // read, write: bytes
+	Size int    // read, write, prealloc: bytes
 }
 
 // String is the operation as a line of a log.
@@ -23,7 +23,7 @@ func (o Op) String() string {
 	switch o.Kind {
 	case "rename":
 		return fmt.Sprintf("rename %s -> %s", o.Path, o.To)
-	case "read", "write":
+	case "read", "write", "prealloc":
 		return fmt.Sprintf("%s %s %d bytes", o.Kind, o.Path, o.Size)
 	}
 	return o.Kind + " " + o.Path
@@ -31,12 +31,20 @@ func (o Op) String() string {
 
 // Fault is what an Injector does to an operation. The zero value lets it pass.
 type Fault struct {
+	// Wait, unless nil, holds the operation up until it is closed: a process that is stopped
+	// (SIGSTOP, a cut-off node), and wakes in the middle of what it was doing. Other operations
+	// go on meanwhile.
+	Wait <-chan struct{}
+	// Err, unless nil, is answered, and the operation does not happen.
 	Err   error
 	Short int // write: so many bytes go through before Err
+	// AfterErr, unless nil, is answered though the operation happens: the lost reply of a file
+	// server. Where the operation itself fails, its own error is answered.
+	AfterErr error
 }
 
 // Injector passes operations on to another file system, and makes those fail that its plan
-// chooses. Closing a file that was opened for reading is not counted.
+// chooses. Closing a file that was opened for reading is not counted, nor is StartWriteback.
 type Injector struct {
 	fs   FS
 	plan func(k int, op Op) Fault
@@ -82,39 +90,60 @@ func (in *Injector) Log() []Op {
 	return append([]Op(nil), in.log...)
 }
 
+// step asks the plan, and waits where it says so.
 func (in *Injector) step(op Op) Fault {
+	fault := in.ask(op)
+	if fault.Wait != nil {
+		<-fault.Wait
+	}
+	return fault
+}
+
+func (in *Injector) ask(op Op) Fault {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.log = append(in.log, op)
 	return in.plan(len(in.log), op)
 }
 
-// do runs one operation, unless the plan makes it fail.
+// do runs one operation as the plan wants it.
 func (in *Injector) do(op Op, run func() error) error {
-	if fault := in.step(op); fault.Err != nil {
-		if op.Kind == "rename" {
-			return linkError(op.Path, op.To, fault.Err)
-		}
-		return pathError(op.Kind, op.Path, fault.Err)
+	fault := in.step(op)
+	if fault.Err != nil {
+		return op.error(fault.Err)
 	}
-	return run()
+	if err := run(); err != nil || fault.AfterErr == nil {
+		return err
+	}
+	return op.error(fault.AfterErr)
+}
+
+func (o Op) error(err error) error {
+	if o.Kind == "rename" {
+		return linkError(o.Path, o.To, err)
+	}
+	return pathError(o.Kind, o.Path, err)
 }
 
 func (in *Injector) Create(name string) (f File, err error) {
 	err = in.do(Op{Kind: "create", Path: name}, func() error { f, err = in.fs.Create(name); return err })
-	return in.wrap(f, name, true), err
+	return in.opened(f, err, name, true)
 }
 
 func (in *Injector) Open(name string) (f File, err error) {
 	err = in.do(Op{Kind: "open", Path: name}, func() error { f, err = in.fs.Open(name); return err })
-	return in.wrap(f, name, false), err
+	return in.opened(f, err, name, false)
 }
 
-func (in *Injector) wrap(f File, name string, writable bool) File {
-	if f == nil {
-		return nil
+// opened wraps a file, or gives back the handle of one whose opening is to look like a failure.
+func (in *Injector) opened(f File, err error, name string, writable bool) (File, error) {
+	if err == nil {
+		return &injectedFile{in: in, file: f, name: name, writable: writable}, nil
 	}
-	return &injectedFile{in: in, file: f, name: name, writable: writable}
+	if f != nil {
+		err = errors.Join(err, f.Close())
+	}
+	return nil, err
 }
 
 func (in *Injector) Rename(oldName, newName string) error {
@@ -145,4 +174,9 @@ func (in *Injector) ReadDir(name string) (list []fs.DirEntry, err error) {
 func (in *Injector) Stat(name string) (info fs.FileInfo, err error) {
 	err = in.do(Op{Kind: "stat", Path: name}, func() error { info, err = in.fs.Stat(name); return err })
 	return info, err
+}
+
+func (in *Injector) Space(name string) (space Space, err error) {
+	err = in.do(Op{Kind: "space", Path: name}, func() error { space, err = in.fs.Space(name); return err })
+	return space, err
 }

@@ -1,6 +1,9 @@
 package vfs
 
-import "io/fs"
+import (
+	"cmp"
+	"io/fs"
+)
 
 // injectedFile is an open file of an Injector.
 type injectedFile struct {
@@ -11,24 +14,36 @@ type injectedFile struct {
 }
 
 func (f *injectedFile) Write(p []byte) (int, error) {
-	fault := f.in.step(Op{Kind: "write", Path: f.name, Size: len(p)})
-	if fault.Err == nil {
-		return f.file.Write(p)
+	op := Op{Kind: "write", Path: f.name, Size: len(p)}
+	fault := f.in.step(op)
+	through, answer := len(p), fault.AfterErr
+	if fault.Err != nil {
+		through, answer = min(fault.Short, len(p)), fault.Err
 	}
 	n := 0
-	if fault.Short > 0 {
+	if through > 0 {
 		var err error
-		if n, err = f.file.Write(p[:min(fault.Short, len(p))]); err != nil {
+		if n, err = f.file.Write(p[:through]); err != nil {
 			return n, err
 		}
 	}
-	return n, pathError("write", f.name, fault.Err)
+	if answer != nil {
+		return n, op.error(answer)
+	}
+	return n, nil
 }
 
 func (f *injectedFile) ReadAt(p []byte, off int64) (n int, err error) {
 	err = f.in.do(Op{Kind: "read", Path: f.name, Size: len(p)}, func() error { n, err = f.file.ReadAt(p, off); return err })
 	return n, err
 }
+
+func (f *injectedFile) Preallocate(size int64) error {
+	op := Op{Kind: "prealloc", Path: f.name, Size: int(size)}
+	return f.in.do(op, func() error { return f.file.Preallocate(size) })
+}
+
+func (f *injectedFile) StartWriteback(offset, n int64) { f.file.StartWriteback(offset, n) }
 
 func (f *injectedFile) Sync() error {
 	return f.in.do(Op{Kind: "sync", Path: f.name}, f.file.Sync)
@@ -44,10 +59,13 @@ func (f *injectedFile) Close() error {
 	if !f.writable {
 		return f.file.Close()
 	}
-	fault := f.in.step(Op{Kind: "close", Path: f.name})
-	err := f.file.Close()
-	if fault.Err != nil {
-		return pathError("close", f.name, fault.Err)
+	op := Op{Kind: "close", Path: f.name}
+	fault := f.in.step(op)
+	if err := f.file.Close(); err != nil {
+		return err
 	}
-	return err
+	if answer := cmp.Or(fault.Err, fault.AfterErr); answer != nil {
+		return op.error(answer)
+	}
+	return nil
 }

@@ -19,9 +19,13 @@ func session(fsys vfs.FS) error {
 	if err != nil {
 		return err
 	}
+	if err := f.Preallocate(5); err != nil {
+		return err
+	}
 	if _, err := io.WriteString(f, "hello"); err != nil {
 		return err
 	}
+	f.StartWriteback(0, 5)
 	if _, err := f.Stat(); err != nil {
 		return err
 	}
@@ -54,12 +58,15 @@ func session(fsys vfs.FS) error {
 	if err := fsys.Remove("/d/b"); err != nil {
 		return err
 	}
+	if _, err := fsys.Space("/d"); err != nil {
+		return err
+	}
 	return fsys.RemoveDir("/d")
 }
 
 var sessionLog = []string{
-	"mkdir /d", "create /d/a", "write /d/a 5 bytes", "stat /d/a", "sync /d/a", "close /d/a", "rename /d/a -> /d/b",
-	"syncdir /d", "readdir /d", "stat /d/b", "open /d/b", "read /d/b 5 bytes", "remove /d/b", "rmdir /d",
+	"mkdir /d", "create /d/a", "prealloc /d/a 5 bytes", "write /d/a 5 bytes", "stat /d/a", "sync /d/a", "close /d/a", "rename /d/a -> /d/b",
+	"syncdir /d", "readdir /d", "stat /d/b", "open /d/b", "read /d/b 5 bytes", "remove /d/b", "space /d", "rmdir /d",
 }
 
 func lines(ops []vfs.Op) string {
@@ -122,4 +129,54 @@ func TestInjectorClosesBeneath(t *testing.T) {
 	wantErr(t, "close", f.Close(), syscall.EDQUOT)
 	_, err = f.Write([]byte("x"))
 	wantErr(t, "write after close", err, fs.ErrClosed)
+}
+
+// TestInjectorAnswersFalsely: with AfterErr each operation happens, and answers the error.
+func TestInjectorAnswersFalsely(t *testing.T) {
+	t.Parallel()
+	for k, line := range sessionLog {
+		m := vfs.NewMem()
+		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+			if i == k+1 {
+				return vfs.Fault{AfterErr: syscall.EIO}
+			}
+			return vfs.Fault{}
+		})
+		wantErr(t, line, session(in), syscall.EIO)
+		want := vfs.NewMem() // where as many operations went through
+		if err := session(vfs.NewInjector(want, vfs.CrashAfter(k+1))); err != nil {
+			wantErr(t, line, err, vfs.ErrCrashed)
+		}
+		for _, path := range []string{"/d", "/d/a", "/d/b"} {
+			a, errA := m.Stat(path)
+			b, errB := want.Stat(path)
+			if (errA == nil) != (errB == nil) || errA == nil && a.Size() != b.Size() {
+				t.Errorf("after %q that answers falsely, %s: %v, %v; want %v, %v", line, path, a, errA, b, errB)
+			}
+		}
+	}
+}
+
+// TestInjectorWaits: an operation that is held up has not happened, others go on, and it goes
+// through once it is let go.
+func TestInjectorWaits(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	reached, thaw, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Path != "/frozen" {
+			return vfs.Fault{}
+		}
+		close(reached)
+		return vfs.Fault{Wait: thaw}
+	})
+	go func() { done <- in.Mkdir("/frozen") }()
+	<-reached
+	must(t, in.Mkdir("/other"))
+	_, err := m.Stat("/frozen")
+	wantErr(t, "while it is held up", err, fs.ErrNotExist)
+	close(thaw)
+	must(t, <-done)
+	_, err = m.Stat("/frozen")
+	must(t, err)
 }

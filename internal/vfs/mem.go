@@ -13,8 +13,9 @@ import (
 // Mem is a file system in memory. Relative and absolute names mean the same: both start at its
 // root, which always exists. It keeps, beside what a reader sees, what a sync has made durable.
 type Mem struct {
-	mu   sync.Mutex
-	root *node
+	mu    sync.Mutex
+	root  *node
+	limit int64 // bytes of room; 0: no limit
 }
 
 var _ FS = (*Mem)(nil)
@@ -24,6 +25,9 @@ var _ FS = (*Mem)(nil)
 type node struct {
 	dir          bool
 	data, synced []byte
+	reserved     int64 // bytes preallocated
+	gone         bool  // a file or folder that has no name any more
+	settled      bool  // a folder whose name has been durable
 	entries      map[string]*node
 	durable      map[string]*node
 }
@@ -63,29 +67,6 @@ func (m *Mem) Open(name string) (File, error) {
 	return &memFile{fs: m, node: n, name: name}, nil
 }
 
-func (m *Mem) Rename(oldName, newName string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	from, oldBase, err := m.parent("rename", oldName)
-	if err != nil {
-		return err
-	}
-	to, newBase, err := m.parent("rename", newName)
-	if err != nil {
-		return err
-	}
-	n, target := from.entries[oldBase], to.entries[newBase]
-	if n == nil {
-		return linkError(oldName, newName, syscall.ENOENT)
-	}
-	if target != nil && (target.dir || n.dir) {
-		return linkError(oldName, newName, syscall.EEXIST)
-	}
-	delete(from.entries, oldBase)
-	to.entries[newBase] = n
-	return nil
-}
-
 func (m *Mem) Remove(name string) error {
 	return m.unlink("remove", name, func(n *node) error {
 		if n.dir {
@@ -123,6 +104,7 @@ func (m *Mem) unlink(op, name string, refuse func(*node) error) error {
 		return pathError(op, name, err)
 	}
 	delete(parent.entries, base)
+	n.gone = true
 	return nil
 }
 
@@ -178,6 +160,7 @@ func (m *Mem) SyncDir(name string) error {
 	n.durable = make(map[string]*node, len(n.entries))
 	for base, child := range n.entries {
 		n.durable[base] = child
+		child.settled = true
 	}
 	return nil
 }

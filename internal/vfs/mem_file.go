@@ -23,9 +23,33 @@ func (f *memFile) Write(p []byte) (int, error) {
 	if err := f.usable("write", !f.writable); err != nil {
 		return 0, err
 	}
-	f.node.data = append(f.node.data, p...)
-	return len(p), nil
+	n := len(p)
+	if spare := f.node.reserved - int64(len(f.node.data)); spare < int64(n) {
+		n = int(min(int64(n), max(0, spare)+f.fs.room()))
+	}
+	f.node.data = append(f.node.data, p[:n]...)
+	if n < len(p) {
+		return n, pathError("write", f.name, syscall.ENOSPC)
+	}
+	return n, nil
 }
+
+func (f *memFile) Preallocate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("preallocate", !f.writable); err != nil {
+		return err
+	}
+	has := max(int64(len(f.node.data)), f.node.reserved)
+	if size-has > f.fs.room() {
+		return pathError("preallocate", f.name, syscall.ENOSPC)
+	}
+	f.node.reserved = max(f.node.reserved, size)
+	return nil
+}
+
+// StartWriteback does nothing: in a Mem a block is durable after Sync, or by luck.
+func (f *memFile) StartWriteback(_, _ int64) {}
 
 func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
 	f.fs.mu.Lock()

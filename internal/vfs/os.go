@@ -23,21 +23,54 @@ func file(f *os.File, err error) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return osFile{f}, nil
 }
 
+// osFile is an open file of the operating system.
+type osFile struct{ *os.File }
+
+// Preallocate takes the errors by which file systems say that they have no fallocate(2) for none
+// at all. NFS before 4.2 and many parallel file systems do.
+func (f osFile) Preallocate(size int64) error {
+	if size <= 0 {
+		return nil
+	}
+	err := fallocate(f.File, size)
+	switch {
+	case err == nil, errors.Is(err, errors.ErrUnsupported), errors.Is(err, syscall.EINVAL):
+		return nil
+	}
+	return pathError("preallocate", f.Name(), err)
+}
+
+func (f osFile) StartWriteback(offset, n int64) { startWriteback(f.File, offset, n) }
+
 func (OS) Rename(oldName, newName string) error       { return os.Rename(oldName, newName) }
-func (OS) Remove(name string) error                   { return os.Remove(name) }
 func (OS) Mkdir(name string) error                    { return os.Mkdir(name, 0o755) }
 func (OS) ReadDir(name string) ([]fs.DirEntry, error) { return os.ReadDir(name) }
 func (OS) Stat(name string) (fs.FileInfo, error)      { return os.Stat(name) }
 
+// Remove is unlink(2); os.Remove would take an empty folder, too.
+func (OS) Remove(name string) error {
+	return uninterrupted("remove", name, syscall.Unlink)
+}
+
 // RemoveDir is rmdir(2); os.Remove would take a file or a link, too.
 func (OS) RemoveDir(name string) error {
-	if err := syscall.Rmdir(name); err != nil {
-		return &fs.PathError{Op: "rmdir", Path: name, Err: err}
+	return uninterrupted("rmdir", name, syscall.Rmdir)
+}
+
+// uninterrupted makes a call until it is not interrupted, as package os does: network and FUSE file systems answer EINTR.
+func uninterrupted(op, name string, call func(string) error) error {
+	for {
+		err := call(name)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, syscall.EINTR):
+			return pathError(op, name, err)
+		}
 	}
-	return nil
 }
 
 // SyncDir opens the folder and syncs it, as fsync(2) asks for after a rename. File systems that

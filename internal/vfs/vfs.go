@@ -14,7 +14,8 @@ type FS interface {
 	// Open opens a file for reading.
 	Open(name string) (File, error)
 	// Rename gives a file another name, replacing a file that has it, atomically for every
-	// reader. It is durable only after SyncDir of the folder.
+	// reader, or a folder another name. A name that a folder has is taken (fs.ErrExist, as
+	// os.Rename). It is durable only after SyncDir of the folder, of both where they differ.
 	Rename(oldName, newName string) error
 	// Remove deletes a file.
 	Remove(name string) error
@@ -28,6 +29,15 @@ type FS interface {
 	Stat(name string) (fs.FileInfo, error)
 	// SyncDir makes the names in a folder durable.
 	SyncDir(name string) error
+	// Space says what file system a name lies on and what room it has. It is a hint: quotas do
+	// not show in it, and other users write at the same time.
+	Space(name string) (Space, error)
+}
+
+// Space describes the file system that a name lies on.
+type Space struct {
+	Type        string // "ext4", "nfs", "lustre"...; statfs's magic number in hex where it has no name here
+	Free, Total uint64 // bytes; Free is what an ordinary user may still fill
 }
 
 // File is an open file: written from start to end after Create, read at any offset after Open.
@@ -36,6 +46,13 @@ type File interface {
 	io.ReaderAt
 	io.Closer
 	Stat() (fs.FileInfo, error)
+	// Preallocate reserves room for a file of size bytes, so that a full disk shows before the
+	// first byte is written; the file's length stays as it is. Where the file system cannot it
+	// does nothing and answers nil; ENOSPC, EDQUOT and other errors are returned.
+	Preallocate(size int64) error
+	// StartWriteback asks the system to begin writing the n bytes at offset to the disk, so that
+	// Sync has less left to wait for. It is a hint: it promises nothing and reports nothing.
+	StartWriteback(offset, n int64)
 	// Sync makes the content durable. After it has failed the file's state is unknown: the
 	// kernel may have dropped the pages that it could not write and report success the next
 	// time (fsync(2); PostgreSQL's "fsyncgate"), so the caller must start a new file.

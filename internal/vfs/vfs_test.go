@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestConformance holds the three implementations to the same behaviour: the operating
+// TestConformance holds the implementations to the same behaviour: the operating
 // system's is the reference.
 func TestConformance(t *testing.T) {
 	t.Parallel()
@@ -20,6 +20,13 @@ func TestConformance(t *testing.T) {
 		"os":       func(t *testing.T) (vfs.FS, string) { return vfs.OS{}, t.TempDir() },
 		"mem":      func(t *testing.T) (vfs.FS, string) { return memDir(t) },
 		"injector": func(t *testing.T) (vfs.FS, string) { m, dir := memDir(t); return vfs.NewInjector(m, nil), dir },
+		"view":     func(t *testing.T) (vfs.FS, string) { m, dir := memDir(t); return vfs.NewView(m, 1), dir },
+		"held view": func(t *testing.T) (vfs.FS, string) {
+			m, dir := memDir(t)
+			v := vfs.NewView(m, 1)
+			v.Hold() // a client knows what it changes itself
+			return v, dir
+		},
 	}
 	for name, system := range systems {
 		t.Run(name, func(t *testing.T) {
@@ -64,6 +71,7 @@ func conformance(t *testing.T, fsys vfs.FS, dir string) {
 	wantErr(t, "remove a file as a folder", fsys.RemoveDir(at("a")), syscall.ENOTDIR)
 	wantErr(t, "remove no folder", fsys.RemoveDir(at("none")), fs.ErrNotExist)
 	wantErr(t, "rename a file onto a folder", fsys.Rename(at("a"), at("d")), fs.ErrExist)
+	folders(t, fsys, at)
 
 	write(t, fsys, at("b"), "other")
 	must(t, fsys.Rename(at("b"), at("a")))
@@ -80,6 +88,24 @@ func conformance(t *testing.T, fsys vfs.FS, dir string) {
 		t.Errorf("the folder holds %v, want %v", got, want)
 	}
 	readEnds(t, fsys, at("a"))
+}
+
+// folders checks renames of the folder d, which holds the file x, and leaves it as it was.
+func folders(t *testing.T, fsys vfs.FS, at func(string) string) {
+	must(t, fsys.Mkdir(at("e")))
+	wantErr(t, "remove an empty folder as a file", fsys.Remove(at("e")), syscall.EISDIR)
+	wantErr(t, "rename a folder onto an empty one", fsys.Rename(at("d"), at("e")), fs.ErrExist)
+	wantErr(t, "rename a folder onto a file", fsys.Rename(at("d"), at("a")), syscall.ENOTDIR)
+	wantErr(t, "rename a folder into itself", fsys.Rename(at("d"), at("d/y")), syscall.EINVAL)
+	must(t, fsys.Rename(at("d"), at("e/d")))
+	if got := read(t, fsys, at("e/d/x")); got != "x" {
+		t.Errorf("e/d/x holds %q after its folder was renamed", got)
+	}
+	_, err := fsys.Stat(at("d/x"))
+	wantErr(t, "stat below the old name", err, fs.ErrNotExist)
+	must(t, fsys.Rename(at("e/d"), at("d")))
+	must(t, fsys.RemoveDir(at("e")))
+	must(t, fsys.Rename(at("a"), at("a")))
 }
 
 // readEnds checks what ReadAt says at and behind the end of a file of 5 bytes.

@@ -35,4 +35,7 @@ type State struct {
 	Name  string
 	Shape []int
 	Value []float32
+	// Whole says that it is of the whole model and not of one parameter: hooks for parts of the same model, as stages of a pipeline have
+	// them, keep the same under this name, but for one that never has a bucket.
+	Whole bool
 }

@@ -79,7 +79,7 @@ func (h *powerSGD) matrix(p *nn.Param) (f lowRank, pays bool) {
 // Bind implements Hook.
 func (h *powerSGD) Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) error {
 	before := h.states
-	h.plans, h.states = make([]powerPlan, len(buckets)), []State{{Name: "powersgd.steps", Shape: []int{}, Value: h.steps}}
+	h.plans, h.states = make([]powerPlan, len(buckets)), []State{{Name: "powersgd.steps", Shape: []int{}, Value: h.steps, Whole: true}}
 	groups := make([][]*nn.Param, len(buckets))
 	longestP, longestQ := 0, 0
 	for i, b := range buckets {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
 )
 
 // The programs under test: this one, and ddpbatch, which starts several of it.
@@ -71,7 +71,7 @@ func TestOneRank(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "model.safetensors")
 	output, err := start(t, custom, "-save", file)
 	learns(t, 1, output, err)
-	tensors, err := checkpoint.ReadSafetensors(file)
+	tensors, _, err := safetensors.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

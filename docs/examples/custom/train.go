@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/blas"
 	"ddpbatch/trainer/data"
@@ -141,7 +142,7 @@ func save(path string, model nn.Module) error {
 	for _, b := range model.Buffers() {
 		tensors = append(tensors, checkpoint.Float32Tensor(b.Name, b.Shape, b.Value))
 	}
-	return checkpoint.WriteSafetensors(path, tensors, map[string]string{"format": "pt"})
+	return safetensors.Write(path, tensors, safetensors.Metadata{{Key: "format", Value: "pt"}})
 }
 
 func inputs(b *data.Batch) nn.Matrix {

@@ -1,0 +1,150 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"ddpbatch/checkpoint/internal/manifest"
+)
+
+// Commit is what rank 0 records of a draft whose shards are durable.
+type Commit struct {
+	World   int // ranks that trained, at least 1
+	Values  map[string]json.RawMessage
+	Metrics map[string]float64
+	Tensors []TensorPlan
+	Shards  []ShardInfo // by number
+	Base    *Checkpoint // the full checkpoint whose bytes were the pieces' Base; nil: this is a full one
+}
+
+// TensorPlan is a tensor, and where its bytes are: extents by Start that cover it. One without
+// bytes has none.
+type TensorPlan struct {
+	Name, DType string
+	Shape       []int
+	Extents     []Extent
+}
+
+// Extent says that Length bytes from Start of a tensor are those from Offset of the raw bytes of
+// a shard: the lengths of the pieces before it in that shard, together.
+type Extent struct {
+	Shard                 int
+	Offset, Start, Length int64
+}
+
+// Commit asks the fence, writes the manifest, durably, and then applies Options.Keep. The
+// context counts until the commit. What would count for nothing is refused with ErrFenced: a later
+// attempt has saved the step, or has recorded that it goes on from an earlier one.
+//
+// After an error nothing is committed, with two exceptions: the rename of the manifest, or the
+// sync after it, may fail although the rename has happened (the checkpoint is then a valid one,
+// and Abort leaves it alone); and an error that is ErrFenced beside a Checkpoint means that the
+// commit stands but that this attempt was superseded before it could tidy up. Other trouble with
+// tidying up is logged, not returned.
+func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
+	d := dr.d
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	m, data, err := dr.record(ctx, c)
+	if err == nil {
+		err = dr.writeManifest(ctx, data, c.Base)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("commit checkpoint of step %d in %s: %w", dr.step, dr.path(), classify(err))
+	}
+	d.setWriting(dr.folder, false)
+	committed := d.checkpoint(dr.folder, data, m)
+	if err := d.retain(ctx, dr.folder); errors.Is(err, ErrFenced) {
+		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
+	} else if err != nil {
+		d.log.Warn("old checkpoints stay", "path", d.path, "err", classify(err))
+	}
+	return committed, nil
+}
+
+// record makes the manifest, and reads it back as everybody else will.
+func (dr *Draft) record(ctx context.Context, c Commit) (*manifest.Manifest, []byte, error) {
+	m := dr.d.manifestOf(dr.tag, dr.step, c)
+	var err error
+	if m.Created, err = dr.laterThanOthers(ctx, m.Created); err != nil {
+		return nil, nil, err
+	}
+	for i, s := range c.Shards {
+		if s.Delta && c.Base == nil {
+			return nil, nil, fmt.Errorf("shard %d may hold differences, and the commit names no base", i)
+		}
+	}
+	for i, s := range m.Shards {
+		if want := dr.tag.ShardName(i, len(m.Shards)); s.File != want {
+			return nil, nil, fmt.Errorf("shard %d has the file name %q, not %q", i, s.File, want)
+		}
+	}
+	if c.Base != nil {
+		m.Base = &manifest.Base{Step: c.Base.Step(), Folder: c.Base.folder, CRC: manifest.CRC(c.Base.data)}
+		if err := sameLayout(m, c.Base.m); err != nil {
+			return nil, nil, fmt.Errorf("the base, step %d: %w", c.Base.Step(), err)
+		}
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err = manifest.Parse(data)
+	return m, data, err
+}
+
+// manifestOf is the manifest of a commit, less the base.
+func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manifest {
+	m := &manifest.Manifest{
+		Run: d.opt.Run, Attempt: tag.Attempt, Step: step, World: c.World,
+		Created: d.now().UTC(), Program: d.program,
+		Values: c.Values, Metrics: c.Metrics,
+	}
+	for _, t := range c.Tensors {
+		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		for _, e := range t.Extents {
+			tensor.Pieces = append(tensor.Pieces, manifest.Piece(e))
+		}
+		m.Tensors = append(m.Tensors, tensor)
+	}
+	for _, s := range c.Shards {
+		m.Shards = append(m.Shards, manifest.Shard{File: s.File, Size: s.Size, Raw: s.Raw, CRC: manifest.Checksum(s.CRC)})
+	}
+	return m
+}
+
+// writeManifest writes the commit record. Once its rename is tried the draft counts as settled:
+// the commit may have happened, whatever error there is.
+func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoint) error {
+	mayCommit := func() error {
+		if base != nil {
+			if err := base.stillThere(); err != nil {
+				return fmt.Errorf("the base: %w", err)
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := dr.superseded(); err != nil {
+			return err
+		}
+		if err := dr.d.fence(); err != nil {
+			return err
+		}
+		dr.mu.Lock()
+		defer dr.mu.Unlock()
+		if dr.settled {
+			return errors.New("the draft has been committed or given up")
+		}
+		dr.settled = true
+		return nil
+	}
+	file := &durable{d: dr.d, dir: dr.path(), tmp: dr.tag.ManifestTmp(), name: manifest.Name, beforeRename: mayCommit}
+	return file.write(ctx, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}

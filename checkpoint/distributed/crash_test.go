@@ -1,0 +1,124 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/vfs"
+)
+
+// crashed is what a crash test leaves.
+type crashed struct {
+	disk         *vfs.Mem
+	acknowledged int64 // the newest step that rank 0 was told is durable; -1: none
+	operations   int   // of the victim
+}
+
+// crashRun saves three steps with four ranks, of which one's file system dies after its k-th operation.
+func crashRun(t *testing.T, o Options, victim, k int) crashed {
+	disk, _ := newDisk(t)
+	in := vfs.NewInjector(disk, vfs.CrashAfter(k))
+	fs := func(rank int) vfs.FS {
+		if rank == victim {
+			return in
+		}
+		return disk
+	}
+	var acknowledged atomic.Int64
+	acknowledged.Store(-1)
+	errs := trial{world: 4, attempt: 1, o: o, fs: fs, keep: checkpoint.Policy{Last: 2}}.run(t.Context(), func(ctx context.Context, r *one) error {
+		for step := int64(1); step <= 3; step++ {
+			if err := r.save(ctx, step); err != nil {
+				return err
+			}
+			if o.Async && step == 2 {
+				continue // overlaps the next
+			}
+			info, err := r.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			if r.rank == 0 {
+				acknowledged.Store(info.Step)
+			}
+		}
+		return nil
+	})
+	for rank, err := range errs {
+		if err != nil && !errors.Is(err, vfs.ErrCrashed) && !strings.Contains(err.Error(), vfs.ErrCrashed.Error()) && !errors.Is(err, errDead) {
+			t.Fatalf("rank %d dies after operation %d: rank %d: %v", victim, k, rank, err)
+		}
+	}
+	return crashed{disk, acknowledged.Load(), len(in.Log())}
+}
+
+// TestCrashOfOneRank lets the disk of each rank in turn die after each of its operations, then cuts the power of the shared
+// file system, and looks: what was acknowledged is there, the newest is good, and an attempt with fewer ranks goes on from it.
+func TestCrashOfOneRank(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{"async": {Async: true}, "delta": {Async: true, Delta: 2}, "sync": {}, "local": {Async: true, Local: localPath}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for victim := range 4 {
+				whole := crashRun(t, o, victim, 1<<30)
+				if whole.acknowledged != 3 {
+					t.Fatalf("without a crash step %d is acknowledged", whole.acknowledged)
+				}
+				t.Logf("rank %d: %d operations", victim, whole.operations)
+				for k := victim % sparse; k <= whole.operations; k += sparse {
+					after := crashRun(t, o, victim, k)
+					for _, percent := range []int{0, 50} {
+						survivors := after.disk.CrashClone(percent, rand.New(rand.NewPCG(uint64(k), uint64(victim))))
+						if err := goesOn(t, o, survivors, after.acknowledged); err != nil {
+							t.Fatalf("rank %d dies after operation %d, %d %% kept, step %d acknowledged: %v\n%s",
+								victim, k, percent, after.acknowledged, err, strings.Join(tree(survivors, "/"), "\n"))
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// goesOn checks what survived, and runs the next attempt on it.
+func goesOn(t *testing.T, o Options, disk *vfs.Mem, acknowledged int64) error {
+	before, err := latest(disk, 2)
+	if err != nil {
+		return err
+	}
+	if before < acknowledged {
+		return fmt.Errorf("the latest is step %d", before)
+	}
+	errs := trial{world: 3, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(), func(ctx context.Context, r *one) error {
+		from, err := r.resume(ctx)
+		if err != nil {
+			return err
+		}
+		if from < before || from > before && o.Local == "" {
+			return fmt.Errorf("resumed from %d, the latest was %d", from, before)
+		}
+		if err := r.save(ctx, 10); err != nil {
+			return err
+		}
+		_, err = r.Wait(ctx)
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if step, err := latest(disk, 2); step != 10 || err != nil {
+		return fmt.Errorf("after the next attempt the latest is %d: %w", step, err)
+	}
+	for _, path := range tree(disk, localPath) {
+		if strings.Contains(path, "step-") {
+			return fmt.Errorf("%s stays", path)
+		}
+	}
+	return nil
+}

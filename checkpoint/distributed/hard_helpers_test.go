@@ -1,0 +1,215 @@
+package distributed_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/vfs"
+)
+
+// The hard tests were written by somebody who did not write the package, against its documentation
+// and through its exported API only.
+
+const hardPath = "/run/checkpoints"
+
+// replicated are the arrays that all ranks share, with a shape that no world size divides evenly.
+var replicated = []distributed.Array{
+	{Name: "weight", DType: "float32", Shape: []int{37, 61}},
+	{Name: "half", DType: "bfloat16", Shape: []int{1009}},
+	{Name: "bias", DType: "float64", Shape: []int{3}},
+	{Name: "empty", DType: "float32", Shape: []int{0, 5}},
+	{Name: "step", DType: "int64", Shape: []int{}},
+}
+
+var elemBytes = map[string]int{"float32": 4, "bfloat16": 2, "float64": 8, "int64": 8}
+
+func arrayBytes(a distributed.Array) int {
+	n := elemBytes[a.DType]
+	for _, dim := range a.Shape {
+		n *= dim
+	}
+	return n
+}
+
+// arraysOf is the live memory of a rank: what is replicated, and a few numbers of its own.
+func arraysOf(rank int) []distributed.Array {
+	var arrays []distributed.Array
+	for _, a := range replicated {
+		a.Data, a.Replicated = make([]byte, arrayBytes(a)), true
+		arrays = append(arrays, a)
+	}
+	return append(arrays, distributed.Array{
+		Name: fmt.Sprintf("own.%d", rank), DType: "int64", Shape: []int{5 + rank}, Data: make([]byte, 8*(5+rank)),
+	})
+}
+
+// content is what an array holds at a step in one history (variant) of a run: the steps of a history
+// differ in a seventh of the bytes, the histories in all.
+func content(name string, n int, step int64, variant int) []byte {
+	data := make([]byte, n)
+	rng := rand.New(rand.NewPCG(uint64(crc32.ChecksumIEEE([]byte(name))), uint64(variant)))
+	for i := range data {
+		data[i] = byte(rng.Uint32())
+	}
+	for i := int(step) % 7; i < n; i += 7 {
+		data[i] += byte(step)
+	}
+	if name == "step" {
+		binary.LittleEndian.PutUint64(data, uint64(step))
+	}
+	return data
+}
+
+func fill(arrays []distributed.Array, step int64, variant int) {
+	for _, a := range arrays {
+		copy(a.Data, content(a.Name, len(a.Data), step, variant))
+	}
+}
+
+func meta(step int64, variant int) distributed.Meta {
+	return distributed.Meta{
+		Step:    step,
+		Values:  map[string]json.RawMessage{"variant": json.RawMessage(fmt.Sprint(variant))},
+		Metrics: map[string]float64{"loss": 1 / float64(step+1)},
+	}
+}
+
+// check reads all of a checkpoint and holds it against what its step and history had. It returns the history.
+func check(ctx context.Context, c *checkpoint.Checkpoint) (variant int, err error) {
+	if err := json.Unmarshal(c.Values()["variant"], &variant); err != nil {
+		return 0, err
+	}
+	seen := 0
+	for _, tensor := range c.Tensors() {
+		data := make([]byte, tensor.Bytes)
+		if err := c.Read(ctx, []checkpoint.Target{{Name: tensor.Name, Data: data}}); err != nil {
+			return variant, err
+		}
+		if !bytes.Equal(data, content(tensor.Name, len(data), c.Step(), variant)) {
+			return variant, fmt.Errorf("step %d, history %d: tensor %q is not what was saved", c.Step(), variant, tensor.Name)
+		}
+		seen++
+	}
+	if want := len(replicated) + c.World(); seen != want {
+		return variant, fmt.Errorf("step %d has %d tensors, want %d", c.Step(), seen, want)
+	}
+	return variant, nil
+}
+
+// checkOwn reads what one rank of a world needs: its share of the replicated arrays is all of them.
+func checkOwn(ctx context.Context, c *checkpoint.Checkpoint, rank int) error {
+	arrays := arraysOf(rank)
+	var targets []checkpoint.Target
+	for _, a := range arrays {
+		if a.Replicated || rank < c.World() {
+			half := len(a.Data) / 16 * 8 // in two parts, the second first
+			targets = append(targets, checkpoint.Target{Name: a.Name, Start: int64(half), Data: a.Data[half:]},
+				checkpoint.Target{Name: a.Name, Data: a.Data[:half]})
+		}
+	}
+	if err := c.Read(ctx, targets); err != nil {
+		return err
+	}
+	var variant int
+	if err := json.Unmarshal(c.Values()["variant"], &variant); err != nil {
+		return err
+	}
+	for _, a := range arrays {
+		if (a.Replicated || rank < c.World()) && !bytes.Equal(a.Data, content(a.Name, len(a.Data), c.Step(), variant)) {
+			return fmt.Errorf("rank %d: array %q of step %d is not what was saved", rank, a.Name, c.Step())
+		}
+	}
+	return nil
+}
+
+// same is every rank's file system.
+func same(fsys vfs.FS) func(int) vfs.FS { return func(int) vfs.FS { return fsys } }
+
+func hardMem(t testing.TB) *vfs.Mem {
+	m := vfs.NewMem()
+	need(t, m.Mkdir("/run"))
+	need(t, m.SyncDir("/"))
+	return m
+}
+
+func need(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newestOf checks all of the newest checkpoint, and says which it is; step 0 for none.
+func newestOf(ctx context.Context, fsys vfs.FS, path string) (step int64, variant int, err error) {
+	d, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Run: "run"})
+	if err != nil {
+		return 0, 0, err
+	}
+	c, err := d.FindLatest(ctx)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	variant, err = check(ctx, c)
+	return c.Step(), variant, errors.Join(err, c.Close())
+}
+
+// wholeDisk verifies every committed checkpoint, and wants none to be broken that is not called so.
+func wholeDisk(ctx context.Context, fsys vfs.FS, path string) ([]int64, error) {
+	d, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Run: "run"})
+	if err != nil {
+		return nil, err
+	}
+	list, err := d.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var steps []int64
+	for _, info := range list {
+		switch info.State {
+		case checkpoint.StateBroken, checkpoint.StateNewer:
+			if strings.Contains(info.Path, ".broken") {
+				continue
+			}
+			return nil, fmt.Errorf("step %d (%s) is %s", info.Step, info.Path, info.State)
+		case checkpoint.StateCommitted:
+			steps = append(steps, info.Step)
+		}
+	}
+	for _, step := range slices.Compact(slices.Clone(steps)) {
+		if err := d.Verify(ctx, step, true); err != nil {
+			return nil, err
+		}
+	}
+	return steps, nil
+}
+
+// filesBelow lists all files, for the message of a failure.
+func filesBelow(fsys vfs.FS, dir string) string {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return err.Error()
+	}
+	var b strings.Builder
+	for _, e := range entries {
+		path := dir + "/" + e.Name()
+		b.WriteString(path + "\n")
+		if e.IsDir() {
+			b.WriteString(filesBelow(fsys, path))
+		}
+	}
+	return b.String()
+}

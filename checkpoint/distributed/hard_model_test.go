@@ -1,0 +1,234 @@
+package distributed_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/vfs"
+)
+
+// model is what a run may look like from outside. Each attempt is a history (variant) of its own from
+// the step that it resumed from.
+type model struct {
+	disk     *vfs.Mem
+	attempt  int
+	newest   saved   // acknowledged last, or what the newest attempt resumed from
+	inFlight []saved // that may have been committed too, newest last
+	before   []saved // acknowledged earlier, of the history that led here, newest first
+	damaged  bool    // a newer one than newest has been damaged, and nobody has rejected it yet
+}
+
+type saved struct {
+	step    int64
+	variant int
+}
+
+// attempt runs one attempt of the run: resume, some saves, and perhaps a crash in one of them.
+func (m *model) run(t *rapid.T) {
+	ctx := context.Background()
+	m.attempt++
+	saves := rapid.IntRange(0, 5).Draw(t, "saves")
+	crashAfter := rapid.IntRange(-60, 150).Draw(t, "crash after") // below 0: no crash
+	in := vfs.NewInjector(m.disk, func(k int, _ vfs.Op) vfs.Fault {
+		if crashAfter >= 0 && k > crashAfter {
+			return vfs.Fault{Err: vfs.ErrCrashed}
+		}
+		return vfs.Fault{}
+	})
+	j := job{
+		world: rapid.IntRange(1, 5).Draw(t, "world"), attempt: m.attempt, fs: same(in),
+		keep: checkpoint.Policy{Last: rapid.IntRange(2, 3).Draw(t, "keep")},
+		saver: distributed.Options{
+			Async: rapid.Bool().Draw(t, "async"), Delta: rapid.IntRange(0, 3).Draw(t, "delta"),
+			Workers: rapid.IntRange(1, 3).Draw(t, "workers"),
+		},
+	}
+	var resumed int64
+	began, started, acknowledged := false, 0, 0
+	err := j.run(ctx, func(r *rank) error {
+		step, err := r.resume(ctx)
+		if err != nil {
+			return err
+		}
+		if r.number == 0 {
+			resumed, began = step, true
+		}
+		for i := range saves {
+			if r.number == 0 {
+				started = i + 1
+			}
+			if err := r.save(ctx, step+int64(i)+1, m.attempt); err != nil {
+				return err
+			}
+			if r.number == 0 {
+				acknowledged = i // Save has waited for the one before it
+				if !j.saver.Async {
+					acknowledged = i + 1
+				}
+			}
+			if i%2 == 1 {
+				continue
+			}
+			if _, err := r.Wait(ctx); err != nil {
+				return err
+			}
+			if r.number == 0 {
+				acknowledged = i + 1
+			}
+		}
+		_, err = r.Wait(ctx)
+		if r.number == 0 && err == nil {
+			acknowledged = saves
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, vfs.ErrCrashed) && !crashWords(err) {
+		t.Fatalf("attempt %d: %v", m.attempt, err)
+	}
+	if began {
+		m.damaged = false
+		m.resumedFrom(t, resumed)
+		for i := range acknowledged {
+			m.acknowledge(saved{resumed + int64(i) + 1, m.attempt})
+		}
+		for i := acknowledged; i < started; i++ {
+			m.inFlight = append(m.inFlight, saved{resumed + int64(i) + 1, m.attempt})
+		}
+	}
+	if err != nil {
+		percent := rapid.SampledFrom([]int{0, 10, 50, 100}).Draw(t, "kept")
+		m.disk = m.disk.CrashClone(percent, rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0)))
+	}
+}
+
+// crashWords: an error that came from another rank by message is text only.
+func crashWords(err error) bool { return strings.Contains(err.Error(), vfs.ErrCrashed.Error()) }
+
+func (m *model) acknowledge(s saved) {
+	if m.newest.step > 0 {
+		m.before = slices.Insert(m.before, 0, m.newest)
+	}
+	m.newest, m.inFlight = s, nil
+}
+
+// resumedFrom holds what an attempt resumed from against what it may.
+func (m *model) resumedFrom(t *rapid.T, step int64) {
+	for i, s := range m.inFlight {
+		if s.step == step && step > m.newest.step {
+			m.acknowledge(m.inFlight[i])
+			return
+		}
+	}
+	if step != m.newest.step {
+		t.Fatalf("attempt %d resumed from step %d; %v was acknowledged, in flight were %v", m.attempt, step, m.newest, m.inFlight)
+	}
+	m.inFlight = nil
+}
+
+// look checks the disk from outside: the newest is the acknowledged one or one in flight, complete.
+func (m *model) look(t *rapid.T) {
+	if m.damaged {
+		return // the newest for whoever reads no data is the damaged one
+	}
+	ctx := context.Background()
+	step, variant, err := newestOf(ctx, m.disk, hardPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := saved{step, variant}
+	if got != m.newest && !slices.Contains(m.inFlight, got) {
+		t.Fatalf("the newest is %v; %v was acknowledged, in flight were %v", got, m.newest, m.inFlight)
+	}
+	if _, err := wholeDisk(ctx, m.disk, hardPath); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// damageable: nothing is in flight, and the checkpoint before the newest is of the same attempt, whose
+// retention kept it.
+func (m *model) damageable() bool {
+	return !m.damaged && len(m.inFlight) == 0 && len(m.before) > 0 && m.newest.variant == m.before[0].variant
+}
+
+// damage flips a bit of a shard of the newest checkpoint: the next attempt must pass over it, and resume
+// from the one before it.
+func (m *model) damage(t *rapid.T) {
+	ctx := context.Background()
+	d, err := checkpoint.Open(hardPath, checkpoint.Options{FS: m.disk, Run: "run"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := d.FindLatest(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := hardPath + "/" + c.Folder()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var shards []string
+	for line := range strings.SplitSeq(filesBelow(m.disk, folder), "\n") {
+		if strings.Contains(line, "/shard-") {
+			shards = append(shards, line)
+		}
+	}
+	path := rapid.SampledFrom(shards).Draw(t, "shard")
+	data := readAll(t, m.disk, path)
+	bit := rapid.IntRange(0, 8*len(data)-1).Draw(t, "bit")
+	data[bit/8] ^= 1 << (bit % 8)
+	f, err := m.disk.Create(path + "-new")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Sync(), f.Close(), m.disk.Rename(path+"-new", path), m.disk.SyncDir(folder)); err != nil {
+		t.Fatal(err)
+	}
+	m.newest, m.before, m.damaged = m.before[0], nil, true // a policy keeps two: there may be none before it
+}
+
+func readAll(t *rapid.T, fsys vfs.FS, path string) []byte {
+	f, err := fsys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, info.Size())
+	if _, err := f.ReadAt(data, 0); err != nil {
+		t.Fatal(fmt.Errorf("read %s: %w", path, err))
+	}
+	return data
+}
+
+// TestHardModel runs attempts with random worlds, saves, crashes and damage against the model.
+func TestHardModel(t *testing.T) {
+	t.Parallel()
+	hardCheck(t, func(t *rapid.T) {
+		m := &model{disk: vfs.NewMem()}
+		if err := errors.Join(m.disk.Mkdir("/run"), m.disk.SyncDir("/")); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 6).Draw(t, "actions") {
+			if m.damageable() && rapid.IntRange(0, 2).Draw(t, "action") == 0 {
+				m.damage(t)
+			}
+			m.run(t)
+			m.look(t)
+		}
+	})
+}

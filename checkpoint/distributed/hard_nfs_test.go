@@ -1,0 +1,150 @@
+package distributed_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+// clients are the nodes of a job on one file server.
+type clients struct {
+	views []*vfs.View
+	ops   []atomic.Int64
+}
+
+// newClients makes so many, each with its own seed. A view that is held is refreshed by its client's
+// fourth operation after that: as time does it.
+func newClients(m *vfs.Mem, n int, seed uint64) *clients {
+	c := &clients{ops: make([]atomic.Int64, n)}
+	for i := range n {
+		c.views = append(c.views, vfs.NewView(m, seed*100+uint64(i)))
+	}
+	return c
+}
+
+func (c *clients) fs(rank int) vfs.FS {
+	return vfs.NewInjector(c.views[rank], func(int, vfs.Op) vfs.Fault {
+		if c.ops[rank].Add(1)%4 == 0 {
+			c.views[rank].Refresh()
+		}
+		return vfs.Fault{}
+	})
+}
+
+// TestHardStaleClients saves and resumes with ranks on different clients. Before each save and resume
+// the caches of all ranks but 0 are as they were then, and every fourth reply is lost.
+func TestHardStaleClients(t *testing.T) {
+	t.Parallel()
+	for seed, err := range testkit.Each(12, func(seed int) error { // all at once: ranks wait for what they do not see yet
+		if seed%thin(4) > 0 {
+			return nil
+		}
+		m := hardMem(t)
+		if err := staleClients(t, m, uint64(seed)); err != nil {
+			return fmt.Errorf("%w\n%s", err, filesBelow(m, hardPath))
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+func staleClients(t *testing.T, m *vfs.Mem, seed uint64) error {
+	last := int64(0)
+	for attempt := 1; attempt <= 3; attempt++ {
+		world := 2 + int(seed+uint64(attempt))%3
+		c := newClients(m, world, seed*10+uint64(attempt))
+		j := job{
+			world: world, attempt: attempt, keep: checkpoint.Policy{Last: 2}, fs: c.fs,
+			saver: distributed.Options{Async: seed%2 == 0, Delta: int(seed) % 3},
+		}
+		err := j.run(t.Context(), func(r *rank) error {
+			c.views[r.number].LoseReplies(25)
+			hold := func() {
+				if r.number > 0 {
+					c.views[r.number].Hold()
+				}
+			}
+			hold()
+			step, err := r.resume(t.Context())
+			if err != nil {
+				return fmt.Errorf("resume: %w", err)
+			}
+			if step != last {
+				return fmt.Errorf("resumed from step %d, want %d", step, last)
+			}
+			for step := last + 1; step <= last+4; step++ {
+				hold()
+				if err := r.save(t.Context(), step, attempt); err != nil {
+					return fmt.Errorf("step %d: %w", step, err)
+				}
+			}
+			_, err = r.Wait(t.Context())
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("attempt %d: %w", attempt, err)
+		}
+		last += 4
+		step, variant, err := newestOf(t.Context(), m, hardPath)
+		if err != nil || step != last || variant != attempt {
+			return fmt.Errorf("the newest is step %d of attempt %d, want %d of %d: %w", step, variant, last, attempt, err)
+		}
+	}
+	_, err := wholeDisk(t.Context(), m, hardPath)
+	return err
+}
+
+// TestHardStaleRankZero: a rank 0 with a stale listing may resume from an older checkpoint, but never
+// take a good one for broken, or remove what is newer than it knows.
+func TestHardStaleRankZero(t *testing.T) {
+	t.Parallel()
+	for held := int64(1); held <= 4; held++ {
+		m := hardMem(t)
+		ctx := context.Background()
+		cache := vfs.NewView(m, 9)
+		j := job{world: 2, attempt: 1, fs: same(m)}
+		need(t, j.run(ctx, func(r *rank) error {
+			if _, err := r.resume(ctx); err != nil {
+				return err
+			}
+			for step := int64(1); step <= 4; step++ {
+				if err := r.save(ctx, step, 0); err != nil {
+					return err
+				}
+				if _, err := r.Wait(ctx); err != nil {
+					return err
+				}
+				if r.number == 0 && step == held {
+					cache.Hold()
+				}
+			}
+			return nil
+		}))
+		j = job{world: 2, attempt: 2, fs: same(cache)}
+		var from int64
+		need(t, j.run(ctx, func(r *rank) error {
+			step, err := r.resume(ctx)
+			if r.number == 0 {
+				from = step
+			}
+			return err
+		}))
+		if from != held {
+			t.Errorf("held at step %d: resumed from %d", held, from)
+		}
+		steps, err := wholeDisk(ctx, m, hardPath)
+		need(t, err)
+		if fmt.Sprint(steps) != fmt.Sprint([]int64{1, 2, 3, 4}[:held]) && fmt.Sprint(steps) != "[1 2 3 4]" {
+			t.Errorf("held at step %d: left are %v", held, steps)
+		}
+	}
+}

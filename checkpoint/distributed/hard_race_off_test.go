@@ -1,0 +1,5 @@
+//go:build !race
+
+package distributed_test
+
+const hardRace = false

@@ -1,0 +1,239 @@
+package distributed
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+const (
+	sharedPath = "/shared/run/checkpoints"
+	localPath  = "/scratch"
+)
+
+// trial is one attempt of a run in this process: ranks that train a state which is a function of the step.
+type trial struct {
+	world   int
+	attempt int
+	o       Options
+	codec   string // "": none
+	keep    checkpoint.Policy
+	fence   func() error
+	fs      func(rank int) vfs.FS
+	meeting *meeting // nil: a new one
+}
+
+// one is a rank of a trial.
+type one struct {
+	*Saver
+	rank   int
+	arrays []Array
+}
+
+// run runs f as every rank, and returns the ranks' errors, those of New and Close included.
+func (tr trial) run(ctx context.Context, f func(ctx context.Context, r *one) error) []error {
+	m := tr.meeting
+	if m == nil {
+		m = newMeeting(tr.world)
+	}
+	return testkit.Each(tr.world, func(rank int) error {
+		err := tr.rank(ctx, m.member(rank), f)
+		if errors.Is(err, errDead) || errors.Is(err, context.Canceled) {
+			m.kill()
+		}
+		return err
+	})
+}
+
+func (tr trial) rank(ctx context.Context, g *member, f func(ctx context.Context, r *one) error) error {
+	o := tr.o
+	o.FS = tr.fs(g.rank)
+	if o.tick == 0 {
+		o.tick = time.Millisecond // many rounds while one still writes
+	}
+	var dir *checkpoint.Dir
+	if g.rank == 0 {
+		var err error
+		if dir, err = checkpoint.Open(sharedPath, tr.dirOptions(o)); err != nil {
+			return err
+		}
+	}
+	r := &one{rank: g.rank, arrays: arraysOf(g.rank)}
+	var err error
+	if r.Saver, err = New(ctx, g, dir, r.arrays, o); err != nil {
+		return err
+	}
+	err = f(ctx, r)
+	return errors.Join(err, r.Close())
+}
+
+func (tr trial) dirOptions(o Options) checkpoint.Options {
+	codec := tr.codec
+	if codec == "" {
+		codec = "none"
+	}
+	return checkpoint.Options{FS: o.FS, Codec: codec, Keep: tr.keep, Run: "trial", Attempt: tr.attempt, Fence: tr.fence, Log: o.Log, Workers: 1}
+}
+
+// arraysOf is what a rank has: two arrays of all, an empty one, and one of its own.
+func arraysOf(rank int) []Array {
+	shapes := []Array{
+		{Name: "weight", DType: "float32", Shape: []int{5, 1000}, Replicated: true},
+		{Name: "empty", DType: "float32", Shape: []int{0, 3}, Replicated: true},
+		{Name: "bias", DType: "bfloat16", Shape: []int{333}, Replicated: true},
+		{Name: fmt.Sprintf("own.%d", rank), DType: "uint8", Shape: []int{1000 + rank}},
+	}
+	shapes[0].Data, shapes[2].Data, shapes[3].Data = make([]byte, 20000), make([]byte, 666), make([]byte, 1000+rank)
+	return shapes
+}
+
+// content is what an array holds at a step: noise, of which most stays from step to step.
+func content(name string, n int, step int64) []byte {
+	rng := rand.New(rand.NewPCG(uint64(len(name)), uint64(name[0])+uint64(name[len(name)-1])<<8))
+	data := make([]byte, 0, n+8)
+	for i := 0; len(data) < n; i++ {
+		word := rng.Uint64()
+		if i%2 == 0 {
+			word += uint64(step)
+		}
+		data = binary.LittleEndian.AppendUint64(data, word)
+	}
+	return data[:n]
+}
+
+// at makes the arrays those of a step.
+func (r *one) at(step int64) {
+	for _, a := range r.arrays {
+		copy(a.Data, content(a.Name, len(a.Data), step))
+	}
+}
+
+// save trains to a step and saves it; with Async the arrays are overwritten at once.
+func (r *one) save(ctx context.Context, step int64) error {
+	r.at(step)
+	err := r.Save(ctx, Meta{Step: step, Values: map[string]json.RawMessage{"of": json.RawMessage(fmt.Sprint(step))}})
+	for _, a := range r.arrays {
+		clear(a.Data)
+	}
+	return err
+}
+
+// check reads all of a checkpoint and compares.
+func check(c *checkpoint.Checkpoint) error {
+	for _, tensor := range c.Tensors() {
+		data := make([]byte, tensor.Bytes)
+		if err := c.Read(context.Background(), []checkpoint.Target{{Name: tensor.Name, Data: data}}); err != nil {
+			return err
+		}
+		if !bytes.Equal(data, content(tensor.Name, len(data), c.Step())) {
+			return fmt.Errorf("step %d: %s is not what was saved", c.Step(), tensor.Name)
+		}
+	}
+	if string(c.Values()["of"]) != fmt.Sprint(c.Step()) {
+		return fmt.Errorf("step %d: values %s", c.Step(), c.Values())
+	}
+	return nil
+}
+
+// latest is the newest checkpoint, all of it compared; -1: none.
+func latest(fsys vfs.FS, attempt int) (step int64, err error) {
+	d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: fsys, Run: "trial", Attempt: attempt, Workers: 1})
+	if err != nil {
+		return 0, err
+	}
+	c, err := d.FindLatest(context.Background())
+	if errors.Is(err, checkpoint.ErrNone) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	return c.Step(), check(c)
+}
+
+// resume resumes with a full check on every rank; -1: from nothing.
+func (r *one) resume(ctx context.Context) (int64, error) {
+	c, err := r.Resume(ctx, check)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return -1, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return c.Step(), c.Close()
+}
+
+// newDisk is an empty shared file system, and what every rank uses of it.
+func newDisk(t testing.TB) (*vfs.Mem, func(int) vfs.FS) {
+	t.Helper()
+	m := vfs.NewMem()
+	for _, dir := range []string{"/shared", "/shared/run", localPath} {
+		must(t, m.Mkdir(dir))
+	}
+	must(t, errors.Join(m.SyncDir("/"), m.SyncDir("/shared")))
+	return m, func(int) vfs.FS { return m }
+}
+
+// tree lists the files below a path.
+func tree(fsys vfs.FS, dir string) []string {
+	entries, err := fsys.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var files []string
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		files = append(files, path)
+		if e.IsDir() {
+			files = append(files, tree(fsys, path)...)
+		}
+	}
+	return files
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustAll(t testing.TB, errs []error) {
+	t.Helper()
+	must(t, errors.Join(errs...))
+}
+
+// wantAll wants an error of a class on every rank, whose text names the rank where it happened.
+func wantAll(t testing.TB, errs []error, class error, names string) {
+	t.Helper()
+	for rank, err := range errs {
+		if !errors.Is(err, class) || !strings.Contains(err.Error(), names) {
+			t.Errorf("rank %d: error %v, want one that is %v and names %q", rank, err, class, names)
+		}
+	}
+}
+
+// gate stops who comes through until it is opened.
+type gate struct {
+	once   sync.Once
+	opened chan struct{}
+}
+
+func newGate() *gate    { return &gate{opened: make(chan struct{})} }
+func (g *gate) open()   { g.once.Do(func() { close(g.opened) }) }
+func (g *gate) passes() { <-g.opened }

@@ -1,0 +1,221 @@
+package distributed
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"ddpbatch/checkpoint"
+)
+
+// lead is what only rank 0 does for a publication: it makes the draft, waits until every rank has written, commits. Each of
+// these is a task beside the rounds.
+type lead struct {
+	phase  phase
+	job    *job
+	draft  *checkpoint.Draft
+	over   bool     // the task of this phase
+	err    error    // rank 0's own: of the draft, or of the commit
+	failed *failure // why what is being written must go
+	shards []checkpoint.ShardInfo
+
+	saved *checkpoint.Checkpoint // what the commit gave
+	took  time.Duration
+	base  *checkpoint.Checkpoint // the newest full one of this Saver, for deltas
+}
+
+type phase int
+
+const (
+	resting    phase = iota
+	drafting         // the folder is being made
+	gathering        // ranks write their shards
+	aborting         // a rank has failed, and nobody writes any more: rank 0 removes what is there
+	committing       // the manifest is being written
+)
+
+// begin goes on to a phase, with a task of its own beside the rounds. Nothing of lead is looked at before that is over.
+func (r *rounds) begin(p phase, task func() error) {
+	l := &r.lead
+	l.phase, l.over = p, false
+	r.spawn(func() func() {
+		err := task()
+		return func() { l.err, l.over = err, true }
+	})
+}
+
+// decide takes the step that a round allows. Its error ends everything.
+func (r *rounds) decide(all []status) (d decision, err error) {
+	if err := strayed(all); err != nil {
+		return d, err
+	}
+	switch l := &r.lead; l.phase {
+	case resting:
+		r.choose(&d, all)
+	case drafting:
+		switch {
+		case l.over && l.err != nil:
+			r.conclude(&d, all, r.s.talk.failureOf(l.err))
+		case l.over:
+			d.Start = &ticket{ID: l.job.id, Draft: l.draft.Ticket(), Quick: l.job.meta.Quick}
+			l.phase = gathering
+		}
+	case gathering:
+		r.collect(&d, all)
+	case aborting:
+		if l.over {
+			r.conclude(&d, all, l.failed)
+		}
+	case committing:
+		if l.over {
+			r.conclude(&d, all, r.s.talk.failureOf(l.err))
+		}
+	}
+	settled := r.settled
+	if d.Settled != nil {
+		settled = d.Settled.ID
+	}
+	d.Complete = max(settled, least(all, func(s status) uint64 { return s.Safe }))
+	d.Idle = r.lead.phase == resting && least(all, func(s status) uint64 { return s.Ready }) <= settled
+	return d, nil
+}
+
+// strayed says that ranks save different steps, which no Saver can mend.
+func strayed(all []status) error {
+	steps := map[uint64]int{} // job -> the first rank that is there
+	for rank, s := range all {
+		first, ok := steps[s.Newest]
+		if !ok {
+			steps[s.Newest] = rank
+		} else if all[first].Step != s.Step {
+			text := fmt.Sprintf("saves step %d where rank %d saves step %d: all ranks must save the same step", s.Step, first, all[first].Step)
+			return &remoteError{rank: rank, text: text}
+		}
+	}
+	return nil
+}
+
+func least(all []status, of func(status) uint64) uint64 {
+	low := of(all[0])
+	for _, s := range all[1:] {
+		low = min(low, of(s))
+	}
+	return low
+}
+
+// choose begins to publish the newest job that all ranks are ready for.
+func (r *rounds) choose(d *decision, all []status) {
+	id := least(all, func(s status) uint64 { return s.Ready })
+	if id <= r.settled {
+		return
+	}
+	r.lead = lead{job: r.jobs[id], base: r.lead.base}
+	l := &r.lead
+	for _, s := range all {
+		if s.Ready == id && s.Refused != nil {
+			r.conclude(d, all, s.Refused)
+			return
+		}
+	}
+	d.Chosen = id
+	r.begin(drafting, func() (err error) {
+		l.draft, err = r.s.dir.NewDraft(l.job.ctx, l.job.meta.Step)
+		return err
+	})
+}
+
+// collect waits until no rank writes any more, and lets one that failed stop the others.
+func (r *rounds) collect(d *decision, all []status) {
+	l := &r.lead
+	writing, shards := 0, make([]checkpoint.ShardInfo, len(all))
+	var failed *failure
+	for rank, s := range all {
+		switch w := s.Writing; {
+		case w == nil || w.ID != l.job.id || !w.Over:
+			writing++
+		case w.Failure != nil && failed == nil:
+			failed = w.Failure
+		default:
+			shards[rank] = w.Shard
+		}
+	}
+	switch {
+	case failed != nil && l.failed == nil:
+		l.failed, d.Cancel = failed, true
+	case writing > 0:
+	case l.failed != nil:
+		r.begin(aborting, func() error {
+			l.draft.Abort()
+			return nil
+		})
+	default:
+		l.shards = shards
+		r.begin(committing, func() (err error) {
+			began := time.Now()
+			l.saved, err = r.commit(shards)
+			l.took = time.Since(began)
+			return err
+		})
+	}
+}
+
+// commit writes the commit record, or removes everything where that fails; unless it may have happened nevertheless.
+func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, error) {
+	l := &r.lead
+	m := l.job.meta
+	c := checkpoint.Commit{World: r.s.talk.group.Size(), Values: m.Values, Metrics: m.Metrics, Tensors: r.s.plan.tensors(), Shards: shards}
+	if !l.job.full && !m.Quick {
+		c.Base = l.base
+	}
+	saved, err := l.draft.Commit(l.job.ctx, c)
+	if err != nil {
+		l.draft.Abort()
+	}
+	return saved, err
+}
+
+// conclude ends the publication.
+func (r *rounds) conclude(d *decision, all []status, f *failure) {
+	l := &r.lead
+	l.phase = resting
+	d.Settled = &outcome{ID: l.job.id, Failure: f, Times: slowest(l.shards)}
+	overtaken := least(all, func(s status) uint64 { return s.Newest }) > l.job.id
+	d.Settled.Replaced = f != nil && overtaken && errors.Is(r.s.talk.error(f, nil), errLocal)
+	d.Settled.Times.Commit = l.took.Seconds()
+	if l.saved == nil {
+		return
+	}
+	d.Settled.Info = l.saved.Info() // beside a failure, too: it stands, but this attempt is superseded
+	if f == nil && l.job.full && r.s.mode.deltas() {
+		l.saved, l.base = l.base, l.saved
+	}
+	if l.saved != nil {
+		l.saved.Close()
+		l.saved = nil
+	}
+}
+
+func slowest(shards []checkpoint.ShardInfo) (p phases) {
+	for _, s := range shards {
+		p.Encode, p.Write, p.Sync = max(p.Encode, s.Encode), max(p.Write, s.Write), max(p.Sync, s.Sync)
+	}
+	return p
+}
+
+// abandon lets go of a publication that no decision will end. A commit that was tried stands, or its files are swept later.
+func (l *lead) abandon() {
+	if l.draft != nil && (l.phase == drafting || l.phase == gathering) {
+		l.draft.Abort()
+	}
+	l.close()
+}
+
+// close closes the checkpoints that are open.
+func (l *lead) close() {
+	for _, c := range []*checkpoint.Checkpoint{l.saved, l.base} {
+		if c != nil {
+			c.Close() // it was only read from
+		}
+	}
+	l.saved, l.base = nil, nil
+}

@@ -1,0 +1,86 @@
+package distributed
+
+import (
+	"log/slog"
+	"runtime"
+)
+
+// What encoding keeps: each worker has an encoder of just under 3 MiB and two batches of 1 MiB, and one more batch is being written.
+const (
+	encodeEach = 5 << 20
+	encodeOnce = 1 << 20
+)
+
+func encodeBytes(workers int) int64 {
+	if workers <= 0 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	return int64(workers)*encodeEach + encodeOnce
+}
+
+// mode is what of the options the memory allows; the same on all ranks.
+type mode struct {
+	Async  bool `json:"async"`
+	Delta  int  `json:"delta"`
+	Copies int  `json:"copies"` // of the state: 0, 1, or 2 where there are deltas
+
+	// Where it is less than was asked for: who has too little, how much that takes, and its cap.
+	Rank   int   `json:"rank"`
+	Needs  int64 `json:"needs"`
+	Cap    int64 `json:"cap"`
+	Lifted bool  `json:"lifted"` // deltas were asked for, and there is a node-local tier
+}
+
+func (m mode) deltas() bool { return m.Delta > 0 }
+
+// chooseMode is rank 0's; loads are what each rank writes. Deltas go first, then the copy, and with it asynchronous saving.
+func chooseMode(loads []int64, all []hello) mode {
+	asked := all[0].Options
+	m := mode{Async: asked.Async, Delta: max(0, asked.Delta)}
+	if m.Delta > 0 && asked.Local {
+		m.Delta, m.Lifted = 0, true
+	}
+	m.Copies = m.wanted()
+	for rank, h := range all {
+		for m.Copies > 0 && h.MaxMemory > 0 {
+			needs := int64(m.Copies)*loads[rank] + h.Encode
+			if needs <= h.MaxMemory {
+				break
+			}
+			m.Rank, m.Needs, m.Cap = rank, needs, h.MaxMemory
+			if m.deltas() {
+				m.Delta = 0
+			} else {
+				m.Async = false
+			}
+			m.Copies = m.wanted()
+		}
+	}
+	return m
+}
+
+// wanted is how many copies of the state the mode needs.
+func (m mode) wanted() int {
+	switch {
+	case m.deltas():
+		return 2
+	case m.Async:
+		return 1
+	}
+	return 0
+}
+
+// explain logs what was asked for and is not done.
+func (m mode) explain(log *slog.Logger) {
+	if m.Lifted {
+		log.Warn("checkpoints are all full ones: with a node-local tier there are no deltas")
+	}
+	if m.Needs == 0 {
+		return
+	}
+	what := "no deltas"
+	if !m.Async && m.Copies == 0 {
+		what = "synchronous saving, without a copy of the state"
+	}
+	log.Warn("checkpoints need more memory than allowed", "instead", what, "rank", m.Rank, "needs_bytes", m.Needs, "max_bytes", m.Cap)
+}

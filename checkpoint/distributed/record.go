@@ -1,0 +1,143 @@
+package distributed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/vfs"
+)
+
+// record says what a shard on a node's own disk belongs to: all that is needed to commit it, by whatever attempt, once all shards are
+// found. A shard without one does not count.
+type record struct {
+	Run     string               `json:"run"`
+	Path    string               `json:"path"` // of the shared folder
+	Attempt int                  `json:"attempt"`
+	Step    int64                `json:"step"`
+	Shard   int                  `json:"shard"`
+	Shards  int                  `json:"shards"`
+	Info    checkpoint.ShardInfo `json:"info"`
+	Plan    plan                 `json:"plan,omitempty"` // rank 0's record only
+	Meta    *Meta                `json:"meta,omitempty"` // rank 0's record only
+}
+
+// A plan takes more bytes in a record than in a manifest, but not twice as many. A record without one is small.
+const (
+	maxRecord      = 2 * manifest.MaxBytes
+	maxSmallRecord = 64 << 10
+)
+
+// limit is how long a shard's record may be.
+func limit(shard int) int64 {
+	if shard == 0 {
+		return maxRecord
+	}
+	return maxSmallRecord
+}
+
+// errDamaged marks a record that a crash has cut short, or worse: its shard does not count.
+var errDamaged = errors.New("damaged record")
+
+// write puts the record on the disk: JSON, and a line with its CRC-32C.
+func (r record) write(ctx context.Context, fsys vfs.FS, path string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	text = fmt.Appendf(text, "\n%s\n", manifest.CRC(text))
+	if most := limit(r.Shard); int64(len(text)) > most {
+		return fmt.Errorf("a record of %d bytes: at most %d are allowed", len(text), most)
+	}
+	return replace.File(ctx, fsys, path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+// readRecord reads the record of a shard of that number. errDamaged: it is not what write wrote; any other error is the disk's.
+func readRecord(fsys vfs.FS, path string, shard int) (r record, err error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return r, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return r, err
+	}
+	if most := limit(shard); info.Size() > most {
+		return r, fmt.Errorf("%w: %s is %d bytes long, at most %d are allowed", errDamaged, path, info.Size(), most)
+	}
+	data := make([]byte, info.Size())
+	if n, err := f.ReadAt(data, 0); n < len(data) && !errors.Is(err, io.EOF) {
+		return r, err
+	}
+	text, sum, ok := bytes.Cut(data, []byte("\n"))
+	if !ok || string(sum) != manifest.CRC(text).String()+"\n" {
+		return r, fmt.Errorf("%w: %s", errDamaged, path)
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("%w: %s: %w", errDamaged, path, err)
+	}
+	if r.Shards < 1 || r.Shards > manifest.MaxShards || r.Shard != shard || shard >= r.Shards || (shard == 0) != (r.Meta != nil) {
+		return r, fmt.Errorf("%w: %s: shard %d of %d", errDamaged, path, r.Shard, r.Shards)
+	}
+	return r, nil
+}
+
+// saveName is the folder of one save on a node's own disk.
+type saveName struct {
+	step    int64
+	attempt int
+	session uint32 // of the Saver
+	id      uint64 // of the save
+}
+
+func (n saveName) String() string {
+	return fmt.Sprintf("%s.%d-%08x-%d", manifest.StepFolder(n.step), n.attempt, n.session, n.id)
+}
+
+var saveNames = regexp.MustCompile(`^step-([0-9]{12})\.(0|[1-9][0-9]{0,8})-([0-9a-f]{8})-([1-9][0-9]{0,17})$`)
+
+func parseSaveName(name string) (n saveName, ok bool) {
+	m := saveNames.FindStringSubmatch(name)
+	if m == nil {
+		return n, false
+	}
+	n.step, _ = strconv.ParseInt(m[1], 10, 64) // the pattern leaves nothing to fail
+	n.attempt, _ = strconv.Atoi(m[2])
+	session, _ := strconv.ParseUint(m[3], 16, 32)
+	n.session = uint32(session)
+	n.id, _ = strconv.ParseUint(m[4], 10, 64)
+	return n, true
+}
+
+// localNames are the files in such a folder: shards, their records, and what a writer that died has left of either.
+var (
+	localNames  = regexp.MustCompile(`^(shard-[0-9]{5}-of-[0-9]{5}\.(json|ddpt)|\.ddpbatch-[0-9a-f]{8}\.tmp)$`)
+	recordNames = regexp.MustCompile(`^shard-([0-9]{5})-of-([0-9]{5})\.json$`)
+)
+
+func shardName(shard, shards int, ext string) string {
+	return fmt.Sprintf("shard-%05d-of-%05d.%s", shard, shards, ext)
+}
+
+// parseRecordName is which shard's record a file is, by its name.
+func parseRecordName(name string) (shard, shards int, ok bool) {
+	m := recordNames.FindStringSubmatch(name)
+	if m == nil {
+		return 0, 0, false
+	}
+	shard, _ = strconv.Atoi(m[1]) // the pattern leaves nothing to fail
+	shards, _ = strconv.Atoi(m[2])
+	return shard, shards, shard < shards
+}

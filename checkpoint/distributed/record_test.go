@@ -1,0 +1,124 @@
+package distributed
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+func TestRecordRoundTrip(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	meta := Meta{Step: 7, Values: map[string]json.RawMessage{"a": json.RawMessage(`{"b":[1]}`)}, Metrics: map[string]float64{"loss": 0.5}}
+	want := record{
+		Run: "r", Path: "/p", Attempt: 2, Step: 7, Shards: 3, Info: checkpoint.ShardInfo{File: "f", Size: 9, Raw: 8, CRC: 0xfffffff0},
+		Plan: plan{{"w", "uint8", []int{8}, []cut{{0, 0, 8}}}}, Meta: &meta,
+	}
+	must(t, want.write(context.Background(), m, "/record"))
+	got, err := readRecord(m, "/record", 0)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("read %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// FuzzRecord: whatever lies on a node's disk is read or refused; and no bit of a record may change.
+func FuzzRecord(f *testing.F) {
+	m := vfs.NewMem()
+	must(f, record{Run: "r", Shard: 1, Shards: 2}.write(context.Background(), m, "/record"))
+	good := fileOf(f, m, "/record")
+	f.Add(good)
+	f.Add([]byte("{}\n00000000\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m := vfs.NewMem()
+		w, err := m.Create("/record")
+		must(t, err)
+		_, err = w.Write(data)
+		must(t, errors.Join(err, w.Close()))
+		r, err := readRecord(m, "/record", 1)
+		if err == nil && (r.Shards < 1 || r.Shard < 0 || r.Shard >= r.Shards) {
+			t.Fatalf("%q is taken for %+v", data, r)
+		}
+		if len(data) != len(good) || bytes.Equal(data, good) {
+			return
+		}
+		differ := 0
+		for i := range data {
+			if data[i] != good[i] {
+				differ++
+			}
+		}
+		if differ == 1 && err == nil {
+			t.Fatalf("%q is taken for %q", data, good)
+		}
+	})
+}
+
+func fileOf(t testing.TB, m *vfs.Mem, path string) []byte {
+	r, err := m.Open(path)
+	must(t, err)
+	info, err := r.Stat()
+	must(t, err)
+	data := make([]byte, info.Size())
+	_, err = r.ReadAt(data, 0)
+	must(t, err)
+	return data
+}
+
+func TestSaveNames(t *testing.T) {
+	t.Parallel()
+	for _, n := range []saveName{{}, {300, 2, 0xabc, 7}, {999_999_999_999, 999_999_999, 1<<32 - 1, 1}} {
+		n.id = max(n.id, 1)
+		if got, ok := parseSaveName(n.String()); !ok || got != n {
+			t.Errorf("%s is read as %+v, %v", n, got, ok)
+		}
+	}
+	for _, name := range []string{"step-000000000001", "step-000000000001.1-00000000", "step-000000000001.01-00000000-1", "step-000000000001.1-00000000-0", "x"} {
+		if _, ok := parseSaveName(name); ok {
+			t.Errorf("%q is taken", name)
+		}
+	}
+	places := map[string]bool{}
+	for _, place := range []checkpoint.Place{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"}, {Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
+		folder := tierFolder(place)
+		if places[folder] || strings.ContainsAny(folder, "/.") {
+			t.Errorf("the folder of %v is %q", place, folder)
+		}
+		places[folder] = true
+	}
+}
+
+// TestTooLittleMemoryIsSaidOnce: with both numbers, by rank 0 alone, though it is rank 1 that has too little.
+func TestTooLittleMemoryIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	_, fs := newDisk(t)
+	var journal testkit.Journal
+	m := newMeeting(2)
+	mustAll(t, testkit.Each(2, func(rank int) error {
+		tr := trial{world: 2, attempt: 1, o: Options{Async: true, MaxMemory: int64(rank) * 1000, Workers: 1, Log: journal.Logger()}, fs: fs}
+		return tr.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error { return r.save(ctx, 1) })
+	}))
+	// The arrays of rank 1 take half of 20,666 bytes, and 1,001 of its own, to the nearest page; and encoding 6 MiB.
+	log := journal.String()
+	if strings.Count(log, "more memory than allowed") != 1 || !strings.Contains(log, "max_bytes=1000") || !strings.Contains(log, "rank=1") ||
+		!strings.Contains(log, "synchronous saving") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// TestRecordTooLong: what readRecord would refuse is not written.
+func TestRecordTooLong(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	r := record{Run: strings.Repeat("x", maxSmallRecord), Shard: 1, Shards: 2}
+	if err := r.write(context.Background(), m, "/record"); err == nil || len(tree(m, "/")) > 0 {
+		t.Errorf("%v, %v", err, tree(m, "/"))
+	}
+}

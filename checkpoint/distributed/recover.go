@@ -1,0 +1,203 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"ddpbatch/checkpoint"
+)
+
+// recover drains the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
+// all in the shared folder and no attempt has since gone on from before it. The ranks may be on other nodes than
+// they were, and may be fewer or more: each tells what its node has. It is collective.
+func (s *Saver) recover(ctx context.Context) error {
+	if s.tier == nil {
+		return nil
+	}
+	list, err := s.undrained(ctx)
+	if err != nil {
+		return fmt.Errorf("look for checkpoints that are not drained: %w", err)
+	}
+	for _, c := range list {
+		f, err := s.finish(ctx, c)
+		if err != nil {
+			return err
+		}
+		if err = s.talk.error(f, nil); err == nil || !errors.Is(err, errLocal) {
+			return err
+		}
+		if s.talk.lead() {
+			s.log.Warn("checkpoint on the nodes' own disks is damaged", "folder", c.Folder, "err", err)
+		}
+	}
+	return nil
+}
+
+// candidate is a save of an earlier attempt whose shards have all been found.
+type candidate struct {
+	Folder  string `json:"folder"`
+	Step    int64  `json:"step"`
+	Holders []int  `json:"holders"` // the rank that copies each shard
+}
+
+// undrained lists what can be finished, the newest first.
+func (s *Saver) undrained(ctx context.Context) ([]candidate, error) {
+	var own error
+	var found [][]remain
+	_, err := beside(ctx, s, func(context.Context) (list []remain, err error) {
+		if list, err = s.tier.scan(); err != nil {
+			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or go on without the node-local tier from what is in the shared folder",
+				errLocal, s.tier.path, err)
+		}
+		return list, own
+	}, func(all []report[[]remain]) (struct{}, error) {
+		for _, r := range all {
+			found = append(found, r.Value)
+		}
+		return struct{}{}, s.talk.error(firstOf(all), own)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return onRank0(ctx, s, func(ctx context.Context) ([]candidate, error) { return s.worth(ctx, leftovers(found)) })
+}
+
+// worth is rank 0's: of what is left, that which is newer than all that is shared, and not given up.
+func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, err error) {
+	if len(left) == 0 {
+		return nil, nil
+	}
+	after := int64(-1)
+	newest, err := s.dir.FindLatest(ctx)
+	switch {
+	case err == nil:
+		after = newest.Step()
+		shut(newest)
+	case !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt):
+		return nil, err
+	}
+	for _, l := range left {
+		if l.name.step <= after {
+			continue
+		}
+		givenUp, err := s.dir.GivenUp(l.name.attempt, l.name.step)
+		switch {
+		case err != nil:
+			return nil, err
+		case givenUp:
+		case len(l.missing) > 0:
+			s.log.Warn("save on the nodes' own disks is newer than all that is shared, but not whole: it is lost unless the nodes that are missing come back",
+				"step", l.name.step, "attempt", l.name.attempt, "shards", len(l.seen), "missing", few(l.missing))
+		default:
+			list = append(list, candidate{Folder: l.name.String(), Step: l.name.step, Holders: l.deal()})
+		}
+	}
+	return list, nil
+}
+
+// copied is what a rank tells of the shards that it has copied.
+type copied struct {
+	Shards map[int]checkpoint.ShardInfo `json:"shards"`
+	First  *record                      `json:"first,omitempty"` // of shard 0, which has what goes into the manifest
+}
+
+// finish copies the shards of an earlier save into a new folder and commits it, as this attempt's. A failure is every rank's; err
+// says that the ranks cannot go on together.
+func (s *Saver) finish(ctx context.Context, c candidate) (f *failure, err error) {
+	var draft *checkpoint.Draft // rank 0's
+	ticket, err := onRank0(ctx, s, func(ctx context.Context) (ticket []byte, err error) {
+		if draft, err = s.dir.NewDraft(ctx, c.Step); err == nil {
+			ticket = draft.Ticket()
+		}
+		return ticket, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []report[copied]
+	f, err = beside(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
+		func(reports []report[copied]) (*failure, error) {
+			all = reports
+			return firstOf(reports), nil
+		})
+	if err == nil {
+		f, err = onRank0(ctx, s, func(ctx context.Context) (*failure, error) {
+			if f == nil {
+				f = s.talk.failureOf(s.commitRemains(ctx, c, draft, all))
+			}
+			if f != nil {
+				draft.Abort()
+			}
+			return f, nil
+		})
+	} else if draft != nil {
+		draft.Abort()
+	}
+	if err != nil || f != nil {
+		return f, err
+	}
+	return nil, together(ctx, s, func(context.Context) error {
+		s.tier.sweepSave(filepath.Join(s.tier.path, filepath.Base(c.Folder)))
+		return nil
+	})
+}
+
+// copyShards copies those that rank 0 has given to this rank. draft is nil on the others.
+func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.Draft, ticket []byte) (all copied, err error) {
+	if draft == nil {
+		if draft, err = s.dir.JoinDraft(ticket); err != nil {
+			return all, err
+		}
+		defer func() {
+			if err != nil {
+				draft.Abort()
+			}
+		}()
+	}
+	all.Shards = map[int]checkpoint.ShardInfo{}
+	for i, rank := range c.Holders {
+		if rank != s.tier.rank {
+			continue
+		}
+		l, err := s.tier.inspect(filepath.Base(c.Folder), i, len(c.Holders))
+		if err == nil && l == nil {
+			err = errors.New("it is gone")
+		}
+		if err != nil {
+			return all, fmt.Errorf("%w: shard %d in %s: %w", errLocal, i, c.Folder, err)
+		}
+		if all.Shards[i], err = s.tier.drain(ctx, l, draft); err != nil {
+			return all, err
+		}
+		if i == 0 {
+			all.First = &l.record
+		}
+	}
+	return all, nil
+}
+
+// commitRemains is rank 0's: all shards are durable in the draft.
+func (s *Saver) commitRemains(ctx context.Context, c candidate, draft *checkpoint.Draft, all []report[copied]) error {
+	first := all[c.Holders[0]].Value.First
+	if first == nil || first.Meta == nil {
+		return fmt.Errorf("%w: nobody has the record of shard 0", errLocal)
+	}
+	m := checkpoint.Commit{
+		World: len(c.Holders), Values: first.Meta.Values, Metrics: first.Meta.Metrics,
+		Tensors: first.Plan.tensors(), Shards: make([]checkpoint.ShardInfo, len(c.Holders)),
+	}
+	for i, rank := range c.Holders {
+		m.Shards[i] = all[rank].Value.Shards[i]
+	}
+	saved, err := draft.Commit(ctx, m)
+	if saved != nil {
+		defer saved.Close()
+	}
+	if err != nil {
+		return err
+	}
+	s.log.Info("checkpoint drained from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
+	return nil
+}

@@ -1,0 +1,188 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ddpbatch/checkpoint"
+)
+
+// Resume has rank 0 choose the newest good checkpoint, and every rank's accept read what it needs of it. With a node-local tier it first
+// finishes the newest save that an earlier attempt has left complete on the nodes' own disks. If accept says
+// checkpoint.ErrCorrupt on any rank, rank 0 rejects that checkpoint and all try the one before; any other error is every
+// rank's. Once all accept, rank 0 records what the attempt goes on from. The checkpoint stays open; the caller closes it.
+// checkpoint.ErrNone: there is none (that is recorded, too); checkpoint.ErrCorrupt: there are, and all are corrupt. It is collective,
+// and comes before the first Save; accept runs on a goroutine of its own, while the caller waits.
+func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint) error) (*checkpoint.Checkpoint, error) {
+	c, err := s.resume(ctx, accept)
+	if err != nil {
+		return nil, fmt.Errorf("resume: %w", err)
+	}
+	return c, nil
+}
+
+// Begin records that the attempt goes on from nothing, whatever there is: earlier attempts' checkpoints do not count any more, nor what they
+// have left on the nodes' own disks. It is collective, and takes the place of Resume.
+func (s *Saver) Begin(ctx context.Context) error {
+	if err := s.begin(ctx, nil); err != nil {
+		return fmt.Errorf("begin from nothing: %w", err)
+	}
+	return nil
+}
+
+func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint) error) (*checkpoint.Checkpoint, error) {
+	if err := s.recover(ctx); err != nil {
+		return nil, err
+	}
+	tries := map[string]int{}
+	var rejected error // why the newest that was rejected was
+	for {
+		c, err := s.offer(ctx, rejected)
+		if err != nil {
+			return nil, err
+		}
+		if c.none != nil {
+			if err := s.begin(ctx, nil); err != nil {
+				return nil, err
+			}
+			return nil, c.none
+		}
+		why, corrupt, err := s.judge(ctx, c, accept)
+		if why == nil && err == nil {
+			if err = s.begin(ctx, c.Checkpoint); err == nil {
+				return c.Checkpoint, nil
+			}
+		}
+		tries[c.folder]++
+		if corrupt {
+			err = s.reject(ctx, c, why, tries[c.folder])
+		} else if err == nil {
+			err = why
+		}
+		shut(c.Checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		if rejected == nil {
+			rejected = why
+		}
+	}
+}
+
+// offered is the checkpoint that rank 0 proposes, as this rank sees it.
+type offered struct {
+	*checkpoint.Checkpoint // nil: it cannot be opened here
+	folder                 string
+	err                    error // why
+	none                   error // there is none: checkpoint.ErrNone, the same on all ranks
+}
+
+// proposal is what rank 0 says of it.
+type proposal struct {
+	Folder string   `json:"folder"`
+	None   *failure `json:"none,omitempty"`
+}
+
+// offer finds a checkpoint on rank 0 and opens it on all. Its manifest goes over the network: what a network file system shows to
+// another node may be older.
+func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error) {
+	var found *checkpoint.Checkpoint
+	var none error
+	var data []byte
+	p, err := onRank0(ctx, s, func(ctx context.Context) (p proposal, err error) {
+		found, err = s.dir.FindLatest(ctx)
+		switch {
+		case err == nil:
+			p.Folder, data = found.Folder(), found.Manifest()
+		case rejected != nil && (errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt)):
+			f := s.talk.failureOf(rejected)
+			f.Text = fmt.Sprintf("%v; the newest was rejected: %s", err, f.Text)
+			err = s.talk.error(f, nil)
+		case errors.Is(err, checkpoint.ErrNone):
+			none = err
+			p.None, err = s.talk.failureOf(err), nil
+		}
+		return p, err
+	})
+	if err == nil && p.None == nil {
+		data, err = s.talk.group.Broadcast(ctx, data)
+	}
+	if err != nil {
+		shut(found)
+		return o, err
+	}
+	if p.None != nil {
+		return offered{none: s.talk.error(p.None, none)}, nil
+	}
+	o = offered{Checkpoint: found, folder: p.Folder}
+	if found == nil {
+		o.Checkpoint, o.err = s.dir.OpenManifest(o.folder, data)
+	}
+	return o, nil
+}
+
+// blame is the verdict of all ranks on a checkpoint.
+type blame struct {
+	Failure *failure `json:"failure,omitempty"` // nil: it is good
+	Corrupt bool     `json:"corrupt"`
+}
+
+// judge lets accept look on all ranks. One error that does not blame the checkpoint counts more than those that do. All ranks get the same
+// verdict: an error may be of several classes, and the ranks must go the same way.
+func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Checkpoint) error) (why error, corrupt bool, err error) {
+	var own error
+	b, err := beside(ctx, s, func(context.Context) (struct{}, error) {
+		if own = c.err; own == nil {
+			own = accept(c.Checkpoint)
+		}
+		return struct{}{}, own
+	}, func(all []report[struct{}]) (b blame, err error) {
+		b.Failure = firstOf(all)
+		b.Corrupt = b.Failure != nil
+		for _, r := range all {
+			if r.Failure != nil && !errors.Is(s.talk.error(r.Failure, nil), checkpoint.ErrCorrupt) {
+				return blame{Failure: r.Failure}, nil
+			}
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return s.talk.error(b.Failure, own), b.Corrupt, nil
+}
+
+// reject takes a corrupt checkpoint out of the way, so that the one before can be tried; nil means that all go on. One that
+// rank 0 finds to be good is tried once more: what the other rank has read may have been an old view, or its own memory's fault.
+func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) error {
+	_, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
+		s.log.Warn("checkpoint is corrupt: trying the one before it", "folder", c.folder, "err", why)
+		err := s.dir.Reject(ctx, c.Checkpoint)
+		switch {
+		case err == nil || errors.Is(err, checkpoint.ErrFenced):
+			return struct{}{}, err
+		case tries < 2:
+			s.log.Warn("corrupt checkpoint stays: trying it once more", "folder", c.folder, "err", err)
+			return struct{}{}, nil
+		}
+		f := s.talk.failureOf(why)
+		f.Text = fmt.Sprintf("%s; it is still there: %v", f.Text, err)
+		return struct{}{}, s.talk.error(f, nil)
+	})
+	return err
+}
+
+// begin records what this attempt goes on from.
+func (s *Saver) begin(ctx context.Context, from *checkpoint.Checkpoint) error {
+	_, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.dir.Begin(ctx, from) })
+	s.begun = s.begun || err == nil
+	return err
+}
+
+// shut closes a checkpoint that was only read from.
+func shut(c *checkpoint.Checkpoint) {
+	if c != nil {
+		c.Close()
+	}
+}

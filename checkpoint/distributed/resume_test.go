@@ -1,0 +1,155 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+// saveSteps is a first attempt of three ranks that saves steps.
+func saveSteps(t *testing.T, fs func(int) vfs.FS, o Options, steps ...int64) {
+	t.Helper()
+	mustAll(t, trial{world: 3, attempt: 1, o: o, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+		if _, err := r.resume(ctx); err != nil {
+			return err
+		}
+		for _, step := range steps {
+			if err := r.save(ctx, step); err != nil {
+				return err
+			}
+		}
+		_, err := r.Wait(ctx)
+		return err
+	}))
+}
+
+// harm flips a byte of the only file whose path contains the parts.
+func harm(t *testing.T, disk *vfs.Mem, parts ...string) {
+	t.Helper()
+	files := slices.DeleteFunc(tree(disk, sharedPath), func(path string) bool {
+		return slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(path, part) })
+	})
+	if len(files) != 1 {
+		t.Fatalf("files with %v: %v", parts, files)
+	}
+	flip(t, disk, files[0])
+}
+
+// TestResumeFallsBack: shards of steps 3 and 2 are damaged, as only some ranks notice. All go on from step 1, and the bad ones are set aside.
+func TestResumeFallsBack(t *testing.T) {
+	t.Parallel()
+	disk, fs := newDisk(t)
+	saveSteps(t, fs, Options{}, 1, 2, 3)
+	harm(t, disk, "step-000000000003/", "shard-00001")
+	harm(t, disk, "step-000000000002/", "shard-00002")
+	var journal testkit.Journal
+	mustAll(t, trial{world: 2, attempt: 2, o: Options{Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+		c, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+			if r.rank == 0 && c.Step() == 3 {
+				return nil // it needs nothing of the damaged part
+			}
+			return check(c)
+		})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		if c.Step() != 1 {
+			return fmt.Errorf("resumed from step %d", c.Step())
+		}
+		return nil
+	}))
+	files := strings.Join(tree(disk, sharedPath), "\n")
+	for _, want := range []string{"step-000000000003.broken/MANIFEST.json", "step-000000000002.broken/MANIFEST.json", "/attempt-000000002-"} {
+		if !strings.Contains(files, want) {
+			t.Errorf("no %s in\n%s", want, files)
+		}
+	}
+	if !strings.Contains(journal.String(), "trying the one before it") {
+		t.Errorf("log: %s", journal.String())
+	}
+}
+
+func TestResumeWhereAllAreCorrupt(t *testing.T) {
+	t.Parallel()
+	disk, fs := newDisk(t)
+	saveSteps(t, fs, Options{}, 1, 2)
+	harm(t, disk, "step-000000000001/", "shard-00001")
+	harm(t, disk, "step-000000000002/", "shard-00001")
+	errs := trial{world: 4, attempt: 2, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+		_, err := r.resume(ctx)
+		return err
+	})
+	wantAll(t, errs, checkpoint.ErrCorrupt, "the newest was rejected: ")
+}
+
+// TestResumeStopsAtOtherErrors: what cannot be read now is not corrupt, and no older one is taken instead.
+func TestResumeStopsAtOtherErrors(t *testing.T) {
+	t.Parallel()
+	errOwn := errors.New("does not fit")
+	for name, fail := range map[string]error{"own": errOwn, "disk": syscall.EIO} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, fs := newDisk(t)
+			saveSteps(t, fs, Options{}, 1, 2)
+			errs := trial{world: 3, attempt: 2, o: Options{Errors: []error{errOwn, syscall.EIO}}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+				_, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+					switch r.rank {
+					case 1:
+						return fmt.Errorf("it says so: %w", checkpoint.ErrCorrupt)
+					case 2:
+						return fail
+					}
+					return nil
+				})
+				return err
+			})
+			wantAll(t, errs, fail, "rank 2: ")
+			if files := strings.Join(tree(disk, sharedPath), " "); strings.Contains(files, "broken") || strings.Contains(files, "attempt-000000002") {
+				t.Errorf("files: %s", files)
+			}
+		})
+	}
+}
+
+// TestOneRankSeesDamageThatIsNotThere: rank 0 reads the checkpoint as good. It is tried once more, then all fail; nothing is renamed.
+func TestOneRankSeesDamageThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for _, times := range []int{1, 2} {
+		disk, fs := newDisk(t)
+		saveSteps(t, fs, Options{}, 1, 2)
+		errs := trial{world: 3, attempt: 2, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+			seen := 0
+			c, err := r.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+				if seen++; r.rank == 1 && seen <= times {
+					return fmt.Errorf("bad memory: %w", checkpoint.ErrCorrupt)
+				}
+				return check(c)
+			})
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if c.Step() != 2 {
+				err = fmt.Errorf("resumed from %d", c.Step())
+			}
+			return err
+		})
+		if times == 1 {
+			mustAll(t, errs)
+		} else {
+			wantAll(t, errs, checkpoint.ErrCorrupt, "rank 1: bad memory")
+		}
+		if step, err := latest(disk, 2); step != 2 || err != nil {
+			t.Fatalf("latest is %d: %v", step, err)
+		}
+	}
+}

@@ -1,0 +1,187 @@
+package distributed
+
+import (
+	"errors"
+	"time"
+)
+
+// rounds is one rank's side of the saves in flight. While there are any, all ranks meet again and again: everyone tells rank 0 how
+// far it is, rank 0 answers with one decision for all. A rank comes to the next round as soon as it has news, or nothing to do; one that
+// is still busy comes after a tick. So rank 0 hears at once when the last one is done, nobody waits in a collective for a slow
+// disk, and nobody looks at the file system to find out what another does. All fields belong to the loop's goroutine.
+//
+// Jobs are numbered as they are submitted, and only ever move on. These counters say how far; none goes back:
+//
+//	counter          what has come so far                           who moves it on               agrees on all ranks
+//	Saver.last       submitted by Save                              the caller                    no: Save is entered one by one
+//	newest.id        taken by the loop                              take                          no
+//	ready            checked, and staged where there is a tier      the task of take              no
+//	safe             staged on the node's own disk                  the task of take              no
+//	chosen           is being published; 0: none                    rank 0: choose                yes, after each round
+//	settled          published, failed or passed over               rank 0: conclude              yes, after each round
+//	Saver.complete   the copy of the state is free on all ranks     rank 0: decide                yes, after each round
+//
+// At all times settled <= complete, safe <= ready <= newest.id <= last <= complete+1, and chosen is 0 or between settled and every rank's ready.
+//
+// The hard spots: which ranks hear of an error in which call (Saver.note); what may be removed when the group fails in the middle of a
+// publication (stop); what a rank keeps of jobs that a newer one overtakes (forget).
+type rounds struct {
+	s     *Saver
+	wake  chan struct{} // a job was submitted
+	ended chan func()   // what to do after a task that is over
+	tasks int           // running
+	news  bool
+
+	newest  *job
+	jobs    map[uint64]*job // those that may still be published
+	ready   uint64
+	safe    uint64
+	chosen  uint64
+	settled uint64
+	// stranded is the job settled last, if it could not be published: what is on the node's own disk stays until there is a newer one.
+	stranded *job
+	writing  *writing // nil: nothing is being published
+	lead     lead     // rank 0's
+}
+
+func newRounds(s *Saver) *rounds {
+	return &rounds{s: s, wake: make(chan struct{}, 1), ended: make(chan func()), jobs: map[uint64]*job{}}
+}
+
+// run meets the others until all jobs of this rank are settled, and nothing is going on.
+func (r *rounds) run() {
+	for {
+		idle, err := r.round()
+		if err != nil {
+			r.stop(err)
+			return
+		}
+		if idle && r.s.retire(r) {
+			return
+		}
+	}
+}
+
+// round is one meeting.
+func (r *rounds) round() (idle bool, err error) {
+	r.await()
+	ctx, t := r.newest.ctx, r.s.talk
+	if w := r.writing; w != nil && w.Over && w.err == nil {
+		w.reported = true // even if this fails here, rank 0 may have heard it
+	}
+	d, err := exchange(ctx, t, r.status(), nil, r.decide)
+	if err != nil {
+		return false, err
+	}
+	if !r.knows(d) {
+		return false, errDecision
+	}
+	r.apply(d)
+	return d.Idle, nil
+}
+
+var errDecision = errors.New("rank 0 decides about a save that this rank does not have in flight")
+
+// knows tells whether a decision is about jobs that this rank has.
+func (r *rounds) knows(d decision) bool {
+	if d.Start != nil && (r.jobs[d.Start.ID] == nil || r.writing != nil) || d.Settled != nil && r.jobs[d.Settled.ID] == nil {
+		return false
+	}
+	return !d.Cancel || r.writing != nil
+}
+
+// await returns once there is something to tell, nothing to wait for, or a tick has passed.
+func (r *rounds) await() {
+	r.take()
+	tick := time.NewTimer(r.s.o.tick)
+	defer tick.Stop()
+	for !r.news && r.tasks > 0 {
+		select {
+		case then := <-r.ended:
+			r.over(then)
+		case <-r.wake:
+			r.take()
+		case <-tick.C:
+			return
+		}
+	}
+	r.news = false
+}
+
+// spawn runs a task beside the rounds; what it returns is called by the loop.
+func (r *rounds) spawn(task func() (then func())) {
+	r.tasks++
+	go func() { r.ended <- task() }()
+}
+
+func (r *rounds) over(then func()) {
+	r.tasks--
+	then()
+	r.news = true
+}
+
+// take fetches the job that Save has submitted, and stages it: checks it, and writes it to the node's own disk where there is one.
+func (r *rounds) take() {
+	j := r.s.submitted()
+	if j == nil {
+		return
+	}
+	r.newest, r.jobs[j.id], r.news = j, j, true
+	r.spawn(func() func() {
+		j.refused = j.check(r.s.o.Check)
+		if j.refused == nil {
+			j.local = r.s.stage(j)
+		}
+		return func() {
+			r.ready = j.id
+			if j.local != nil {
+				r.safe = j.id
+			}
+		}
+	})
+}
+
+func (r *rounds) status() status {
+	s := status{Newest: r.newest.id, Step: r.newest.meta.Step, Ready: r.ready, Safe: r.safe}
+	if j := r.jobs[r.ready]; j != nil {
+		s.Refused = r.s.talk.failureOf(j.refused)
+	}
+	if r.writing != nil {
+		s.Writing = &r.writing.written
+	}
+	return s
+}
+
+// apply does what rank 0 has decided.
+func (r *rounds) apply(d decision) {
+	if d.Chosen != 0 {
+		r.chosen = d.Chosen
+	}
+	if d.Start != nil {
+		r.start(*d.Start)
+	}
+	if d.Cancel {
+		r.writing.cancel()
+	}
+	j, own := r.settle(d.Settled)
+	r.s.note(d, j, own)
+	r.forget(d.Complete)
+}
+
+// stop ends everything after the group has failed. A shard that rank 0 may have heard of stays: the commit may have happened.
+func (r *rounds) stop(err error) {
+	w := r.writing
+	if w != nil {
+		w.cancel()
+	}
+	for r.tasks > 0 {
+		r.over(<-r.ended)
+	}
+	switch {
+	case r.s.talk.lead():
+		r.lead.abandon()
+	case w != nil && w.err == nil && !w.reported:
+		w.draft.Abort()
+	}
+	r.s.fail(err)
+}

@@ -1,0 +1,84 @@
+package distributed
+
+import (
+	"testing"
+	"time"
+)
+
+// TestInterval compares with Young's example values, computed by hand: sqrt(2 x 50 s x 10,000 s) = 1,000 s.
+func TestInterval(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ cost, mtbf, want time.Duration }{
+		{50 * time.Second, 10_000 * time.Second, 1000 * time.Second},
+		{2 * time.Second, 100 * time.Second, 20 * time.Second},
+		{0, time.Hour, 0}, {time.Second, 0, 0}, {-1, time.Hour, 0},
+	} {
+		if got := Interval(test.cost, test.mtbf); got.Round(time.Microsecond) != test.want {
+			t.Errorf("Interval(%v, %v) = %v, want %v", test.cost, test.mtbf, got, test.want)
+		}
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	t.Parallel()
+	w := &window{}
+	if got := w.times(); got != (Times{}) {
+		t.Errorf("empty: %v", got)
+	}
+	for i := 100; i >= 1; i-- { // the window keeps 64 down to 1
+		w.add(time.Duration(i))
+	}
+	// The 95th percentile by nearest rank of 1 to 64: rank ceil(60.8) = 61.
+	if got := w.times(); got != (Times{Last: 1, P95: 61}) {
+		t.Errorf("64 to 1: %v", got)
+	}
+}
+
+func TestChain(t *testing.T) {
+	t.Parallel()
+	c, m := newChain(), mode{Delta: 2, Copies: 2}
+	type step struct {
+		copy, base int
+		full, ok   bool
+	}
+	for i, want := range []step{
+		{0, -1, true, true}, {1, 0, false, true}, {1, 0, false, true}, // two deltas
+		{1, 0, true, true}, {0, 1, false, true}, // a full one into the other copy, a delta to it
+		{0, 1, false, false}, {0, -1, true, true}, // one that fails makes the next a full one
+	} {
+		copy, base, full := c.next(m)
+		if copy != want.copy || base != want.base || full != want.full {
+			t.Fatalf("save %d: copy %d base %d full %v, want %+v", i, copy, base, full, want)
+		}
+		c.done(&job{copy: copy, full: full}, want.ok)
+	}
+}
+
+func TestModeFitsMemory(t *testing.T) {
+	t.Parallel()
+	loads := plan{{Cuts: []cut{{0, 0, 100}, {1, 100, 200}}}}.loads(2)
+	ask := func(async bool, delta int, local bool, caps ...int64) mode {
+		var all []hello
+		for _, c := range caps {
+			all = append(all, hello{Options: chosen{Async: async, Delta: delta, Local: local}, MaxMemory: c, Encode: 10})
+		}
+		return chooseMode(loads, all)
+	}
+	for _, test := range []struct {
+		name      string
+		got, want mode
+	}{
+		{"no cap", ask(true, 3, false, 0, 0), mode{Async: true, Delta: 3, Copies: 2}},
+		{"just enough", ask(true, 3, false, 210, 410), mode{Async: true, Delta: 3, Copies: 2}},
+		{"no deltas", ask(true, 3, false, 0, 409), mode{Async: true, Copies: 1, Rank: 1, Needs: 410, Cap: 409}},
+		{"no copy", ask(true, 3, false, 0, 209), mode{Rank: 1, Needs: 210, Cap: 209}},
+		{"rank 0 has little", ask(true, 0, false, 109, 0), mode{Rank: 0, Needs: 110, Cap: 109}},
+		{"synchronous needs none", ask(false, 0, false, 1, 1), mode{}},
+		{"deltas need copies", ask(false, 1, false, 0, 409), mode{Rank: 1, Needs: 410, Cap: 409}},
+		{"local tier", ask(true, 3, true, 0, 0), mode{Async: true, Copies: 1, Lifted: true}},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, test.got, test.want)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package distributed
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Stats are figures of the saves so far.
+type Stats struct {
+	Saves  int   // committed
+	Failed int   // neither committed nor replaced by a newer one
+	Step   int64 // of the newest committed; -1: none
+	Full   bool  // whether that is a full one
+	Raw    int64 // bytes of its arrays
+	Stored int64 // bytes of its files on disk, as checkpoint.Info.Bytes has them
+
+	Stall  Times // inside Save, this rank: waiting and copying; where saving is synchronous all of it
+	Wait   Times // of that: waiting for the save before
+	Copy   Times // of that: copying the state
+	Encode Times // the slowest rank's
+	Write  Times // the slowest rank's
+	Sync   Times // the slowest rank's
+	Commit Times // fence, manifest and retention, rank 0's
+	Total  Times // from the call of Save until the checkpoint is durable in the shared folder
+}
+
+// Times are the last and the 95th percentile of the newest saves.
+type Times struct{ Last, P95 time.Duration }
+
+// Ratio is stored over raw bytes of the newest checkpoint; 0 where there is none.
+func (s Stats) Ratio() float64 {
+	if s.Raw == 0 {
+		return 0
+	}
+	return float64(s.Stored) / float64(s.Raw)
+}
+
+// Stats may be called at any time, by any goroutine.
+func (s *Saver) Stats() Stats { return s.stats.get() }
+
+// Estimate is what a durable save takes: the 95th percentile of those so far; 0 before the first.
+func (s *Saver) Estimate() time.Duration { return s.stats.get().Total.P95 }
+
+// figures collect Stats.
+type figures struct {
+	mu  *sync.Mutex
+	now *Stats
+
+	stalls, waits, copies, encode, write, sync, commit, total *window
+}
+
+func newFigures() figures {
+	return figures{
+		mu: &sync.Mutex{}, now: &Stats{Step: -1},
+		stalls: &window{}, waits: &window{}, copies: &window{}, encode: &window{}, write: &window{}, sync: &window{}, commit: &window{}, total: &window{},
+	}
+}
+
+func (f *figures) get() Stats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := *f.now
+	s.Stall, s.Wait, s.Copy = f.stalls.times(), f.waits.times(), f.copies.times()
+	s.Encode, s.Write, s.Sync = f.encode.times(), f.write.times(), f.sync.times()
+	s.Commit, s.Total = f.commit.times(), f.total.times()
+	return s
+}
+
+func (f *figures) stall(waited, copied, all time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stalls.add(all)
+	f.waits.add(waited)
+	f.copies.add(copied)
+}
+
+// settled counts a job that was committed.
+func (f *figures) settled(o *outcome, j *job, total time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now.Saves++
+	f.now.Step, f.now.Full, f.now.Raw, f.now.Stored = j.meta.Step, o.Info.BaseStep < 0, o.Info.RawBytes, o.Info.Bytes
+	f.encode.add(seconds(o.Times.Encode))
+	f.write.add(seconds(o.Times.Write))
+	f.sync.add(seconds(o.Times.Sync))
+	f.commit.add(seconds(o.Times.Commit))
+	f.total.add(total)
+}
+
+func (f *figures) failed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now.Failed++
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// window keeps the newest durations.
+type window struct {
+	last [64]time.Duration
+	n    int // ever added
+}
+
+func (w *window) add(d time.Duration) {
+	w.last[w.n%len(w.last)] = d
+	w.n++
+}
+
+func (w *window) times() Times {
+	if w.n == 0 {
+		return Times{}
+	}
+	return Times{Last: w.last[(w.n-1)%len(w.last)], P95: w.quantile(95)}
+}
+
+// quantile is by nearest rank: the smallest that so many per cent are not above.
+func (w *window) quantile(percent int) time.Duration {
+	sorted := slices.Clone(w.last[:min(w.n, len(w.last))])
+	slices.Sort(sorted)
+	return sorted[(len(sorted)*percent+99)/100-1]
+}

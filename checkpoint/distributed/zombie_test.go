@@ -1,0 +1,81 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/vfs"
+)
+
+// TestZombie: rank 0 of attempt 1 is stopped before its commit. Attempt 2 goes on, commits, and attempt 1 wakes up: all its ranks
+// learn that it cannot commit (it is superseded, or its files have been swept already), and it changes nothing.
+func TestZombie(t *testing.T) {
+	t.Parallel()
+	disk, _ := newDisk(t)
+	asleep, awake := newGate(), newGate()
+	fence := func(own int) func() error {
+		return func() error {
+			if own == 1 {
+				select {
+				case <-awake.opened:
+					return errors.New("attempt 2 has begun")
+				default:
+				}
+			}
+			return nil
+		}
+	}
+	saveSteps(t, func(int) vfs.FS { return disk }, Options{}, 1)
+	slow := func(rank int) vfs.FS {
+		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			if rank == 0 && op.Kind == "create" && strings.Contains(op.Path, "MANIFEST") && strings.Contains(op.Path, "000002") {
+				asleep.open()
+				awake.passes()
+			}
+			return vfs.Fault{}
+		})
+	}
+	zombie := make(chan []error)
+	go func() {
+		zombie <- trial{world: 3, attempt: 1, o: Options{Async: true}, fs: slow, fence: fence(1)}.run(t.Context(), func(ctx context.Context, r *one) error {
+			if err := r.save(ctx, 2); err != nil {
+				return err
+			}
+			_, err := r.Wait(ctx)
+			return err
+		})
+	}()
+	asleep.passes()
+	mustAll(t, trial{world: 2, attempt: 2, fs: func(int) vfs.FS { return disk }, fence: fence(2)}.run(t.Context(), func(ctx context.Context, r *one) error {
+		if step, err := r.resume(ctx); step != 1 || err != nil {
+			return fmt.Errorf("resumed from %d: %w", step, err)
+		}
+		if err := r.save(ctx, 2); err != nil {
+			return err
+		}
+		_, err := r.Wait(ctx)
+		return err
+	}))
+	awake.open()
+	for rank, err := range <-zombie {
+		if !errors.Is(err, checkpoint.ErrFenced) && (err == nil || !strings.Contains(err.Error(), "rank 0: commit checkpoint of step 2")) {
+			t.Errorf("rank %d of the zombie: %v", rank, err)
+		}
+	}
+	step, err := latest(disk, 2)
+	if step != 2 || err != nil {
+		t.Fatalf("latest is %d: %v", step, err)
+	}
+	d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk, Run: "trial"})
+	must(t, err)
+	c, err := d.FindLatest(t.Context())
+	must(t, err)
+	defer c.Close()
+	if c.Info().Attempt != 2 {
+		t.Errorf("step 2 is of attempt %d", c.Info().Attempt)
+	}
+}

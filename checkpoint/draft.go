@@ -1,0 +1,170 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"ddpbatch/checkpoint/internal/manifest"
+)
+
+// Draft is a checkpoint that is being written, by one rank or by several: rank 0 makes it
+// (NewDraft), tells the others (Ticket, JoinDraft), all write their shards (WriteShard) and
+// tell rank 0, which commits it. Its methods may be called by several goroutines.
+type Draft struct {
+	d      *Dir
+	folder string
+	tag    manifest.Tag
+	step   int64
+	owner  bool // rank 0's
+
+	mu      sync.Mutex
+	shards  []string // that this writer has begun; those of a joined draft only until they are durable
+	settled bool     // committed, or perhaps: nothing is to be removed
+}
+
+// maxFolders is how many names NewDraft tries. All but the first are random.
+const maxFolders = 8
+
+// NewDraft makes the fresh folder of a save, durably, and asks the fence before that. A folder
+// that is there already is never written into, whoever made it.
+func (d *Dir) NewDraft(ctx context.Context, step int64) (*Draft, error) {
+	dr, err := d.newDraft(ctx, step)
+	if err != nil {
+		return nil, fmt.Errorf("begin checkpoint of step %d in %s: %w", step, d.path, classify(err))
+	}
+	return dr, nil
+}
+
+func (d *Dir) newDraft(ctx context.Context, step int64) (*Draft, error) {
+	if step < 0 || step > maxStep {
+		return nil, fmt.Errorf("the step is not within 0 to %d", int64(maxStep))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := d.fence(); err != nil {
+		return nil, err
+	}
+	if err := d.makeRoot(); err != nil {
+		return nil, err
+	}
+	dr := &Draft{d: d, tag: d.tag(), step: step, owner: true, folder: manifest.StepFolder(step)}
+	err := d.fs.Mkdir(dr.path())
+	for try := 1; errors.Is(err, fs.ErrExist) && try < maxFolders; try++ {
+		dr.folder = manifest.FreshFolder(step, dr.tag.Attempt, d.nonce())
+		err = d.fs.Mkdir(dr.path())
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.setWriting(dr.folder, true)
+	if err := d.fs.SyncDir(d.path); err != nil {
+		dr.Abort()
+		return nil, err
+	}
+	return dr, nil
+}
+
+// setWriting takes note that a folder is, or is no longer, being written by this process.
+func (d *Dir) setWriting(folder string, writing bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if writing {
+		d.drafts[folder] = struct{}{}
+	} else {
+		delete(d.drafts, folder)
+	}
+}
+
+func (d *Dir) isWriting(folder string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, writing := d.drafts[folder]
+	return writing
+}
+
+func (dr *Draft) path() string { return filepath.Join(dr.d.path, dr.folder) }
+
+// ticket is the JSON of Ticket.
+type ticket struct {
+	Folder  string `json:"folder"`
+	Step    int64  `json:"step"`
+	Attempt int    `json:"attempt"` // this and the nonce are those of the tag in the files' names
+	Nonce   uint32 `json:"nonce"`
+}
+
+// Ticket is what other ranks need to write into the draft.
+func (dr *Draft) Ticket() []byte {
+	data, err := json.Marshal(ticket{dr.folder, dr.step, dr.tag.Attempt, dr.tag.Nonce})
+	if err != nil {
+		panic("checkpoint: a ticket is no JSON")
+	}
+	return data
+}
+
+// JoinDraft takes part in the draft of another process, whose Ticket is given. Run and attempt
+// must be the same.
+func (d *Dir) JoinDraft(data []byte) (*Draft, error) {
+	var t ticket
+	if err := json.Unmarshal(data, &t); err != nil {
+		return nil, fmt.Errorf("join a checkpoint: the ticket: %w", err)
+	}
+	folder, ok := manifest.ParseFolder(t.Folder)
+	if !ok || folder.Broken || folder.Step != t.Step {
+		return nil, fmt.Errorf("join a checkpoint: the ticket names the folder %q for step %d", t.Folder, t.Step)
+	}
+	if t.Attempt != d.opt.Attempt || folder.Fresh && folder.Attempt != t.Attempt {
+		return nil, fmt.Errorf("join a checkpoint: the ticket is of attempt %d, this is attempt %d", t.Attempt, d.opt.Attempt)
+	}
+	tag := manifest.Tag{Attempt: t.Attempt, Run: d.run, Nonce: t.Nonce}
+	return &Draft{d: d, folder: t.Folder, tag: tag, step: t.Step}, nil
+}
+
+// Abort removes what this writer has begun to write and could not finish; rank 0's removes all
+// shards of the draft and then the folder, so it must come after the others have ended. It does
+// nothing after a commit, nor after one that failed so late that it may have happened. What cannot
+// be removed is left for the next attempt's retention.
+func (dr *Draft) Abort() {
+	dr.mu.Lock()
+	settled, names := dr.settled, dr.shards
+	dr.settled, dr.shards = true, nil
+	dr.mu.Unlock()
+	if dr.owner {
+		defer dr.d.setWriting(dr.folder, false)
+	}
+	if settled {
+		return
+	}
+	if dr.owner {
+		names = append(names, dr.strays()...)
+	}
+	for _, name := range names {
+		dr.d.discard(filepath.Join(dr.path(), name))
+	}
+	if !dr.owner {
+		return
+	}
+	if err := dr.d.removeDir(dr.path()); err != nil {
+		dr.d.log.Warn("folder of an unfinished save stays", "path", dr.path(), "err", err)
+	}
+}
+
+// strays are the files of this draft that other ranks have left.
+func (dr *Draft) strays() []string {
+	entries, err := dr.d.fs.ReadDir(dr.path())
+	if err != nil {
+		return nil // the removal of the folder will say it
+	}
+	var names []string
+	for _, entry := range entries {
+		if tag, ok := manifest.ParseTag(entry.Name()); ok && tag == dr.tag {
+			names = append(names, entry.Name())
+		}
+	}
+	return names
+}

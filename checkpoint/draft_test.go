@@ -1,0 +1,315 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
+)
+
+// split saves a state by so many writers, each with a Dir of its own, as ranks do. Every tensor is
+// cut at whole elements into as many parts. base (nil: none) holds the bytes of the Commit's Base.
+func split(t testing.TB, d *Dir, s *State, n int, base *State, c Commit) (*Checkpoint, error) {
+	t.Helper()
+	dr, err := d.NewDraft(t.Context(), s.Step)
+	must(t, err)
+	defer dr.Abort()
+	c.World, c.Values, c.Metrics, c.Shards = s.World, s.Values, s.Metrics, make([]ShardInfo, n)
+	pieces := make([][]Piece, n)
+	offsets := make([]int64, n)
+	for k, tensor := range s.Tensors {
+		plan := TensorPlan{Name: tensor.Name, DType: tensor.DType, Shape: tensor.Shape}
+		elem, _ := manifest.ElemSize(tensor.DType)
+		count := len(tensor.Data) / elem
+		for i := range n {
+			from, to := elem*(count*i/n), elem*(count*(i+1)/n)
+			if from == to {
+				continue
+			}
+			p := Piece{Tensor: tensor.Name, DType: tensor.DType, Shape: tensor.Shape, Start: int64(from), Data: tensor.Data[from:to]}
+			if base != nil {
+				p.Base = base.Tensors[k].Data[from:to]
+			}
+			pieces[i] = append(pieces[i], p)
+			plan.Extents = append(plan.Extents, Extent{Shard: i, Offset: offsets[i], Start: p.Start, Length: int64(to - from)})
+			offsets[i] += int64(to - from)
+		}
+		c.Tensors = append(c.Tensors, plan)
+	}
+	for i := range n {
+		writer := dr
+		if i > 0 {
+			other, err := OpenPlace(d.Place(), Options{FS: d.fs})
+			must(t, err)
+			writer, err = other.JoinDraft(dr.Ticket())
+			must(t, err)
+		}
+		c.Shards[i], err = writer.WriteShard(t.Context(), i, n, pieces[i])
+		must(t, err)
+	}
+	return dr.Commit(t.Context(), c)
+}
+
+// all reads the whole of a checkpoint.
+func all(t testing.TB, c *Checkpoint) *State {
+	t.Helper()
+	s, err := c.load(context.Background())
+	must(t, err)
+	return s
+}
+
+func TestManyWriters(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2, 3, 8, maxOpen + 3} { // with more shards than are kept open, too
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			d := openDir(t, Options{FS: newMem(t), Run: "r", Attempt: 1})
+			want := testState(5, 0)
+			c, err := split(t, d, want, n, nil, Commit{})
+			must(t, err)
+			wantState(t, all(t, c), want)
+			must(t, c.Verify(t.Context()))
+			must(t, c.Close())
+			s, info, err := d.Latest(t.Context())
+			must(t, err)
+			wantState(t, s, want)
+			if info.RawBytes != 3208 || info.World != 4 {
+				t.Errorf("described as %+v", info)
+			}
+		})
+	}
+}
+
+// TestAbortLeavesNothing: rank 0's Abort removes what all have written.
+func TestAbortLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := openDir(t, Options{FS: m, Attempt: 1})
+	dr, err := d.NewDraft(t.Context(), 1)
+	must(t, err)
+	other, err := d.JoinDraft(dr.Ticket())
+	must(t, err)
+	piece := []Piece{{Tensor: "x", DType: "uint8", Shape: []int{2}, Data: []byte{1, 2}}}
+	for i, writer := range []*Draft{dr, other} {
+		_, err := writer.WriteShard(t.Context(), i, 2, piece)
+		must(t, err)
+	}
+	dr.Abort()
+	if files := tree(t, m); len(files) != 0 {
+		t.Errorf("left behind: %v", files)
+	}
+	if _, err := dr.Commit(t.Context(), Commit{}); err == nil {
+		t.Error("a draft that was given up is committed")
+	}
+	if _, err := dr.WriteShard(t.Context(), 0, 1, piece); err == nil {
+		t.Error("a draft that was given up is written")
+	}
+}
+
+// TestAbortOfAJoinedDraft removes only what its rank could not finish: the rest may be committed.
+func TestAbortOfAJoinedDraft(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 1, Policy{})
+	s := testState(100, 0)
+	dr, err := d.NewDraft(t.Context(), 100)
+	must(t, err)
+	joined, err := attempt(t, m, 1, Policy{}).JoinDraft(dr.Ticket())
+	must(t, err)
+	c := s.commit()
+	c.Shards = make([]ShardInfo, 1)
+	c.Shards[0], err = joined.WriteShard(t.Context(), 0, 1, s.pieces())
+	must(t, err)
+	_, err = dr.Commit(t.Context(), c)
+	must(t, err)
+	joined.Abort()
+	must(t, d.Verify(t.Context(), 100, true))
+
+	dr, err = d.NewDraft(t.Context(), 200)
+	must(t, err)
+	defer dr.Abort()
+	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "syncdir" { // after the shard's rename
+			return vfs.Fault{Err: syscall.EIO}
+		}
+		return vfs.Fault{}
+	})
+	joined, err = attempt(t, in, 1, Policy{}).JoinDraft(dr.Ticket())
+	must(t, err)
+	_, err = joined.WriteShard(t.Context(), 0, 1, s.pieces())
+	wantErr(t, "WriteShard", err, syscall.EIO)
+	joined.Abort()
+	if files := walk(t, m, dr.path()); len(files) != 0 {
+		t.Errorf("left behind: %v", files)
+	}
+}
+
+func TestTicketIsRefused(t *testing.T) {
+	t.Parallel()
+	d := openDir(t, Options{FS: newMem(t), Attempt: 2})
+	good := `{"folder":"step-000000000007.2-0000000a","step":7,"attempt":2,"nonce":10}`
+	if _, err := d.JoinDraft([]byte(good)); err != nil {
+		t.Fatal(err)
+	}
+	for name, bad := range map[string]string{
+		"no JSON":         good[1:],
+		"path":            strings.Replace(good, "step-000000000007", "../step-000000000007", 1),
+		"other step":      strings.Replace(good, `"step":7`, `"step":8`, 1),
+		"broken":          strings.Replace(good, "0000000a", "0000000a.broken", 1),
+		"other attempt":   strings.Replace(good, `"attempt":2`, `"attempt":3`, 1),
+		"folder's":        strings.Replace(good, "7.2-", "7.1-", 1),
+		"nonce too large": strings.Replace(good, `"nonce":10`, `"nonce":4294967296`, 1),
+	} {
+		if _, err := d.JoinDraft([]byte(bad)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestWriteShardRefuses(t *testing.T) {
+	t.Parallel()
+	good := Piece{Tensor: "x", DType: "float32", Shape: []int{4}, Start: 4, Data: make([]byte, 8)}
+	for name, spoil := range map[string]func(p *Piece){
+		"dtype":       func(p *Piece) { p.DType = "float128" },
+		"no bytes":    func(p *Piece) { p.Data = nil },
+		"negative":    func(p *Piece) { p.Start = -4 },
+		"too long":    func(p *Piece) { p.Start = 12 },
+		"half a one":  func(p *Piece) { p.Start = 2 },
+		"half length": func(p *Piece) { p.Data = make([]byte, 6) },
+		"base":        func(p *Piece) { p.Base = make([]byte, 4) },
+	} {
+		m := newMem(t)
+		dr, err := openDir(t, Options{FS: m}).NewDraft(t.Context(), 1)
+		must(t, err)
+		p := good
+		spoil(&p)
+		if _, err := dr.WriteShard(t.Context(), 0, 1, []Piece{p}); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if _, err := dr.WriteShard(t.Context(), 2, 2, []Piece{good}); err == nil {
+			t.Error("shard 2 of 2: no error")
+		}
+		dr.Abort()
+		if files := tree(t, m); len(files) != 0 {
+			t.Errorf("%s: left behind: %v", name, files)
+		}
+	}
+}
+
+// late is a client to whom names show only after some lookups.
+type late struct {
+	vfs.FS
+	left map[string]int
+}
+
+func (l *late) hide(name string) error {
+	for part := range l.left {
+		if strings.Contains(name, part) && l.left[part] > 0 {
+			l.left[part]--
+			return syscall.ENOENT
+		}
+	}
+	return nil
+}
+
+func (l *late) Open(name string) (vfs.File, error) {
+	if err := l.hide(name); err != nil {
+		return nil, err
+	}
+	return l.FS.Open(name)
+}
+
+func (l *late) Create(name string) (vfs.File, error) {
+	if err := l.hide(name); err != nil {
+		return nil, err
+	}
+	return l.FS.Create(name)
+}
+
+// TestPatience: what a message said is there is waited for, a bounded time, with growing pauses.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	zero := openDir(t, Options{FS: m, Attempt: 1})
+	save(t, zero, testState(1, 0))
+	found, err := zero.FindLatest(t.Context())
+	must(t, err)
+	for _, hidden := range []int{0, 3, tries - 1, tries} {
+		other := openDir(t, Options{FS: &late{m, map[string]int{"shard-": hidden}}, Attempt: 1})
+		var waited time.Duration
+		other.sleep = func(_ context.Context, d time.Duration) error { waited += d; return nil }
+		c, err := other.OpenManifest(found.Folder(), found.Manifest())
+		must(t, err)
+		err = c.Verify(t.Context())
+		if ok := hidden < tries; ok != (err == nil) || (hidden > 0) != (waited > 0) || waited > 15*time.Second {
+			t.Errorf("hidden %d times: error %v after waiting %v", hidden, err, waited)
+		}
+		if hidden >= tries {
+			wantErr(t, "Verify", err, ErrStale) // its folder lists it
+		}
+	}
+	dr, err := zero.NewDraft(t.Context(), 2)
+	must(t, err)
+	defer dr.Abort()
+	joined, err := openDir(t, Options{FS: &late{m, map[string]int{"shard-": 3}}, Attempt: 1}).JoinDraft(dr.Ticket())
+	must(t, err)
+	_, err = joined.WriteShard(t.Context(), 0, 1, nil)
+	must(t, err)
+}
+
+// TestCopyShard: the copy is what the original is, or there is none.
+func TestCopyShard(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := openDir(t, Options{FS: m, Attempt: 1})
+	s := testState(1, 0)
+	save(t, d, s)
+	original := find(t, m, d.stepPath(1), "shard-")
+	for _, damage := range []bool{true, false} {
+		dr, err := d.NewDraft(t.Context(), 1)
+		must(t, err)
+		data := readFile(t, m, original)
+		c := s.commit()
+		info := ShardInfo{Size: int64(len(data)), Raw: 3208, CRC: uint32(manifest.CRC(data))}
+		if damage {
+			data = flip(data, 999)
+		}
+		c.Shards = make([]ShardInfo, 1)
+		c.Shards[0], err = dr.CopyShard(t.Context(), 0, 1, strings.NewReader(string(data)), info)
+		if damage {
+			if err == nil || errors.Is(err, ErrCorrupt) {
+				t.Errorf("a damaged original: %v", err)
+			}
+			dr.Abort()
+			continue
+		}
+		must(t, err)
+		committed, err := dr.Commit(t.Context(), c)
+		must(t, err)
+		wantState(t, all(t, committed), s)
+	}
+}
+
+// TestClockSetBack: a second save of a step counts, whatever the clock says.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	d := openDir(t, Options{FS: newMem(t), Keep: Policy{Last: 2}, Attempt: 1})
+	d.nonce = func() uint32 { return 7 } // the folder's name does not decide either
+	at := d.now()
+	for variant := range 4 {
+		d.now = func() time.Time { return at.Add(-time.Duration(variant) * time.Hour) }
+		n := uint32(100 - variant)
+		d.nonce = func() uint32 { return n }
+		save(t, d, testState(1, variant))
+		s, _, err := d.Latest(t.Context())
+		must(t, err)
+		wantState(t, s, testState(1, variant))
+	}
+	wantList(t, d, "1 committed")
+}

@@ -1,0 +1,269 @@
+package checkpoint_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+// attempts is the folder of one run and which attempt of it is the newest.
+type attempts struct {
+	fs     *vfs.Mem
+	newest atomic.Int64
+}
+
+// open is what attempt a of the run sees through fsys. A blind attempt's view of the fence is stale
+// for ever: it takes itself for the newest.
+func (a *attempts) open(t testing.TB, fsys vfs.FS, attempt int, blind bool) *checkpoint.Dir {
+	return hardOpen(t, checkpoint.Options{
+		FS: fsys, Run: "run", Attempt: attempt, Keep: checkpoint.Policy{Last: 2},
+		Fence: func() error {
+			if newest := a.newest.Load(); newest > int64(attempt) && !blind {
+				return fmt.Errorf("attempt %d has begun", newest)
+			}
+			return nil
+		},
+	})
+}
+
+// first is attempt 1: it saves steps 10 to 40, which removes 10 and 20 on the way. It returns the last
+// step that was acknowledged.
+func first(d *checkpoint.Dir) (acknowledged int64, err error) {
+	ctx := context.Background()
+	if err := d.Begin(ctx, nil); err != nil {
+		return 0, err
+	}
+	for step := int64(10); step <= 40; step += 10 {
+		if _, err := d.Save(ctx, hardState(step, 1)); err != nil {
+			return acknowledged, err
+		}
+		acknowledged = step
+	}
+	return acknowledged, nil
+}
+
+// TestHardZombieAtEachOperation stops attempt 1 before its k-th operation, for every k, lets attempt 2
+// resume, save the same steps and further ones and remove old ones, and lets attempt 1 go on then,
+// which sees the fence or (blind) does not. Nothing of attempt 2 may be lost, hidden or changed.
+func TestHardZombieAtEachOperation(t *testing.T) {
+	t.Parallel()
+	whole := attempts{fs: hardMem(t)}
+	counter := vfs.NewInjector(whole.fs, nil)
+	_, err := first(whole.open(t, counter, 1, false))
+	need(t, err)
+	operations := counter.Log()
+	t.Logf("%d operations", len(operations))
+	saves := []int{0, 1, 3} // by attempt 2, before the zombie wakes
+	for k := 1; k <= len(operations); k += thin(7) {
+		for i, blind := range []bool{false, true} { // with one number of saves each, in turn
+			z := zombie{k: k, saves: saves[(k+i)%len(saves)], blind: blind}
+			if err := z.play(t); err != nil {
+				t.Fatalf("attempt 1 asleep before operation %d (%s), %d saves of attempt 2, blind %v: %v\n%s",
+					k, operations[k-1], z.saves, blind, err, strings.Join(hardFiles(t, z.run.fs, hardPath), "\n"))
+			}
+		}
+	}
+}
+
+type zombie struct {
+	k     int
+	saves int
+	blind bool
+	run   attempts
+}
+
+func (z *zombie) play(t *testing.T) error {
+	ctx := context.Background()
+	z.run.fs = hardMem(t)
+	z.run.newest.Store(1)
+	asleep, wake := make(chan struct{}), make(chan struct{})
+	in := vfs.NewInjector(z.run.fs, func(k int, _ vfs.Op) vfs.Fault {
+		if k != z.k {
+			return vfs.Fault{}
+		}
+		close(asleep)
+		return vfs.Fault{Wait: wake}
+	})
+	var reported int64
+	var zombieErr error
+	done := make(chan struct{})
+	old := z.run.open(t, in, 1, z.blind)
+	go func() {
+		defer close(done)
+		reported, zombieErr = first(old)
+	}()
+	<-asleep
+
+	z.run.newest.Store(2)
+	live := z.run.open(t, z.run.fs, 2, false)
+	resumed, err := resume(live)
+	if err != nil {
+		close(wake)
+		<-done
+		return err
+	}
+	newest := resumed
+	for range z.saves {
+		newest += 10
+		if _, err := live.Save(ctx, hardState(newest, 2)); err != nil {
+			close(wake)
+			<-done
+			return fmt.Errorf("attempt 2, step %d: %w", newest, err)
+		}
+	}
+
+	close(wake)
+	testkit.Within(t, testkit.Patience, func() { <-done })
+	if !z.blind && zombieErr == nil && reported > resumed+10 {
+		return fmt.Errorf("attempt 1 was acknowledged step %d after attempt 2 had begun from %d", reported, resumed)
+	}
+	if err := z.check(live, resumed, newest); err != nil {
+		return fmt.Errorf("attempt 1 awake again (%v): %w", zombieErr, err)
+	}
+	for range 3 {
+		newest += 10
+		if _, err := live.Save(ctx, hardState(newest, 2)); err != nil {
+			return fmt.Errorf("attempt 2 after the zombie's end, step %d: %w", newest, err)
+		}
+	}
+	if err := z.check(live, resumed, newest); err != nil {
+		return fmt.Errorf("attempt 2 after the zombie's end: %w", err)
+	}
+	return z.check(z.run.open(t, z.run.fs, 3, false), resumed, newest)
+}
+
+// resume begins an attempt and returns the step it goes on from, 0 for none.
+func resume(d *checkpoint.Dir) (int64, error) {
+	ctx := context.Background()
+	c, err := d.FindLatest(ctx)
+	if errors.Is(err, checkpoint.ErrNone) {
+		return 0, d.Begin(ctx, nil)
+	}
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if err := c.Verify(ctx); err != nil {
+		return 0, err
+	}
+	return c.Step(), d.Begin(ctx, c)
+}
+
+// check holds that the newest checkpoint is attempt 2's of step newest, or what it resumed from, and
+// that nothing committed is damaged.
+func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
+	ctx := context.Background()
+	list, err := d.List(ctx)
+	if err != nil {
+		return err
+	}
+	for _, info := range list {
+		if info.State == checkpoint.StateBroken || info.State == checkpoint.StateNewer {
+			return fmt.Errorf("step %d is %s", info.Step, info.State)
+		}
+	}
+	s, info, err := d.Latest(ctx)
+	if newest == 0 && errors.Is(err, checkpoint.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("latest: %w", err)
+	}
+	variant, err := hardVariant(s)
+	if err != nil {
+		return err
+	}
+	want := 2
+	if newest == resumed {
+		want = 1
+	}
+	if info.Step != newest || variant != want {
+		return fmt.Errorf("the latest is step %d of history %d, want %d of %d", info.Step, variant, newest, want)
+	}
+	if newest >= resumed+20 { // and the one before it, which the policy keeps
+		s, err := d.Load(ctx, newest-10)
+		if err != nil {
+			return fmt.Errorf("step %d: %w", newest-10, err)
+		}
+		if variant, err := hardVariant(s); err != nil || variant != 2 {
+			return fmt.Errorf("step %d is of history %d, want 2: %w", newest-10, variant, err)
+		}
+	}
+	return nil
+}
+
+// TestHardCrashAtEachOperation cuts the power after the k-th operation of attempt 1, lets attempt 2 go
+// on from what is left, cuts the power again at a random moment, and looks.
+func TestHardCrashAtEachOperation(t *testing.T) {
+	t.Parallel()
+	whole := attempts{fs: hardMem(t)}
+	counter := vfs.NewInjector(whole.fs, nil)
+	_, err := first(whole.open(t, counter, 1, false))
+	need(t, err)
+	for k := 0; k < len(counter.Log()); k += thin(11) {
+		run := attempts{fs: hardMem(t)}
+		acknowledged, err := first(run.open(t, vfs.NewInjector(run.fs, vfs.CrashAfter(k)), 1, false))
+		if err != nil && !errors.Is(err, vfs.ErrCrashed) || err == nil && acknowledged < 40 { // none: while it tidied up
+			t.Fatalf("a crash after operation %d: %v", k, err)
+		}
+		for _, percent := range []int{0, 10, 50} {
+			for seed := range uint64(2) {
+				after := attempts{fs: run.fs.CrashClone(percent, rand.New(rand.NewPCG(seed, uint64(k))))}
+				if err := secondCrash(t, &after, acknowledged, seed); err != nil {
+					t.Fatalf("crash after operation %d, %d %% kept, seed %d, step %d acknowledged: %v\n%s",
+						k, percent, seed, acknowledged, err, strings.Join(hardFiles(t, after.fs, hardPath), "\n"))
+				}
+			}
+		}
+	}
+}
+
+// secondCrash is attempt 2, which crashes too, and the look of attempt 3.
+func secondCrash(t *testing.T, run *attempts, acknowledged int64, seed uint64) error {
+	ctx := context.Background()
+	rng := rand.New(rand.NewPCG(seed, 99))
+	d := run.open(t, vfs.NewInjector(run.fs, vfs.CrashAfter(rng.IntN(120))), 2, false)
+	newest, variant := acknowledged, 1
+	resumed, err := resume(d)
+	switch {
+	case err != nil && !errors.Is(err, vfs.ErrCrashed):
+		return err
+	case err == nil && (resumed < acknowledged || resumed > acknowledged+10):
+		return fmt.Errorf("attempt 2 resumed from step %d, %d was acknowledged", resumed, acknowledged)
+	case err == nil:
+		newest = resumed
+		for step := resumed + 10; step <= resumed+30; step += 10 {
+			if _, err := d.Save(ctx, hardState(step, 2)); err != nil {
+				if !errors.Is(err, vfs.ErrCrashed) {
+					return err
+				}
+				break
+			}
+			newest, variant = step, 2
+		}
+	}
+	after := run.fs.CrashClone(30, rng)
+	s, info, err := run.open(t, after, 3, false).Latest(ctx)
+	if errors.Is(err, checkpoint.ErrNone) && newest == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("attempt 3, after step %d: %w", newest, err)
+	}
+	got, err := hardVariant(s)
+	if err != nil {
+		return err
+	}
+	if info.Step == newest && got == variant || info.Step == newest+10 { // the one in flight
+		return nil
+	}
+	return fmt.Errorf("attempt 3 finds step %d of history %d, want %d of %d", info.Step, got, newest, variant)
+}

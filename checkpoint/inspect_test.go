@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
+)
+
+// fault is a file system on which, while on, operations of a kind on paths with a part of a name
+// answer an error.
+type fault struct {
+	kinds []string
+	part  string
+	err   error
+	on    bool
+}
+
+func (f *fault) over(m *vfs.Mem) vfs.FS {
+	return vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		for _, kind := range f.kinds {
+			if f.on && op.Kind == kind && strings.HasSuffix(op.Path, f.part) {
+				return vfs.Fault{Err: f.err}
+			}
+		}
+		return vfs.Fault{}
+	})
+}
+
+// TestUntrueAnswers: a file that a folder lists is there, whatever else an NFS client says; what
+// cannot be told removes nothing, and ends a search.
+func TestUntrueAnswers(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]*fault{
+		"manifest": {kinds: []string{"open"}, part: manifest.StepFolder(100) + "/" + manifest.Name, err: syscall.ENOENT},
+		"shard":    {kinds: []string{"open", "stat"}, part: ".ddpt", err: syscall.ENOENT},
+		"folder":   {kinds: []string{"readdir"}, part: manifest.StepFolder(100), err: syscall.EIO},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMem(t)
+			one := attempt(t, m, 1, Policy{})
+			for _, step := range []int64{100, 110, 120} {
+				save(t, one, testState(step, 0))
+			}
+			two := attempt(t, f.over(m), 2, Policy{Last: 2, Every: 100})
+			begin(t, two, 120)
+			f.on = true
+			save(t, two, testState(130, 0))
+			if got := listed(t, two); !strings.HasPrefix(got, "100 unreadable") {
+				t.Errorf("listed as %s", got)
+			}
+			f.on = false
+			if got := listed(t, two); !strings.HasPrefix(got, "100 committed") {
+				t.Errorf("what could not be seen for a moment is gone: %s", got)
+			}
+			must(t, two.Verify(t.Context(), 100, true))
+		})
+	}
+}
+
+// TestSearchBelievesTheList: no search falls back to an older checkpoint for an untrue answer.
+func TestSearchBelievesTheList(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"/" + manifest.Name, ".ddpt"} {
+		m := newMem(t)
+		one := attempt(t, m, 1, Policy{})
+		save(t, one, testState(100, 0))
+		save(t, one, testState(200, 0))
+		f := &fault{kinds: []string{"open"}, part: part, err: syscall.ENOENT, on: true}
+		if part == "/"+manifest.Name {
+			f.part = manifest.StepFolder(200) + part
+		}
+		_, err := attempt(t, f.over(m), 2, Policy{}).FindLatest(t.Context())
+		if !errors.Is(err, ErrStale) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNone) {
+			t.Errorf("%s: error %v", part, err)
+		}
+	}
+}
+
+// TestStaleSize: a size that a client remembers is asked for again through an open file.
+func TestStaleSize(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, staleSizes{m}, 1, Policy{Last: 2, Every: 100})
+	for _, step := range []int64{100, 110, 120, 130} {
+		save(t, d, testState(step, 0))
+	}
+	wantList(t, d, "100 committed, 120 committed, 130 committed")
+}
+
+// staleSizes remembers of every shard that it was empty.
+type staleSizes struct{ vfs.FS }
+
+func (s staleSizes) Stat(name string) (info fs.FileInfo, err error) {
+	info, err = s.FS.Stat(name)
+	if err == nil && strings.HasSuffix(name, ".ddpt") {
+		info = emptyInfo{info}
+	}
+	return info, err
+}
+
+type emptyInfo struct{ fs.FileInfo }
+
+func (emptyInfo) Size() int64 { return 0 }
+
+// TestOneUnreadableFolder hides none of the others, and stops neither a plan nor a removal.
+func TestOneUnreadableFolder(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []syscall.Errno{syscall.ESTALE, syscall.EACCES, syscall.EIO} {
+		m := newMem(t)
+		d := attempt(t, m, 1, Policy{})
+		for _, step := range []int64{100, 200, 300, 400, 500} {
+			save(t, d, testState(step, 1))
+		}
+		f := &fault{kinds: []string{"readdir"}, part: manifest.StepFolder(200), err: errno, on: true}
+		d = attempt(t, f.over(m), 1, Policy{})
+		wantPlan(t, d, Policy{Last: 2}, "100+ perhaps the base of step 200, which cannot be read", "200+ it cannot be read",
+			"300- no rule keeps it", "400+ last 2", "500+ newest; last 2")
+		_, err := d.Prune(t.Context(), Policy{Last: 2})
+		must(t, err)
+		wantList(t, d, "100 committed, 200 unreadable, 400 committed, 500 committed")
+	}
+}

@@ -1,0 +1,103 @@
+package chunktest
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"ddpbatch/checkpoint/internal/chunk"
+)
+
+// A Kind is one kind of data.
+type Kind struct {
+	Name   string
+	Layout chunk.Layout
+	// Make returns n elements, and those of the base where the kind is a difference to one (else nil).
+	Make func(r *rand.Rand, n int) (data, base []byte)
+}
+
+var (
+	float32s  = chunk.Layout{Width: 4, Float: true}
+	bfloat16s = chunk.Layout{Width: 2, Float: true}
+)
+
+// Kinds returns all kinds. Weights are Gaussian with standard deviation 0.02, updates of them Gaussian with the one
+// in the name. Benchmarks are named after kinds: the names stay.
+func Kinds() []Kind {
+	return []Kind{
+		{"float32", float32s, alone(func(r *rand.Rand, n int) []byte { return put32(weights(r, n)) })},
+		{"bfloat16", bfloat16s, alone(func(r *rand.Rand, n int) []byte { return put16(weights(r, n)) })},
+		{"adam_m", float32s, alone(func(r *rand.Rand, n int) []byte { m, _ := adam(r, n); return put32(m) })},
+		{"adam_v", float32s, alone(func(r *rand.Rand, n int) []byte { _, v := adam(r, n); return put32(v) })},
+		{"bf16_in_f32", float32s, alone(bfloat16InFloat32)},
+		{"delta_f32_1e-6", float32s, updated(put32, 1e-6)},
+		{"delta_f32_1e-5", float32s, updated(put32, 1e-5)},
+		{"delta_f32_1e-4", float32s, updated(put32, 1e-4)},
+		{"delta_bf16_1e-6", bfloat16s, updated(put16, 1e-6)},
+		{"delta_bf16_1e-5", bfloat16s, updated(put16, 1e-5)},
+		{"delta_bf16_1e-4", bfloat16s, updated(put16, 1e-4)},
+		{"incompressible", float32s, alone(noise)},
+	}
+}
+
+func alone(f func(r *rand.Rand, n int) []byte) func(*rand.Rand, int) ([]byte, []byte) {
+	return func(r *rand.Rand, n int) ([]byte, []byte) { return f(r, n), nil }
+}
+
+func weights(r *rand.Rand, n int) []float32 {
+	w := make([]float32, n)
+	for i := range w {
+		w[i] = float32(r.NormFloat64() * 0.02)
+	}
+	return w
+}
+
+// updated makes weights after an update, and as base those before it.
+func updated(put func([]float32) []byte, size float64) func(*rand.Rand, int) ([]byte, []byte) {
+	return func(r *rand.Rand, n int) (data, base []byte) {
+		w := weights(r, n)
+		base = put(w)
+		for i := range w {
+			w[i] += float32(r.NormFloat64() * size)
+		}
+		return put(w), base
+	}
+}
+
+// adam makes Adam's moments after some steps: averages of gradients and of their squares, with the usual decay of
+// 0.9 and 0.999. Gradients are Gaussian; their size differs from tensor to tensor, of 64 Ki elements here, and a
+// little from row to row.
+func adam(r *rand.Rand, n int) (m, v []float32) {
+	const steps, tensor, row = 16, 1 << 16, 1 << 9
+	m, v = make([]float32, n), make([]float32, n)
+	var ofTensor, ofRow float64
+	for i := range n {
+		if i%tensor == 0 {
+			ofTensor = 1e-4 * math.Exp(2*r.NormFloat64())
+		}
+		if i%row == 0 {
+			ofRow = ofTensor * math.Exp(0.5*r.NormFloat64())
+		}
+		for range steps {
+			g := float32(r.NormFloat64() * ofRow)
+			m[i] = 0.9*m[i] + (1-0.9)*g
+			v[i] = 0.999*v[i] + (1-0.999)*g*g
+		}
+	}
+	return m, v
+}
+
+func bfloat16InFloat32(r *rand.Rand, n int) []byte {
+	w := weights(r, n)
+	for i := range w {
+		w[i] = math.Float32frombits(uint32(round16(w[i])) << 16)
+	}
+	return put32(w)
+}
+
+func noise(r *rand.Rand, n int) []byte {
+	b := make([]byte, 4*n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}

@@ -1,0 +1,157 @@
+package chunk
+
+import (
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/klauspost/compress/huff0"
+	"github.com/klauspost/compress/zstd"
+)
+
+// A Decoder decodes chunks, one at a time: use it from one goroutine. It keeps less than 1 MiB of buffers, whatever
+// it is given.
+type Decoder struct {
+	huff  huff0.Scratch
+	zstd  *zstd.Decoder
+	split []byte // planes that are not stored as they are
+}
+
+// NewDecoder returns a Decoder. Close it to free it.
+func NewDecoder() (*Decoder, error) {
+	z, err := zstd.NewReader(nil,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderLowmem(true),
+		zstd.WithDecoderMaxMemory(MaxBytes),
+		zstd.WithDecoderMaxWindow(MaxBytes),
+		zstd.WithDecodeAllCapLimit(true))
+	if err != nil {
+		return nil, fmt.Errorf("make a decoder of chunks: %w", err)
+	}
+	return &Decoder{zstd: z, split: make([]byte, MaxBytes)}, nil
+}
+
+// Close frees what the decoder holds. It cannot be used after that.
+func (d *Decoder) Close() { d.zstd.Close() }
+
+// Decode fills dst, which has the chunk's raw length, from the stored bytes. base is the base's chunk, of the same
+// length, for methods with Delta, and is not looked at for others. dst overlaps neither of them.
+//
+// Bytes that are not of the format give an error, and then dst holds anything. Damage that leaves them well formed is
+// not noticed: that takes the checksum of the stored bytes. With Delta, what comes out is checked, so that a base that is
+// not the encoder's is noticed too.
+func (d *Decoder) Decode(dst, stored []byte, m Method, l Layout, base []byte) error {
+	if !m.Plausible(len(stored), len(dst), l) {
+		return fmt.Errorf("%d bytes by method %#x cannot be a chunk of %d with elements of %d",
+			len(stored), byte(m), len(dst), l.Width)
+	}
+	if m&Delta != 0 && len(base) != len(dst) {
+		return fmt.Errorf("a chunk of %d bytes is the difference to a base, which has %d here", len(dst), len(base))
+	}
+	sum, stored := stored[:m.sumBytes()], stored[m.sumBytes():]
+	switch m &^ Delta {
+	case Raw:
+		copy(dst, stored)
+	case Zstd:
+		if err := d.frame(dst, stored); err != nil {
+			return err
+		}
+	case Planes:
+		if err := d.planes(dst, stored, l); err != nil {
+			return err
+		}
+	}
+	if m&Delta != 0 {
+		subtle.XORBytes(dst, dst, base)
+		if got, want := checksum(dst), binary.LittleEndian.Uint32(sum); got != want {
+			return fmt.Errorf("XORed with the base it has the checksum %08x, not %08x: the base is another one or damaged", got, want)
+		}
+	}
+	return nil
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// frame decodes one zstd frame to exactly the length of dst.
+func (d *Decoder) frame(dst, stored []byte) error {
+	if err := checkFrame(stored); err != nil {
+		return fmt.Errorf("decode a zstd frame: %w", err)
+	}
+	out, err := d.zstd.DecodeAll(stored, dst[:0:len(dst)])
+	if err != nil {
+		return fmt.Errorf("decode a zstd frame: %w", err)
+	}
+	if len(out) != len(dst) {
+		return fmt.Errorf("a zstd frame holds %d bytes, not %d", len(out), len(dst))
+	}
+	if &out[0] != &dst[0] { // it may decode elsewhere, and is then still held to the length
+		copy(dst, out)
+	}
+	return nil
+}
+
+// planes decodes each plane and joins them. Planes that are stored as they are are joined from where they stand.
+func (d *Decoder) planes(dst, stored []byte, l Layout) error {
+	n := len(dst) / l.Width
+	var p planes
+	p.cut(d.split, l.Width, n)
+	rest := stored[l.Width*entryBytes:]
+	for k := range l.Width {
+		codec, length := entry(stored[k*entryBytes:])
+		if length > len(rest) {
+			return fmt.Errorf("plane %d of %d bytes, of which only %d are there", k, length, len(rest))
+		}
+		coded := rest[:length:length]
+		rest = rest[length:]
+		if codec == PlaneRaw && length == n {
+			p[k] = coded
+		} else if err := d.plane(p[k], coded, codec); err != nil {
+			return fmt.Errorf("plane %d: %w", k, err)
+		}
+	}
+	if len(rest) > 0 {
+		return fmt.Errorf("%d bytes more than the planes have", len(rest))
+	}
+	join(dst, &p, l, &best)
+	return nil
+}
+
+// plane decodes a plane to exactly the length of dst.
+func (d *Decoder) plane(dst, coded []byte, codec PlaneCodec) error {
+	switch {
+	case codec == PlaneConstant && len(coded) == 1:
+		fill(dst, coded[0])
+		return nil
+	case codec == PlaneHuff0 && len(coded) < len(dst):
+		return d.huffman(dst, coded)
+	case codec == PlaneZstd && len(coded) < len(dst):
+		return d.frame(dst, coded)
+	}
+	return fmt.Errorf("%d bytes by codec %d cannot be a plane of %d", len(coded), codec, len(dst))
+}
+
+func (d *Decoder) huffman(dst, coded []byte) error {
+	if len(dst) > maxHuff0 {
+		return errors.New("decode Huffman codes: the plane is too long")
+	}
+	s, streams, err := huff0.ReadTable(coded, &d.huff)
+	if err != nil {
+		return fmt.Errorf("read a Huffman table: %w", err)
+	}
+	// The capacity of what it decodes to is the length that it must have.
+	if _, err := s.Decoder().Decompress4X(dst[:0:len(dst)], streams); err != nil {
+		return fmt.Errorf("decode Huffman codes: %w", err)
+	}
+	return nil
+}
+
+func fill(b []byte, v byte) {
+	b[0] = v
+	for i := 1; i < len(b); i *= 2 {
+		copy(b[i:], b[:i])
+	}
+}

@@ -1,0 +1,166 @@
+package chunk
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/klauspost/compress/huff0"
+	"github.com/klauspost/compress/zstd"
+)
+
+const badChunk = "chunk: length of chunk or base does not fit the layout"
+
+// maxHuff0 is the longest plane for Huffman coding. Of the planes there can be, only that of a full chunk with
+// elements of one byte is longer.
+const maxHuff0 = huff0.BlockSizeMax
+
+// An Encoder encodes chunks, one at a time: use it from one goroutine. It keeps about 3 MiB of buffers, and
+// allocates nothing more once it has seen chunks of each kind.
+type Encoder struct {
+	codec   Codec
+	sampler sampler
+	huff    huff0.Scratch
+	zstd    *zstd.Encoder
+	delta   []byte // the chunk XOR the base
+	split   []byte // planes that are not stored as they are
+	out     []byte // what Encode returns
+}
+
+// NewEncoder returns an Encoder that may do what c says.
+func NewEncoder(c Codec) (*Encoder, error) {
+	e := &Encoder{codec: c}
+	switch c {
+	case None:
+		return e, nil
+	case Auto, ZstdOnly:
+	default:
+		return nil, fmt.Errorf("make an encoder of chunks: there is no codec %d", c)
+	}
+	var err error
+	e.zstd, err = zstd.NewWriter(nil,
+		zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(MaxBytes),
+		zstd.WithAllLitEntropyCompression(true), // else it gives up where it finds no repetitions
+		zstd.WithEncoderCRC(false))              // the chunk table has one
+	if err != nil {
+		return nil, fmt.Errorf("make an encoder of chunks: %w", err)
+	}
+	e.huff.Reuse = huff0.ReusePolicyNone // a chunk is decoded by itself
+	e.delta = make([]byte, MaxBytes)
+	e.split = make([]byte, MaxBytes)
+	e.out = make([]byte, 0, outBytes)
+	return e, nil
+}
+
+// outBytes has room for a chunk and for one plane that codes badly, which takes up to 11 bits a byte before huff0 gives
+// up: nothing grows.
+const outBytes = MaxBytes + MaxBytes*11/8 + 4096
+
+// Encode returns the bytes to store for a chunk, never more than raw has, and how they were made. They are raw itself
+// for method Raw, and else valid until the next call. They are a function of raw, base, layout and codec: not of what
+// was encoded before, of the machine or of the time (another version of klauspost/compress may give others).
+//
+// raw has 1 to MaxBytes bytes, a multiple of the width; anything else panics. base is nil, or the chunk that a reader
+// will have at hand, of the same length: Encode uses it where that makes the chunk smaller.
+func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
+	if !l.fits(len(raw)) || base != nil && len(base) != len(raw) {
+		panic(badChunk)
+	}
+	if e.codec == None {
+		return raw, Raw
+	}
+	src, how, flag := e.choose(raw, base, l)
+	e.out = e.out[:0]
+	if flag&Delta != 0 {
+		e.out = binary.LittleEndian.AppendUint32(e.out, checksum(raw))
+	}
+	switch {
+	case e.codec == ZstdOnly:
+		e.out, m = e.zstd.EncodeAll(src, e.out), Zstd
+	case how.cost > len(raw)-len(raw)/minTotalGain:
+		return raw, Raw
+	default:
+		e.out, m = e.planes(e.out, src, how, l), Planes
+	}
+	if len(e.out) >= len(raw) {
+		return raw, Raw
+	}
+	return e.out, m | flag
+}
+
+// minTotalGain: a chunk of which not even a 128th would be saved is left as it is.
+const minTotalGain = 128
+
+// choose returns what to encode, raw or raw XOR base, and the method's flag for it.
+func (e *Encoder) choose(raw, base []byte, l Layout) (src []byte, p plan, flag Method) {
+	if base == nil && e.codec == ZstdOnly {
+		return raw, p, 0
+	}
+	p = e.sampler.plan(raw, nil, l)
+	if base == nil {
+		return raw, p, 0
+	}
+	q := e.sampler.plan(raw, base, l)
+	q.cost += Delta.sumBytes()
+	if q.cost >= p.cost {
+		return raw, p, 0
+	}
+	subtle.XORBytes(e.delta, raw, base)
+	return e.delta[:len(raw)], q, Delta
+}
+
+// planes splits src and appends its planes, each encoded. Planes that stay raw and come before all others are split
+// straight to where they are stored. out has room for them.
+func (e *Encoder) planes(out, src []byte, how plan, l Layout) []byte {
+	n := len(src) / l.Width
+	entries := len(out)
+	head := entries + l.Width*entryBytes
+	first := 0
+	for first < l.Width && how.codec[first] == PlaneRaw {
+		first++
+	}
+	out = out[:head+first*n]
+	var p planes
+	p.cut(e.split, l.Width, n)
+	for k := range first {
+		p[k] = out[head+k*n : head+(k+1)*n]
+		putEntry(out[entries+k*entryBytes:], PlaneRaw, n)
+	}
+	split(&p, src, l, &best)
+	for k := first; k < l.Width; k++ {
+		start := len(out)
+		var codec PlaneCodec
+		out, codec = e.plane(out, p[k], how.codec[k])
+		putEntry(out[entries+k*entryBytes:], codec, len(out)-start)
+	}
+	return out
+}
+
+// plane appends one plane, by the codec that the sample suggests if the whole plane bears it out.
+func (e *Encoder) plane(out, p []byte, codec PlaneCodec) ([]byte, PlaneCodec) {
+	start := len(out)
+	switch codec {
+	case PlaneConstant:
+		if bytes.Equal(p[1:], p[:len(p)-1]) {
+			return append(out, p[0]), PlaneConstant
+		}
+		codec = PlaneZstd // nearly constant
+	case PlaneHuff0:
+		e.huff.Out = out[start:start] // it writes there
+		coded, _, err := huff0.Compress4X(p, &e.huff)
+		if err == nil && len(coded) < len(p) {
+			return append(out, coded...), PlaneHuff0
+		}
+		// The sample was wrong, or the plane is too short for a table.
+		return append(out, p...), PlaneRaw
+	}
+	if codec == PlaneZstd {
+		if out = e.zstd.EncodeAll(p, out); len(out)-start < len(p) {
+			return out, PlaneZstd
+		}
+	}
+	return append(out[:start], p...), PlaneRaw
+}

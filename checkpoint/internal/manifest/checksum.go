@@ -1,0 +1,73 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// castagnoli is CRC-32C (RFC 3720 appendix B.4), which CPUs compute by themselves.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Checksum is a CRC-32C, in JSON eight lower-case hexadecimal digits.
+type Checksum uint32
+
+// CRC returns the checksum of data.
+func CRC(data []byte) Checksum { return Checksum(crc32.Checksum(data, castagnoli)) }
+
+func (c Checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
+
+// MarshalText gives the eight digits.
+func (c Checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText takes exactly what MarshalText gives.
+func (c *Checksum) UnmarshalText(text []byte) error {
+	if len(text) != 8 {
+		return fmt.Errorf("checksum %s is not 8 hexadecimal digits", quote(string(text)))
+	}
+	var v uint32
+	for _, digit := range text {
+		switch {
+		case digit >= '0' && digit <= '9':
+			v = v<<4 | uint32(digit-'0')
+		case digit >= 'a' && digit <= 'f':
+			v = v<<4 | uint32(digit-'a'+10)
+		default:
+			return fmt.Errorf("checksum %s is not 8 lower-case hexadecimal digits", quote(string(text)))
+		}
+	}
+	*c = Checksum(v)
+	return nil
+}
+
+// The last field of a manifest and of a record is its own checksum, in exactly this form in
+// every version. It covers every byte before tailStart.
+const (
+	tailStart = ",\n  \"crc32c\": \""
+	tailEnd   = "\"\n}\n"
+	tailBytes = len(tailStart) + 8 + len(tailEnd)
+)
+
+// seal appends the tail to an object that is still open.
+func seal(body []byte) []byte {
+	sum := CRC(body)
+	return append(body, tailStart+sum.String()+tailEnd...)
+}
+
+// checkTail compares the checksum of a sealed object.
+func checkTail(data []byte) error {
+	if len(data) < tailBytes {
+		return fmt.Errorf("it is cut short: %d bytes", len(data))
+	}
+	body, tail := data[:len(data)-tailBytes], data[len(data)-tailBytes:]
+	var want Checksum
+	if !bytes.HasPrefix(tail, []byte(tailStart)) || !bytes.HasSuffix(tail, []byte(tailEnd)) ||
+		want.UnmarshalText(tail[len(tailStart):len(tailStart)+8]) != nil {
+		return errors.New("it does not end in its checksum: cut short or changed")
+	}
+	if got := CRC(body); got != want {
+		return fmt.Errorf("its checksum is %v, it says %v", got, want)
+	}
+	return nil
+}

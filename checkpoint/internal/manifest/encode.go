@@ -1,0 +1,83 @@
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"unicode/utf8"
+)
+
+// formatName tells a manifest from any other JSON.
+const formatName = "ddpbatch checkpoint"
+
+// Encode gives the bytes of MANIFEST.json, in the newest version. A manifest that could not be
+// read back is an error. The pieces of a tensor may stand in any order; m is not changed. Equal
+// manifests give equal bytes.
+func (m *Manifest) Encode() ([]byte, error) {
+	if m.Version != 0 && m.Version != Version {
+		return nil, fmt.Errorf("a manifest of version %d cannot be written", m.Version)
+	}
+	if !utf8.ValidString(m.Run) || !utf8.ValidString(m.Program) { // JSON would mend it
+		return nil, errors.New("the names of run and program are not UTF-8")
+	}
+	for _, t := range m.Tensors {
+		if err := CheckTensorName(t.Name); err != nil {
+			return nil, err // here too, for the same reason
+		}
+	}
+	w := writer{}
+	w.open("{")
+	w.field("format", formatName)
+	w.field("version", Version)
+	w.field("run", m.Run)
+	w.field("attempt", m.Attempt)
+	w.field("step", m.Step)
+	w.field("world", m.World)
+	w.field("created", m.Created)
+	w.field("program", m.Program)
+	if m.Base != nil {
+		w.field("base", m.Base)
+	}
+	writeMap(&w, "values", m.Values)
+	writeMap(&w, "metrics", m.Metrics)
+	w.key("tensors")
+	w.open("[")
+	for _, t := range m.Tensors {
+		w.item(encodeTensor(t))
+	}
+	w.close("]")
+	w.key("shards")
+	w.open("[")
+	for _, s := range m.Shards {
+		w.item(s)
+	}
+	w.close("]")
+	if w.err != nil {
+		return nil, w.err
+	}
+	data := seal(w.buf.Bytes())
+	if _, err := Parse(data); err != nil {
+		return nil, fmt.Errorf("the manifest would not be readable: %w", err)
+	}
+	return data, nil
+}
+
+func writeMap[V any](w *writer, name string, values map[string]V) {
+	w.key(name)
+	w.open("{")
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		w.field(key, values[key])
+	}
+	w.close("}")
+}
+
+func encodeTensor(t Tensor) tensorFields {
+	pieces := slices.SortedFunc(slices.Values(t.Pieces), func(a, b Piece) int { return cmp.Compare(a.Start, b.Start) })
+	return tensorFields{
+		Name: t.Name, DType: t.DType,
+		Shape:  append(shape{}, t.Shape...), // a scalar's is [], not null
+		Pieces: append(pieceList{}, pieces...),
+	}
+}

@@ -1,0 +1,128 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+	"unicode/utf8"
+)
+
+// Record says from which checkpoint an attempt of a run went on. Rank 0 of the attempt writes it
+// before training begins, beside the checkpoints. Only that attempt may write it again, and only
+// with an earlier step: what was superseded stays so.
+type Record struct {
+	Run           string
+	Attempt       int    // 1 to MaxAttempt
+	ResumedStep   int64  // -1: it began anew
+	ResumedFolder string // of that checkpoint; empty where it began anew
+	Created       time.Time
+}
+
+// recordFormat tells a record from any other JSON.
+const recordFormat = "ddpbatch attempt"
+
+// RecordName names the record of an attempt of a run, which stands in it as in a Tag.
+func RecordName(attempt int, run uint32) string {
+	return fmt.Sprintf("attempt-%09d-%08x.json", attempt, run)
+}
+
+var recordNames = regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.json$`)
+
+// ParseRecordName is the inverse of RecordName; false for any other name.
+func ParseRecordName(name string) (attempt int, run uint32, ok bool) {
+	m := recordNames.FindStringSubmatch(name)
+	if m == nil {
+		return 0, 0, false
+	}
+	return number(m[1]), hexNumber(m[2]), true
+}
+
+// Encode gives the bytes of the record's file. A record that could not be read back is an error.
+func (r Record) Encode() ([]byte, error) {
+	if !utf8.ValidString(r.Run) { // JSON would mend it
+		return nil, errors.New("the name of the run is not UTF-8")
+	}
+	w := writer{}
+	w.open("{")
+	w.field("format", recordFormat)
+	w.field("version", Version)
+	w.field("run", r.Run)
+	w.field("attempt", r.Attempt)
+	w.field("resumed_step", r.ResumedStep)
+	w.field("resumed_folder", r.ResumedFolder)
+	w.field("created", r.Created)
+	if w.err != nil {
+		return nil, w.err
+	}
+	data := seal(w.buf.Bytes())
+	if _, err := ParseRecord(data); err != nil {
+		return nil, fmt.Errorf("the record would not be readable: %w", err)
+	}
+	return data, nil
+}
+
+// ParseRecord reads the bytes of a record's file, with the same checks and errors as Parse.
+func ParseRecord(data []byte) (Record, error) {
+	if len(data) > MaxRecordBytes {
+		return Record{}, fmt.Errorf("it is %d bytes long, at most %d are allowed", len(data), MaxRecordBytes)
+	}
+	h, _, err := open(data, recordFormat, 2)
+	if err != nil {
+		return Record{}, err
+	}
+	if err := h.require("run", "attempt", "resumed_step", "resumed_folder", "created"); err != nil {
+		return Record{}, err
+	}
+	var f struct {
+		Run           string    `json:"run"`
+		Attempt       int       `json:"attempt"`
+		ResumedStep   int64     `json:"resumed_step"`
+		ResumedFolder string    `json:"resumed_folder"`
+		Created       time.Time `json:"created"`
+	}
+	if err := unmarshal(data, &f); err != nil {
+		return Record{}, err
+	}
+	r := Record(f)
+	if err := r.check(); err != nil {
+		return Record{}, err
+	}
+	return r, nil
+}
+
+func (r Record) check() error {
+	if len(r.Run) > MaxName {
+		return fmt.Errorf("run has a name of %d bytes, at most %d are allowed", len(r.Run), MaxName)
+	}
+	if r.Attempt < 1 || r.Attempt > MaxAttempt {
+		return fmt.Errorf("attempt is %d", r.Attempt)
+	}
+	if r.ResumedStep == -1 && r.ResumedFolder == "" {
+		return nil
+	}
+	f, ok := ParseFolder(r.ResumedFolder)
+	if !ok || f.Broken || f.Step != r.ResumedStep {
+		return fmt.Errorf("resumed from step %d in the folder %s", r.ResumedStep, quote(r.ResumedFolder))
+	}
+	return nil
+}
+
+// Superseded says whether a later attempt has given up what an attempt saved at a step, and the record of the latest that has: it
+// went on from before that step, so the checkpoint is of a history that the run no longer has. A record counts for nothing
+// there if a still later attempt has gone on from the very folder: then it was written late, by an attempt that was itself
+// superseded meanwhile. The records are those of the checkpoint's own run, in any order; folder is "" where it has none yet.
+func Superseded(records []Record, attempt int, step int64, folder string) (by Record, yes bool) {
+	taken := 0 // the last attempt that went on from it
+	for _, r := range records {
+		if folder != "" && r.ResumedFolder == folder {
+			taken = max(taken, r.Attempt)
+		}
+	}
+	for _, r := range records {
+		if r.Attempt > max(attempt, taken, by.Attempt) && r.ResumedStep < step {
+			by, yes = r, true
+		}
+	}
+	return by, yes
+}

@@ -1,0 +1,169 @@
+package replace
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+func text(s string) func(io.Writer) error {
+	return func(w io.Writer) error {
+		_, err := io.WriteString(w, s)
+		return err
+	}
+}
+
+func content(t *testing.T, fsys vfs.FS, path string) string {
+	t.Helper()
+	f, err := fsys.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, info.Size())
+	if _, err := f.ReadAt(data, 0); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func names(t *testing.T, fsys vfs.FS, dir string) []string {
+	t.Helper()
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+// before is a file system with one file, durably.
+func before(t *testing.T) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	if err := mem.Mkdir("d"); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.SyncDir("."); err != nil {
+		t.Fatal(err)
+	}
+	if err := File(t.Context(), mem, "d/f", text("old")); err != nil {
+		t.Fatal(err)
+	}
+	return mem
+}
+
+// Whichever operation fails, the old file or the new one is there, whole, alone; the new one where there was no error.
+func TestEveryFault(t *testing.T) {
+	broken := errors.New("broken")
+	for k := 1; ; k++ {
+		mem := before(t)
+		in := vfs.NewInjector(mem, vfs.FailAt(k, broken))
+		err := File(t.Context(), in, "d/f", text("new"))
+		if err == nil && content(t, mem, "d/f") != "new" {
+			t.Errorf("operation %d: no error, and the old file", k)
+		}
+		if got := content(t, mem, "d/f"); got != "old" && got != "new" {
+			t.Errorf("operation %d: the file holds %q", k, got)
+		}
+		if list := names(t, mem, "d"); !slices.Equal(list, []string{"f"}) {
+			t.Errorf("operation %d: the folder holds %v", k, list)
+		}
+		if k > len(in.Log()) {
+			return // nothing has failed
+		}
+		if err == nil && !strings.HasPrefix(in.Log()[k-1].String(), "remove") {
+			t.Errorf("operation %d, %s, failed in silence", k, in.Log()[k-1])
+		}
+	}
+}
+
+// After a power cut at any moment there is the old file or the new one; the new one where File had returned.
+func TestEveryCrash(t *testing.T) {
+	for k := 0; ; k++ {
+		mem := before(t)
+		in := vfs.NewInjector(mem, vfs.CrashAfter(k))
+		err := File(t.Context(), in, "d/f", text("new"))
+		after := mem.CrashClone(0, rand.New(rand.NewPCG(1, uint64(k))))
+		got := content(t, after, "d/f")
+		if got != "new" && (got != "old" || err == nil) {
+			t.Errorf("crash after operation %d: %q, error %v", k, got, err)
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+// A rename whose reply is lost has worked; one that failed for the same reason has not.
+func TestLostReply(t *testing.T) {
+	for _, happens := range []bool{true, false} {
+		mem := before(t)
+		in := vfs.NewInjector(mem, func(_ int, op vfs.Op) (f vfs.Fault) {
+			if strings.HasPrefix(op.String(), "rename") {
+				f.Err = fs.ErrNotExist
+				if happens {
+					f = vfs.Fault{AfterErr: fs.ErrNotExist}
+				}
+			}
+			return f
+		})
+		err := File(t.Context(), in, "d/f", text("newer"))
+		want := map[bool]string{true: "newer", false: "old"}[happens]
+		if got := content(t, mem, "d/f"); got != want || (err == nil) != happens {
+			t.Errorf("the file holds %q, error %v", got, err)
+		}
+		if list := names(t, mem, "d"); !slices.Equal(list, []string{"f"}) {
+			t.Errorf("the folder holds %v", list)
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	mem := before(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := File(ctx, mem, "d/f", text("new")); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+	if got := content(t, mem, "d/f"); got != "old" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
+// The file system that wrote less than it said is found out.
+func TestLengthIsChecked(t *testing.T) {
+	err := File(t.Context(), shortFS{before(t)}, "d/f", text("new"))
+	if !errors.Is(err, io.ErrShortWrite) {
+		t.Errorf("error %v, want a short write", err)
+	}
+}
+
+// shortFS drops the last byte of every write, and does not say so.
+type shortFS struct{ vfs.FS }
+
+func (s shortFS) Create(name string) (vfs.File, error) {
+	f, err := s.FS.Create(name)
+	return shortFile{f}, err
+}
+
+type shortFile struct{ vfs.File }
+
+func (s shortFile) Write(p []byte) (int, error) {
+	_, err := s.File.Write(p[:len(p)-1])
+	return len(p), err
+}

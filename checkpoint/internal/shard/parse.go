@@ -1,0 +1,94 @@
+package shard
+
+import (
+	"encoding/binary"
+
+	"ddpbatch/checkpoint/internal/chunk"
+)
+
+// parseHeader checks the first 64 bytes of a shard by themselves. A version that this program does not know gives a
+// *Newer, and nothing else is believed; any other error is a *Damage.
+func parseHeader(b []byte) (header, error) {
+	if string(b[:8]) != magic {
+		return header{}, damaged("it begins with % x: not a shard", b[:8])
+	}
+	if got, want := checksum(b[:60]), binary.LittleEndian.Uint32(b[60:]); got != want {
+		return header{}, damaged("the header's checksum is %08x, it says %08x", got, want)
+	}
+	h := header{
+		version: binary.LittleEndian.Uint32(b[8:]),
+		step:    binary.LittleEndian.Uint64(b[16:]),
+		shard:   binary.LittleEndian.Uint32(b[24:]),
+		shards:  binary.LittleEndian.Uint32(b[28:]),
+		pieces:  binary.LittleEndian.Uint32(b[32:]),
+		chunks:  binary.LittleEndian.Uint32(b[36:]),
+		raw:     binary.LittleEndian.Uint64(b[40:]),
+	}
+	if h.version > Version {
+		return h, &Newer{h.version}
+	}
+	if h.version < 1 {
+		return h, damaged("the header's version is 0")
+	}
+	if binary.LittleEndian.Uint32(b[12:]) != headerBytes || binary.LittleEndian.Uint32(b[48:]) != chunkBytes ||
+		binary.LittleEndian.Uint64(b[52:]) != 0 {
+		return h, damaged("a constant field of the header has another value")
+	}
+	return h, nil
+}
+
+// parseTrailer checks the last 32 bytes of a shard of size bytes and so many chunks. It returns where the table
+// begins, and the table's checksum.
+func parseTrailer(b []byte, size int64, chunks int) (offset int64, crc uint32, err error) {
+	if string(b[24:]) != endMagic {
+		return 0, 0, damaged("it ends with % x: not the end of a shard", b[24:])
+	}
+	if got, want := checksum(b[:20]), binary.LittleEndian.Uint32(b[20:]); got != want {
+		return 0, 0, damaged("the trailer's checksum is %08x, it says %08x", got, want)
+	}
+	at, length := binary.LittleEndian.Uint64(b[0:]), binary.LittleEndian.Uint64(b[8:])
+	room := uint64(size - headerBytes - trailerBytes)
+	if length != uint64(chunks)*entryBytes || length > room || at != headerBytes+room-length {
+		return 0, 0, damaged("the chunk table of %d bytes at %d does not fit %d chunks in a file of %d bytes", length, at, chunks, size)
+	}
+	return int64(at), binary.LittleEndian.Uint32(b[16:]), nil
+}
+
+// located is a chunk in a file.
+type located struct {
+	entry
+	offset int64
+}
+
+// parseTable holds a table, which has the right length, against the chunks of the plan and against the end of their
+// stored bytes. It also returns the CRC of those, computed from the table alone, where head is that of what is before.
+func parseTable(table []byte, version uint32, p *plan, end int64, head uint32) (chunks []located, crc uint32, err error) {
+	chunks = make([]located, p.chunks())
+	offset, crc := int64(headerBytes), head
+	for c := range chunks {
+		b := table[c*entryBytes:][:entryBytes]
+		e := entry{
+			stored: binary.LittleEndian.Uint32(b[0:]),
+			crc:    binary.LittleEndian.Uint32(b[8:]),
+			method: chunk.Method(b[12]),
+		}
+		piece, from, to := p.at(c)
+		raw := int(to - from)
+		if binary.LittleEndian.Uint32(b[4:]) != uint32(raw) || b[13]|b[14]|b[15] != 0 ||
+			!known(e.method, version) || !e.method.Plausible(int(e.stored), raw, p.pieces[piece].Layout) {
+			return nil, 0, p.blame(c, "its entry in the chunk table (% x) does not fit %d bytes", b, raw)
+		}
+		chunks[c] = located{e, offset}
+		offset += int64(e.stored)
+		crc = combine(crc, e.crc, int64(e.stored))
+	}
+	if offset != end {
+		return nil, 0, damaged("the chunks end at %d, the chunk table begins at %d", offset, end)
+	}
+	return chunks, crc, nil
+}
+
+// known reports whether a version has a method.
+func known(m chunk.Method, version uint32) bool {
+	return version > 1 || m == chunk.Raw || m == chunk.Zstd
+}

@@ -1,0 +1,153 @@
+package shard
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"ddpbatch/checkpoint/internal/chunk"
+)
+
+// Read fills dst with the bytes of a piece from an offset on. It decodes only the chunks that overlap, in so many
+// goroutines (0 is 1), and straight into dst where all of a chunk is wanted. After an error dst holds anything. A range
+// that is not in the piece panics.
+func (r *Reader) Read(ctx context.Context, piece int, offset int64, dst []byte, workers int) error {
+	if length := r.plan.pieces[piece].Length; offset < 0 || offset > length || int64(len(dst)) > length-offset {
+		panic("shard: the range is not in the piece")
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	first := r.plan.first[piece]
+	last := offset + int64(len(dst)) - 1
+	w := &walk{
+		reader: r, target: target{offset, dst},
+		next: first + int(offset/chunkBytes), end: first + int(last/chunkBytes) + 1,
+	}
+	return w.do(ctx, workers)
+}
+
+// Verify reads and decodes every chunk, in so many goroutines (0 is 1), and keeps nothing.
+func (r *Reader) Verify(ctx context.Context, workers int) error {
+	w := &walk{reader: r, end: len(r.chunks)}
+	return w.do(ctx, workers)
+}
+
+// run reads chunks that follow each other, in one go, and brings them to the target. They are all direct, or none is.
+func (r *Reader) run(s *scratch, first, end int, t target) error {
+	last := r.chunks[end-1]
+	offset := r.chunks[first].offset
+	size := last.offset + int64(last.stored) - offset
+	var block []byte
+	if r.direct(first, t) {
+		_, start, _ := r.plan.at(first)
+		block = t.whole(start, start+size)
+	} else {
+		block = grow(&s.block, int(size))
+	}
+	if n, err := readFull(r.file, block, offset); err != nil {
+		return r.readFailed(first, offset+int64(n), err)
+	}
+	for c := first; c < end; c++ {
+		stored := block[r.chunks[c].offset-offset:][:r.chunks[c].stored]
+		if err := r.bring(s, c, stored, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// direct reports whether chunk c can be read straight to where it goes.
+func (r *Reader) direct(c int, t target) bool {
+	_, start, end := r.plan.at(c)
+	return r.chunks[c].method == chunk.Raw && t.whole(start, end) != nil
+}
+
+// bring checks the stored bytes of chunk c and decodes them into the target.
+func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
+	e := r.chunks[c]
+	if got := checksum(stored); got != e.crc {
+		return r.plan.blame(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
+	}
+	piece, start, end := r.plan.at(c)
+	place := t.whole(start, end)
+	if e.method == chunk.Raw {
+		if place == nil {
+			t.keep(start, stored)
+		}
+		return nil // a direct one is there
+	}
+	raw := place
+	if raw == nil {
+		raw = grow(&s.raw, int(end-start))
+	}
+	var base []byte
+	if e.method&chunk.Delta != 0 {
+		var err error
+		if base, err = r.baseOf(s, c); err != nil {
+			return err
+		}
+	}
+	dec, err := s.decoder()
+	if err != nil {
+		return err
+	}
+	if err := dec.Decode(raw, stored, e.method, r.plan.pieces[piece].Layout, base); err != nil {
+		return r.plan.blame(c, "it does not decode: %v", err)
+	}
+	if place == nil {
+		t.keep(start, raw)
+	}
+	return nil
+}
+
+// baseOf is the base's chunk c, decoded. It is valid until the next call.
+func (r *Reader) baseOf(s *scratch, c int) ([]byte, error) {
+	if r.base == nil {
+		return nil, r.plan.blame(c, "it is the difference from a base, and there is none")
+	}
+	if s.base == nil {
+		s.base = &scratch{}
+	}
+	_, start, end := r.plan.at(c)
+	raw := grow(&s.difference, int(end-start))
+	err := r.base.run(s.base, c, c+1, target{start, raw})
+	if bad, ok := err.(*Damage); ok {
+		return nil, &Damage{Piece: bad.Piece, Name: bad.Name, Detail: "in the base, " + bad.Detail}
+	} else if err != nil {
+		return nil, fmt.Errorf("in the base: %w", err)
+	}
+	return raw, nil
+}
+
+// readFailed says that a read for chunk first and those after it stopped at a position of the file.
+func (r *Reader) readFailed(first int, position int64, err error) error {
+	c := first
+	for c+1 < len(r.chunks) && r.chunks[c+1].offset <= position {
+		c++
+	}
+	if err == io.EOF {
+		return r.plan.blame(c, "the file ends at byte %d", position)
+	}
+	piece, _, _ := r.plan.at(c)
+	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.plan.number(c), r.plan.pieces[piece].Name, position, err)
+}
+
+// readFull is ReadAt of all of b. It gives io.EOF alone where the file ends before, and takes short reads for what they
+// are.
+func readFull(f io.ReaderAt, b []byte, offset int64) (n int, err error) {
+	for n < len(b) {
+		more, err := f.ReadAt(b[n:], offset+int64(n))
+		n += more
+		switch {
+		case n == len(b):
+		case err == nil && more == 0:
+			return n, io.ErrNoProgress
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return n, io.EOF
+		case err != nil:
+			return n, err
+		}
+	}
+	return n, nil
+}

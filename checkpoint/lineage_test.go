@@ -1,0 +1,254 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
+)
+
+// attempt opens the folder as an attempt of one run.
+func attempt(t *testing.T, fsys vfs.FS, n int, keep Policy) *Dir {
+	return openDir(t, Options{FS: fsys, Run: "r", Attempt: n, Keep: keep})
+}
+
+// begin lets an attempt go on from a step; -1: from nothing.
+func begin(t *testing.T, d *Dir, step int64) {
+	t.Helper()
+	if step < 0 {
+		must(t, d.Begin(t.Context(), nil))
+		return
+	}
+	c, err := d.Find(t.Context(), step)
+	must(t, err)
+	must(t, d.Begin(t.Context(), c))
+	must(t, c.Close())
+}
+
+// TestSuperseded: what an earlier attempt has saved, or saves later, beyond the step that a later
+// one went on from counts for nothing, and goes once that has a checkpoint.
+func TestSuperseded(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	one := attempt(t, m, 1, Policy{})
+	begin(t, one, -1)
+	for _, step := range []int64{100, 200, 300} {
+		save(t, one, testState(step, 1))
+	}
+	view := vfs.NewView(m, 1)
+	view.Hold()
+	zombie := attempt(t, view, 1, Policy{}) // whose client sees nothing of what others do from now on
+	two := attempt(t, m, 2, Policy{Last: 3})
+	begin(t, two, 200)
+	save(t, zombie, testState(400, 1))
+	wantList(t, two, "100 committed, 200 committed, 300 superseded, 400 superseded")
+	latest := func(want int64, variant int) {
+		t.Helper()
+		s, info, err := two.Latest(t.Context())
+		must(t, err)
+		if info.Step != want {
+			t.Fatalf("the latest is step %d, want %d", info.Step, want)
+		}
+		wantState(t, s, testState(want, variant))
+	}
+	latest(200, 1)
+	s, err := two.Load(t.Context(), 300) // who asks for the very step gets it
+	must(t, err)
+	wantState(t, s, testState(300, 1))
+	decisions, err := two.Plan(t.Context(), Policy{Last: 2})
+	must(t, err)
+	if got := decisions[2].Reasons[0]; got != "superseded, with fewer than 2 of later attempts" {
+		t.Errorf("step 300 stays because %q", got)
+	}
+
+	save(t, two, testState(250, 2))
+	wantList(t, two, "100 committed, 200 committed, 250 committed, 300 superseded, 400 superseded")
+	latest(250, 2)
+	save(t, two, testState(300, 2))
+	save(t, zombie, testState(300, 1))
+	latest(300, 2)
+	save(t, two, testState(350, 2)) // as many as the policy wants
+	wantList(t, two, "250 committed, 300 committed, 350 committed")
+}
+
+// TestBeginAgain: a restart within an attempt does not bring back what was superseded.
+func TestBeginAgain(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	one := attempt(t, m, 1, Policy{})
+	save(t, one, testState(100, 1))
+	save(t, one, testState(200, 1))
+	two := attempt(t, m, 2, Policy{})
+	begin(t, two, 100)
+	save(t, two, testState(300, 2))
+	begin(t, two, 300)
+	wantList(t, two, "100 committed, 200 superseded, 300 committed")
+	begin(t, two, -1)
+	wantList(t, two, "100 superseded, 200 superseded, 300 committed")
+}
+
+// TestOtherRunsCheckpoint: one that was copied in counts until the run itself goes on from
+// something else, whatever its attempt is; to its own run it counts all the same.
+func TestOtherRunsCheckpoint(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	pretrain := openDir(t, Options{FS: m, Run: "pretrain", Attempt: 7})
+	save(t, pretrain, testState(500, 0))
+	one := attempt(t, m, 1, Policy{})
+	begin(t, one, 500)
+	wantList(t, one, "500 committed")
+	save(t, one, testState(500, 1)) // at the start
+	s, _, err := attempt(t, m, 2, Policy{}).Latest(t.Context())
+	must(t, err)
+	wantState(t, s, testState(500, 1))
+
+	two := attempt(t, m, 2, Policy{})
+	begin(t, two, -1)
+	save(t, two, testState(10, 1))
+	wantList(t, two, "10 committed, 500 superseded, 500 superseded")
+	c, err := attempt(t, m, 3, Policy{}).FindLatest(t.Context())
+	must(t, err)
+	if c.Step() != 10 {
+		t.Errorf("attempt 3 goes on from step %d of run %q", c.Step(), c.Info().Run)
+	}
+	must(t, c.Close())
+	c, err = pretrain.FindLatest(t.Context())
+	must(t, err)
+	if c.Step() != 500 || c.Info().Run != "pretrain" {
+		t.Errorf("its own run goes on from step %d of run %q", c.Step(), c.Info().Run)
+	}
+	must(t, c.Close())
+}
+
+// TestRunsSideBySide: two runs in one folder, whose attempts have the same numbers, neither write
+// nor obey each other's records.
+func TestRunsSideBySide(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	a := openDir(t, Options{FS: m, Run: "a", Attempt: 1})
+	save(t, a, testState(50, 0))
+	save(t, a, testState(60, 0))
+	begin(t, openDir(t, Options{FS: m, Run: "a", Attempt: 2}), 50)
+	wantList(t, a, "50 committed, 60 superseded")
+	one := attempt(t, m, 1, Policy{})
+	save(t, one, testState(100, 1))
+	save(t, one, testState(200, 1))
+	begin(t, attempt(t, m, 2, Policy{}), 100)
+	wantList(t, one, "50 committed, 60 superseded, 100 committed, 200 superseded")
+	begin(t, attempt(t, m, 2, Policy{}), -1)
+	wantList(t, one, "50 superseded, 60 superseded, 100 superseded, 200 superseded")
+	wantList(t, a, "50 committed, 60 superseded, 100 superseded, 200 superseded") // run a went on from 50, not from those
+	begin(t, openDir(t, Options{FS: m, Run: "c", Attempt: 1}), 200)
+	wantList(t, openDir(t, Options{FS: m, Run: "d"}), "50 committed, 60 superseded, 100 superseded, 200 superseded")
+}
+
+// TestLateBegin: a zombie that chose what to go on from before a later attempt did, and records it
+// afterwards, does not give up what that has gone on from.
+func TestLateBegin(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	one := attempt(t, m, 1, Policy{})
+	begin(t, one, -1)
+	save(t, one, testState(100, 1))
+	two := attempt(t, m, 2, Policy{})
+	c, err := two.FindLatest(t.Context()) // then it reads for a long time
+	must(t, err)
+	save(t, one, testState(200, 1))
+	begin(t, attempt(t, m, 3, Policy{}), 200) // and dies before its first save
+	must(t, two.Begin(t.Context(), c))
+	must(t, c.Close())
+	got, err := attempt(t, m, 4, Policy{}).FindLatest(t.Context())
+	must(t, err)
+	if got.Step() != 200 {
+		t.Errorf("attempt 3 has gone on from step 200, attempt 4 finds %d", got.Step())
+	}
+	must(t, got.Close())
+}
+
+// TestSupersededStay: a later attempt needs as many checkpoints of its own as the policy wants
+// before it removes what it has given up.
+func TestSupersededStay(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	one := attempt(t, m, 1, Policy{})
+	for _, step := range []int64{100, 200, 300} {
+		save(t, one, testState(step, 1))
+	}
+	two := attempt(t, m, 2, Policy{Last: 2, Every: 100})
+	begin(t, two, -1)
+	save(t, two, testState(10, 2))
+	wantList(t, two, "10 committed, 100 superseded, 200 superseded, 300 superseded")
+	save(t, two, testState(20, 2))
+	wantList(t, two, "10 committed, 20 committed")
+}
+
+// TestDamagedRecord is passed over loudly.
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	one := attempt(t, m, 1, Policy{})
+	save(t, one, testState(100, 0))
+	begin(t, attempt(t, m, 2, Policy{}), -1)
+	path := testPath + "/" + manifest.RecordName(2, runCRC("r"))
+	putFile(t, m, path, flip(readFile(t, m, path), 300))
+	var log strings.Builder
+	d := openDir(t, Options{FS: m, Log: logTo(&log)})
+	wantList(t, d, "100 committed")
+	if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), path) {
+		t.Errorf("the log says %q", &log)
+	}
+	begin(t, attempt(t, m, 2, Policy{}), -1) // and written anew
+	wantList(t, one, "100 superseded")
+}
+
+func TestBeginIsFenced(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	asked := 0
+	d := openDir(t, Options{FS: m, Attempt: 1, Fence: func() error { // closed between the question and the rename
+		if asked++; asked > 1 {
+			return errNewer
+		}
+		return nil
+	}})
+	wantErr(t, "Begin", d.Begin(t.Context(), nil), ErrFenced, errNewer)
+	for _, path := range tree(t, m) {
+		if strings.HasSuffix(path, manifest.RecordName(1, runCRC(""))) {
+			t.Error("a record was written")
+		}
+	}
+	if err := openDir(t, Options{FS: m}).Begin(t.Context(), nil); err == nil {
+		t.Error("attempt 0 begins")
+	}
+}
+
+// TestCrashOfBegin: after a crash anywhere the record is whole or not there, and what was
+// committed is as good as before.
+func TestCrashOfBegin(t *testing.T) {
+	t.Parallel()
+	for k := 0; ; k++ {
+		m := newMem(t)
+		save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
+		in := vfs.NewInjector(m, vfs.CrashAfter(k))
+		err := attempt(t, in, 2, Policy{}).Begin(context.Background(), nil)
+		for seed := range uint64(8) {
+			after := attempt(t, crashed(m, seed), 3, Policy{})
+			got := listed(t, after)
+			if got != "100 superseded" && (err == nil || got != "100 committed") {
+				t.Fatalf("crash after operation %d, seed %d: %s, Begin said %v", k, seed, got, err)
+			}
+			must(t, after.Verify(t.Context(), 100, true))
+			begin(t, after, -1)
+		}
+		if err == nil {
+			t.Logf("%d operations", k)
+			return
+		}
+		if !errors.Is(err, vfs.ErrCrashed) {
+			t.Fatal(err)
+		}
+	}
+}

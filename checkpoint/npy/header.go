@@ -1,0 +1,78 @@
+package npy
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// descriptions are NumPy's names of the types: byte order, kind, bytes. '|' is where the order of bytes does not matter.
+var descriptions = map[string]string{
+	"bool": "|b1", "int8": "|i1", "uint8": "|u1", "int16": "<i2", "uint16": "<u2", "int32": "<i4", "uint32": "<u4",
+	"int64": "<i8", "uint64": "<u8", "float16": "<f2", "bfloat16": "<f4", "float32": "<f4", "float64": "<f8",
+	"complex64": "<c8",
+}
+
+// makeHeader is a file up to its elements, for a tensor whose data are written after it through values; size is how many bytes of the tensor those are.
+func makeHeader(dtype string, shape []int) (header []byte, size int64, err error) {
+	description, known := descriptions[dtype]
+	if !known {
+		return nil, 0, fmt.Errorf("NumPy has no type for dtype %q; export it to a safetensors file", dtype)
+	}
+	if size, err = byteSize(dtype, shape); err != nil {
+		return nil, 0, err
+	}
+	words := make([]string, len(shape))
+	for i, dim := range shape {
+		words[i] = strconv.Itoa(dim)
+	}
+	tuple := strings.Join(words, ", ")
+	if len(words) == 1 {
+		tuple += "," // Python's tuple of one
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", description, tuple)
+	return wrap(text + room(shape)), size, nil
+}
+
+// wrap puts a version and a length before the text of a header, and what fills it up behind: version 1.0 where the length fits.
+func wrap(text string) []byte {
+	header := binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(padded(10, len(text))))
+	if padded(10, len(text)) > math.MaxUint16 {
+		header = binary.LittleEndian.AppendUint32([]byte("\x93NUMPY\x02\x00"), uint32(padded(12, len(text))))
+	}
+	end := len(header) + padded(len(header), len(text))
+	header = append(header, text...)
+	return append(append(header, strings.Repeat(" ", end-1-len(header))...), '\n')
+}
+
+// room is what numpy.save leaves for the first dimension to grow (GROWTH_AXIS_MAX_DIGITS of numpy.lib.format): a file to which rows are added keeps its header's length.
+func room(shape []int) string {
+	if len(shape) == 0 {
+		return ""
+	}
+	return strings.Repeat(" ", max(0, 21-len(strconv.Itoa(shape[0]))))
+}
+
+// padded is the length of a header behind before bytes, with its newline: up to the next multiple of 64, as numpy.save has it, even from one.
+func padded(before, text int) int { return (before+text+1)/64*64 + 64 - before }
+
+// byteSize is what a shape takes in the checkpoint.
+func byteSize(dtype string, shape []int) (int64, error) {
+	n := elemSize(dtype)
+	for _, dim := range shape {
+		if dim < 0 || dim > 0 && n > math.MaxInt64/int64(dim) {
+			return 0, fmt.Errorf("shape %v does not fit", shape)
+		}
+		n *= int64(dim)
+	}
+	return n, nil
+}
+
+func elemSize(dtype string) int64 {
+	if dtype == "bfloat16" {
+		return 2
+	}
+	return int64(descriptions[dtype][2] - '0')
+}

@@ -1,0 +1,167 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/shard"
+	"ddpbatch/internal/vfs"
+)
+
+// openShard is a shard whose size, header, table and checksum have been checked.
+type openShard struct {
+	file vfs.File
+	r    *shard.Reader
+	base *openShard // nil: of a full checkpoint
+}
+
+func (s *openShard) close() error {
+	s.r.Close()
+	err := s.file.Close()
+	if s.base != nil {
+		err = errors.Join(err, s.base.close())
+	}
+	return err
+}
+
+// openWithBase opens shard i, and the same shard of the base where there is one.
+func (c *Checkpoint) openWithBase(ctx context.Context, i int) (*openShard, error) {
+	s, err := c.openShard(ctx, i)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.m.Base != nil:
+		err = c.joinBase(ctx, i, s)
+	case s.r.IsDelta():
+		err = corrupt(c.shardPath(i), "it has chunks that need a base, the manifest names none")
+	}
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *Checkpoint) openShard(ctx context.Context, i int) (*openShard, error) {
+	path, record := c.shardPath(i), c.m.Shards[i]
+	file, err := c.open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Size() != record.Size {
+		err = corrupt(path, "it is %d bytes long, the manifest says %d", info.Size(), record.Size)
+	}
+	var r *shard.Reader
+	if err == nil {
+		header := shard.Header{Version: uint32(c.m.Version), Step: c.m.Step, Shard: i, Shards: len(c.m.Shards)}
+		r, err = shard.Open(file, record.Size, header, c.pieces(i), uint32(record.CRC))
+		err = judgeShard(path, err)
+	}
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &openShard{file: file, r: r}, nil
+}
+
+// open opens a file of the checkpoint.
+func (c *Checkpoint) open(ctx context.Context, path string) (f vfs.File, err error) {
+	if c.patient {
+		err = c.d.retry(ctx, func() error { f, err = c.d.fs.Open(path); return err })
+	} else {
+		f, err = c.d.fs.Open(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, c.missing(path, "it is missing")
+	}
+	return f, err
+}
+
+// missing is the error for a file that ought to be there: ErrCorrupt if c still is, else ErrNone; ErrStale where the file's folder
+// lists it, so that it is this client's view that is wrong.
+func (c *Checkpoint) missing(path, what string) error {
+	files, err := c.d.list(c.path())
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !slices.Contains(files, manifest.Name):
+		return fmt.Errorf("%w: %s has been removed", ErrNone, c.path())
+	case err == nil && filepath.Dir(path) != c.path():
+		files, err = c.d.list(filepath.Dir(path)) // the base's
+	}
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case slices.Contains(files, filepath.Base(path)):
+		return unseen(path)
+	}
+	return &CorruptError{Path: path, Detail: what, missing: true}
+}
+
+// pieces are those of shard i, in its order.
+func (c *Checkpoint) pieces(i int) []shard.Piece {
+	pieces := make([]shard.Piece, len(c.byShard[i]))
+	for k, ref := range c.byShard[i] {
+		t := &c.m.Tensors[ref.Tensor]
+		pieces[k] = shard.Piece{Name: t.Name, Layout: layoutOf(t.DType), Length: ref.Length}
+	}
+	return pieces
+}
+
+// joinBase opens shard i of the base, for a delta's.
+func (c *Checkpoint) joinBase(ctx context.Context, i int, s *openShard) error {
+	base, err := c.baseOpened(ctx)
+	if err != nil {
+		return err
+	}
+	if s.base, err = base.openShard(ctx, i); err != nil {
+		return err
+	}
+	return judgeShard(c.shardPath(i), s.r.SetBase(s.base.r))
+}
+
+func (c *Checkpoint) baseOpened(ctx context.Context) (base *Checkpoint, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.base == nil {
+		c.base, err = c.openBase(ctx)
+	}
+	return c.base, err
+}
+
+// openBase opens the base of a delta, which must be the very checkpoint that it was made from.
+func (c *Checkpoint) openBase(ctx context.Context) (*Checkpoint, error) {
+	want := c.m.Base
+	base, err := c.d.openFolder(ctx, want.Folder, c.patient)
+	switch {
+	case errors.Is(err, ErrNone):
+		return nil, c.missing(filepath.Join(c.d.path, want.Folder, manifest.Name), "it is missing, and "+c.folder+" is a delta of it")
+	case err != nil:
+		return nil, err
+	}
+	if got := manifest.CRC(base.data); got != want.CRC {
+		what := fmt.Sprintf("%s is not the base it was made from: the manifest's checksum is %v, not %v", want.Folder, got, want.CRC)
+		return nil, &CorruptError{Path: c.manifestPath(), Detail: what, missing: true}
+	}
+	if err := sameLayout(c.m, base.m); err != nil {
+		return nil, corrupt(c.manifestPath(), "%s cannot be the base: %v", want.Folder, err)
+	}
+	return base, nil
+}
+
+// Close closes the files. c can be read again after it.
+func (c *Checkpoint) Close() error {
+	var errs []error
+	for i := range c.slots {
+		errs = append(errs, c.slots[i].close())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,87 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+
+	"ddpbatch/checkpoint/internal/manifest"
+)
+
+// Pin keeps the checkpoint of a step whatever the policy says, durably, by a file PINNED.LABEL
+// in its folder (PINNED where the label is empty). The checkpoint of this run that had the label
+// before is an ordinary one from then on. ErrNone where the step is not committed.
+func (d *Dir) Pin(ctx context.Context, step int64, label string) error {
+	if err := d.pin(ctx, step, label); err != nil {
+		return fmt.Errorf("pin checkpoint of step %d in %s: %w", step, d.path, classify(err))
+	}
+	return nil
+}
+
+func (d *Dir) pin(ctx context.Context, step int64, label string) error {
+	if err := manifest.CheckPinLabel(label); err != nil {
+		return err
+	}
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	v, err := d.look(ctx)
+	if err != nil {
+		return err
+	}
+	var chosen *entry
+	for _, e := range v.entries {
+		if e.info.Step == step && e.m != nil && e.m.Run == d.opt.Run && d.good(e) {
+			chosen = e
+		}
+	}
+	if chosen == nil {
+		return fmt.Errorf("%w: step %d", ErrNone, step)
+	}
+	if err := d.putPin(chosen, label); err != nil {
+		return err
+	}
+	for _, e := range v.entries {
+		if e == chosen || e.m == nil || e.m.Run != d.opt.Run || !slices.Contains(e.info.Pinned, label) {
+			continue
+		}
+		if err := d.remove(filepath.Join(e.info.Path, manifest.PinName(label))); err != nil {
+			return err
+		}
+		if err := d.fs.SyncDir(e.info.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putPin makes the file, which is empty: its name says it all. It is taken back if the checkpoint
+// is gone by then.
+func (d *Dir) putPin(e *entry, label string) error {
+	if err := d.fence(); err != nil {
+		return err
+	}
+	f, err := d.fs.Create(filepath.Join(e.info.Path, manifest.PinName(label)))
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := d.fs.SyncDir(e.info.Path); err != nil {
+		return err
+	}
+	if _, err := d.fs.Stat(filepath.Join(e.info.Path, manifest.Name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	// It was being removed; whoever does that looks for pins after he has renamed the manifest.
+	if err := d.remove(filepath.Join(e.info.Path, manifest.PinName(label))); err != nil {
+		return err
+	}
+	if err := d.removeDir(e.info.Path); err != nil {
+		return err
+	}
+	return fmt.Errorf("%w: step %d has just been removed", ErrNone, e.info.Step)
+}

@@ -1,0 +1,92 @@
+package checkpoint
+
+import (
+	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
+)
+
+// TestPinWhileRemoving: at whatever operation of a removal another process pins the checkpoint, it
+// stays if Pin says so.
+func TestPinWhileRemoving(t *testing.T) {
+	t.Parallel()
+	pins := 0
+	for k := 1; ; k++ {
+		m := newMem(t)
+		w := attempt(t, m, 1, Policy{})
+		for _, step := range []int64{100, 110, 120} {
+			save(t, w, testState(step, 0))
+		}
+		user := openDir(t, Options{FS: m, Run: "r"})
+		tried, pin := false, error(nil)
+		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+			if i == k {
+				tried, pin = true, user.Pin(t.Context(), 100, "mine")
+			}
+			return vfs.Fault{}
+		})
+		_, err := attempt(t, in, 1, Policy{}).Prune(t.Context(), Policy{Last: 2})
+		must(t, err)
+		if !tried {
+			break
+		}
+		if pin == nil {
+			pins++
+			must(t, user.Verify(t.Context(), 100, true))
+			continue
+		}
+		wantErr(t, "Pin", pin, ErrNone)
+		save(t, attempt(t, m, 2, Policy{Last: 2}), testState(130, 0))
+		wantList(t, user, "120 committed, 130 committed")
+	}
+	if pins < 3 {
+		t.Errorf("only %d pins came early enough: the test tests little", pins)
+	}
+}
+
+// TestRemoveWhilePinning is the other way round: a removal at each operation of a Pin.
+func TestRemoveWhilePinning(t *testing.T) {
+	t.Parallel()
+	for k, reached := 1, true; reached; k++ {
+		reached = false
+		m := newMem(t)
+		w := attempt(t, m, 1, Policy{})
+		for _, step := range []int64{100, 110, 120} {
+			save(t, w, testState(step, 0))
+		}
+		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+			if i == k {
+				reached = true
+				_, err := w.Prune(t.Context(), Policy{Last: 2})
+				must(t, err)
+			}
+			return vfs.Fault{}
+		})
+		if err := openDir(t, Options{FS: in, Run: "r"}).Pin(t.Context(), 100, "mine"); err != nil {
+			continue
+		}
+		must(t, w.Verify(t.Context(), 100, true))
+	}
+}
+
+// TestPinOfAnInterruptedRemoval: the next retention puts it back, if it is whole.
+func TestPinOfAnInterruptedRemoval(t *testing.T) {
+	t.Parallel()
+	for _, whole := range []bool{true, false} {
+		m := newMem(t)
+		d := attempt(t, m, 1, Policy{})
+		save(t, d, testState(100, 0))
+		must(t, m.Rename(d.stepPath(100)+"/"+manifest.Name, d.stepPath(100)+"/"+manifest.DeletingName))
+		putFile(t, m, d.stepPath(100)+"/PINNED", nil)
+		if !whole {
+			must(t, m.Remove(find(t, m, d.stepPath(100), "shard-")))
+		}
+		save(t, attempt(t, m, 2, Policy{}), testState(200, 0))
+		if whole {
+			wantList(t, d, "100 committed, 200 committed")
+		} else {
+			wantList(t, d, "100 partial, 200 committed")
+		}
+	}
+}

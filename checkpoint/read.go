@@ -1,0 +1,142 @@
+package checkpoint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sort"
+
+	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/shard"
+)
+
+// Target is a part of a tensor to be read: len(Data) bytes from byte Start.
+type Target struct {
+	Name  string
+	Start int64
+	Data  []byte
+}
+
+// spanBytes is what one goroutine reads at a time: whole chunks.
+const spanBytes = 16 * chunk.MaxBytes
+
+// span is a part of a target that lies in one piece.
+type span struct {
+	shard, piece int
+	offset       int64 // within the piece
+	dst          []byte
+}
+
+// Read fills all targets, reading and decoding only the chunks that hold them, with
+// Options.Workers goroutines. After an error the targets hold anything. A *CorruptError names
+// shard and tensor. No two targets may share memory.
+func (c *Checkpoint) Read(ctx context.Context, targets []Target) error {
+	spans, err := c.spans(targets)
+	if err == nil {
+		err = c.readSpans(ctx, spans)
+	}
+	if err != nil {
+		return fmt.Errorf("read checkpoint of step %d: %w", c.m.Step, classify(err))
+	}
+	return nil
+}
+
+// spans finds where targets lie, by shard.
+func (c *Checkpoint) spans(targets []Target) ([]span, error) {
+	var spans []span
+	for _, target := range targets {
+		i, ok := c.byName[target.Name]
+		if !ok {
+			return nil, fmt.Errorf("it has no tensor %q", target.Name)
+		}
+		t, n := c.m.Tensors[i], int64(len(target.Data))
+		if size := bytesOf(t); target.Start < 0 || target.Start > size-n {
+			return nil, fmt.Errorf("tensor %q has %d bytes, not %d from %d", t.Name, size, n, target.Start)
+		}
+		first := sort.Search(len(t.Pieces), func(k int) bool { return t.Pieces[k].Start+t.Pieces[k].Length > target.Start })
+		for _, p := range t.Pieces[first:] {
+			from, to := max(target.Start, p.Start), min(target.Start+n, p.Start+p.Length)
+			if from >= to {
+				break
+			}
+			spans = c.cut(spans, i, p, from-p.Start, target.Data[from-target.Start:to-target.Start])
+		}
+	}
+	slices.SortStableFunc(spans, func(a, b span) int { return a.shard - b.shard })
+	return spans, nil
+}
+
+// cut adds the bytes from offset of a piece to spans, in handy lengths that end where chunks do.
+func (c *Checkpoint) cut(spans []span, tensor int, p manifest.Piece, offset int64, dst []byte) []span {
+	refs := c.byShard[p.Shard]
+	piece := sort.Search(len(refs), func(k int) bool { return refs[k].Offset+refs[k].Length > p.Offset })
+	for len(dst) > 0 {
+		n := min(spanBytes-offset%spanBytes, int64(len(dst)))
+		spans = append(spans, span{p.Shard, piece, offset, dst[:n]})
+		offset, dst = offset+n, dst[n:]
+	}
+	return spans
+}
+
+// readSpans reads spans, which are in the order of their shards, from up to maxOpen shards at
+// a time.
+func (c *Checkpoint) readSpans(ctx context.Context, spans []span) error {
+	for len(spans) > 0 {
+		n, shards := 0, []int{}
+		for ; n < len(spans); n++ {
+			if n == 0 || spans[n].shard != spans[n-1].shard {
+				if len(shards) == maxOpen {
+					break
+				}
+				shards = append(shards, spans[n].shard)
+			}
+		}
+		if err := c.readOpen(ctx, shards, spans[:n]); err != nil {
+			return err
+		}
+		spans = spans[n:]
+	}
+	return nil
+}
+
+// readOpen opens the shards of spans, and reads.
+func (c *Checkpoint) readOpen(ctx context.Context, shards []int, spans []span) error {
+	if err := c.openAll(ctx, shards); err != nil {
+		return err
+	}
+	defer c.releaseAll(shards)
+	return inParallel(ctx, c.d.workers, spans, func(ctx context.Context, s span) error {
+		return c.use(ctx, s.shard, func(r *shard.Reader) error { return r.Read(ctx, s.piece, s.offset, s.dst, 1) })
+	})
+}
+
+// Verify reads and checks every byte, in little memory.
+func (c *Checkpoint) Verify(ctx context.Context) error {
+	for i := range c.slots {
+		err := c.use(ctx, i, func(r *shard.Reader) error { return r.Verify(ctx, c.d.workers) })
+		if err != nil {
+			return fmt.Errorf("verify checkpoint of step %d: %w", c.m.Step, classify(err))
+		}
+	}
+	return nil
+}
+
+// check opens every shard, and reads no data.
+func (c *Checkpoint) check(ctx context.Context) error {
+	return inParallel(ctx, opening, c.shardNumbers(), func(ctx context.Context, i int) error {
+		_, err := c.acquire(ctx, i)
+		if err == nil {
+			c.release(i)
+		}
+		return err
+	})
+}
+
+func (c *Checkpoint) shardNumbers() []int {
+	numbers := make([]int, len(c.m.Shards))
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
+}

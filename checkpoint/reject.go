@@ -1,0 +1,110 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
+)
+
+// errSound is Reject's answer about a checkpoint that is good when it is read again.
+var errSound = errors.New("nothing is wrong with it when it is read again")
+
+// Reject takes a checkpoint that was found corrupt out of use: it reads all of it again, through
+// newly opened files, and renames its folder to NAME.broken, under the fence, if lengths or
+// checksums are wrong again. It is nil if c is corrupt: then FindLatest of this Dir passes it over
+// from now on, even where it was not renamed: because a file is missing, which another client's
+// view may be to blame for; because it is another run's; or because it is a delta and the fault is
+// its base's, which is rejected instead. Otherwise c was not found corrupt, or could not be read or
+// renamed, and the error says so. Only an attempt may do this.
+func (d *Dir) Reject(ctx context.Context, c *Checkpoint) error {
+	if err := d.reject(ctx, c); err != nil {
+		return fmt.Errorf("reject checkpoint of step %d in %s: %w", c.Step(), c.path(), classify(err))
+	}
+	return nil
+}
+
+func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
+	own := c.m.Run == d.opt.Run
+	if d.opt.Attempt < 1 || own && c.m.Attempt > d.opt.Attempt {
+		return errors.New("only an attempt may do that, and only to what is not of a later one")
+	}
+	why := d.readAgain(ctx, c)
+	switch {
+	case why == nil:
+		return errSound
+	case !errors.Is(why, ErrCorrupt):
+		return why
+	}
+	theirs, err := d.rejectBase(ctx, c)
+	if err != nil {
+		return err
+	}
+	bad, _ := errors.AsType[*CorruptError](why)
+	switch {
+	case theirs:
+		d.log.Warn("base of a checkpoint is corrupt: both are passed over", "path", c.path(), "base", c.m.Base.Folder, "err", why)
+	case bad != nil && bad.missing:
+		d.log.Warn("checkpoint is not whole: it is passed over, and stays as it is", "path", c.path(), "err", why)
+	case !own:
+		d.log.Warn("checkpoint of another run is corrupt: it is passed over, and stays as it is", "path", c.path(), "run", c.m.Run, "err", why)
+	default:
+		if err := d.setAside(c, why); err != nil {
+			d.markBad(c.id())
+			return err
+		}
+	}
+	d.markRejected(c.id(), why)
+	return nil
+}
+
+// readAgain reads all of a checkpoint through files of its own.
+func (d *Dir) readAgain(ctx context.Context, c *Checkpoint) error {
+	again, err := d.openFolder(ctx, c.folder, false)
+	if err != nil {
+		return err
+	}
+	err = again.Verify(ctx)
+	again.Close() // it was only read from
+	return err
+}
+
+// rejectBase says whether the base of a delta that is corrupt is to blame, and rejects that.
+func (d *Dir) rejectBase(ctx context.Context, c *Checkpoint) (theirs bool, err error) {
+	if c.m.Base == nil {
+		return false, nil
+	}
+	base, err := c.openBase(ctx)
+	if err == nil {
+		err = d.reject(ctx, base)
+	}
+	switch {
+	case errors.Is(err, errSound):
+		return false, nil
+	case errors.Is(err, ErrCorrupt): // missing, or its manifest is damaged: nothing to rename
+		return true, nil
+	}
+	return err == nil, err
+}
+
+// setAside renames the folder of a checkpoint.
+func (d *Dir) setAside(c *Checkpoint, why error) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	name := manifest.BrokenFolder(c.folder)
+	if _, taken := d.fs.Stat(filepath.Join(d.path, name)); !errors.Is(taken, fs.ErrNotExist) {
+		name = manifest.BrokenFolderAgain(c.folder, d.nonce())
+	}
+	if err := d.fence(); err != nil {
+		return err
+	}
+	if err := vfs.Rename(d.fs, c.path(), filepath.Join(d.path, name), -1); err != nil {
+		return err
+	}
+	d.log.Warn("checkpoint is corrupt: renamed, to be looked at", "path", c.path(), "to", name, "err", why)
+	return d.fs.SyncDir(d.path)
+}

@@ -1,0 +1,114 @@
+package checkpoint
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// TestReject: only what is damaged when it is read again is renamed, and only by the run's own
+// attempt whose fence is good.
+func TestReject(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 2, Policy{})
+	for range 2 { // the second one finds the name taken
+		save(t, attempt(t, m, 1, Policy{}), testState(1, 0))
+		c, err := d.Find(t.Context(), 1)
+		must(t, err)
+		if err := d.Reject(t.Context(), c); err == nil {
+			t.Fatal("a good checkpoint is rejected")
+		}
+		shard := find(t, m, d.stepPath(1), "shard-")
+		good := readFile(t, m, shard)
+		putFile(t, m, shard, flip(good, 8*100))
+
+		for name, other := range map[string]*Dir{
+			"a tool":               openDir(t, Options{FS: m, Run: "r"}),
+			"an unreadable disk":   attempt(t, vfs.NewInjector(m, failReads), 2, Policy{}),
+			"a superseded attempt": openDir(t, Options{FS: m, Run: "r", Attempt: 2, Fence: func() error { return errNewer }}),
+		} {
+			if err := other.Reject(t.Context(), c); err == nil {
+				t.Errorf("%s rejects", name)
+			}
+			if _, err := m.Stat(d.stepPath(1)); err != nil {
+				t.Fatalf("%s renamed it", name)
+			}
+		}
+		other := openDir(t, Options{FS: m, Run: "s", Attempt: 2})
+		must(t, other.Reject(t.Context(), c)) // passed over by another run, and not renamed
+		_, err = other.FindLatest(t.Context())
+		wantErr(t, "FindLatest of another run", err, ErrCorrupt)
+		must(t, d.Reject(t.Context(), c))
+		if _, err := m.Stat(d.stepPath(1)); err == nil {
+			t.Error("it is still there")
+		}
+		must(t, c.Close())
+	}
+	wantList(t, d, "1 broken, 1 broken")
+	_, _, err := d.Latest(t.Context())
+	wantErr(t, "Latest", err, ErrCorrupt)
+	for step := int64(2); step < 6; step++ {
+		save(t, attempt(t, m, 2, Policy{Last: 2}), testState(step, 0))
+	}
+	wantList(t, d, "1 broken, 1 broken, 4 committed, 5 committed") // kept to be looked at
+}
+
+func failReads(_ int, op vfs.Op) vfs.Fault {
+	if op.Kind == "read" && strings.Contains(op.Path, "shard-") {
+		return vfs.Fault{Err: syscall.EIO}
+	}
+	return vfs.Fault{}
+}
+
+// TestRejectOfAMissingFile renames nothing, but the Dir passes it over.
+func TestRejectOfAMissingFile(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 1, Policy{})
+	save(t, d, testState(1, 0))
+	save(t, d, testState(2, 0))
+	c, err := d.Find(t.Context(), 2)
+	must(t, err)
+	must(t, m.Remove(find(t, m, d.stepPath(2), "shard-")))
+	must(t, d.Reject(t.Context(), c))
+	must(t, c.Close())
+	wantList(t, d, "1 committed, 2 broken")
+	if _, err := m.Stat(d.stepPath(2)); err != nil {
+		t.Error("it was renamed")
+	}
+}
+
+// TestProbe: it leaves nothing, and every fault shows, with its class.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 1, Policy{})
+	space, err := d.Probe(t.Context(), "host")
+	must(t, err)
+	if space.Total == 0 || space.Free > space.Total {
+		t.Errorf("the space is %+v", space)
+	}
+	for k := 1; ; k++ {
+		in := vfs.NewInjector(m, vfs.FailAt(k, syscall.EDQUOT))
+		_, err := attempt(t, in, 1, Policy{}).Probe(t.Context(), "host-7")
+		if err == nil {
+			if k < 8 {
+				t.Fatalf("a probe has only %d operations", k-1)
+			}
+			break
+		}
+		wantErr(t, "Probe", err, ErrNoSpace)
+		if !strings.Contains(err.Error(), "host-7") {
+			t.Errorf("%v does not say who", err)
+		}
+	}
+	save(t, attempt(t, m, 2, Policy{}), testState(1, 0)) // sweeps what could not be removed
+	for _, path := range tree(t, m) {
+		if strings.Contains(path, "PROBE") {
+			t.Errorf("%s stays", path)
+		}
+	}
+}

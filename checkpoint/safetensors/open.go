@@ -1,0 +1,119 @@
+package safetensors
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// File is an open file whose header is valid. Its methods may be called by several goroutines at once.
+type File struct {
+	path     string
+	f        io.ReaderAt
+	close    func() error
+	begin    int64 // of the data
+	infos    []Info
+	metadata Metadata
+}
+
+// Open reads and checks a file's header, and none of its data. The caller closes it.
+func Open(path string) (*File, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, readError(path, err)
+	}
+	return f, nil
+}
+
+// readError says what was read; an error of the file system names the path itself.
+func readError(path string, err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("read safetensors: %w", err)
+	}
+	return fmt.Errorf("read safetensors: %s: %w", path, err)
+}
+
+func open(path string) (*File, error) {
+	if info, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file") // a pipe would be waited for
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	var file *File
+	if err == nil {
+		file, err = parse(f, info.Size())
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	file.path, file.close = path, f.Close
+	return file, nil
+}
+
+// parse reads the header of a file of size bytes.
+func parse(f io.ReaderAt, size int64) (*File, error) {
+	var length [8]byte
+	if size < int64(len(length)) {
+		return nil, invalidf("it has %d bytes, the length of its header alone takes 8", size)
+	}
+	if _, err := f.ReadAt(length[:], 0); err != nil {
+		return nil, readFailed("the length of its header", err)
+	}
+	n := binary.LittleEndian.Uint64(length[:])
+	switch {
+	case n > maxHeader:
+		return nil, invalidf("it claims a header of %d bytes, at most %d are allowed", n, maxHeader)
+	case int64(n) > size-8:
+		return nil, invalidf("a header of %d bytes does not fit into its %d", n, size)
+	}
+	header := make([]byte, n)
+	if _, err := f.ReadAt(header, 8); err != nil {
+		return nil, readFailed("its header", err)
+	}
+	begin := 8 + int64(n)
+	infos, metadata, err := parseHeader(header, size-begin)
+	if err != nil {
+		return nil, err
+	}
+	return &File{f: f, begin: begin, infos: infos, metadata: metadata}, nil
+}
+
+// readFailed is the error of a read within the length that a file had.
+func readFailed(what string, err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s: the file became shorter while it was read: %w", what, io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// Tensors are the file's tensors in the order of their data. The caller changes nothing in them.
+func (f *File) Tensors() []Info { return f.infos }
+
+// Metadata is the file's, nil where it has none. The caller changes nothing in it.
+func (f *File) Metadata() Metadata { return f.metadata }
+
+// Read fills dst with the bytes of a tensor of this file from start on, of any type. It panics where they are not within the tensor.
+func (f *File) Read(t Info, start int64, dst []byte) error {
+	if start < 0 || start > t.Bytes || int64(len(dst)) > t.Bytes-start {
+		panic("safetensors: bytes are not within the tensor")
+	}
+	if len(dst) == 0 {
+		return nil
+	}
+	if _, err := f.f.ReadAt(dst, f.begin+t.Start+start); err != nil {
+		return readError(f.path, readFailed("tensor "+quoted(t.Name), err))
+	}
+	return nil
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.close() }

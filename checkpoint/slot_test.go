@@ -1,0 +1,93 @@
+package checkpoint
+
+import (
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// staleFS is one whose first handle of a shard goes stale after some reads.
+type staleFS struct {
+	vfs.FS
+	opens, open *atomic.Int64
+}
+
+type staleFile struct {
+	vfs.File
+	reads *atomic.Int64 // left; nil: it never goes stale
+	open  *atomic.Int64
+}
+
+func (f staleFS) Open(name string) (vfs.File, error) {
+	file, err := f.FS.Open(name)
+	if err != nil || !strings.Contains(name, "shard-") {
+		return file, err
+	}
+	f.open.Add(1)
+	out := staleFile{File: file, open: f.open}
+	if f.opens.Add(1) == 1 {
+		out.reads = new(atomic.Int64)
+		out.reads.Store(4) // header, table, trailer and a chunk
+	}
+	return out, nil
+}
+
+func (f staleFile) ReadAt(p []byte, off int64) (int, error) {
+	if f.reads != nil && f.reads.Add(-1) < 0 {
+		return 0, syscall.ESTALE
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (f staleFile) Close() error {
+	f.open.Add(-1)
+	return f.File.Close()
+}
+
+// TestStaleOnce: a handle that has gone stale is replaced once, for all, and closed; by Verify, too.
+func TestStaleOnce(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	const n = 6 * spanBytes
+	data := make([]byte, n)
+	save(t, openDir(t, Options{FS: m, Codec: "none"}), &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "a", DType: "uint8", Shape: []int{n}, Data: data}}})
+	for name, read := range map[string]func(c *Checkpoint) error{
+		"Read":   func(c *Checkpoint) error { return c.Read(t.Context(), []Target{{Name: "a", Data: make([]byte, n)}}) },
+		"Verify": func(c *Checkpoint) error { return c.Verify(t.Context()) },
+	} {
+		fsys := staleFS{m, new(atomic.Int64), new(atomic.Int64)}
+		c, err := openDir(t, Options{FS: fsys, Workers: 3}).Find(t.Context(), 1)
+		must(t, err)
+		if err := read(c); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if opens, open := fsys.opens.Load(), fsys.open.Load(); opens != 2 || open != 1 {
+			t.Errorf("%s: opened %d times, and %d are open", name, opens, open)
+		}
+		must(t, c.Close())
+		if open := fsys.open.Load(); open != 0 {
+			t.Errorf("%s: %d are open after Close", name, open)
+		}
+	}
+}
+
+// TestManyShardsAreClosed: of more shards than are kept open, none stays open.
+func TestManyShardsAreClosed(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := openDir(t, Options{FS: m, Attempt: 1})
+	c, err := split(t, d, testState(5, 0), maxOpen+3, nil, Commit{})
+	must(t, err)
+	must(t, c.Close())
+	fsys := staleFS{m, new(atomic.Int64), new(atomic.Int64)}
+	fsys.opens.Store(1) // none goes stale
+	c, err = openDir(t, Options{FS: fsys}).Find(t.Context(), 5)
+	must(t, err)
+	wantState(t, all(t, c), testState(5, 0))
+	if open := fsys.open.Load(); open != 0 {
+		t.Errorf("%d are open", open)
+	}
+}

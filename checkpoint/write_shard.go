@@ -1,0 +1,157 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/shard"
+)
+
+// Piece is a part of a tensor as one shard holds it: the bytes Data from byte Start of the
+// tensor, which is a multiple of the element size. Data is only read, until WriteShard returns.
+type Piece struct {
+	Tensor, DType string
+	Shape         []int // of the whole tensor
+	Start         int64
+	Data          []byte
+	Base          []byte // the same bytes in the base of a delta; nil: stored whole
+}
+
+// ShardInfo is what a writer tells rank 0 about its durable shard, as JSON.
+type ShardInfo struct {
+	File string `json:"file"`
+	Size int64  `json:"size"`
+	Raw  int64  `json:"raw"` // bytes of the pieces
+	CRC  uint32 `json:"crc32c"`
+	// Delta says that pieces had a Base, so that the shard may be unreadable without it.
+	Delta bool `json:"delta,omitempty"`
+	// Seconds, one after the other: waiting for the encoders, in write(2), and in fsync, close,
+	// rename and the folder's fsync. Encoding goes on while another chunk is written.
+	Encode float64 `json:"encode_s"`
+	Write  float64 `json:"write_s"`
+	Sync   float64 `json:"sync_s"`
+}
+
+// WriteShard writes shard i of n with these pieces in this order, and encodes with
+// Options.Workers goroutines. The shard is durable when the error is nil. Each shard is written
+// once in a draft.
+func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (ShardInfo, error) {
+	info, err := dr.writeShard(ctx, i, n, pieces)
+	if err != nil {
+		return ShardInfo{}, fmt.Errorf("write shard %d of %d of step %d in %s: %w", i, n, dr.step, dr.path(), classify(err))
+	}
+	return info, nil
+}
+
+func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (ShardInfo, error) {
+	if i < 0 || i >= n || n > manifest.MaxShards {
+		return ShardInfo{}, errors.New("there is no such shard")
+	}
+	sources, raw, err := sourcesOf(pieces)
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	name := dr.tag.ShardName(i, n)
+	if err := dr.begin(name); err != nil {
+		return ShardInfo{}, err
+	}
+	d := dr.d
+	file := &durable{d: d, dir: dr.path(), tmp: name + manifest.TmpSuffix, name: name, beforeRename: ctx.Err, patient: !dr.owner}
+	if d.codec == chunk.None {
+		file.size = shard.RawSize(piecesOf(sources))
+	}
+	header := shard.Header{Version: shard.Version, Step: dr.step, Shard: i, Shards: n}
+	var sum shard.Sum
+	begin := d.now()
+	err = file.write(ctx, func(w io.Writer) (err error) {
+		sum, err = shard.Write(ctx, w, header, sources, shard.WriteOptions{Codec: d.codec, Workers: d.workers})
+		return err
+	})
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	dr.finish(name)
+	encode := d.now().Sub(begin) - file.writeTime - file.settleTime
+	return ShardInfo{
+		File: name, Size: sum.Size, Raw: raw, CRC: sum.CRC, Delta: slices.ContainsFunc(pieces, func(p Piece) bool { return p.Base != nil }),
+		Encode: encode.Seconds(), Write: file.writeTime.Seconds(), Sync: file.settleTime.Seconds(),
+	}, nil
+}
+
+// finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it has been told, or will
+// be, and may commit them.
+func (dr *Draft) finish(name string) {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if !dr.owner {
+		dr.shards = slices.DeleteFunc(dr.shards, func(other string) bool { return other == name })
+	}
+}
+
+// begin takes note of a file, so that Abort removes it.
+func (dr *Draft) begin(name string) error {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if dr.settled {
+		return errors.New("the draft has been committed or given up")
+	}
+	dr.shards = append(dr.shards, name)
+	return nil
+}
+
+// sourcesOf checks pieces, and returns how many bytes they have together.
+func sourcesOf(pieces []Piece) (sources []shard.Source, raw int64, err error) {
+	sources = make([]shard.Source, len(pieces))
+	for i, p := range pieces {
+		layout, err := p.layout()
+		if err != nil {
+			return nil, 0, fmt.Errorf("piece of tensor %q: %w", p.Tensor, err)
+		}
+		n := int64(len(p.Data))
+		if raw += n; raw > manifest.MaxRawBytes {
+			return nil, 0, fmt.Errorf("more than %d bytes", int64(manifest.MaxRawBytes))
+		}
+		sources[i] = shard.Source{Piece: shard.Piece{Name: p.Tensor, Layout: layout, Length: n}, Data: p.Data, Base: p.Base}
+	}
+	return sources, raw, nil
+}
+
+// layout checks a piece against its tensor.
+func (p *Piece) layout() (chunk.Layout, error) {
+	size, err := manifest.ByteSize(p.DType, p.Shape)
+	if err != nil {
+		return chunk.Layout{}, err
+	}
+	elem, _ := manifest.ElemSize(p.DType)
+	n := int64(len(p.Data))
+	switch {
+	case n == 0:
+		return chunk.Layout{}, errors.New("it has no bytes")
+	case p.Start < 0 || p.Start > size-n:
+		return chunk.Layout{}, fmt.Errorf("bytes %d to %d of a tensor of %d", p.Start, p.Start+n, size)
+	case p.Start%int64(elem) != 0 || n%int64(elem) != 0:
+		return chunk.Layout{}, fmt.Errorf("%d bytes from %d are not whole elements of %d", n, p.Start, elem)
+	case p.Base != nil && len(p.Base) != len(p.Data):
+		return chunk.Layout{}, fmt.Errorf("%d bytes, %d of the base", n, len(p.Base))
+	}
+	return layoutOf(p.DType), nil
+}
+
+// layoutOf is the layout of a dtype that is known.
+func layoutOf(dtype string) chunk.Layout {
+	l, _ := manifest.Layout(dtype)
+	return l
+}
+
+func piecesOf(sources []shard.Source) []shard.Piece {
+	pieces := make([]shard.Piece, len(sources))
+	for i, s := range sources {
+		pieces[i] = s.Piece
+	}
+	return pieces
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint"
+)
+
+func newCkptLsCommand(e *env) *cli.Command {
+	return ckptCommand(cli.Command{
+		Name: "ls", Usage: "list a run's checkpoints, oldest first", ArgsUsage: "RUN",
+		Description: example("ddpbatch ckpt ls 123", "ddpbatch ckpt ls --json runs/mnist-20261121-101500-1a2b"),
+	}, 1, 1, nil, func(c *cli.Context, words []string) error {
+		place, err := findCheckpoints(e, c, words[0])
+		if err != nil {
+			return err
+		}
+		dir, err := place.open(e)
+		if err != nil {
+			return err
+		}
+		return runCkptLs(c.Context, e, dir, c.Bool("json"))
+	})
+}
+
+func runCkptLs(ctx context.Context, e *env, dir *checkpoint.Dir, asJSON bool) error {
+	infos, err := dir.List(ctx)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		if infos == nil {
+			infos = []checkpoint.Info{}
+		}
+		return printJSON(e, infos)
+	}
+	if len(infos) == 0 {
+		return checkpoint.ErrNone
+	}
+	t := newTable(e, "STEP", "STATE", "SIZE", "RATIO", "WORLD", "ATTEMPT", "BASE", "METRICS", "PINNED", "CREATED", "PATH")
+	for _, i := range infos {
+		t.row(strconv.FormatInt(i.Step, 10), i.State, t.size(i.Bytes), ratio(i.Bytes, i.RawBytes), strconv.Itoa(i.World), strconv.Itoa(i.Attempt),
+			baseText(i.BaseStep), metricsText(i.Metrics), pinnedText(i.Pinned), timeText(i.Created), e.short(i.Path))
+	}
+	return t.flush()
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"io/fs"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/rundir"
+)
+
+// ckptPlace is where a command looks for checkpoints.
+type ckptPlace struct {
+	path   string      // the folder of checkpoints
+	folder string      // the name of one checkpoint's own folder in it; empty: none was named
+	run    *rundir.Dir // that the folder belongs to; nil: none
+}
+
+// findCheckpoints finds the checkpoints of a run named by job id or directory, a folder of checkpoints
+// itself, or the folder of one.
+func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
+	path := e.abs(name)
+	if base := filepath.Base(path); isStepFolder(base) && isDir(path) {
+		p := ckptPlace{path: filepath.Dir(path), folder: base}
+		p.run, _ = runOfCheckpoints(p.path) // a checkpoint that was copied elsewhere has none
+		return p, nil
+	}
+	run, err := rundir.Open(path)
+	if err != nil && holdsCheckpoints(path) {
+		p := ckptPlace{path: path}
+		p.run, _ = runOfCheckpoints(path)
+		return p, nil
+	}
+	if err != nil {
+		if run, _, err = findJob(e, e.abs(c.String("runs")), name); err != nil {
+			return ckptPlace{}, err
+		}
+	}
+	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
+}
+
+func isStepFolder(name string) bool { return strings.HasPrefix(name, "step-") }
+
+// holdsCheckpoints says whether path is a folder of checkpoints, by its name or by what is in it.
+func holdsCheckpoints(path string) bool {
+	if filepath.Base(path) == "checkpoints" && isDir(path) {
+		return true
+	}
+	found, _ := filepath.Glob(filepath.Join(globQuote(path), "step-*"))
+	return len(found) > 0
+}
+
+// globQuote makes a path match only itself.
+func globQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// runOfCheckpoints is the run whose folder of checkpoints path is.
+func runOfCheckpoints(path string) (*rundir.Dir, error) {
+	run, err := rundir.Open(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	if filepath.Base(path) != filepath.Base(run.CheckpointsPath()) {
+		return nil, fs.ErrNotExist
+	}
+	return run, nil
+}
+
+// open opens the folder to look at it: nothing is written through it.
+func (p ckptPlace) open(e *env) (*checkpoint.Dir, error) {
+	return checkpoint.Open(p.path, checkpoint.Options{Log: e.log()})
+}
+
+// parseStep reads a step as a person names it, 12 or step-12, or the name of a folder that has one.
+func parseStep(name string) (int64, error) {
+	number, _, _ := strings.Cut(strings.TrimPrefix(name, "step-"), ".")
+	step, err := strconv.ParseInt(number, 10, 64)
+	if err != nil || step < 0 || !isStepFolder(name) && number != name {
+		return 0, usagef("a step is a whole number, not %q", name)
+	}
+	return step, nil
+}
+
+// choose opens the checkpoint that word names, a step or the name of a folder; an empty word: the one whose folder was named, else the newest that counts. The
+// caller closes it.
+func (p ckptPlace) choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
+	if word == "" {
+		word = p.folder
+	}
+	if word == "" {
+		return dir.FindLatest(ctx)
+	}
+	if isStepFolder(word) && isDir(filepath.Join(p.path, word)) && filepath.Base(word) == word {
+		return dir.FindFolder(ctx, word)
+	}
+	step, err := parseStep(word)
+	if err != nil {
+		return nil, err
+	}
+	return dir.Find(ctx, step)
+}

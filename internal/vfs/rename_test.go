@@ -1,0 +1,63 @@
+package vfs_test
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// TestRename: an answer that a repeated request may give is no error if the rename has happened, and only then.
+func TestRename(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		answer error
+		asks   bool // what a repeated request may answer
+	}{{syscall.ENOENT, true}, {syscall.EEXIST, true}, {syscall.ESTALE, true}, {syscall.EIO, false}, {syscall.EACCES, false}} {
+		for _, happened := range []bool{true, false} {
+			for _, folder := range []bool{true, false} {
+				t.Run(fmt.Sprint(test.answer, happened, folder), func(t *testing.T) {
+					m := vfs.NewMem()
+					size := int64(-1)
+					if folder {
+						must(t, m.Mkdir("/a"))
+					} else {
+						write(t, m, "/a", "hello")
+						size = 5
+					}
+					in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+						switch {
+						case op.Kind != "rename":
+							return vfs.Fault{}
+						case happened:
+							return vfs.Fault{AfterErr: test.answer}
+						}
+						return vfs.Fault{Err: test.answer}
+					})
+					err := vfs.Rename(in, "/a", "/b", size)
+					if want := happened && test.asks; want != (err == nil) || err != nil && !errors.Is(err, test.answer) {
+						t.Errorf("error %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRenameOntoAnother: what is there under the new name must be ours.
+func TestRenameOntoAnother(t *testing.T) {
+	t.Parallel()
+	for size, folder := range map[int64]bool{4: false, -1: false, 5: true} {
+		m := vfs.NewMem()
+		if folder {
+			must(t, m.Mkdir("/b"))
+		} else {
+			write(t, m, "/b", "other")
+		}
+		if err := vfs.Rename(m, "/a", "/b", size); !errors.Is(err, syscall.ENOENT) {
+			t.Errorf("size %d onto folder %v: error %v", size, folder, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package vfs_test
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+func TestMemLimit(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	m.SetLimit(10)
+	f, err := m.Create("/a")
+	must(t, err)
+	n, err := io.WriteString(f, strings.Repeat("x", 12))
+	wantErr(t, "write over the limit", err, syscall.ENOSPC)
+	if n != 10 || content(t, m, "/a") != strings.Repeat("x", 10) {
+		t.Errorf("%d bytes written, the file holds %q", n, content(t, m, "/a"))
+	}
+	must(t, m.Remove("/a"))
+	space, err := m.Space("/")
+	must(t, err)
+	if space.Free != 10 || space.Total != 10 {
+		t.Errorf("after the removal: %+v, want 10 free of 10", space)
+	}
+}
+
+func TestMemPreallocate(t *testing.T) {
+	t.Parallel()
+	m := vfs.NewMem()
+	m.SetLimit(10)
+	a, err := m.Create("/a")
+	must(t, err)
+	must(t, a.Preallocate(8))
+	b, err := m.Create("/b")
+	must(t, err)
+	wantErr(t, "reserve what is reserved", b.Preallocate(3), syscall.ENOSPC)
+	n, err := io.WriteString(b, "xxx")
+	wantErr(t, "write where it is reserved", err, syscall.ENOSPC)
+	if n != 2 {
+		t.Errorf("%d bytes written beside the reserved ones, want 2", n)
+	}
+	_, err = io.WriteString(a, strings.Repeat("y", 8))
+	must(t, err)
+	if got := content(t, m, "/a"); got != strings.Repeat("y", 8) {
+		t.Errorf("the file with the room reserved holds %q", got)
+	}
+}
+
+// TestOSPreallocate: the length of the file is that of what was written, not of what was reserved.
+func TestOSPreallocate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a")
+	f, err := vfs.OS{}.Create(path)
+	must(t, err)
+	must(t, f.Preallocate(1<<20))
+	must(t, f.Preallocate(0))
+	_, err = io.WriteString(f, "hello")
+	must(t, err)
+	f.StartWriteback(0, 5)
+	f.StartWriteback(1<<40, -1) // nonsense is no more than a hint either
+	must(t, f.Sync())
+	info, err := f.Stat()
+	must(t, err)
+	if info.Size() != 5 {
+		t.Errorf("the file has %d bytes, want 5", info.Size())
+	}
+	must(t, f.Close())
+	if f.Preallocate(1) == nil {
+		t.Error("reserving for a closed file: no error")
+	}
+	if got := read(t, vfs.OS{}, path); got != "hello" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
+func TestOSPreallocateNoSpace(t *testing.T) {
+	t.Parallel()
+	space, err := vfs.OS{}.Space(t.TempDir())
+	if err != nil {
+		t.Skipf("no figure for what is free: %v", err)
+	}
+	if space.Total == 0 {
+		t.Skip("the file system does not say how large it is")
+	}
+	f, err := vfs.OS{}.Create(filepath.Join(t.TempDir(), "a"))
+	must(t, err)
+	defer f.Close()
+	err = f.Preallocate(int64(min(space.Total, 1<<50)) * 2)
+	if err == nil {
+		t.Skipf("%s takes any reservation", space.Type)
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) || errno != syscall.ENOSPC && errno != syscall.EFBIG && errno != syscall.EDQUOT {
+		t.Errorf("reserving twice the disk: %v, want one of ENOSPC, EFBIG, EDQUOT", err)
+	}
+}
+
+func TestOSSpace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	space, err := vfs.OS{}.Space(dir)
+	must(t, err)
+	if space.Free > space.Total || space.Type == "" {
+		t.Errorf("the file system of %s: %+v", dir, space)
+	}
+	_, err = vfs.OS{}.Space(filepath.Join(dir, "none"))
+	wantErr(t, "space of nothing", err, fs.ErrNotExist)
+	if space, err := (vfs.OS{}).Space("/proc"); err == nil && space.Type != "0x9fa0" {
+		t.Errorf("/proc is %q, want statfs(2)'s number 0x9fa0 in hex", space.Type)
+	}
+}

@@ -1,0 +1,159 @@
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// View shows a Mem as one client of an NFS server sees it (nfs(5), "data and metadata coherence").
+// Several Views of one Mem are several nodes.
+//
+//   - Close-to-open: what one client writes shows to others after its Sync or Close, and to a file
+//     that is open already never.
+//   - Between Hold and Refresh, names, listings and sizes are answered from caches: what others
+//     made since then is not there, what they removed still is, until it is opened (ESTALE).
+//     A create, a mkdir and the target of a rename are the server's to judge even then; from
+//     their refusal it learns that the name is there.
+//   - A file that loses its last name while it is open reads ESTALE.
+//   - LoseReplies: an operation that was carried out, whose answer got lost, and which the client
+//     sent again, answers as the second one does: ENOENT, or EEXIST for mkdir.
+//
+// The same seed and the same calls give the same answers.
+type View struct {
+	mem  *Mem
+	mu   sync.Mutex
+	rng  *rand.Rand
+	lose int             // per cent of replies
+	held map[string]held // by cleaned absolute name; nil: nothing is cached
+}
+
+var _ FS = (*View)(nil)
+
+// held is what a client remembers of a name.
+type held struct {
+	node *node
+	info fs.FileInfo
+}
+
+// NewView makes a client that has nothing in its caches and loses no reply.
+func NewView(m *Mem, seed uint64) *View {
+	return &View{mem: m, rng: rand.New(rand.NewPCG(seed, 0))}
+}
+
+// Hold makes the client remember all names as they are now, and ask no more.
+func (v *View) Hold() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.mem.mu.Lock()
+	defer v.mem.mu.Unlock()
+	v.held = map[string]held{}
+	v.remember("/", v.mem.root)
+}
+
+func (v *View) remember(name string, n *node) {
+	v.held[name] = held{n, n.info(filepath.Base(name))}
+	for base, child := range n.entries {
+		v.remember(filepath.Join(name, base), child)
+	}
+}
+
+// Refresh makes the client forget what it remembers.
+func (v *View) Refresh() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held = nil
+}
+
+// LoseReplies makes so many per cent of the renames, removals and mkdirs that succeed look as if
+// they had been sent twice.
+func (v *View) LoseReplies(percent int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.lose = percent
+}
+
+func clean(name string) string { return filepath.Clean("/" + name) }
+
+// unseen says that the client's cache has no such name.
+func (v *View) unseen(name string) bool {
+	if v.held == nil {
+		return false
+	}
+	_, ok := v.held[clean(name)]
+	return !ok
+}
+
+// change runs an operation that changes names. needs are those that must exist for this client;
+// again is what its retransmission answers. made is the name that the client knows afterwards, and
+// gone the one that it forgets; each may be "".
+func (v *View) change(op Op, again error, made, gone string, needs []string, run func() error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, name := range needs {
+		if v.unseen(name) {
+			return op.error(syscall.ENOENT)
+		}
+	}
+	if err := run(); err != nil {
+		v.taken(made, err)
+		return err
+	}
+	if v.held != nil {
+		v.relearn(made, gone)
+	}
+	if v.rng.IntN(100) < v.lose {
+		return op.error(again)
+	}
+	return nil
+}
+
+// taken has the client ask for a name that it knew nothing of, and that the server says is taken.
+func (v *View) taken(name string, err error) {
+	if v.unseen(name) && errors.Is(err, fs.ErrExist) {
+		v.relearn(name, "")
+	}
+}
+
+func (v *View) relearn(made, gone string) {
+	v.mem.mu.Lock()
+	defer v.mem.mu.Unlock()
+	if gone != "" {
+		maps.DeleteFunc(v.held, func(name string, _ held) bool { return within(name, clean(gone)) })
+	}
+	if made == "" {
+		return
+	}
+	if n, err := v.mem.find("", made); err == nil {
+		v.remember(clean(made), n)
+	}
+}
+
+// within says whether a cleaned name is dir or lies below it.
+func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+
+func (v *View) Rename(oldName, newName string) error {
+	needs := []string{oldName, filepath.Dir(clean(newName))}
+	return v.change(Op{Kind: "rename", Path: oldName, To: newName}, syscall.ENOENT, newName, oldName, needs,
+		func() error { return v.mem.Rename(oldName, newName) })
+}
+
+func (v *View) Remove(name string) error {
+	return v.change(Op{Kind: "remove", Path: name}, syscall.ENOENT, "", name, []string{name},
+		func() error { return v.mem.Remove(name) })
+}
+
+func (v *View) RemoveDir(name string) error {
+	return v.change(Op{Kind: "rmdir", Path: name}, syscall.ENOENT, "", name, []string{name},
+		func() error { return v.mem.RemoveDir(name) })
+}
+
+func (v *View) Mkdir(name string) error {
+	return v.change(Op{Kind: "mkdir", Path: name}, syscall.EEXIST, name, "", []string{filepath.Dir(clean(name))},
+		func() error { return v.mem.Mkdir(name) })
+}

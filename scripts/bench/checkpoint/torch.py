@@ -1,0 +1,35 @@
+"""Saves and loads the state with PyTorch, as told on standard input, and answers with the seconds that it took."""
+
+import json
+import os
+import sys
+import time
+
+import numpy
+import torch
+
+file, elements = sys.argv[1], int(sys.argv[2])
+bare = numpy.fromfile(file, dtype="<f4")
+names = ["weight", "exp_avg", "exp_avg_sq"]
+state = {
+    name: torch.from_numpy(bare[i * elements : (i + 1) * elements].copy()).reshape(-1, 1024)
+    for i, name in enumerate(names)
+}
+print(json.dumps({"version": torch.__version__}), flush=True)
+
+for line in sys.stdin:
+    what, path = line.rstrip("\n").split(" ", 1)
+    start = time.perf_counter()
+    if what == "load":
+        loaded = torch.load(path)
+    else:
+        with open(path, "wb") as f:
+            torch.save(state, f)
+            if what == "sync":
+                f.flush()
+                os.fsync(f.fileno())
+    took = time.perf_counter() - start
+    if what == "load":
+        assert len(loaded) == 3
+        del loaded
+    print(json.dumps({"seconds": took, "bytes": os.path.getsize(path)}), flush=True)

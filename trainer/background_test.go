@@ -1,0 +1,244 @@
+package trainer
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
+)
+
+// However checkpoints are made, they hold the same, after every step; and whoever goes on from one ends with the same bytes.
+func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
+	const world, epochs, steps = 3, 2, 5
+	job := func() Config {
+		cfg := small(1, epochs, steps)
+		cfg.BatchSize, cfg.Data.Train, cfg.Data.Eval = 3, "0:45", "45:48"
+		cfg.Data.Rows = 48
+		cfg.Optimizer.Kind, cfg.Optimizer.Zero, cfg.DDP.Compress = "adam", true, "int8"
+		return cfg
+	}
+	want := newCheckpoints()
+	mustTrain(t, world, job(), func(_ int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.EverySteps = want.open(t), want.fs, 1
+	})
+	all := want.steps(t)
+	if len(all) != epochs*steps {
+		t.Fatalf("checkpoints of steps %v, want one of each", all)
+	}
+	for name, change := range map[string]func(*Env){
+		"async":             func(env *Env) { env.Async = true },
+		"deltas":            func(env *Env) { env.Delta = 3 },
+		"async deltas":      func(env *Env) { env.Async, env.Delta = true, 3 },
+		"too little memory": func(env *Env) { env.Async, env.Delta, env.MaxMemory = true, 3, 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCheckpoints()
+			mustTrain(t, world, job(), func(_ int, _ *Config, env *Env) {
+				env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 1
+				change(env)
+			})
+			if got := c.steps(t); !slices.Equal(got, all) {
+				t.Fatalf("checkpoints of steps %v, want %v", got, all)
+			}
+			for _, step := range all {
+				sameState(t, c.load(t, step), want.load(t, step))
+			}
+			list, err := c.open(t).List(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, info := range list { // a full one, and three that build on it
+				if delta, want := info.BaseStep >= 0, strings.Contains(name, "deltas") && i%4 != 0; delta != want {
+					t.Errorf("step %d is of base %d, and the difference to another: %v", info.Step, info.BaseStep, want)
+				}
+			}
+			from := newCheckpoints()
+			stop, progress := stopAfter(5) // after step 6
+			stopped := mustTrain(t, world, job(), func(rank int, _ *Config, env *Env) {
+				env.Checkpoints, env.FS, env.EverySteps = from.open(t), from.fs, 1
+				if change(env); rank == 0 {
+					env.Progress, env.Stop = progress, stop
+				}
+			})[0].Result
+			if !stopped.Stopped || stopped.Steps != 6 {
+				t.Fatalf("%+v, want a stop after step 6", stopped)
+			}
+			mustTrain(t, world, job(), func(_ int, _ *Config, env *Env) {
+				env.Checkpoints, env.FS, env.EverySteps, env.Resume = from.open(t), from.fs, 1, true
+				change(env)
+			})
+			sameState(t, from.latest(t), want.latest(t))
+		})
+	}
+}
+
+// load is the state after a step.
+func (c checkpoints) load(t testing.TB, step int64) *checkpoint.State {
+	t.Helper()
+	s, err := c.open(t).Load(t.Context(), step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A disk of the node's own in between changes nothing but when checkpoints are committed.
+func TestSavesOverALocalDisk(t *testing.T) {
+	cfg := small(2, 2, 5)
+	straight, c := newCheckpoints(), newCheckpoints()
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
+	if err := c.fs.Mkdir("/scratch"); err != nil {
+		t.Fatal(err)
+	}
+	stop, progress := stopAfter(5)
+	local := func(rank int, _ *Config, env *Env) {
+		dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1}) // c's folder
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Checkpoints, env.FS, env.EverySteps, env.Async, env.Local = dir, c.fs, 1, true, "/scratch"
+		if rank == 0 {
+			env.Stop, env.Progress = stop, progress
+		}
+	}
+	if r := mustTrain(t, 2, cfg, local)[0].Result; !r.Stopped || r.Steps != 6 || !slices.Contains(c.steps(t), 6) {
+		t.Fatalf("%+v and checkpoints of steps %v, want a stop after step 6, and that committed", r, c.steps(t))
+	}
+	stop, progress = make(chan struct{}), nil
+	if r := mustTrain(t, 2, cfg, func(rank int, cfg *Config, env *Env) {
+		local(rank, cfg, env)
+		env.Resume = true
+	})[0].Result; r.Resumed != 6 {
+		t.Errorf("%+v, want a resume from step 6", r)
+	}
+	sameState(t, c.latest(t), straight.latest(t))
+}
+
+// A disk that stays full while training goes on ends it at the second save, on all ranks, for that reason, and what was saved before is good.
+func TestSavesInTheBackgroundFail(t *testing.T) {
+	c := newCheckpoints()
+	for i, r := range train(t, 3, small(3, 2, 5), func(_ int, _ *Config, env *Env) {
+		full := fullAt(checkpoints{fullAt(c, stepName(4))}, stepName(6))
+		env.Checkpoints, env.FS, env.EverySteps, env.Async = checkpoints{full}.open(t), full, 2, true
+	}) {
+		if !errors.Is(r.err, checkpoint.ErrNoSpace) || !strings.Contains(r.err.Error(), "save step 6: ") {
+			t.Errorf("rank %d: %v, want ErrNoSpace of step 6", i, r.err)
+		}
+	}
+	if got := c.steps(t); len(got) == 0 || got[0] != 2 {
+		t.Errorf("checkpoints of steps %v, want that of step 2", got)
+	}
+	r := mustTrain(t, 3, small(3, 2, 5), func(_ int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true
+	})[0].Result
+	if r.Resumed != 2 {
+		t.Errorf("%+v, want a resume from step 2", r)
+	}
+}
+
+// fullAt is c on a disk that has no space for what has a word in its path.
+func fullAt(c checkpoints, word string) vfs.FS {
+	return vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+		if (op.Kind == "write" || op.Kind == "prealloc") && strings.Contains(op.Path, word) {
+			return vfs.Fault{Err: syscall.ENOSPC}
+		}
+		return vfs.Fault{}
+	})
+}
+
+// What is no number is not saved in the background either, and the error names it on all ranks, with the rank that saw it.
+func TestNothingBadIsSavedInTheBackground(t *testing.T) {
+	c := newCheckpoints()
+	cfg := small(2, 1, 3)
+	cfg.Model.Kind, cfg.Optimizer.LR, cfg.Data.Noise, cfg.Data.Eval = "dense", 3e38, 1000, ""
+	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.EverySteps, env.Async = c.open(t), c.fs, 1, true
+	}) {
+		if !errors.Is(r.err, ErrDiverged) || !strings.Contains(r.err.Error(), ".0.") {
+			t.Errorf("rank %d: %v, want ErrDiverged and the name of an array", i, r.err)
+		}
+	}
+	if got := c.steps(t); len(got) != 0 {
+		t.Errorf("checkpoints of steps %v", got)
+	}
+}
+
+// A folder that cannot be written to shows before the first step where that is asked for, and the checkpoint of no step at all is a start.
+func TestASaveAtTheStart(t *testing.T) {
+	cfg := small(2, 1, 5)
+	straight, c := newCheckpoints(), newCheckpoints()
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
+	for i, r := range train(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.AtStart, env.Async = c.open(t), c.fs, true, true
+		if out := env.Out.(*output); rank == 0 {
+			env.Progress = func(Progress) { out.kill() }
+		}
+	}) {
+		if r.err == nil {
+			t.Fatalf("rank %d noticed nothing", i)
+		}
+	}
+	if got := c.steps(t); !slices.Equal(got, []int64{0}) {
+		t.Fatalf("checkpoints of steps %v, want that of the start", got)
+	}
+	if loss, ok := c.load(t, 0).Metrics["loss"]; ok {
+		t.Errorf("a loss of %v before the first step", loss)
+	}
+	var log testkit.Journal
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.AtStart, env.Resume, env.Log = c.open(t), c.fs, true, true, log.Logger()
+	})
+	if got := c.steps(t); !slices.Equal(got, []int64{0, 5}) {
+		t.Errorf("checkpoints of steps %v, want none twice", got)
+	}
+	sameState(t, c.latest(t), straight.latest(t))
+}
+
+// Evaluations get a checkpoint each where the best of them are kept, with what they found.
+func TestTheBestAreKept(t *testing.T) {
+	c := newCheckpoints()
+	cfg := evaluatedJob(2, 6, 3)
+	cfg.Evaluate.EverySteps, cfg.Evaluate.Best = 3, "loss"
+	keep := checkpoint.Policy{Last: 2, Best: 3, Metric: "eval_loss"}
+	var lines bytes.Buffer
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) {
+		dir, err := checkpoint.Open("checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1, Keep: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Checkpoints, env.FS, env.KeepBest, env.Async, env.Metrics = dir, c.fs, true, true, &lines
+	})
+	losses := map[int64]float64{}
+	for decoder := json.NewDecoder(&lines); decoder.More(); {
+		var line metrics
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		if line.EvalLoss != nil {
+			losses[line.Step] = *line.EvalLoss
+		}
+	}
+	steps := []int64{3, 6, 9, 12, 15, 18}
+	if len(losses) != len(steps) {
+		t.Fatalf("evaluations %v, want one after each third step", losses)
+	}
+	best := slices.Clone(steps)
+	slices.SortFunc(best, func(a, b int64) int { return int(1e9 * (losses[a] - losses[b])) })
+	want := append(slices.Clone(best[:3]), 15, 18)
+	slices.Sort(want)
+	if got, want := c.steps(t), slices.Compact(want); !slices.Equal(got, want) {
+		t.Errorf("checkpoints of steps %v, want the best three and the last two of %v: %v", got, losses, want)
+	}
+	for _, step := range c.steps(t) {
+		if got := c.load(t, step).Metrics["eval_loss"]; got != losses[step] {
+			t.Errorf("step %d has a loss of %v, want %v", step, got, losses[step])
+		}
+	}
+}

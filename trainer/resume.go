@@ -1,0 +1,165 @@
+package trainer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/mpi"
+)
+
+// plan is what rank 0 decides about checkpoints for all.
+type plan struct {
+	Save       bool `json:"save"`
+	Resume     bool `json:"resume"`
+	EverySteps int  `json:"every_steps"`
+	KeepBest   bool `json:"keep_best"`
+	AtStart    bool `json:"at_start"`
+	Async      bool `json:"async"`
+	Delta      int  `json:"delta"`
+}
+
+// makePlan gives all ranks rank 0's plan.
+func (t *trainer) makePlan(ctx context.Context) (err error) {
+	e := &t.env
+	t.plan, err = mpi.BroadcastObject(ctx, e.Comm, plan{
+		Save: e.Checkpoints != nil, Resume: e.Resume, EverySteps: e.EverySteps, KeepBest: e.KeepBest,
+		AtStart: e.AtStart, Async: e.Async, Delta: e.Delta,
+	}, 0)
+	return err
+}
+
+// resume goes on from the newest checkpoint, where there is one, or else begins; then it deals out the rows that are left.
+func (t *trainer) resume(ctx context.Context) error {
+	begun := false
+	if t.plan.Save {
+		if err := t.newSaver(ctx); err != nil {
+			return fmt.Errorf("prepare to save checkpoints: %w", err)
+		}
+		var err error
+		if begun, err = t.restore(ctx); err != nil {
+			return err
+		}
+	}
+	if !begun {
+		if err := t.initialize(ctx); err != nil {
+			return err
+		}
+	}
+	t.checked = t.at.Step
+	t.dealEpoch()
+	var err error
+	if t.schedule, err = newSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.totalSteps()); err != nil {
+		return err
+	}
+	if t.plan.AtStart && !begun {
+		return t.saveAndFinish(ctx)
+	}
+	return nil
+}
+
+func (t *trainer) newSaver(ctx context.Context) error {
+	own, err := newGroup(ctx, t.env.Comm)
+	if err != nil {
+		return err
+	}
+	dir := t.env.Checkpoints
+	if own.Rank() != 0 {
+		dir = nil
+	}
+	arrays := t.savedArrays()
+	bytes, err := t.totalBytes(ctx, arrays)
+	if err != nil {
+		return err
+	}
+	t.guess = guessSave(bytes)
+	memory := t.env.MaxMemory
+	if memory > 0 {
+		memory = max(1, memory-t.hookBytes())
+	}
+	t.saver, err = distributed.New(ctx, own, dir, arrays, distributed.Options{
+		Async: t.plan.Async, Delta: t.plan.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local,
+		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
+	})
+	return t.elsewhere(err)
+}
+
+// restore has rank 0, and only rank 0, choose the checkpoint to go on from: on a shared file system, ranks may see
+// different ones. Every rank reads its own part of it. It tells whether there was one.
+func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
+	if !t.plan.Resume {
+		return false, t.elsewhere(t.saver.Begin(ctx))
+	}
+	wanted, err := t.wantedNames(ctx)
+	if err != nil {
+		return false, fmt.Errorf("resume: %w", err)
+	}
+	c, err := t.saver.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+		at, err := t.positionOf(c)
+		if err == nil {
+			err = t.readState(ctx, c, wanted)
+		}
+		if err != nil {
+			return fmt.Errorf("resume from %s: %w", c.Info().Path, err)
+		}
+		t.at, t.path = at, c.Info().Path
+		return nil
+	})
+	switch err = t.elsewhere(err); {
+	case errors.Is(err, checkpoint.ErrNone):
+		return false, nil
+	case errors.Is(err, checkpoint.ErrCorrupt):
+		return false, fmt.Errorf("resume: %w; put a good copy back, or start a new run", err)
+	case err != nil:
+		return false, err
+	}
+	t.resumed, t.saved, t.asked = t.at.Step, t.at.Step, t.at.Step
+	_, t.scored = c.Metrics()[evalLoss]
+	if err := c.Close(); err != nil { // it was only read, and an error of this rank alone must not part the ranks
+		t.log.Warn("close the checkpoint that was resumed from", "error", err)
+	}
+	return true, t.keepPinned(ctx)
+}
+
+// keepPinned has the checkpoint of the best evaluation stay, where this job still compares by the same; an attempt may have died before it
+// could say so.
+func (t *trainer) keepPinned(ctx context.Context) error {
+	if t.at.Best.Of != t.bestOf() {
+		t.at.Best = best{}
+	}
+	if t.at.Best.Step == 0 {
+		return nil
+	}
+	return t.pin(ctx, t.at.Best.Step)
+}
+
+// pin has the checkpoint of a step stay as that of the best evaluation, unless somebody has removed it.
+func (t *trainer) pin(ctx context.Context, step int64) error {
+	_, err := onRank0(ctx, t.env.Comm, func() (struct{}, error) {
+		err := t.env.Checkpoints.Pin(ctx, step, bestLabel)
+		if errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt) {
+			t.log.Warn("the checkpoint of the best evaluation is gone", "step", step, "error", err)
+			err = nil
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// positionOf is where c was saved, if this job can go on from there.
+func (t *trainer) positionOf(c *checkpoint.Checkpoint) (position, error) {
+	var saved facts
+	var at position
+	if err := readValue(c, keyFacts, &saved); err != nil {
+		return at, err
+	}
+	if d := t.facts.differences(saved, "in the checkpoint"); d != "" {
+		return at, fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
+	}
+	if err := readValue(c, keyPosition, &at); err != nil {
+		return at, err
+	}
+	return at, at.validate(c.Step())
+}
