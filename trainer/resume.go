@@ -117,6 +117,9 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	}
 	t.resumed, t.saved, t.asked = t.at.Step, t.at.Step, t.at.Step
 	_, t.scored = c.Metrics()[evalLoss]
+	if t.env.Comm.Rank() == 0 {
+		t.print("rank 0 | going on after step %d: %s\n", t.at.Step, t.path)
+	}
 	if err := c.Close(); err != nil { // it was only read, and an error of this rank alone must not part the ranks
 		t.log.Warn("close the checkpoint that was resumed from", "error", err)
 	}
