@@ -16,15 +16,21 @@ func (e *entry) id() saveID { return saveID{e.name, e.crc} }
 func (d *Dir) markBad(id saveID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.bad[id] = struct{}{}
+	d.bad[id] = d.bad[id]
 }
 
 // markRejected takes note that a save was found corrupt again, and why.
 func (d *Dir) markRejected(id saveID, why error) {
-	d.markBad(id)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.rejected[id] = why
+	d.bad[id] = why
+}
+
+// markSound takes back what was noted of a save.
+func (d *Dir) markSound(id saveID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.bad, id)
 }
 
 func (d *Dir) isBad(id saveID) bool {
@@ -38,5 +44,5 @@ func (d *Dir) isBad(id saveID) bool {
 func (d *Dir) rejection(id saveID) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.rejected[id]
+	return d.bad[id]
 }

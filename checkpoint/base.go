@@ -32,6 +32,9 @@ func sameLayout(delta, base *manifest.Manifest) error {
 func (c *Checkpoint) stillThere() error {
 	now, err := c.d.readFile(c.manifestPath(), manifest.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := c.d.absent(c.manifestPath()); err != nil {
+			return err
+		}
 		return fmt.Errorf("%w: %s has been removed", ErrNone, c.path())
 	}
 	if err == nil && !bytes.Equal(now, c.data) {

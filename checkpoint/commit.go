@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
@@ -55,8 +54,9 @@ func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	if err != nil {
 		return nil, fmt.Errorf("commit checkpoint of step %d in %s: %w", dr.step, dr.path(), classify(err))
 	}
-	d.setWriting(dr.folder, false)
+	dr.release()
 	committed := d.checkpoint(dr.folder, data, m)
+	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: slim(m), crc: manifest.CRC(data)})
 	if err := d.retain(ctx, dr.folder); errors.Is(err, ErrFenced) {
 		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
 	} else if err != nil {
@@ -88,11 +88,7 @@ func (dr *Draft) record(ctx context.Context, c Commit) (*manifest.Manifest, []by
 			return nil, nil, fmt.Errorf("the base, step %d: %w", c.Base.Step(), err)
 		}
 	}
-	data, err := m.Encode()
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err = manifest.Parse(data)
+	data, m, err := m.EncodeAndParse()
 	return m, data, err
 }
 
@@ -128,7 +124,7 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := dr.superseded(); err != nil {
+		if err := dr.stillCounts(ctx); err != nil {
 			return err
 		}
 		if err := dr.d.fence(); err != nil {
@@ -143,8 +139,5 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 		return nil
 	}
 	file := &durable{d: dr.d, dir: dr.path(), tmp: dr.tag.ManifestTmp(), name: manifest.Name, beforeRename: mayCommit}
-	return file.write(ctx, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return file.writeBytes(ctx, data)
 }

@@ -18,9 +18,6 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// maxAttempt is what a file name holds.
-const maxAttempt = 999_999_999
-
 // Options say how a Dir works. The zero value reads, and saves without a fence, keeping all.
 type Options struct {
 	FS    vfs.FS // nil: the operating system's
@@ -55,11 +52,12 @@ type Dir struct {
 
 	changing sync.Mutex // held while something is committed or removed
 
-	mu       sync.Mutex
-	made     bool                // the folder itself is there, durably
-	bad      map[saveID]struct{} // found corrupt: they do not count for retention
-	rejected map[saveID]error    // why: they do not count as the latest either
-	drafts   map[string]struct{} // folders that are being written by this process
+	known known
+
+	mu     sync.Mutex
+	made   bool                // the folder itself is there, durably
+	bad    map[saveID]error    // found corrupt: they do not count for retention; where an error says why, rejected: nor as the latest
+	drafts map[string]struct{} // folders that are being written by this process
 }
 
 // Open returns the checkpoints folder at path. It touches nothing: the folder is made by the
@@ -72,8 +70,8 @@ func Open(path string, o Options) (*Dir, error) {
 	if err := o.Keep.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Attempt < 0 || o.Attempt > maxAttempt {
-		return nil, fmt.Errorf("attempt %d is not within 0 to %d", o.Attempt, maxAttempt)
+	if o.Attempt < 0 || o.Attempt > manifest.MaxAttempt {
+		return nil, fmt.Errorf("attempt %d is not within 0 to %d", o.Attempt, manifest.MaxAttempt)
 	}
 	if len(o.Run) > maxName || !utf8.ValidString(o.Run) {
 		return nil, fmt.Errorf("run name %q is not up to %d bytes of UTF-8", o.Run, maxName)
@@ -85,7 +83,7 @@ func Open(path string, o Options) (*Dir, error) {
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
 		run: runCRC(o.Run),
 		now: time.Now, nonce: rand.Uint32, sleep: sleep, program: program(),
-		bad: map[saveID]struct{}{}, rejected: map[saveID]error{}, drafts: map[string]struct{}{},
+		bad: map[saveID]error{}, drafts: map[string]struct{}{},
 	}
 	if d.fs == nil {
 		d.fs = vfs.OS{}

@@ -19,7 +19,7 @@ func TestOpenRefuses(t *testing.T) {
 		"keep one":  {Keep: Policy{Last: 1}},
 		"keep less": {Keep: Policy{Last: -1}},
 		"attempt":   {Attempt: -1},
-		"attempts":  {Attempt: maxAttempt + 1},
+		"attempts":  {Attempt: manifest.MaxAttempt + 1},
 		"run":       {Run: "\xff"},
 	} {
 		if _, err := Open("x", o); err == nil {

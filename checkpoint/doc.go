@@ -22,13 +22,16 @@
 //   - Every byte is under a CRC-32C. Find and FindLatest check manifest, sizes, chunk tables and that
 //     the tables belong to the manifest, without reading data; Read checks what it reads; Latest,
 //     Load and Verify read and check all. The search for the latest falls back past a checkpoint
-//     that is corrupt, and says so; it never says that there is none (ErrNone) where there was one
-//     that a run has not given up on purpose.
+//     that is corrupt, and says so. It does not say that there is none (ErrNone) where the folder
+//     tells of one since the run last began from nothing: by a folder that was set aside, or by
+//     the record of an attempt that went on from one. What somebody has removed whole before that is
+//     not known.
 //   - A superseded attempt (Options.Fence) commits nothing and removes nothing. One that has asked
 //     its fence just before it was superseded can finish that one commit, removal or record; but a
 //     later attempt has recorded what it goes on from (Begin), so that commit counts for nothing
-//     if it is of a later step, and it never takes the place of another; that record does
-//     not give up what a still later attempt has gone on from.
+//     if it is of a later step, and it never takes the place of another. A record is refused where
+//     a later attempt's is seen; one that gets by does not give up the very checkpoint that a still
+//     later attempt has gone on from.
 //   - Only Reject sets a checkpoint aside, after it was found damaged twice, and never a delta for
 //     its base's damage. What cannot be read now (an I/O error, a newer format) is not bad.
 //   - Only files with this package's own names are ever removed, only those of this run, never

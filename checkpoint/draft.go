@@ -25,13 +25,15 @@ type Draft struct {
 	mu      sync.Mutex
 	shards  []string // that this writer has begun; those of a joined draft only until they are durable
 	settled bool     // committed, or perhaps: nothing is to be removed
+	claimed bool     // this process knows the folder as one that is being written
 }
 
 // maxFolders is how many names NewDraft tries. All but the first are random.
 const maxFolders = 8
 
 // NewDraft makes the fresh folder of a save, durably, and asks the fence before that. A folder
-// that is there already is never written into, whoever made it.
+// that is there already is never written into, whoever made it. What would count for nothing is
+// refused with ErrFenced, as by Commit, but before anything is written.
 func (d *Dir) NewDraft(ctx context.Context, step int64) (*Draft, error) {
 	dr, err := d.newDraft(ctx, step)
 	if err != nil {
@@ -53,16 +55,22 @@ func (d *Dir) newDraft(ctx context.Context, step int64) (*Draft, error) {
 	if err := d.makeRoot(); err != nil {
 		return nil, err
 	}
-	dr := &Draft{d: d, tag: d.tag(), step: step, owner: true, folder: manifest.StepFolder(step)}
-	err := d.fs.Mkdir(dr.path())
+	dr := &Draft{d: d, tag: d.tag(), step: step, owner: true}
+	if err := dr.stillCounts(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := dr.laterThanOthers(ctx, d.now()); err != nil {
+		return nil, err
+	}
+	dr.folder = manifest.StepFolder(step)
+	err := dr.mkdir()
 	for try := 1; errors.Is(err, fs.ErrExist) && try < maxFolders; try++ {
 		dr.folder = manifest.FreshFolder(step, dr.tag.Attempt, d.nonce())
-		err = d.fs.Mkdir(dr.path())
+		err = dr.mkdir()
 	}
 	if err != nil {
 		return nil, err
 	}
-	d.setWriting(dr.folder, true)
 	if err := d.fs.SyncDir(d.path); err != nil {
 		dr.Abort()
 		return nil, err
@@ -70,15 +78,42 @@ func (d *Dir) newDraft(ctx context.Context, step int64) (*Draft, error) {
 	return dr, nil
 }
 
-// setWriting takes note that a folder is, or is no longer, being written by this process.
-func (d *Dir) setWriting(folder string, writing bool) {
+// mkdir makes the folder. It is claimed before that, or a sweep beside it would take it for left
+// behind.
+func (dr *Draft) mkdir() error {
+	if !dr.d.claim(dr.folder) {
+		return fs.ErrExist
+	}
+	dr.claimed = true
+	err := dr.d.fs.Mkdir(dr.path())
+	if err != nil {
+		dr.release()
+	}
+	return err
+}
+
+// release takes back that the folder is being written; once, since another draft may have its name
+// after that.
+func (dr *Draft) release() {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if dr.claimed {
+		dr.claimed = false
+		dr.d.mu.Lock()
+		defer dr.d.mu.Unlock()
+		delete(dr.d.drafts, dr.folder)
+	}
+}
+
+// claim takes note that a folder is being written by this process; false where it is already.
+func (d *Dir) claim(folder string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if writing {
-		d.drafts[folder] = struct{}{}
-	} else {
-		delete(d.drafts, folder)
+	if _, taken := d.drafts[folder]; taken {
+		return false
 	}
+	d.drafts[folder] = struct{}{}
+	return true
 }
 
 func (d *Dir) isWriting(folder string) bool {
@@ -134,9 +169,7 @@ func (dr *Draft) Abort() {
 	settled, names := dr.settled, dr.shards
 	dr.settled, dr.shards = true, nil
 	dr.mu.Unlock()
-	if dr.owner {
-		defer dr.d.setWriting(dr.folder, false)
-	}
+	defer dr.release()
 	if settled {
 		return
 	}

@@ -27,6 +27,7 @@ type durable struct {
 	size         int64        // what it will have, to be preallocated; 0: not known
 	beforeRename func() error // nil: nothing to ask
 	patient      bool         // the folder is another client's, and may take a moment to show
+	replaces     bool         // there may be a file of that name, whose place it takes
 
 	written    int64
 	writeTime  time.Duration // in write(2)
@@ -56,7 +57,7 @@ func (w *durable) write(ctx context.Context, fill func(io.Writer) error) error {
 		err = w.beforeRename()
 	}
 	if err == nil {
-		err = vfs.Rename(w.d.fs, path, filepath.Join(w.dir, w.name), w.written)
+		err = w.rename(path)
 	}
 	if err != nil {
 		w.d.discard(path)
@@ -65,6 +66,22 @@ func (w *durable) write(ctx context.Context, fill func(io.Writer) error) error {
 	err = w.d.fs.SyncDir(w.dir)
 	w.settleTime = w.d.now().Sub(begin)
 	return err
+}
+
+func (w *durable) rename(path string) error {
+	rename := vfs.Rename
+	if w.replaces {
+		rename = vfs.Replace
+	}
+	return rename(w.d.fs, path, filepath.Join(w.dir, w.name), w.written)
+}
+
+// writeBytes is write with these bytes.
+func (w *durable) writeBytes(ctx context.Context, data []byte) error {
+	return w.write(ctx, func(to io.Writer) error {
+		_, err := to.Write(data)
+		return err
+	})
 }
 
 func (w *durable) create(ctx context.Context, path string) (f vfs.File, err error) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
 // Find opens the checkpoint of a step: its manifest and all shards are checked, by their tables
@@ -12,15 +14,18 @@ import (
 // several saves of the step it takes the newest that is whole, and a superseded one only
 // where there is nothing else.
 func (d *Dir) Find(ctx context.Context, step int64) (*Checkpoint, error) {
-	c, err := d.find(ctx, step, (*Checkpoint).check)
+	c, err := d.find(ctx, step, check)
 	if err != nil {
 		return nil, fmt.Errorf("find checkpoint of step %d: %w", step, classify(err))
 	}
 	return c, nil
 }
 
+// check is what Find and FindLatest ask of a checkpoint.
+func check(ctx context.Context, c *Checkpoint) error { return c.check(ctx) }
+
 // find is the first of a step's saves that use takes.
-func (d *Dir) find(ctx context.Context, step int64, use func(*Checkpoint, context.Context) error) (*Checkpoint, error) {
+func (d *Dir) find(ctx context.Context, step int64, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	return d.settled(ctx, func(s *search) (*Checkpoint, error) {
 		candidates, bad, err := s.ofStep(ctx, step, true)
 		if err != nil {
@@ -37,21 +42,46 @@ func (d *Dir) find(ctx context.Context, step int64, use func(*Checkpoint, contex
 	})
 }
 
+// FindFolder opens the checkpoint in the folder of that name, as Find does, whether it is superseded, set aside or saved again since.
+func (d *Dir) FindFolder(ctx context.Context, folder string) (*Checkpoint, error) {
+	c, err := d.findFolder(ctx, folder)
+	if err != nil {
+		return nil, fmt.Errorf("find checkpoint %s: %w", folder, classify(err))
+	}
+	return c, nil
+}
+
+func (d *Dir) findFolder(ctx context.Context, folder string) (*Checkpoint, error) {
+	if _, ok := manifest.ParseFolder(folder); !ok {
+		return nil, fmt.Errorf("%w: that is not the name of a checkpoint's folder", ErrNone)
+	}
+	c, err := d.openFolder(ctx, folder, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
 // FindLatest opens the newest checkpoint that is committed, not superseded and passes Find. One
 // that is corrupt is logged (Warn: path, file, tensor, what) and the one before it is tried, as if
 // it was rejected (Reject); nothing is renamed or removed. To an attempt of a run, checkpoints of
 // another run are older than its records (Begin): what they give up is passed over, too.
 //
-// ErrNone means that there was none, or that a later attempt than those that saved has begun from
-// nothing; ErrCorrupt that all that there were are corrupt, or were set aside for that. An I/O
+// ErrNone means that the folder tells of none since the run last began from nothing; ErrCorrupt that
+// all that there are are corrupt, or that a record or a folder that was set aside tells of one that is
+// lost; the error says what to remove to begin anew. An I/O
 // error, a lack of permission and ErrFormatTooNew end the search: what cannot be read now is not
 // bad, and going on from an older one would silently throw work away.
 func (d *Dir) FindLatest(ctx context.Context) (*Checkpoint, error) {
-	return d.latest(ctx, (*Checkpoint).check)
+	return d.latest(ctx, check)
 }
 
 // latest is the newest checkpoint that use takes.
-func (d *Dir) latest(ctx context.Context, use func(*Checkpoint, context.Context) error) (*Checkpoint, error) {
+func (d *Dir) latest(ctx context.Context, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	c, err := d.settled(ctx, func(s *search) (*Checkpoint, error) { return s.newest(ctx, use) })
 	if err != nil {
 		return nil, fmt.Errorf("look for the latest checkpoint: %w", classify(err))
@@ -68,5 +98,5 @@ func (d *Dir) warnCorrupt(path string, err error) {
 		}
 		args = append(args, "what", bad.Detail)
 	}
-	d.log.Warn("checkpoint is corrupt: using the one before it", args...)
+	d.log.Warn("checkpoint is corrupt: passing it over", args...)
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"fmt"
 
 	"ddpbatch/checkpoint/internal/manifest"
@@ -13,7 +14,7 @@ func (d *Dir) GivenUp(attempt int, step int64) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
 	}
-	records, err := d.readLineage(files)
+	records, err := d.readLineage(context.Background(), files, false)
 	if err != nil {
 		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
 	}

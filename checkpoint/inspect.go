@@ -6,14 +6,13 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// inspect looks at one folder; nil where there is none. What cannot be read is an entry, too: one
-// folder that is not readable must not hide the others.
-func (d *Dir) inspect(ctx context.Context, name string) *entry {
+// inspect looks at one folder, and not at its shards; nil where there is none. What cannot be read
+// is an entry, too: one folder that is not readable must not hide the others.
+func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
 	path := filepath.Join(d.path, name)
 	folder, _ := manifest.ParseFolder(name)
 	e := &entry{name: name, info: Info{Step: folder.Step, Path: path, State: StatePartial, BaseStep: -1}}
@@ -23,11 +22,10 @@ func (d *Dir) inspect(ctx context.Context, name string) *entry {
 		return nil
 	}
 	if err == nil && slices.Contains(e.files, manifest.Name) {
-		err = d.inspectManifest(ctx, e)
+		err = d.inspectManifest(e, quick)
 	}
 	if err != nil {
-		d.log.Warn("checkpoint cannot be read: it is left as it is", "path", path, "err", classify(err))
-		e.info.State, e.info.Committed = StateUnreadable, false
+		d.unreadable(ctx, e, err)
 	}
 	if folder.Broken {
 		e.info.State, e.info.Committed = StateBroken, false
@@ -40,77 +38,63 @@ func (d *Dir) inspect(ctx context.Context, name string) *entry {
 	return e
 }
 
+func (d *Dir) unreadable(ctx context.Context, e *entry, err error) {
+	if ctx.Err() == nil { // else it may well be readable
+		d.log.Warn("checkpoint cannot be read: it is left as it is", "path", e.info.Path, "err", classify(err))
+	}
+	e.err, e.info.State, e.info.Committed = err, StateUnreadable, false
+}
+
 // inspectManifest fills in what the manifest of an entry says.
-func (d *Dir) inspectManifest(ctx context.Context, e *entry) error {
+func (d *Dir) inspectManifest(e *entry, quick bool) error {
 	path := filepath.Join(e.info.Path, manifest.Name)
+	var info fs.FileInfo // of a quick look
+	if quick {
+		err := again(func() (err error) { info, err = d.fs.Stat(path); return err })
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if was := d.known.manifest(e.name, info); was != nil {
+			e.m, e.crc, e.checked = was.m, was.crc, was.whole
+			e.info = d.describe(e.name, was.m, was.size)
+			return nil
+		}
+	}
 	var data []byte
 	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxBytes); return err })
-	var c *Checkpoint
+	var m *manifest.Manifest
 	if err == nil {
-		c, err = d.parse(e.name, data)
+		m, err = d.parseManifest(e.name, data)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return d.inspectGone(e, path)
 	case errors.Is(err, ErrFormatTooNew):
-		e.info.State = StateNewer
+		e.err, e.info.State = err, StateNewer
 		return nil
 	case errors.Is(err, ErrCorrupt):
-		e.info.State = StateBroken
+		e.err, e.info.State = err, StateBroken
 		return nil
 	case err != nil:
 		return err
 	}
-	e.m, e.crc = c.m, manifest.CRC(data)
-	e.info = d.describe(e.name, c.m, int64(len(data)))
-	var broken atomic.Bool
-	err = inParallel(ctx, opening, c.shardNumbers(), func(_ context.Context, i int) error {
-		whole, err := d.inspectShard(e, c, i)
-		if !whole {
-			broken.Store(true)
-		}
-		return err
-	})
-	if broken.Load() {
-		e.info.State, e.info.Committed = StateBroken, false
+	e.m, e.crc = slim(m), manifest.CRC(data)
+	e.info = d.describe(e.name, m, int64(len(data)))
+	if info != nil && info.Size() == int64(len(data)) {
+		d.known.addManifest(e.name, knownManifest{size: info.Size(), modTime: info.ModTime(), m: e.m, crc: e.crc})
 	}
-	return err
+	return nil
 }
 
 // inspectGone is about a manifest that the folder has listed, and that is said not to be there: it
 // was removed in between, or it was not.
-func (d *Dir) inspectGone(e *entry, path string) (err error) {
-	e.files, err = d.list(e.info.Path)
-	if errors.Is(err, fs.ErrNotExist) {
+func (d *Dir) inspectGone(e *entry, path string) error {
+	if err := d.absent(path); err != nil {
+		return err
+	}
+	var err error
+	if e.files, err = d.list(e.info.Path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err == nil && slices.Contains(e.files, manifest.Name) {
-		err = unseen(path)
-	}
 	return err
-}
-
-// inspectShard says whether a shard is there with its size. A network file system may answer both
-// from what it remembers: so what is wrong is looked at in another way, too.
-func (d *Dir) inspectShard(e *entry, c *Checkpoint, i int) (whole bool, err error) {
-	path, want := c.shardPath(i), c.m.Shards[i].Size
-	info, err := d.fs.Stat(path)
-	if err == nil && info.Size() == want {
-		return true, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	f, opening := d.fs.Open(path)
-	switch {
-	case errors.Is(opening, fs.ErrNotExist) && slices.Contains(e.files, c.m.Shards[i].File):
-		return false, unseen(path)
-	case errors.Is(opening, fs.ErrNotExist):
-		return false, nil
-	case opening != nil:
-		return false, opening
-	}
-	defer f.Close()
-	info, err = f.Stat()
-	return err == nil && info.Size() == want, err
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
@@ -124,5 +125,31 @@ func TestOneUnreadableFolder(t *testing.T) {
 		_, err := d.Prune(t.Context(), Policy{Last: 2})
 		must(t, err)
 		wantList(t, d, "100 committed, 200 unreadable, 400 committed, 500 committed")
+	}
+}
+
+// TestCancelledListWarnsOfNothing: what was not read for want of time is not unreadable.
+func TestCancelledListWarnsOfNothing(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
+	for k, reached := 1, true; reached; k++ {
+		reached = false
+		ctx, cancel := context.WithCancel(t.Context())
+		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
+			if reached = reached || i == k; i >= k {
+				cancel()
+				return vfs.Fault{Err: context.Canceled}
+			}
+			return vfs.Fault{}
+		})
+		var log strings.Builder
+		if _, err := openDir(t, Options{FS: in, Run: "r", Log: logTo(&log)}).List(ctx); reached && !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled at operation %d: error %v", k, err)
+		}
+		if log.Len() > 0 {
+			t.Errorf("cancelled at operation %d: the log says %q", k, &log)
+		}
+		cancel()
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
@@ -15,6 +15,7 @@ import (
 // nothing), before it trains. From then on what earlier attempts saved at later steps is
 // superseded, even what a zombie of one has yet to save. A second Begin of an attempt, after a
 // restart within it, changes the record only to an earlier step: what was superseded stays so.
+// ErrFenced where a later attempt of the run has begun already: this one is to end.
 func (d *Dir) Begin(ctx context.Context, from *Checkpoint) error {
 	record := manifest.Record{Run: d.opt.Run, Attempt: d.opt.Attempt, ResumedStep: -1, Created: d.now().UTC()}
 	if from != nil {
@@ -40,6 +41,9 @@ func (d *Dir) begin(ctx context.Context, record manifest.Record) error {
 	if err := d.makeRoot(); err != nil {
 		return err
 	}
+	if err := d.noneLater(); err != nil {
+		return err
+	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
 	name := manifest.RecordName(record.Attempt, d.run)
@@ -57,13 +61,24 @@ func (d *Dir) begin(ctx context.Context, record manifest.Record) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if err := d.noneLater(); err != nil {
+			return err
+		}
 		return d.fence()
 	}
-	file := &durable{d: d, dir: d.path, tmp: d.tag().RecordTmp(), name: name, beforeRename: mayRename}
-	return file.write(ctx, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	file := &durable{d: d, dir: d.path, tmp: d.tag().RecordTmp(), name: name, beforeRename: mayRename, replaces: true}
+	return file.writeBytes(ctx, data)
+}
+
+// noneLater is an error where a later attempt of this run has begun.
+func (d *Dir) noneLater() error {
+	_, files, err := d.names()
+	for _, name := range files {
+		if attempt, run, ok := manifest.ParseRecordName(name); ok && run == d.run && attempt > d.opt.Attempt {
+			return fmt.Errorf("%w: attempt %d of the run has begun already: end this one, or start it as a later attempt", ErrFenced, attempt)
+		}
+	}
+	return err
 }
 
 // readRecord reads the lineage record of that file name.
@@ -90,32 +105,57 @@ func runCRC(run string) uint32 { return uint32(manifest.CRC([]byte(run))) }
 // lineage is the records of a folder, of all runs in it.
 type lineage []manifest.Record
 
-// readLineage reads the records among the names of the folder.
-func (d *Dir) readLineage(names []string) (lineage, error) {
-	return d.readRecords(names, func(int, uint32) bool { return true })
-}
-
-// readRecords reads those of attempts and runs that are wanted. One that is damaged is passed
-// over loudly: without it a checkpoint may count that should not, but none is lost.
-func (d *Dir) readRecords(names []string, wanted func(attempt int, run uint32) bool) (lineage, error) {
+// readLineage reads the records among the names of the folder. A quick one reads those of this run
+// only, and believes what this Dir has read of earlier attempts, which write no more.
+func (d *Dir) readLineage(ctx context.Context, names []string, quick bool) (lineage, error) {
 	var records lineage
+	var unknown []string
 	for _, name := range names {
-		if attempt, run, ok := manifest.ParseRecordName(name); !ok || !wanted(attempt, run) {
+		attempt, run, ok := manifest.ParseRecordName(name)
+		if !ok || quick && run != d.run {
 			continue
 		}
-		record, err := d.readRecord(name)
-		switch {
-		case err == nil:
-			records = append(records, record)
-		case errors.Is(err, fs.ErrNotExist):
-			return nil, unseen(filepath.Join(d.path, name)) // nobody removes one
-		case errors.Is(err, ErrCorrupt):
-			d.log.Warn("record of an attempt is damaged: passing it over", "path", filepath.Join(d.path, name), "err", err)
-		default:
-			return nil, err
+		if r, ok := d.known.record(name); ok && quick && attempt < d.opt.Attempt {
+			records = append(records, r)
+		} else {
+			unknown = append(unknown, name)
 		}
 	}
-	return records, nil
+	read, err := d.readRecords(ctx, unknown)
+	return append(records, read...), err
+}
+
+// readRecords reads records. One that is damaged, or another run's that cannot be read, is passed
+// over loudly: without it a checkpoint may count that should not, but none is lost.
+func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) {
+	read := make(lineage, len(names)) // those that are passed over stay empty
+	err := inParallel(ctx, opening, numbers(len(names)), func(_ context.Context, i int) error {
+		path := filepath.Join(d.path, names[i])
+		_, run, _ := manifest.ParseRecordName(names[i])
+		record, err := d.readRecord(names[i])
+		if errors.Is(err, fs.ErrNotExist) {
+			err = d.absent(path) // perhaps somebody has removed it
+		}
+		switch {
+		case err == nil:
+			read[i] = record
+		case errors.Is(err, ErrCorrupt):
+			d.log.Warn("record of an attempt is damaged: passing it over", "path", path, "err", err)
+		case run != d.run:
+			d.log.Warn("record of another run cannot be read: passing it over", "path", path, "err", classify(err))
+		default:
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	read = slices.DeleteFunc(read, func(r manifest.Record) bool { return r.Attempt == 0 })
+	for _, r := range read {
+		d.known.addRecord(manifest.RecordName(r.Attempt, runCRC(r.Run)), r)
+	}
+	return read, nil
 }
 
 func (l lineage) of(run string) []manifest.Record {

@@ -3,7 +3,9 @@ package checkpoint
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
@@ -145,8 +147,9 @@ func TestRunsSideBySide(t *testing.T) {
 	wantList(t, openDir(t, Options{FS: m, Run: "d"}), "50 committed, 60 superseded, 100 superseded, 200 superseded")
 }
 
-// TestLateBegin: a zombie that chose what to go on from before a later attempt did, and records it
-// afterwards, does not give up what that has gone on from.
+// TestLateBegin: a zombie that chose what to go on from before a later attempt did, and would record it
+// afterwards, is refused; one whose view does not show that does not give up what the later one has gone
+// on from.
 func TestLateBegin(t *testing.T) {
 	t.Parallel()
 	m := newMem(t)
@@ -157,8 +160,16 @@ func TestLateBegin(t *testing.T) {
 	c, err := two.FindLatest(t.Context()) // then it reads for a long time
 	must(t, err)
 	save(t, one, testState(200, 1))
+	view := vfs.NewView(m, 1)
+	view.Hold()
+	blind := attempt(t, view, 2, Policy{})
 	begin(t, attempt(t, m, 3, Policy{}), 200) // and dies before its first save
-	must(t, two.Begin(t.Context(), c))
+	before := tree(t, m)
+	wantErr(t, "Begin", two.Begin(t.Context(), c), ErrFenced)
+	if after := tree(t, m); !slices.Equal(before, after) {
+		t.Errorf("a refused Begin has changed %v to %v", before, after)
+	}
+	must(t, blind.Begin(t.Context(), c))
 	must(t, c.Close())
 	got, err := attempt(t, m, 4, Policy{}).FindLatest(t.Context())
 	must(t, err)
@@ -249,6 +260,73 @@ func TestCrashOfBegin(t *testing.T) {
 		}
 		if !errors.Is(err, vfs.ErrCrashed) {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestOutranked: an attempt whose saves would count for nothing hears of it before it trains, and before it writes.
+func TestOutranked(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	five := attempt(t, m, 5, Policy{})
+	begin(t, five, -1)
+	save(t, five, testState(100, 5))
+	one := attempt(t, m, 1, Policy{})
+	before := tree(t, m)
+	c, err := one.FindLatest(t.Context())
+	must(t, err)
+	wantErr(t, "Begin", one.Begin(t.Context(), c), ErrFenced)
+	must(t, c.Close())
+	for what, d := range map[string]*Dir{"an earlier attempt": one, "a tool": openDir(t, Options{FS: m, Run: "r"})} {
+		for _, step := range []int64{100, 110} {
+			_, err := d.NewDraft(t.Context(), step)
+			wantErr(t, what, err, ErrFenced)
+			if !strings.Contains(err.Error(), "attempt 5 of the run has begun, from nothing") || !strings.Contains(err.Error(), "end it") {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+	}
+	if after := tree(t, m); !slices.Equal(before, after) {
+		t.Errorf("%v has become %v", before, after)
+	}
+	save(t, openDir(t, Options{FS: m, Run: "another", Attempt: 1}), testState(7, 0)) // to another run that says nothing
+}
+
+// TestOutrankedStep: likewise where a later attempt without a record has saved the step.
+func TestOutrankedStep(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	save(t, attempt(t, m, 2, Policy{}), testState(100, 2))
+	_, err := attempt(t, m, 1, Policy{}).NewDraft(t.Context(), 100)
+	wantErr(t, "NewDraft", err, ErrFenced)
+	if files := tree(t, m); len(files) != 3 {
+		t.Errorf("there are %v", files)
+	}
+}
+
+// TestOthersRecord: another run's record that cannot be read, or is newer, stops neither the search nor the retention of this one; its
+// own does.
+func TestOthersRecord(t *testing.T) {
+	t.Parallel()
+	for run, stops := range map[string]bool{"other": false, "r": true} {
+		m := newMem(t)
+		begin(t, openDir(t, Options{FS: m, Run: run, Attempt: 1}), -1)
+		f := &fault{kinds: []string{"open"}, part: manifest.RecordName(1, runCRC(run)), err: syscall.EACCES, on: true}
+		var log strings.Builder
+		d := openDir(t, Options{FS: f.over(m), Run: "r", Attempt: 1, Keep: Policy{Last: 2}, Log: logTo(&log)})
+		for step := int64(1); step <= 5; step++ {
+			save(t, d, testState(step, 1))
+		}
+		c, err := d.FindLatest(t.Context())
+		if stops {
+			wantErr(t, "FindLatest", err, ErrPermission)
+			continue
+		}
+		must(t, err)
+		must(t, c.Close())
+		wantList(t, d, "4 committed, 5 committed")
+		if !strings.Contains(log.String(), "record of another run cannot be read") {
+			t.Errorf("the log says %q", &log)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
@@ -43,7 +44,7 @@ type Info struct {
 // save; nothing where there is no folder. Files and folders that are not checkpoints are passed
 // over; one that cannot be read now is listed as such. What is superseded is so for Options.Run.
 func (d *Dir) List(ctx context.Context) ([]Info, error) {
-	v, err := d.look(ctx)
+	v, err := d.look(ctx, false)
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints in %s: %w", d.path, classify(err))
 	}
@@ -102,8 +103,16 @@ func (d *Dir) list(path string) ([]string, error) {
 	return names, err
 }
 
-// unseen is the error for a file that its folder lists and that is said not to be there. One of the
-// two answers of a network file system is old.
-func unseen(path string) error {
-	return fmt.Errorf("%w: %s is in its folder's list, and is said not to be there; try again", ErrStale, path)
+// absent is nil if a file that a lookup did not find is really not there: its folder, listed anew,
+// does not have it either, or is gone. ErrStale where it is listed: one of the two answers of a
+// network file system is old.
+func (d *Dir) absent(path string) error {
+	files, err := d.list(filepath.Dir(path))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err == nil && slices.Contains(files, filepath.Base(path)):
+		return fmt.Errorf("%w: %s is in its folder's list, and is said not to be there; try again", ErrStale, path)
+	}
+	return err
 }

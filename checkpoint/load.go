@@ -10,7 +10,7 @@ import (
 // as it was written. Errors are as FindLatest's.
 func (d *Dir) Latest(ctx context.Context) (*State, Info, error) {
 	var s *State
-	c, err := d.latest(ctx, func(c *Checkpoint, ctx context.Context) (err error) {
+	c, err := d.latest(ctx, func(ctx context.Context, c *Checkpoint) (err error) {
 		s, err = c.load(ctx)
 		return err
 	})
@@ -24,7 +24,7 @@ func (d *Dir) Latest(ctx context.Context) (*State, Info, error) {
 // several saves of the step it takes the one that Find does.
 func (d *Dir) Load(ctx context.Context, step int64) (*State, error) {
 	var s *State
-	c, err := d.find(ctx, step, func(c *Checkpoint, ctx context.Context) (err error) {
+	c, err := d.find(ctx, step, func(ctx context.Context, c *Checkpoint) (err error) {
 		s, err = c.load(ctx)
 		return err
 	})

@@ -1,70 +1,84 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// givenUp is a checkpoint that a record makes count for nothing.
-type givenUp struct {
-	step int64
-	by   manifest.Record
-}
-
-// nothing is the error of a search that has found no checkpoint that counts. It is ErrNone only if none can have been lost: a run
-// that has saved, and whose checkpoints have all been set aside or removed, must not begin anew without being told to.
+// nothing is the error of a search that has found no checkpoint that counts. It is ErrNone unless something tells of one that this run
+// has had since it last began from nothing: a record of what an attempt went on from, or a folder that was set aside. So
+// a run whose checkpoints are lost does not begin anew by itself, as far as that can be known: what somebody removed whole, before
+// an attempt had gone on from it, tells nothing. What other runs have left does not matter.
 func (s *search) nothing(ctx context.Context) error {
-	anew, last := 0, manifest.Record{ResumedStep: -1} // the last attempt that began from nothing, and the last one of all
-	for _, r := range s.records {
-		if r.Run != s.d.opt.Run {
-			continue
-		}
-		if r.Attempt > last.Attempt {
-			last = r
-		}
+	anew := 0 // the last attempt that began from nothing
+	own := s.records.of(s.d.opt.Run)
+	for _, r := range own {
 		if r.ResumedStep < 0 {
 			anew = max(anew, r.Attempt)
 		}
 	}
-	switch {
-	case last.ResumedStep >= 0:
-		return s.lost("attempt %d went on from step %d, which is not there any more", last.Attempt, last.ResumedStep)
-	case s.given != nil && s.given.by.ResumedStep >= 0:
-		return s.lost("attempt %d has given up step %d, and went on from step %d, which is not there any more",
-			s.given.by.Attempt, s.given.step, s.given.by.ResumedStep)
-	}
+	own = slices.DeleteFunc(own, func(r manifest.Record) bool { return r.Attempt <= anew })
+	slices.SortFunc(own, func(a, b manifest.Record) int { return cmp.Compare(a.Attempt, b.Attempt) })
+	var aside, told []string
 	for _, name := range s.broken {
-		if s.brokenBy(ctx, name) >= anew {
-			return s.lost("%s was found damaged and set aside, and there is no other", name)
+		if s.setAsideSince(ctx, name, anew) {
+			aside = append(aside, name)
 		}
 	}
-	return fmt.Errorf("%w in %s", ErrNone, s.d.path)
-}
-
-func (s *search) lost(format string, args ...any) error {
-	return fmt.Errorf("%w: every checkpoint in %s is lost: %s; resume = \"never\" in [checkpoint] begins from nothing",
-		ErrCorrupt, s.d.path, fmt.Sprintf(format, args...))
-}
-
-// brokenBy is the attempt that saved what is in a folder that was set aside, as this run counts: 0 where another run did, and later
-// than all where that cannot be told.
-func (s *search) brokenBy(ctx context.Context, name string) int {
-	c, err := s.d.openFolder(ctx, name, false)
-	if err == nil {
-		if c.m.Run != s.d.opt.Run {
-			return 0
-		}
-		return c.m.Attempt
+	for _, r := range own {
+		told = append(told, manifest.RecordName(r.Attempt, s.d.run))
 	}
-	attempt := maxAttempt + 1
+	what, anewBy := "", "to begin anew"
+	switch {
+	case len(own) > 0:
+		last := own[len(own)-1]
+		what = fmt.Sprintf("attempt %d went on from step %d, which is not there any more", last.Attempt, last.ResumedStep)
+		anewBy = "to begin anew, or from what was given up for it"
+	case len(aside) > 0:
+		what = aside[len(aside)-1] + " was found damaged and set aside, and there is no other"
+	default:
+		return fmt.Errorf("%w in %s", ErrNone, s.d.path)
+	}
+	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, few(append(told, aside...)))
+}
+
+// setAsideSince says whether a folder that was set aside is of this run, by an attempt not before anew. One that does not tell whose
+// it is counts until the run has begun anew with it there.
+func (s *search) setAsideSince(ctx context.Context, name string, anew int) bool {
+	if c, err := s.d.openFolder(ctx, name, false); err == nil {
+		return c.m.Run == s.d.opt.Run && c.m.Attempt >= anew
+	}
 	files, _ := s.d.list(filepath.Join(s.d.path, name)) // one that cannot be listed tells nothing
+	attempt, own, known := s.d.writerOf(files)
+	if !known {
+		return anew == 0
+	}
+	return own && attempt >= anew
+}
+
+// writerOf is who wrote what is in a folder, as far as the names of its shards tell: this run, with its last attempt, or another run.
+func (d *Dir) writerOf(files []string) (attempt int, own, known bool) {
 	for _, file := range files {
-		if by, own := manifest.OwnFile(file, s.d.run); own {
-			attempt = by
+		tag, ok := manifest.ParseTag(file)
+		known = known || ok
+		if ok && tag.Run == d.run {
+			attempt, own = max(attempt, tag.Attempt), true
 		}
 	}
-	return attempt
+	return attempt, own, known
+}
+
+// few names the first of some names, and counts the others.
+func few(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

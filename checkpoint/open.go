@@ -26,6 +26,14 @@ func (d *Dir) OpenManifest(folder string, data []byte) (*Checkpoint, error) {
 
 // parse makes a checkpoint of the bytes of the manifest of a folder.
 func (d *Dir) parse(folder string, data []byte) (*Checkpoint, error) {
+	m, err := d.parseManifest(folder, data)
+	if err != nil {
+		return nil, err
+	}
+	return d.checkpoint(folder, data, m), nil
+}
+
+func (d *Dir) parseManifest(folder string, data []byte) (*manifest.Manifest, error) {
 	path := filepath.Join(d.path, folder, manifest.Name)
 	name, ok := manifest.ParseFolder(folder)
 	if !ok {
@@ -38,7 +46,7 @@ func (d *Dir) parse(folder string, data []byte) (*Checkpoint, error) {
 	if m.Step != name.Step {
 		return nil, corrupt(path, "it is the manifest of step %d", m.Step)
 	}
-	return d.checkpoint(folder, data, m), nil
+	return m, nil
 }
 
 // openFolder reads the manifest of a folder, and no shard; ErrNone where there is none.

@@ -91,14 +91,11 @@ func (c *Checkpoint) missing(path, what string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !slices.Contains(files, manifest.Name):
 		return fmt.Errorf("%w: %s has been removed", ErrNone, c.path())
-	case err == nil && filepath.Dir(path) != c.path():
-		files, err = c.d.list(filepath.Dir(path)) // the base's
+	case err == nil:
+		err = c.d.absent(path)
 	}
-	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err != nil {
 		return err
-	case slices.Contains(files, filepath.Base(path)):
-		return unseen(path)
 	}
 	return &CorruptError{Path: path, Detail: what, missing: true}
 }

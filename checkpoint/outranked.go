@@ -3,6 +3,8 @@ package checkpoint
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
@@ -26,7 +28,7 @@ func (dr *Draft) laterThanOthers(ctx context.Context, now time.Time) (time.Time,
 		switch {
 		case err != nil || other.m.Run != dr.d.opt.Run:
 		case other.m.Attempt > dr.tag.Attempt:
-			return now, fmt.Errorf("%w: attempt %d has saved this step already", ErrFenced, other.m.Attempt)
+			return now, outranked("attempt %d of the run has saved this step already", other.m.Attempt)
 		case other.m.Attempt == dr.tag.Attempt && !now.After(other.m.Created):
 			now = other.m.Created.Add(time.Nanosecond)
 		}
@@ -34,20 +36,35 @@ func (dr *Draft) laterThanOthers(ctx context.Context, now time.Time) (time.Time,
 	return now, nil
 }
 
-// superseded is an error where a later attempt has recorded that it goes on from an earlier step.
-func (dr *Draft) superseded() error {
+// stillCounts is an error where a later attempt has recorded that it goes on from an earlier step.
+func (dr *Draft) stillCounts(ctx context.Context) error {
 	_, files, err := dr.d.names()
 	var later lineage
 	if err == nil {
-		later, err = dr.d.readRecords(files, func(attempt int, run uint32) bool { return attempt > dr.tag.Attempt && run == dr.d.run })
+		files = slices.DeleteFunc(files, func(name string) bool {
+			attempt, run, ok := manifest.ParseRecordName(name)
+			return !ok || attempt <= dr.tag.Attempt || run != dr.d.run
+		})
+		later, err = dr.d.readRecords(ctx, files)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if err != nil {
-		dr.d.log.Warn("later attempts are not known: their records will decide what counts", "path", dr.path(), "err", err)
+		dr.d.log.Warn("later attempts are not known: their records will decide what counts",
+			"path", filepath.Join(dr.d.path, dr.folder), "err", err)
 		return nil
 	}
 	by, yes := manifest.Superseded(later.of(dr.d.opt.Run), dr.tag.Attempt, dr.step, "")
-	if yes {
-		return fmt.Errorf("%w: attempt %d has begun, and goes on from step %d", ErrFenced, by.Attempt, by.ResumedStep)
+	switch {
+	case yes && by.ResumedStep < 0:
+		return outranked("attempt %d of the run has begun, from nothing", by.Attempt)
+	case yes:
+		return outranked("attempt %d of the run has begun, and goes on from step %d", by.Attempt, by.ResumedStep)
 	}
 	return nil
+}
+
+func outranked(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: what this one saves counts for nothing; end it, or start it as a later attempt", ErrFenced, fmt.Sprintf(format, args...))
 }

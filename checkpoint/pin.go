@@ -13,7 +13,8 @@ import (
 
 // Pin keeps the checkpoint of a step whatever the policy says, durably, by a file PINNED.LABEL
 // in its folder (PINNED where the label is empty). The checkpoint of this run that had the label
-// before is an ordinary one from then on. ErrNone where the step is not committed.
+// before is an ordinary one from then on. ErrNone where the step is not committed; what cannot be read now
+// is another error.
 func (d *Dir) Pin(ctx context.Context, step int64, label string) error {
 	if err := d.pin(ctx, step, label); err != nil {
 		return fmt.Errorf("pin checkpoint of step %d in %s: %w", step, d.path, classify(err))
@@ -27,7 +28,7 @@ func (d *Dir) pin(ctx context.Context, step int64, label string) error {
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	v, err := d.look(ctx)
+	v, err := d.look(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -38,7 +39,7 @@ func (d *Dir) pin(ctx context.Context, step int64, label string) error {
 		}
 	}
 	if chosen == nil {
-		return fmt.Errorf("%w: step %d", ErrNone, step)
+		return d.noneToPin(v, step)
 	}
 	if err := d.putPin(chosen, label); err != nil {
 		return err
@@ -55,6 +56,16 @@ func (d *Dir) pin(ctx context.Context, step int64, label string) error {
 		}
 	}
 	return nil
+}
+
+// noneToPin is why no checkpoint of a step can be pinned: one that cannot be read may well be there.
+func (d *Dir) noneToPin(v *view, step int64) error {
+	for _, e := range v.entries {
+		if e.info.Step == step && e.err != nil && (e.m == nil || e.m.Run == d.opt.Run) {
+			return e.err
+		}
+	}
+	return fmt.Errorf("%w: step %d", ErrNone, step)
 }
 
 // putPin makes the file, which is empty: its name says it all. It is taken back if the checkpoint

@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"errors"
+	"syscall"
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
@@ -88,5 +90,22 @@ func TestPinOfAnInterruptedRemoval(t *testing.T) {
 		} else {
 			wantList(t, d, "100 partial, 200 committed")
 		}
+	}
+}
+
+// TestPinOfWhatCannotBeRead: that is no reason to say that there is none.
+func TestPinOfWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{"/" + manifest.Name, ""} {
+		m := newMem(t)
+		save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
+		f := &fault{kinds: []string{"open", "readdir"}, part: manifest.StepFolder(100) + part, err: syscall.EIO, on: true}
+		d := attempt(t, f.over(m), 1, Policy{})
+		err := d.Pin(t.Context(), 100, "best")
+		wantErr(t, "Pin", err, syscall.EIO)
+		if errors.Is(err, ErrNone) {
+			t.Errorf("error %v", err)
+		}
+		wantErr(t, "Pin of another step", d.Pin(t.Context(), 99, "best"), ErrNone)
 	}
 }

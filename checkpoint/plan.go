@@ -23,7 +23,7 @@ func (d *Dir) Plan(ctx context.Context, p Policy) ([]Decision, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
-	v, err := d.look(ctx)
+	v, err := d.look(ctx, false)
 	if err != nil {
 		return nil, fmt.Errorf("plan what to keep in %s: %w", d.path, classify(err))
 	}
@@ -46,6 +46,8 @@ type verdict struct {
 	*entry
 	keep []string // reasons
 	drop string   // why it may go, where nothing keeps it
+
+	perhaps string // the folder, not to be read, that alone keeps it: it may hold a delta of this one
 }
 
 func (v *verdict) reason(format string, args ...any) {
@@ -63,7 +65,7 @@ func (d *Dir) plan(v *view, p Policy, saved string) []*verdict {
 		if e.name == saved {
 			all[i].reason("just saved")
 		}
-		d.keepWhatIsNotOurs(all[i])
+		d.keepUntouchable(all[i])
 		for _, label := range e.info.Pinned {
 			all[i].reason("%s", strings.TrimSpace("pinned "+label))
 		}
@@ -73,12 +75,12 @@ func (d *Dir) plan(v *view, p Policy, saved string) []*verdict {
 	for _, one := range all {
 		d.judge(one, heads, p)
 	}
-	keepBases(all)
+	d.keepBases(all)
 	return all
 }
 
-// keepWhatIsNotOurs keeps what this attempt of this run has no say in.
-func (d *Dir) keepWhatIsNotOurs(v *verdict) {
+// keepUntouchable keeps what this attempt of this run has no say in.
+func (d *Dir) keepUntouchable(v *verdict) {
 	folder, _ := manifest.ParseFolder(v.name)
 	switch {
 	case folder.Broken:
@@ -173,23 +175,6 @@ func (d *Dir) judge(v *verdict, heads []*verdict, p Policy) {
 		}
 		if after < p.Last {
 			v.reason("broken, with fewer than %d good ones after it", p.Last)
-		}
-	}
-}
-
-// keepBases keeps what deltas that stay are made from, and what such may be made from whose
-// manifest cannot be read.
-func keepBases(all []*verdict) {
-	for _, delta := range all {
-		unknown := delta.m == nil && (delta.info.State == StateUnreadable || delta.info.State == StateNewer)
-		for _, v := range all {
-			switch {
-			case v.m == nil || len(delta.keep) == 0:
-			case unknown && v.m.Base == nil && v.m.Step <= delta.info.Step:
-				v.reason("perhaps the base of step %d, which cannot be read", delta.info.Step)
-			case delta.m != nil && delta.m.Base != nil && v.name == delta.m.Base.Folder && v.crc == delta.m.Base.CRC:
-				v.reason("base of step %d", delta.m.Step)
-			}
 		}
 	}
 }

@@ -5,10 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 )
+
+// Space is what Probe finds out about a file system. Free is a hint only: quotas and the single
+// servers of a parallel file system fill up earlier.
+type Space struct {
+	Type  string `json:"type"` // "ext4", "nfs", "lustre", ...; empty where it is not known
+	Free  uint64 `json:"free"` // bytes
+	Total uint64 `json:"total"`
+}
 
 // Probe does, with a small file in the checkpoints folder, all that a save will do: create, write,
 // sync, rename, sync of the folder; then it reads the file back and removes it. So what would fail
@@ -33,11 +40,7 @@ func (d *Dir) probe(ctx context.Context) (Space, error) {
 	path := filepath.Join(d.path, probe)
 	content := []byte(tmp + "\n" + probe + "\n")
 	file := &durable{d: d, dir: d.path, tmp: tmp, name: probe, size: int64(len(content)), beforeRename: ctx.Err}
-	err := file.write(ctx, func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
-	})
-	if err != nil {
+	if err := file.writeBytes(ctx, content); err != nil {
 		return Space{}, err
 	}
 	got, err := d.readFile(path, int64(len(content)))

@@ -31,12 +31,15 @@ func (d *Dir) Prune(ctx context.Context, p Policy) ([]Decision, error) {
 // prune applies a policy, which keeps the folder saved in any case, and sweeps. d.changing is
 // held.
 func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*verdict, error) {
-	v, err := d.look(ctx)
+	v, err := d.look(ctx, saved != "")
 	if err != nil {
 		return nil, err
 	}
-	d.lookAgain(ctx, v)
-	verdicts := d.plan(v, p, saved)
+	verdicts, err := d.surePlan(ctx, v, p, saved)
+	if err != nil {
+		return nil, err
+	}
+	d.logPerhaps(verdicts)
 	for _, deltas := range []bool{true, false} { // a base only after what is made from it
 		for _, one := range verdicts {
 			if len(one.keep) > 0 || (one.m.Base != nil) != deltas {
@@ -51,6 +54,29 @@ func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*verdict, er
 		}
 	}
 	return verdicts, d.sweep(ctx, v, saved != "")
+}
+
+// surePlan is a plan that removes nothing because something else seemed whole, or broken, at a quick
+// look.
+func (d *Dir) surePlan(ctx context.Context, v *view, p Policy, saved string) ([]*verdict, error) {
+	for {
+		if err := d.lookAgain(ctx, v); err != nil {
+			return nil, err
+		}
+		verdicts := d.plan(v, p, saved)
+		if !slices.ContainsFunc(verdicts, func(one *verdict) bool { return len(one.keep) == 0 }) {
+			return verdicts, nil
+		}
+		unsure := slices.DeleteFunc(slices.Clone(v.entries), func(e *entry) bool {
+			return e.checked || e.m == nil || e.m.Run != d.opt.Run || e.info.State != StateCommitted && e.info.State != StateSuperseded
+		})
+		if len(unsure) == 0 {
+			return verdicts, nil
+		}
+		if err := d.checkShards(ctx, unsure); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // removeCheckpoint takes a committed checkpoint out of the world, the commit record first, so
@@ -82,6 +108,7 @@ func (d *Dir) removeCheckpoint(one *verdict) error {
 		one.reason("pinned meanwhile")
 		return d.putBack(one.entry, info.Size())
 	}
+	d.known.forget(one.name)
 	if err := d.removeData(one.entry, one.m); err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 	why := d.readAgain(ctx, c)
 	switch {
 	case why == nil:
+		d.markSound(c.id())
 		return errSound
 	case !errors.Is(why, ErrCorrupt):
 		return why
@@ -105,6 +106,7 @@ func (d *Dir) setAside(c *Checkpoint, why error) error {
 	if err := vfs.Rename(d.fs, c.path(), filepath.Join(d.path, name), -1); err != nil {
 		return err
 	}
+	d.known.forget(c.folder)
 	d.log.Warn("checkpoint is corrupt: renamed, to be looked at", "path", c.path(), "to", name, "err", why)
 	return d.fs.SyncDir(d.path)
 }

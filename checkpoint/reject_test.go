@@ -63,6 +63,21 @@ func failReads(_ int, op vfs.Op) vfs.Fault {
 	return vfs.Fault{}
 }
 
+// TestSoundAgain: one that was read as damaged and is good when Reject reads it counts again.
+func TestSoundAgain(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 1, Policy{})
+	save(t, d, testState(1, 0))
+	c, err := d.Find(t.Context(), 1)
+	must(t, err)
+	d.markBad(c.id())
+	wantErr(t, "Pin of what was found damaged", d.Pin(t.Context(), 1, "best"), ErrNone)
+	wantErr(t, "Reject", d.Reject(t.Context(), c), errSound)
+	must(t, c.Close())
+	must(t, d.Pin(t.Context(), 1, "best"))
+}
+
 // TestRejectOfAMissingFile renames nothing, but the Dir passes it over.
 func TestRejectOfAMissingFile(t *testing.T) {
 	t.Parallel()

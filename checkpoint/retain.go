@@ -77,7 +77,7 @@ func (d *Dir) sweepFolder(e *entry) (others int, err error) {
 // was interrupted. The folder goes too, unless there is something else in it.
 func (d *Dir) sweepPartial(ctx context.Context, e *entry, emptyToo bool) error {
 	// One look is not enough to remove anything; and a client may remember an old list.
-	if e = d.inspect(ctx, e.name); e == nil || e.info.State != StatePartial {
+	if e = d.inspect(ctx, e.name, false); e == nil || e.info.State != StatePartial {
 		return nil
 	}
 	if _, err := d.fs.Stat(filepath.Join(e.info.Path, manifest.Name)); !errors.Is(err, fs.ErrNotExist) {

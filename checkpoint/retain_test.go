@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -262,3 +263,161 @@ func (a aged) Stat(name string) (fs.FileInfo, error) {
 }
 
 func (a agedInfo) ModTime() time.Time { return a.at }
+
+// TestSecondLookIsInOrder: of two saves of a step the one stays that counts, also if its manifest could only be read at the second
+// look; one that is gone by then keeps nobody from going on.
+func TestSecondLookIsInOrder(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		m := newMem(t)
+		save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
+		two := attempt(t, m, 2, Policy{})
+		begin(t, two, 100)
+		counts := save(t, two, testState(100, 2))
+		save(t, two, testState(110, 2))
+		path := counts.Path + "/" + manifest.Name
+		good := readFile(t, m, path)
+		reads, lists := 0, 0
+		in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+			switch {
+			case op.Kind == "open" && op.Path == path:
+				if reads++; reads == 1 {
+					putFile(t, m, path, flip(good, 8*50))
+				} else {
+					putFile(t, m, path, good)
+				}
+			case op.Kind == "readdir" && op.Path == counts.Path:
+				if lists++; lists == 2 && gone {
+					must(t, m.Rename(counts.Path, testPath+"/elsewhere"))
+				}
+			}
+			return vfs.Fault{}
+		})
+		_, err := attempt(t, in, 2, Policy{}).Prune(t.Context(), Policy{Last: 2})
+		must(t, err)
+		if reads == 0 || lists < 2 {
+			t.Fatalf("%d reads and %d lists: the test tests nothing", reads, lists)
+		}
+		wantList(t, two, "100 committed, 110 committed")
+		if gone {
+			continue
+		}
+		s, err := two.Load(t.Context(), 100)
+		must(t, err)
+		wantState(t, s, testState(100, 2))
+	}
+}
+
+// TestUnreadableKeepsFew: what cannot be read keeps only what it may be made from, and the log says how many stay for it.
+func TestUnreadableKeepsFew(t *testing.T) {
+	t.Parallel()
+	steps := []int64{10, 20, 30, 40, 50, 60}
+	for name, test := range map[string]struct {
+		run     string
+		attempt int
+		kinds   []string // what fails
+		part    string
+		want    string
+		stay    string
+	}{
+		"another run's":            {"other", 1, []string{"open"}, "/" + manifest.Name, "50 committed, 60 committed, 999 unreadable", ""},
+		"ours":                     {"r", 2, []string{"open"}, "/" + manifest.Name, "10 committed, 20 committed, 30 committed, 40 committed, 50 committed, 60 committed, 999 unreadable", "stay=4"},
+		"of an attempt before":     {"r", 1, []string{"open"}, "/" + manifest.Name, "50 committed, 60 committed, 999 unreadable", ""},
+		"that cannot be listed":    {"other", 1, []string{"readdir"}, "", "50 committed, 60 committed, 999 unreadable", ""},
+		"not listed, of few steps": {"r", 1, []string{"readdir"}, "", "30 committed, 35 unreadable, 50 committed, 60 committed", "stay=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMem(t)
+			step := int64(999)
+			if strings.HasSuffix(name, "few steps") {
+				step = 35
+			}
+			save(t, openDir(t, Options{FS: m, Run: test.run, Attempt: test.attempt}), testState(step, 0))
+			f := &fault{kinds: test.kinds, part: manifest.StepFolder(step) + test.part, err: syscall.EACCES, on: true}
+			var log strings.Builder
+			d := openDir(t, Options{FS: f.over(m), Run: "r", Attempt: 2, Keep: Policy{Last: 2}, Log: logTo(&log)})
+			for _, step := range steps {
+				save(t, d, testState(step, 1))
+			}
+			wantList(t, d, test.want)
+			if got := strings.Contains(log.String(), "old checkpoints stay"); got != (test.stay != "") || !strings.Contains(log.String(), test.stay) {
+				t.Errorf("the log says %q", &log)
+			}
+		})
+	}
+}
+
+// beside is a file system on which something happens after a folder has been made.
+type beside struct {
+	vfs.FS
+	made func(path string)
+}
+
+func (b beside) Mkdir(path string) error {
+	err := b.FS.Mkdir(path)
+	if err == nil {
+		b.made(path)
+	}
+	return err
+}
+
+// TestSavesSideBySide: the sweep of one save does not take the folder that another one of the process has just made.
+func TestSavesSideBySide(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	var d *Dir
+	d = attempt(t, beside{m, func(path string) {
+		if strings.HasSuffix(path, manifest.StepFolder(200)) {
+			save(t, d, testState(100, 1))
+		}
+	}}, 1, Policy{Last: 2})
+	save(t, d, testState(200, 1))
+	wantList(t, d, "100 committed, 200 committed")
+	if len(d.drafts) > 0 {
+		t.Errorf("these are still taken for being written: %v", d.drafts)
+	}
+}
+
+// TestRetentionReadsOnlyWhatIsNew: an unchanged checkpoint costs one list and one look at the manifest, whatever the number of its
+// shards, and an earlier attempt's record nothing.
+func TestRetentionReadsOnlyWhatIsNew(t *testing.T) {
+	t.Parallel()
+	const kept, shards, records = 6, 8, 20
+	m := newMem(t)
+	for a := 1; a <= records; a++ {
+		begin(t, attempt(t, m, a, Policy{}), -1)
+	}
+	in := vfs.NewInjector(aged{m, time.Unix(1e9, 0)}, nil)
+	d := attempt(t, in, records, Policy{Last: kept})
+	for step := int64(1); step <= kept+3; step++ {
+		seen := len(in.Log())
+		_, err := split(t, d, testState(step, 0), shards, nil, Commit{})
+		must(t, err)
+		if step < kept+3 {
+			continue
+		}
+		n := map[string]int{}
+		for _, op := range in.Log()[seen:] {
+			if op.Kind == "readdir" || op.Kind == "open" || op.Kind == "stat" && !strings.HasSuffix(op.Path, manifest.TmpSuffix) {
+				n[op.Kind]++
+			}
+		}
+		// The sizes of the shards of the new one, and for each that was there a manifest; one list of each, and of the one that goes a
+		// second one; the record of this attempt.
+		if n["stat"] > shards+kept+4 || n["readdir"] > kept+10 || n["open"] > 2 {
+			t.Errorf("the save has %v, with %d kept of %d shards", n, kept, shards)
+		}
+	}
+	if got := strings.Count(listed(t, d), "committed"); got != kept {
+		t.Errorf("%d are there", got)
+	}
+
+	// A manifest of another size or time is read again, and a shard that the list does not have is missed.
+	changed := d.stepPath(kept) + "/" + manifest.Name
+	putFile(t, m, changed, append(readFile(t, m, changed), ' '))
+	must(t, m.Remove(find(t, m, d.stepPath(kept+1), "shard-00003")))
+	_, err := split(t, d, testState(100, 0), shards, nil, Commit{})
+	must(t, err)
+	wantList(t, d, "4 committed, 5 committed, 6 broken, 7 broken, 8 committed, 9 committed, 100 committed")
+}

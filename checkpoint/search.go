@@ -15,36 +15,58 @@ import (
 // search is a look at the names in the checkpoints folder, for a reader.
 type search struct {
 	d       *Dir
+	listed  []string // all checkpoints' folders
 	folders map[int64][]string
 	steps   []int64  // descending
 	broken  []string // folders that were set aside
 	records lineage
 
-	vanished []string // folders whose checkpoint was removed while this search went on
-	given    *givenUp // a checkpoint that was passed over for a record
+	corrupt     []string // folders that were passed over
+	uncommitted []string // folders that had no manifest when they were looked at
+	vanished    bool     // a checkpoint is being removed, or was while this search went on
 }
 
-// looks bounds how often a search begins anew because what it came by was being removed.
+// looks bounds how often a search begins anew, with growing pauses (2.5 s together), because what
+// it came by was being removed, or because two answers of a network file system did not agree.
 const looks = 8
 
-// settled runs f on a look at the folder, and on another one where something vanished meanwhile that
-// had not done so before: then there may be a newer one than f found.
+// settled runs f on a look at the folder, and on another one where something was removed meanwhile:
+// then there may be a newer one than f found.
 func (d *Dir) settled(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
-	var before []string
+	wait := firstWait
 	for look := 1; ; look++ {
+		var c *Checkpoint
 		s, err := d.search(ctx)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			c, err = f(s)
 		}
-		c, err := f(s)
-		if len(s.vanished) == 0 || slices.Equal(s.vanished, before) || look == looks {
+		if again := isStale(err) || s != nil && s.vanished && !s.unchanged(); !again || look == looks {
 			return c, err
 		}
 		if c != nil {
 			c.Close() // it was only read from
 		}
-		before = s.vanished
+		if stopped := d.sleep(ctx, wait); stopped != nil {
+			return nil, errors.Join(err, stopped)
+		}
+		wait = min(2*wait, lastWait)
 	}
+}
+
+// unchanged says whether nothing can have been committed since the search began: there is no new
+// folder, and those that had no manifest have none.
+func (s *search) unchanged() bool {
+	folders, _, err := s.d.names()
+	if err != nil || !slices.Equal(folders, s.listed) {
+		return false
+	}
+	for _, name := range s.uncommitted {
+		files, err := s.d.list(filepath.Join(s.d.path, name))
+		if err != nil || slices.Contains(files, manifest.Name) {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *Dir) search(ctx context.Context) (*search, error) {
@@ -55,7 +77,7 @@ func (d *Dir) search(ctx context.Context) (*search, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &search{d: d, folders: map[int64][]string{}}
+	s := &search{d: d, listed: folders, folders: map[int64][]string{}}
 	for _, name := range folders {
 		folder, _ := manifest.ParseFolder(name)
 		if folder.Broken {
@@ -68,12 +90,14 @@ func (d *Dir) search(ctx context.Context) (*search, error) {
 		s.folders[folder.Step] = append(s.folders[folder.Step], name)
 	}
 	slices.SortFunc(s.steps, func(a, b int64) int { return cmp.Compare(b, a) })
-	s.records, err = d.readLineage(files)
-	return s, err
+	if s.records, err = d.readLineage(ctx, files, false); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // newest is the newest checkpoint that counts and that use takes.
-func (s *search) newest(ctx context.Context, use func(*Checkpoint, context.Context) error) (*Checkpoint, error) {
+func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	var newestBad error
 	for _, step := range s.steps {
 		candidates, bad, err := s.ofStep(ctx, step, false)
@@ -86,6 +110,9 @@ func (s *search) newest(ctx context.Context, use func(*Checkpoint, context.Conte
 		}
 		switch {
 		case c != nil:
+			if newestBad != nil {
+				s.d.log.Warn("every newer checkpoint is corrupt: using the one before it", "path", c.path())
+			}
 			return c, nil
 		case err == nil:
 		case !errors.Is(err, ErrCorrupt):
@@ -95,7 +122,7 @@ func (s *search) newest(ctx context.Context, use func(*Checkpoint, context.Conte
 		}
 	}
 	if newestBad != nil {
-		return nil, fmt.Errorf("every checkpoint in %s is corrupt; the newest: %w", s.d.path, newestBad)
+		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w", s.d.path, few(s.corrupt), newestBad)
 	}
 	return nil, s.nothing(ctx)
 }
@@ -111,18 +138,15 @@ func (s *search) ofStep(ctx context.Context, step int64, all bool) (live []*Chec
 			continue
 		case errors.Is(err, ErrCorrupt):
 			s.d.warnCorrupt(filepath.Join(s.d.path, name), err)
-			bad = err
+			s.corrupt, bad = append(s.corrupt, name), err
 			continue
 		case err != nil:
 			return nil, nil, err
 		}
-		if by, yes := s.records.superseded(c.m, name, s.d.opt.Run); yes {
-			if s.given == nil || by.ResumedStep >= 0 {
-				s.given = &givenUp{c.m.Step, by}
-			}
+		if _, yes := s.records.superseded(c.m, name, s.d.opt.Run); yes {
 			old = append(old, c)
 		} else if why := s.d.rejection(c.id()); why != nil && !all {
-			bad = why
+			s.corrupt, bad = append(s.corrupt, name), why
 		} else {
 			live = append(live, c)
 		}
@@ -146,36 +170,33 @@ func (s *search) open(ctx context.Context, name string) (*Checkpoint, error) {
 	if !errors.Is(err, ErrNone) {
 		return c, err
 	}
-	files, listing := s.d.list(filepath.Join(s.d.path, name))
-	switch {
-	case errors.Is(listing, fs.ErrNotExist):
-		s.vanished = append(s.vanished, name)
+	path := filepath.Join(s.d.path, name)
+	if err := s.d.absent(filepath.Join(path, manifest.Name)); err != nil {
 		return nil, err
+	}
+	s.uncommitted = append(s.uncommitted, name)
+	files, listing := s.d.list(path)
+	switch {
+	case errors.Is(listing, fs.ErrNotExist), slices.Contains(files, manifest.DeletingName):
+		s.vanished = true
 	case listing != nil:
 		return nil, listing
-	case slices.Contains(files, manifest.Name):
-		if c, err = s.d.openFolder(ctx, name, false); errors.Is(err, ErrNone) {
-			s.vanished = append(s.vanished, name)
-			err = unseen(filepath.Join(s.d.path, name, manifest.Name))
-		}
-	case slices.Contains(files, manifest.DeletingName):
-		s.vanished = append(s.vanished, name)
 	}
-	return c, err
+	return nil, err
 }
 
 // first is the first candidate that use takes; it passes over those that are corrupt. The error
 // is that of the first of them, and nil where there is no candidate.
-func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(*Checkpoint, context.Context) error) (*Checkpoint, error) {
+func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
 	var bad error
 	for _, c := range candidates {
-		err := use(c, ctx)
+		err := use(ctx, c)
 		if err == nil {
 			return c, nil
 		}
 		c.Close()
 		if errors.Is(err, ErrNone) {
-			s.vanished = append(s.vanished, c.folder)
+			s.vanished = true
 			continue
 		}
 		if !errors.Is(err, ErrCorrupt) {
@@ -183,6 +204,7 @@ func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(*
 		}
 		s.d.warnCorrupt(c.path(), err)
 		s.d.markBad(c.id())
+		s.corrupt = append(s.corrupt, c.folder)
 		if bad == nil {
 			bad = err
 		}

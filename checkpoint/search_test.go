@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
@@ -75,43 +77,44 @@ func rejected(t *testing.T, m *vfs.Mem, d *Dir, step int64) {
 // told to begin anew goes on doing so.
 func TestNothingLeft(t *testing.T) {
 	t.Parallel()
-	look := func(m *vfs.Mem, n int, want error) {
+	look := func(m *vfs.Mem, n int, want error, remove string) {
 		t.Helper()
 		_, err := attempt(t, m, n, Policy{}).FindLatest(t.Context())
 		if !errors.Is(err, want) || errors.Is(err, ErrNone) == errors.Is(err, ErrCorrupt) {
 			t.Errorf("attempt %d: %v, want %v", n, err, want)
 		}
-		if want == ErrCorrupt && !strings.Contains(err.Error(), `resume = "never"`) {
-			t.Errorf("%v does not say what to do", err)
+		if want == ErrCorrupt && (!strings.Contains(err.Error(), remove) || strings.Contains(err.Error(), "never")) {
+			t.Errorf("%v does not say to remove %s", err, remove)
 		}
 	}
+	const aside = "to begin anew, remove step-000000000100.broken)"
 	m := newMem(t)
-	look(m, 1, ErrNone)
+	look(m, 1, ErrNone, "")
 	one := attempt(t, m, 1, Policy{})
 	begin(t, one, -1)
-	look(m, 2, ErrNone) // attempt 1 died before its first save
+	look(m, 2, ErrNone, "") // attempt 1 died before its first save
 	save(t, one, testState(100, 1))
 	save(t, one, testState(200, 1))
 	two := attempt(t, m, 2, Policy{})
 	begin(t, two, 100) // as when 200 could not be read
 	rejected(t, m, attempt(t, m, 3, Policy{}), 100)
-	look(m, 3, ErrCorrupt) // 200 is whole, and superseded
+	look(m, 3, ErrCorrupt, "remove "+manifest.RecordName(2, runCRC("r"))+", step-000000000100.broken)") // 200 is whole, and superseded
 	begin(t, attempt(t, m, 4, Policy{}), -1)
-	look(m, 5, ErrNone) // deliberately
+	look(m, 5, ErrNone, "") // deliberately
 	save(t, attempt(t, m, 4, Policy{}), testState(10, 4))
 	rejected(t, m, attempt(t, m, 5, Policy{}), 10)
-	look(m, 6, ErrCorrupt)
+	look(m, 6, ErrCorrupt, "to begin anew, remove step-000000000010.broken)")
 
 	m = newMem(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
 	rejected(t, m, attempt(t, m, 2, Policy{}), 100)
-	look(m, 3, ErrCorrupt)
+	look(m, 3, ErrCorrupt, aside)
 	broken := find(t, m, testPath+"/"+manifest.StepFolder(100)+".broken", manifest.Name)
 	data := readFile(t, m, broken)
 	putFile(t, m, broken, flip(data, 99)) // the shard's name still says whose it is
-	look(m, 3, ErrCorrupt)
+	look(m, 3, ErrCorrupt, aside)
 	begin(t, attempt(t, m, 3, Policy{}), -1)
-	look(m, 4, ErrNone)
+	look(m, 4, ErrNone, "")
 }
 
 // TestRejectedNameReused: that a save was bad says nothing about a later one in the same folder.
@@ -129,4 +132,102 @@ func TestRejectedNameReused(t *testing.T) {
 	save(t, d, testState(300, 2))
 	save(t, d, testState(400, 2))
 	wantList(t, d, "200 broken, 200 committed, 300 committed, 400 committed")
+}
+
+// TestOthersLeftovers: what other runs have left, and a folder that tells nothing once a run has begun anew, keep no run from
+// beginning.
+func TestOthersLeftovers(t *testing.T) {
+	t.Parallel()
+	b := func(m *vfs.Mem) error {
+		_, err := openDir(t, Options{FS: m, Run: "b", Attempt: 1}).FindLatest(t.Context())
+		return err
+	}
+	m := newMem(t)
+	save(t, openDir(t, Options{FS: m, Run: "a", Attempt: 1}), testState(100, 0))
+	rejected(t, m, openDir(t, Options{FS: m, Run: "a", Attempt: 2}), 100)
+	wantErr(t, "beside what another run has set aside", b(m), ErrNone)
+	aside := find(t, m, testPath+"/"+manifest.StepFolder(100)+".broken", manifest.Name)
+	must(t, m.Remove(aside)) // the shard's name still says whose it is
+	wantErr(t, "the same less its manifest", b(m), ErrNone)
+
+	m = newMem(t)
+	a := openDir(t, Options{FS: m, Run: "a", Attempt: 1})
+	save(t, a, testState(100, 0))
+	save(t, a, testState(200, 0))
+	begin(t, openDir(t, Options{FS: m, Run: "a", Attempt: 2}), 100)
+	must(t, m.Remove(find(t, m, a.stepPath(100), "shard-")))
+	must(t, m.Remove(find(t, m, a.stepPath(100), manifest.Name)))
+	must(t, m.RemoveDir(a.stepPath(100)))
+	wantErr(t, "beside what another run has given up", b(m), ErrNone)
+
+	m = newMem(t)
+	must(t, m.Mkdir(testPath))
+	must(t, m.Mkdir(testPath+"/step-000000000100.broken"))
+	wantErr(t, "beside a folder that tells nothing", b(m), ErrCorrupt)
+	must(t, openDir(t, Options{FS: m, Run: "b", Attempt: 1}).Begin(t.Context(), nil))
+	wantErr(t, "after the run has begun anew with that there", b(m), ErrNone)
+}
+
+// TestAllCorrupt: the error says what to remove.
+func TestAllCorrupt(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 1, Policy{})
+	save(t, d, testState(100, 0))
+	save(t, d, testState(200, 0))
+	for _, step := range []int64{100, 200} {
+		path := d.stepPath(step) + "/" + manifest.Name
+		putFile(t, m, path, flip(readFile(t, m, path), 99))
+	}
+	var log strings.Builder
+	_, err := openDir(t, Options{FS: m, Run: "r", Attempt: 2, Log: logTo(&log)}).FindLatest(t.Context())
+	wantErr(t, "FindLatest", err, ErrCorrupt)
+	if !strings.Contains(err.Error(), "to begin anew, remove step-000000000200, step-000000000100") {
+		t.Errorf("%v does not say what to remove", err)
+	}
+	if strings.Contains(log.String(), "using the one before it") {
+		t.Errorf("none is used, and the log says %q", &log)
+	}
+}
+
+// TestHalfRemovedIsReadOnce: a removal that was interrupted long ago is no reason to read the newest checkpoint twice.
+func TestHalfRemovedIsReadOnce(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	d := attempt(t, m, 1, Policy{})
+	save(t, d, testState(100, 0))
+	save(t, d, testState(200, 0))
+	must(t, m.Rename(d.stepPath(200)+"/"+manifest.Name, d.stepPath(200)+"/"+manifest.DeletingName))
+	opened := 0
+	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "open" && strings.Contains(op.Path, "shard-") {
+			opened++
+		}
+		return vfs.Fault{}
+	})
+	_, info, err := attempt(t, in, 2, Policy{}).Latest(t.Context())
+	must(t, err)
+	if opened != 1 || info.Step != 100 {
+		t.Errorf("the latest is step %d, its shard was opened %d times", info.Step, opened)
+	}
+}
+
+// TestStaleLookupIsWaitedFor: a manifest that its folder lists, and that a client's lookup does not know yet, is waited for, a
+// bounded time.
+func TestStaleLookupIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	m := newMem(t)
+	save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
+	for hidden, want := range map[int]error{0: nil, 1: nil, looks - 1: nil, looks: ErrStale} {
+		d := openDir(t, Options{FS: &late{m, map[string]int{manifest.Name: hidden}}, Run: "r", Attempt: 2})
+		var waited time.Duration
+		d.sleep = func(_ context.Context, d time.Duration) error { waited += d; return nil }
+		c, err := d.FindLatest(t.Context())
+		if !errors.Is(err, want) || (waited > 0) != (hidden > 0) || waited > 5*time.Second {
+			t.Errorf("hidden %d times: error %v after waiting %v", hidden, err, waited)
+		}
+		if c != nil {
+			must(t, c.Close())
+		}
+	}
 }

@@ -5,66 +5,55 @@ import (
 	"fmt"
 
 	"ddpbatch/checkpoint/internal/chunk"
-	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/shard"
 )
-
-// FindFolder opens the checkpoint in the folder of that name, as Find does, whether it is superseded, set aside or saved again since.
-func (d *Dir) FindFolder(ctx context.Context, folder string) (*Checkpoint, error) {
-	c, err := d.findFolder(ctx, folder)
-	if err != nil {
-		return nil, fmt.Errorf("find checkpoint %s: %w", folder, classify(err))
-	}
-	return c, nil
-}
-
-func (d *Dir) findFolder(ctx context.Context, folder string) (*Checkpoint, error) {
-	if _, ok := manifest.ParseFolder(folder); !ok {
-		return nil, fmt.Errorf("%w: that is not the name of a checkpoint's folder", ErrNone)
-	}
-	c, err := d.openFolder(ctx, folder, false)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.check(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
 
 // Storage says how a tensor is stored.
 type Storage struct {
 	Stored int64            // bytes of its chunks on disk
-	Codecs map[string]int64 // of them, by method: raw, zstd, planes, and zstd+delta and planes+delta for differences from the base
+	Delta  int64            // of them, those of chunks that are differences from the base
+	Codecs map[string]int64 // of them, by what coded them, chunks or planes: raw, constant, huff0, zstd; less the heads that say how planes are stored
 }
 
-// Storage describes the tensors, in the order of Tensors, by the shards' tables: no data is read.
+// Storage describes the tensors, in the order of Tensors, by the shards' tables and the first bytes of
+// chunks: no data is read.
 func (c *Checkpoint) Storage(ctx context.Context) ([]Storage, error) {
 	list := make([]Storage, len(c.m.Tensors))
 	for i := range list {
 		list[i].Codecs = map[string]int64{}
 	}
 	for i := range c.m.Shards {
-		s, err := c.acquire(ctx, i)
+		err := c.use(ctx, i, func(r *shard.Reader) error {
+			planes, err := r.PlaneStats(ctx)
+			if err != nil {
+				return err
+			}
+			for k, piece := range r.Stats().Pieces {
+				list[c.byShard[i][k].Tensor].add(piece, planes[k])
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("read checkpoint of step %d: %w", c.m.Step, classify(err))
 		}
-		for k, piece := range s.r.Stats().Pieces {
-			t := &list[c.byShard[i][k].Tensor]
-			t.Stored += piece.Stored
-			for method, n := range piece.ByMethod {
-				t.Codecs[codecName(method)] += n
-			}
-		}
-		c.release(i)
 	}
 	return list, nil
 }
 
-func codecName(m chunk.Method) string {
-	name := [...]string{chunk.Raw: "raw", chunk.Zstd: "zstd", chunk.Planes: "planes"}[m&^chunk.Delta]
-	if m&chunk.Delta != 0 {
-		name += "+delta"
+func (s *Storage) add(piece shard.PieceStats, planes map[chunk.PlaneCodec]int64) {
+	s.Stored += piece.Stored
+	for method, n := range piece.ByMethod {
+		if method&chunk.Delta != 0 {
+			s.Delta += n
+		}
+		switch method &^ chunk.Delta {
+		case chunk.Raw:
+			s.Codecs[chunk.PlaneRaw.String()] += n
+		case chunk.Zstd:
+			s.Codecs[chunk.PlaneZstd.String()] += n
+		}
 	}
-	return name
+	for codec, n := range planes {
+		s.Codecs[codec.String()] += n
+	}
 }

@@ -42,11 +42,12 @@ func TestStorage(t *testing.T) {
 			for _, n := range s.Codecs {
 				sum += n
 			}
-			if sum != s.Stored {
-				t.Errorf("tensor %d: %d bytes in all, %d by codec", i, s.Stored, sum)
+			heads := [3]int64{0: 16 * 4 * 4}[i] // 4 bytes for each of 4 planes of 16 chunks
+			if sum+heads != s.Stored || s.Delta != 0 {
+				t.Errorf("tensor %d: %d bytes in all, %d by codec, %d of differences", i, s.Stored, sum, s.Delta)
 			}
 		}
-		if zeros := list[0].Stored; zeros <= 0 || zeros > 1<<16 || list[1].Stored != 0 || list[2].Codecs["raw"] != 4 {
+		if zeros := list[0].Stored; zeros <= 0 || zeros > 1<<16 || list[1].Stored != 0 || list[0].Codecs["constant"] != 16*4 || list[2].Codecs["raw"] != 4 {
 			t.Errorf("stored as %v", list)
 		}
 		if err := c.Close(); err != nil {

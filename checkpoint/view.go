@@ -17,39 +17,61 @@ type view struct {
 
 // entry is one folder of a checkpoint.
 type entry struct {
-	name  string
-	info  Info               // Run, Attempt and so on are zero where m is nil
-	m     *manifest.Manifest // nil where it cannot be read
-	crc   manifest.Checksum  // of the manifest's bytes
-	files []string           // all that is in the folder
-	by    int                // the attempt that superseded it
+	name    string
+	info    Info               // Run, Attempt and so on are zero where m is nil
+	m       *manifest.Manifest // less tensors and values; nil where it cannot be read
+	crc     manifest.Checksum  // of the manifest's bytes
+	files   []string           // all that is in the folder
+	by      int                // the attempt that superseded it
+	err     error              // why it is unreadable, of a newer format, or its manifest damaged
+	checked bool               // the sizes of its shards have been looked at
 }
 
-// look finds the state of every checkpoint from its manifest and the sizes of its shards.
-func (d *Dir) look(ctx context.Context) (*view, error) {
+// look finds the state of every checkpoint from its manifest and the sizes of its shards. A quick
+// look believes what this Dir has read before, of other runs it reads no records, and of a shard that its
+// folder lists it does not ask the size; checkShards does.
+func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 	folders, files, err := d.names()
 	if err != nil {
 		return nil, err
 	}
 	v := &view{files: files}
-	if v.records, err = d.readLineage(files); err != nil {
+	if v.records, err = d.readLineage(ctx, files, quick); err != nil {
 		return nil, err
 	}
-	for _, name := range folders {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if e := d.entryOf(ctx, name, v.records); e != nil {
-			v.entries = append(v.entries, e)
-		}
+	found := make([]*entry, len(folders))
+	err = inParallel(ctx, opening, numbers(len(folders)), func(ctx context.Context, i int) error {
+		found[i] = d.entryOf(ctx, folders[i], v.records, quick)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.entries = slices.DeleteFunc(found, func(e *entry) bool { return e == nil })
+	doubtful := slices.DeleteFunc(slices.Clone(v.entries), func(e *entry) bool { return quick && e.listsShards() })
+	if err := d.checkShards(ctx, doubtful); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(v.entries, byAge)
-	return v, ctx.Err()
+	if quick {
+		d.known.forgetOthers(folders)
+	}
+	return v, nil
 }
 
-// entryOf is the entry of a folder; nil where that has been removed since it was listed.
-func (d *Dir) entryOf(ctx context.Context, name string, records lineage) *entry {
-	e := d.inspect(ctx, name)
+// numbers are 0 to n-1.
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// entryOf is the entry of a folder, less what checkShards finds; nil where that has been removed
+// since it was listed.
+func (d *Dir) entryOf(ctx context.Context, name string, records lineage, quick bool) *entry {
+	e := d.inspect(ctx, name, quick)
 	if e != nil && e.m != nil && e.info.Committed {
 		if by, yes := records.superseded(e.m, name, d.opt.Run); yes {
 			e.by, e.info.State, e.info.Committed = by.Attempt, StateSuperseded, false
@@ -59,15 +81,22 @@ func (d *Dir) entryOf(ctx context.Context, name string, records lineage) *entry 
 }
 
 // lookAgain looks once more at what seems broken, before anything is removed for that.
-func (d *Dir) lookAgain(ctx context.Context, v *view) {
+func (d *Dir) lookAgain(ctx context.Context, v *view) error {
+	var again []*entry
 	for i, e := range v.entries {
 		if folder, _ := manifest.ParseFolder(e.name); e.info.State != StateBroken || folder.Broken {
 			continue
 		}
-		if again := d.entryOf(ctx, e.name, v.records); again != nil {
-			v.entries[i] = again
+		if v.entries[i] = d.entryOf(ctx, e.name, v.records, false); v.entries[i] != nil {
+			again = append(again, v.entries[i])
 		}
 	}
+	v.entries = slices.DeleteFunc(v.entries, func(e *entry) bool { return e == nil })
+	if err := d.checkShards(ctx, again); err != nil {
+		return err
+	}
+	slices.SortFunc(v.entries, byAge) // a manifest that can be read now has another place
+	return ctx.Err()
 }
 
 // byAge orders the oldest first.

@@ -68,6 +68,7 @@ type shownTensor struct {
 	Shape  []int            `json:"shape"`
 	Bytes  int64            `json:"bytes"`
 	Stored int64            `json:"stored"`
+	Delta  int64            `json:"delta"`
 	Codecs map[string]int64 `json:"codecs"`
 }
 
@@ -122,7 +123,7 @@ func describeCkpt(ctx context.Context, c *checkpoint.Checkpoint) (*shownCkpt, er
 	}
 	s.Tensors = []shownTensor{}
 	for i, t := range c.Tensors() {
-		s.Tensors = append(s.Tensors, shownTensor{t.Name, t.DType, t.Shape, t.Bytes, storage[i].Stored, storage[i].Codecs})
+		s.Tensors = append(s.Tensors, shownTensor{t.Name, t.DType, t.Shape, t.Bytes, storage[i].Stored, storage[i].Delta, storage[i].Codecs})
 	}
 	if s.Values == nil {
 		s.Values = map[string]json.RawMessage{}

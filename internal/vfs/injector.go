@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 )
 
 // ErrCrashed is what every operation answers after a simulated crash.
@@ -48,19 +47,21 @@ type Fault struct {
 type Injector struct {
 	fs   FS
 	plan func(k int, op Op) Fault
-	mu   sync.Mutex
 	log  []Op
+	// turn holds one while somebody uses plan and log. It is no mutex, as in a bubble of
+	// testing/synctest time passes for who waits for a channel.
+	turn chan struct{}
 }
 
 var _ FS = (*Injector)(nil)
 
-// NewInjector wraps base. The plan is asked before the k-th operation, counted from 1; nil lets
-// everything pass.
+// NewInjector wraps base. The plan is asked before the k-th operation, counted from 1, by one
+// goroutine at a time; it may sleep. Nil lets everything pass.
 func NewInjector(base FS, plan func(k int, op Op) Fault) *Injector {
 	if plan == nil {
 		plan = func(int, Op) Fault { return Fault{} }
 	}
-	return &Injector{fs: base, plan: plan}
+	return &Injector{fs: base, plan: plan, turn: make(chan struct{}, 1)}
 }
 
 // FailAt is a plan: operation k alone fails.
@@ -85,8 +86,8 @@ func CrashAfter(k int) func(int, Op) Fault {
 
 // Log returns the operations asked for so far, those that failed included.
 func (in *Injector) Log() []Op {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+	in.turn <- struct{}{}
+	defer func() { <-in.turn }()
 	return append([]Op(nil), in.log...)
 }
 
@@ -100,8 +101,8 @@ func (in *Injector) step(op Op) Fault {
 }
 
 func (in *Injector) ask(op Op) Fault {
-	in.mu.Lock()
-	defer in.mu.Unlock()
+	in.turn <- struct{}{}
+	defer func() { <-in.turn }()
 	in.log = append(in.log, op)
 	return in.plan(len(in.log), op)
 }

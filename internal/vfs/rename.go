@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// Rename gives a file of so many bytes (a folder: size -1) a name that nobody else gives to anything. The reply of a network file
+// Rename gives a file of so many bytes (a folder: size -1) a name that nothing has and that nobody else gives to anything. The reply of a network file
 // system may get lost: the request that is sent again then finds the source gone, or the target there. So where the source is gone and
 // the target is there, with the size, the rename has happened, whatever the answer was.
 func Rename(fsys FS, from, to string, size int64) error {
@@ -22,4 +22,14 @@ func Rename(fsys FS, from, to string, size int64) error {
 		return err
 	}
 	return nil
+}
+
+// Replace is Rename where the new name may be taken already, by a file whose place this one takes. If that has the same size, a lost
+// reply cannot be told from a rename that did not happen: then the answer is believed.
+func Replace(fsys FS, from, to string, size int64) error {
+	old, err := fsys.Stat(to)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && old.Size() != size {
+		return Rename(fsys, from, to, size)
+	}
+	return fsys.Rename(from, to)
 }

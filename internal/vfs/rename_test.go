@@ -61,3 +61,32 @@ func TestRenameOntoAnother(t *testing.T) {
 		}
 	}
 }
+
+// TestReplace: a lost reply is told from a rename that did not happen by the size of what was there before, where that is another.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		old  string // none: empty
+		told bool
+	}{{"", true}, {"another", true}, {"other", false}} {
+		for _, happened := range []bool{true, false} {
+			m := vfs.NewMem()
+			write(t, m, "/a", "hello")
+			if test.old != "" {
+				write(t, m, "/b", test.old)
+			}
+			in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+				switch {
+				case op.Kind != "rename":
+					return vfs.Fault{}
+				case happened:
+					return vfs.Fault{AfterErr: syscall.ENOENT}
+				}
+				return vfs.Fault{Err: syscall.ENOENT}
+			})
+			if err := vfs.Replace(in, "/a", "/b", 5); (err == nil) != (happened && test.told) {
+				t.Errorf("over %q, happened %v: error %v", test.old, happened, err)
+			}
+		}
+	}
+}

@@ -16,15 +16,21 @@ const formatName = "ddpbatch checkpoint"
 // read back is an error. The pieces of a tensor may stand in any order; m is not changed. Equal
 // manifests give equal bytes.
 func (m *Manifest) Encode() ([]byte, error) {
+	data, _, err := m.EncodeAndParse()
+	return data, err
+}
+
+// EncodeAndParse is Encode, and what Parse makes of the bytes.
+func (m *Manifest) EncodeAndParse() ([]byte, *Manifest, error) {
 	if m.Version != 0 && m.Version != Version {
-		return nil, fmt.Errorf("a manifest of version %d cannot be written", m.Version)
+		return nil, nil, fmt.Errorf("a manifest of version %d cannot be written", m.Version)
 	}
 	if !utf8.ValidString(m.Run) || !utf8.ValidString(m.Program) { // JSON would mend it
-		return nil, errors.New("the names of run and program are not UTF-8")
+		return nil, nil, errors.New("the names of run and program are not UTF-8")
 	}
 	for _, t := range m.Tensors {
 		if err := CheckTensorName(t.Name); err != nil {
-			return nil, err // here too, for the same reason
+			return nil, nil, err // here too, for the same reason
 		}
 	}
 	w := writer{}
@@ -55,13 +61,14 @@ func (m *Manifest) Encode() ([]byte, error) {
 	}
 	w.close("]")
 	if w.err != nil {
-		return nil, w.err
+		return nil, nil, w.err
 	}
 	data := seal(w.buf.Bytes())
-	if _, err := Parse(data); err != nil {
-		return nil, fmt.Errorf("the manifest would not be readable: %w", err)
+	parsed, err := Parse(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the manifest would not be readable: %w", err)
 	}
-	return data, nil
+	return data, parsed, nil
 }
 
 func writeMap[V any](w *writer, name string, values map[string]V) {

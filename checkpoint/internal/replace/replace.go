@@ -28,7 +28,7 @@ func File(ctx context.Context, fsys vfs.FS, path string, fill func(io.Writer) er
 	}
 	w := &writer{ctx: ctx, w: f}
 	if err = finish(f, tmp, w, fill); err == nil {
-		err = vfs.Rename(fsys, tmp, path, w.n)
+		err = vfs.Replace(fsys, tmp, path, w.n)
 	}
 	if err != nil {
 		_ = fsys.Remove(tmp) // the first error is the one to tell
