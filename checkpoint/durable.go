@@ -127,9 +127,10 @@ func (s *steadyWriter) Write(p []byte) (int, error) {
 	begin := s.w.d.now()
 	n, err := s.file.Write(p)
 	s.w.written += int64(n)
-	if ready := s.w.written - s.started; err == nil && ready >= writebackBytes {
+	// Up to a whole MiB: the next write would have to wait for a page of which it writes the rest.
+	if ready := s.w.written&^(1<<20-1) - s.started; err == nil && ready >= writebackBytes {
 		s.file.StartWriteback(s.started, ready)
-		s.started = s.w.written
+		s.started += ready
 	}
 	s.w.writeTime += s.w.d.now().Sub(begin)
 	return n, err
