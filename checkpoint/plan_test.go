@@ -112,3 +112,33 @@ func TestPolicyIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A delta without its base is no checkpoint: it takes no good one's place, and List says so.
+func TestOrphansTakeNoPlace(t *testing.T) {
+	t.Parallel()
+	fs := newMem(t)
+	d, states := deltas(t, Options{FS: fs, Attempt: 1}) // 1 full, 2 and 3 deltas of it
+	for step := int64(4); step <= 6; step += 2 {
+		s := deltaState(step)
+		states = append(states, s)
+		c, err := split(t, d, s, 2, nil, Commit{})
+		must(t, err)
+		must(t, c.Close())
+	}
+	delta, err := d.Find(t.Context(), 6)
+	must(t, err)
+	last, err := split(t, d, deltaState(7), 2, states[len(states)-1], Commit{Base: delta})
+	must(t, err)
+	must(t, last.Close())
+	must(t, fs.Rename(d.stepPath(6), testPath+"/elsewhere"))
+	wantList(t, d, "1 committed, 2 committed, 3 committed, 4 committed, 7 broken")
+	plan, err := d.Plan(t.Context(), Policy{Last: 2})
+	must(t, err)
+	kept := map[int64]bool{}
+	for _, p := range plan {
+		kept[p.Step] = p.Keep
+	}
+	if !kept[3] || !kept[4] || !kept[1] {
+		t.Errorf("kept %v, want the last two good ones, 3 and 4, and the base of 3", kept)
+	}
+}

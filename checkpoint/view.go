@@ -53,6 +53,7 @@ func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 		return nil, err
 	}
 	slices.SortFunc(v.entries, byAge)
+	v.breakOrphans()
 	if quick {
 		d.known.forgetOthers(folders)
 	}
@@ -96,7 +97,26 @@ func (d *Dir) lookAgain(ctx context.Context, v *view) error {
 		return err
 	}
 	slices.SortFunc(v.entries, byAge) // a manifest that can be read now has another place
+	v.breakOrphans()
 	return ctx.Err()
+}
+
+// breakOrphans marks deltas whose base is gone, broken or another one: they hold nothing by themselves. One whose base cannot be read
+// now may be good.
+func (v *view) breakOrphans() {
+	bases := map[string]*entry{}
+	for _, e := range v.entries {
+		bases[e.name] = e
+	}
+	for _, e := range v.entries {
+		if e.m == nil || e.m.Base == nil || !e.info.Committed {
+			continue
+		}
+		base := bases[e.m.Base.Folder]
+		if base == nil || base.info.State == StateBroken || base.info.State == StatePartial || base.m != nil && base.crc != e.m.Base.CRC {
+			e.info.State, e.info.Committed = StateBroken, false
+		}
+	}
 }
 
 // byAge orders the oldest first.
