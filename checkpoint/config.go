@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
+
+	"ddpbatch/checkpoint/internal/chunk"
 )
 
 // Config is the [checkpoint] table of a job.
@@ -48,8 +49,8 @@ func (c Config) Validate() error {
 	if c.KeepBest < 0 {
 		fault("keep_best is %d: must be 0 (none) or more", c.KeepBest)
 	}
-	if !slices.Contains([]string{"auto", "zstd", "none"}, c.Codec) {
-		fault(`codec is %q: must be "auto", "zstd" or "none"`, c.Codec)
+	if _, err := chunk.ParseCodec(c.Codec); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Resume != "auto" && c.Resume != "never" {
 		fault(`resume is %q: must be "auto" or "never"`, c.Resume)

@@ -83,12 +83,3 @@ func fromRank0[T any](ctx context.Context, t *talk, value T, err error) (T, erro
 	}
 	return a.Value, t.error(a.Failure, err)
 }
-
-func firstFailure(all []*failure) *failure {
-	for _, f := range all {
-		if f != nil {
-			return f
-		}
-	}
-	return nil
-}
