@@ -20,8 +20,9 @@ type Gate struct {
 	Room    int          // connections that have proved nothing yet, at least 1
 	Log     *slog.Logger // hears of connections that are refused, under the binding's role
 
-	crowd   crowd
-	refused atomic.Int64
+	crowd     crowd
+	refused   atomic.Int64 // but for strangers
+	strangers strangers
 }
 
 // Serve accepts connections until l is closed, which is left to the caller, and calls serve for each that has
@@ -78,11 +79,23 @@ func (g *Gate) admit(ctx context.Context, conn net.Conn) ([]byte, error) {
 	return hello, err
 }
 
-// refuse tells of connections that did not get in: of the first ones, and then of fewer and fewer, lest
-// a flood of them fills the job's log.
+// refuse tells of connections that did not get in: once of each host that does not know the secret, and of all others the first ones, and
+// then fewer and fewer, lest a flood of them fills the job's log.
 func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
-	n := g.refused.Add(1)
-	if ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
-		g.Log.Warn(g.Binding.Role+": connection refused", "remote", conn.RemoteAddr().String(), "err", err, "so_far", n)
+	if ctx.Err() != nil {
+		return
 	}
+	about := []any{"remote", conn.RemoteAddr().String(), "err", err}
+	if errors.Is(err, ErrUnproved) {
+		if !g.strangers.isNew(conn.RemoteAddr()) {
+			return
+		}
+	} else {
+		n := g.refused.Add(1)
+		if n > 16 && n&(n-1) != 0 {
+			return
+		}
+		about = append(about, "so_far", n)
+	}
+	g.Log.Warn(g.Binding.Role+": connection refused", about...)
 }

@@ -119,6 +119,62 @@ func TestGateLogsFewerAndFewer(t *testing.T) {
 	})
 }
 
+// TestGateTellsOfAStrangerOnce has a client with another secret try again and again. It hears whose server it came to.
+func TestGateTellsOfAStrangerOnce(t *testing.T) {
+	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
+		other := counting()
+		other[0]++
+		for range 5 {
+			conn := l.dial()
+			if hello, err := Client(t.Context(), conn, other, binding, nil); string(hello) != "s" || !errors.Is(err, ErrRefused) {
+				t.Errorf("it got %q, %v", hello, err)
+			}
+			conn.Close()
+			synctest.Wait()
+		}
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], ErrUnproved.Error()) || !strings.Contains(lines[0], "remote=pipe") {
+			t.Errorf("log: %q", lines)
+		}
+	})
+}
+
+// TestGateTellsOfEveryHost has one host try so often that it would be silenced, and then others.
+func TestGateTellsOfEveryHost(t *testing.T) {
+	var log testkit.Journal
+	g := &Gate{Log: log.Logger()}
+	refuse := func(host byte, err error) {
+		g.refuse(t.Context(), connFrom{addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, host), Port: 1}}, err)
+	}
+	for range 20 {
+		refuse(1, ErrUnproved)
+	}
+	for range 20 {
+		refuse(2, ErrUnproved)
+	}
+	refuse(3, ErrProtocol)
+	lines := log.Lines()
+	for i, want := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
+		if len(lines) != 3 || !strings.Contains(lines[i], want) {
+			t.Fatalf("%d lines, want one of each host: %q", len(lines), lines)
+		}
+	}
+	// and a flood of hosts has its end
+	for i := range 2 * maxStrangers {
+		g.refuse(t.Context(), connFrom{addr: &net.TCPAddr{IP: net.IPv4(10, 1, byte(i>>8), byte(i)), Port: 1}}, ErrUnproved)
+	}
+	if n := len(log.Lines()); n != maxStrangers+1 {
+		t.Errorf("%d lines, want %d", n, maxStrangers+1)
+	}
+}
+
+// connFrom is a connection of which only the other end's address is asked.
+type connFrom struct {
+	net.Conn
+	addr net.Addr
+}
+
+func (c connFrom) RemoteAddr() net.Addr { return c.addr }
+
 // TestGateGoesOn has the listener run out of file descriptors for a while.
 func TestGateGoesOn(t *testing.T) {
 	guard(t, 1, 12, func(net.Conn, []byte) error { return nil }, func(t *testing.T, l *failingListener, _ *testkit.Journal) {

@@ -3,6 +3,7 @@ package auth
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -29,10 +30,17 @@ type Binding struct {
 	Role    string // what the connection is for: "store", "transport"
 }
 
+// Fingerprint is a digest of b, the same for equal bindings alone. It shows nothing that is secret, and proves nothing.
+func (b Binding) Fingerprint() []byte {
+	digest := Secret{}.mac("binding", b.Run, strconv.Itoa(b.Attempt), b.Role) // no key: it is for everybody
+	return digest[:]
+}
+
 // Client proves to the server at the other end of conn that it knows the
 // secret, and checks the server's proof. hello goes to the server, and the
 // server's own comes back, both covered by the proofs; at most MaxHello bytes
-// each. They are not secret: each is sent before the other side has proved anything.
+// each. They are not secret: each is sent before the other side has proved anything. With ErrRefused, too, it returns what the server
+// said, which that has not proved.
 func Client(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
 	return shake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
 }
@@ -57,7 +65,7 @@ func shake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("handshake: %w", err)
+		return peer, fmt.Errorf("handshake: %w", err)
 	}
 	return peer, nil
 }
@@ -85,7 +93,10 @@ func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 	if _, err = conn.Write(append(appendChallenge(nil, t.clientNonce, hello), proof[:]...)); err != nil {
 		return nil, fmt.Errorf("send the proof: %w", err)
 	}
-	if err = readVerdict(conn); err != nil {
+	if err = readVerdict(conn); errors.Is(err, ErrRefused) {
+		return t.serverHello, err
+	}
+	if err != nil {
 		return nil, err
 	}
 	if err = readProof(conn, t.proof(s, "server")); err != nil {

@@ -126,8 +126,11 @@ func TestHandshakeRefuses(t *testing.T) {
 			if !errors.Is(server.err, ErrUnproved) {
 				t.Errorf("server: %v, want ErrUnproved", server.err)
 			}
-			if client.peer != nil || server.peer != nil {
-				t.Error("a hello came with the error")
+			if string(client.peer) != "s" || server.peer != nil {
+				t.Errorf("the client has the hello %q, the server %q", client.peer, server.peer)
+			}
+			if same := bytes.Equal(client.binding.Fingerprint(), server.binding.Fingerprint()); same != (name == "secret") {
+				t.Errorf("the bindings have the same fingerprint: %t", same)
 			}
 		})
 	}

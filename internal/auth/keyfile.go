@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"ddpbatch/internal/vfs"
 )
 
 // KeyFile returns the secret in the file at path, which holds 64 hexadecimal
@@ -32,16 +34,11 @@ func KeyFile(path string) (Secret, error) {
 }
 
 func readKey(path string) (Secret, error) {
-	// Without O_NONBLOCK, opening a FIFO would wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, info, err := vfs.OpenRegular(path)
 	if err != nil {
 		return Secret{}, bare(err)
 	}
 	defer f.Close()
-	info, err := f.Stat() // of what was opened, so that nobody can change it in between
-	if err != nil {
-		return Secret{}, bare(err)
-	}
 	if err := private(info); err != nil {
 		return Secret{}, err
 	}
@@ -54,9 +51,6 @@ func readKey(path string) (Secret, error) {
 
 // private refuses what others could have read or written.
 func private(info fs.FileInfo) error {
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("is no regular file but %v", info.Mode().Type())
-	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return fmt.Errorf("its mode is %#o, so others may have read or changed it: delete it, and a new one is made", mode)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 func TestKeyFileIsMadeOnce(t *testing.T) {
@@ -84,12 +86,12 @@ func TestKeyFileRefuses(t *testing.T) {
 			if err := os.Mkdir(p, 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, "no regular file"},
+		}, "it is no regular file but a folder"},
 		"fifo": {func(t *testing.T, p string) {
 			if err := syscall.Mkfifo(p, 0o600); err != nil {
 				t.Fatal(err)
 			}
-		}, "no regular file"},
+		}, "it is no regular file but a pipe"},
 		"empty":     {func(t *testing.T, p string) { write(t, p, "", 0o600) }, "0 characters"},
 		"two lines": {func(t *testing.T, p string) { write(t, p, good+"\n", 0o600) }, "65 characters"},
 		"huge":      {func(t *testing.T, p string) { write(t, p, strings.Repeat("0", 1<<20), 0o600) }, "128 characters"},
@@ -111,6 +113,19 @@ func TestKeyFileRefuses(t *testing.T) {
 				t.Error("a key came with the error")
 			}
 		})
+	}
+}
+
+// A key file that a file server holds a lease on, for a client of it, is read once that is given back.
+func TestKeyFileUnderLease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	want, err := KeyFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.Lease(t, path)
+	if got, err := KeyFile(path); err != nil || got != want {
+		t.Errorf("same %v, error %v", got == want, err)
 	}
 }
 

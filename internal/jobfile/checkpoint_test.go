@@ -1,6 +1,7 @@
 package jobfile
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -27,14 +28,15 @@ resume = "never"
 delta = 5
 memory = "4G"
 local = "/scratch/me"
+replicate = true
 at_start = true
 `)
-	if err != nil || len(warnings) > 0 {
+	if err != nil || len(warnings) != 1 || warnings[0].Key != "checkpoint.delta" {
 		t.Fatalf("%v, %q", err, lines(warnings))
 	}
 	want := checkpoint.Config{
 		EverySteps: 50, KeepLast: 2, KeepEvery: 1000, KeepWithin: 24 * time.Hour, KeepBest: 4, Codec: "zstd",
-		Resume: "never", Delta: 5, Memory: 4 << 30, Local: "/scratch/me", AtStart: true,
+		Resume: "never", Delta: 5, Memory: 4 << 30, Local: "/scratch/me", Replicate: true, AtStart: true,
 	}
 	if job.Checkpoint != want {
 		t.Errorf("got %+v, want %+v", job.Checkpoint, want)
@@ -62,4 +64,31 @@ func TestFaultsBetweenCheckpointKeys(t *testing.T) {
 		`job.toml:3:1: checkpoint.keep_best needs train.evaluate.best, which says by what: write "loss" or "accuracy"`)
 	checkFaults(t, "name = \"x\"\n[checkpoint]\ncodec = \"none\"\ndelta = 3"+command, nil,
 		`job.toml:4:1: checkpoint.delta is 3 and codec is "none": what has changed is smaller only where it is compressed; leave one of them out`)
+}
+
+// Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
+func TestDeltaBesideLocal(t *testing.T) {
+	const want = `checkpoint.delta = 3 counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out`
+	for _, test := range []struct {
+		src, place string
+		sets       []string
+	}{
+		{"name = \"x\"\n[checkpoint]\nlocal = \"/scratch\"\ndelta = 3" + command, "job.toml:4:1", nil},
+		{"name = \"x\"\n[checkpoint]\ndelta = 3" + command, "job.toml:3:1", []string{"checkpoint.local=/scratch"}},
+		{"name = \"x\"\n[checkpoint]\nlocal = \"/scratch\"" + command, "--set checkpoint.delta", []string{"checkpoint.delta=3"}},
+		{"name = \"x\"\n[checkpoint]\nlocal = \"/scratch\"\ndelta = 0" + command, "", nil},
+		{"name = \"x\"\n[checkpoint]\ndelta = 3" + command, "", nil},
+	} {
+		_, warnings, err := parse(test.src, test.sets...)
+		got := lines(warnings)
+		if err != nil || test.place == "" && len(got) > 0 || test.place != "" && !slices.Equal(got, []string{test.place + ": " + want}) {
+			t.Errorf("%q, %q: %v, warnings %q", test.src, test.sets, err, got)
+		}
+	}
+	// a fault of one of them is said alone
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nlocal = \"scratch\"\ndelta = 3"+command, nil,
+		`job.toml:3:1: checkpoint.local must be an absolute path, not the text "scratch"`)
+	if _, warnings, _ := parse("name = \"x\"\n[checkpoint]\nlocal = \"scratch\"\ndelta = 3" + command); len(warnings) > 0 {
+		t.Errorf("beside a fault: %q", lines(warnings))
+	}
 }

@@ -11,9 +11,8 @@
 // the file is looked at: whether a data file or a partition exists is for
 // others to say.
 //
-// What the schema knows and this version does not build stands in one table, gaps.go.
-// Where leaving a setting aside would give the user something else than asked, that is
-// a fault; where it is only not acted on yet, a warning.
+// What the schema knows and this version does not build stands in one table, gaps.go; to ask
+// for it is a fault.
 //
 // # How it works
 //

@@ -55,6 +55,8 @@ func TestFaultsOfSyntax(t *testing.T) {
 		{"after other letters", "é = 1\n", "job.toml:1:1: expected '.' or '=', but got 'é' instead"},
 		{"columns count characters", "workdir = \"é\" name = 1", "job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
 		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
+		{"another file", "root:x:0:0:root:/root:/bin/sh\n", `job.toml:1:5: this is no job file, which are written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
+		{"a program", "\x7fELF\x00[a]=\n", `job.toml:1:5: this is no job file, which are written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
 		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000), "job.toml:2:36: tables and lists are nested more than 32 deep here"},
 		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: a job file has at most 256 KiB; is this one?"},
 	} {
@@ -84,7 +86,7 @@ func TestFaultsOfKeys(t *testing.T) {
 			`job.toml:3:1: unknown key epochs: did you mean train.epochs?`,
 		}},
 		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
-			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, resume`,
+			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, replicate, resume`,
 		}},
 		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
 			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,

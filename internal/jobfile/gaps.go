@@ -11,7 +11,6 @@ import (
 type gap struct {
 	key   string
 	allow []any  // the values that are fine all the same
-	warn  bool   // it is only not acted on yet: a warning. Else a fault
 	why   string // what this version does, and what to write instead
 }
 
@@ -19,10 +18,6 @@ func gaps() []gap {
 	return []gap{
 		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
 		{key: "container", why: "this version starts no containers: put the call of the container's program into launch.command"},
-		{key: "launch.interface", why: "this version meets at the address of the first node's name: leave it out"},
-		{key: "launch.max_restarts", allow: []any{int64(0)}, warn: true, why: "this version does not restart within a job: go on with `ddpbatch resume`"},
-		{key: "launch.warn_signal", warn: true, why: "this version forwards no warnings yet"},
-		{key: "requeue", warn: true, why: "this version does not requeue by itself: go on with `ddpbatch resume`"},
 		{key: "mpi.transport", allow: []any{"auto", "shm", "tcp"}, why: `this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
 	}
 }
@@ -42,9 +37,6 @@ func (c *checker) gap(g *gap, key toml.Key, v any, at *place) bool {
 	}
 	switch {
 	case slices.Contains(g.allow, v):
-		return true
-	case g.warn:
-		c.warnings = append(c.warnings, finding{at, key, what + ": " + g.why})
 		return true
 	default:
 		c.fault(at, key, "%s: %s", what, g.why)

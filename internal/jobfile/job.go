@@ -7,6 +7,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
@@ -26,6 +27,7 @@ type Job struct {
 	Setup      slurm.Setup       `json:"setup"`
 	Env        map[string]string `json:"env,omitempty"` // [setup] env: for the workers, any bytes but NUL
 	Launch     launch.Config     `json:"launch"`
+	Requeue    recovery.Policy   `json:"requeue"` // less MaxRestarts: see Policy
 	MPI        mpi.Config        `json:"mpi"`
 	Train      trainer.Config    `json:"train"`
 	Checkpoint checkpoint.Config `json:"checkpoint"`
@@ -38,6 +40,7 @@ func defaults() *Job {
 		WorkDir:    ".",
 		RunDir:     "runs",
 		Launch:     launch.DefaultConfig(),
+		Requeue:    recovery.DefaultPolicy(),
 		MPI:        mpi.DefaultConfig(),
 		Train:      trainer.DefaultConfig(),
 		Checkpoint: checkpoint.DefaultConfig(),
@@ -46,6 +49,13 @@ func defaults() *Job {
 
 // Builtin tells whether the ranks run the built-in trainer, and not a command of the user's.
 func (j *Job) Builtin() bool { return len(j.Launch.Command) == 0 }
+
+// Policy is what follows an attempt that is not done: [requeue], and launch.max_restarts.
+func (j *Job) Policy() recovery.Policy {
+	p := j.Requeue
+	p.MaxRestarts, p.Limit = j.Launch.MaxRestarts, j.timeLimit()
+	return p
+}
 
 // Nodes is how many nodes the job asks for: slurm.nodes, or 1.
 func (j *Job) Nodes() int { return max(1, j.option("nodes")) }

@@ -3,6 +3,8 @@ package jobfile
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -65,10 +67,27 @@ func (c *checker) decode() (values map[string]any, root *place) {
 // syntax notes an error of the TOML library. Its line is one too high where a line end is what was not
 // expected, so that the offset is what counts.
 func (c *checker) syntax(err error) {
+	format := "%s"
+	if !c.likeTOML() {
+		format = `this is no job file, which are written in TOML (%s); "ddpbatch init" writes one to start from`
+	}
 	var parse toml.ParseError
 	if errors.As(err, &parse) {
-		c.fault(&place{offset: parse.Position.Start}, nil, "%s", parse.Message)
+		c.fault(&place{offset: parse.Position.Start}, nil, format, parse.Message)
 		return
 	}
-	c.fault(&place{}, nil, "%s", err)
+	c.fault(&place{}, nil, format, err)
+}
+
+// likeTOML tells whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
+func (c *checker) likeTOML() bool {
+	if strings.ContainsRune(c.src, 0) || slices.Contains([]string{".py", ".sh", ".sbatch", ".slurm", ".json", ".yaml", ".yml"}, filepath.Ext(c.name)) {
+		return false
+	}
+	for line := range strings.Lines(c.src) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "[") || strings.Contains(line, "=") {
+			return true
+		}
+	}
+	return false
 }

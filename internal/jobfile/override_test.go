@@ -99,10 +99,10 @@ func TestFaultsOfOverrides(t *testing.T) {
 }
 
 func TestWarningsOfOverrides(t *testing.T) {
-	_, warnings, err := parse("name = \"x\"\n[launch]\nwarn_signal = \"USR1\""+builtin, "launch.max_restarts=2")
+	_, warnings, err := parse("name = \"x\"\n[requeue]\nlead = \"5s\""+builtin, "requeue.max.crash=2")
 	want := []string{
-		"job.toml:3:1: launch.warn_signal = \"USR1\": this version forwards no warnings yet",
-		"--set launch.max_restarts: launch.max_restarts = 2: this version does not restart within a job: go on with `ddpbatch resume`",
+		`job.toml:3:1: requeue.lead = "5s" leaves hardly any time to save; write "10s" or more`,
+		`--set requeue.max.crash: requeue.max.crash = 2 counts for nothing: requeue.on does not name "crash"`,
 	}
 	if got := lines(warnings); err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v, want %q", got, err, want)

@@ -108,6 +108,19 @@ func duration(to func(*Job) *time.Duration) reader {
 	}
 }
 
+// durationOrOff reads a duration; "0s" is none.
+func durationOrOff(to func(*Job) *time.Duration) reader {
+	return func(j *Job, key toml.Key, v any) error {
+		s, _ := v.(string)
+		d, err := time.ParseDuration(s)
+		if err != nil || d < 0 {
+			return mustBe(key, `a duration, such as "90s" or "5m", or "0s" for none`, v)
+		}
+		*to(j) = d
+		return nil
+	}
+}
+
 // size reads a number of bytes with a unit, which is a power of 1024.
 func size(to func(*Job) *int64) reader {
 	return func(j *Job, key toml.Key, v any) error {

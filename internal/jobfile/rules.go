@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
@@ -28,11 +29,39 @@ func (c *checker) rules(values map[string]any, root *place) {
 		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
 	}
 	c.asked(root, "", j.Setup.Validate())
+	c.asked(root, "launch.", j.Launch.Validate())
 	c.asked(root, "mpi.", j.MPI.Validate())
 	c.asked(root, "checkpoint.", j.Checkpoint.Validate())
+	c.withoutDeltas(root)
 	c.perTask(root)
+	c.fewest(root)
+	c.requeue(values, root)
 	if j.Builtin() && c.sound("launch.command", "train") {
 		c.builtin(values, root)
+	}
+}
+
+// withoutDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all the same.
+func (c *checker) withoutDeltas(root *place) {
+	delta := toml.Key{"checkpoint", "delta"}
+	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.sound(delta.String(), "checkpoint.local") {
+		c.warnings = append(c.warnings, finding{root.at(delta), delta, fmt.Sprintf(
+			"%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out", delta, n)})
+	}
+}
+
+// fewest checks launch.min_nodes against what it is the least of.
+func (c *checker) fewest(root *place) {
+	key := toml.Key{"launch", "min_nodes"}
+	least := c.job.Launch.MinNodes
+	if least == 0 || !c.sound(key.String(), "slurm.nodes", "launch.mode") {
+		return
+	}
+	switch {
+	case least > c.job.Nodes():
+		c.fault(root.at(key), key, "%s = %d is more than slurm.nodes = %d", key, least, c.job.Nodes())
+	case c.job.Launch.Mode == "task":
+		c.fault(root.at(key), key, `%s needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`, key)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/BurntSushi/toml"
 
@@ -50,9 +51,10 @@ func schemaVersion(j *Job, key toml.Key, v any) error {
 	return nil
 }
 
-var jobNamePattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+// jobNamePattern is compiled when it is first needed: counted repetitions take long, and most processes never ask.
+var jobNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
 
-func jobName(s string) bool { return jobNamePattern.MatchString(s) }
+func jobName(s string) bool { return jobNamePattern().MatchString(s) }
 
 func noNUL(s string) bool { return !strings.Contains(s, "\x00") }
 

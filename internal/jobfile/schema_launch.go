@@ -3,6 +3,7 @@ package jobfile
 import (
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/BurntSushi/toml"
@@ -10,24 +11,21 @@ import (
 	"ddpbatch/mpi/launch"
 )
 
-// launchRows are the keys of [launch], [requeue], [mpi] and [checkpoint].
+// launchRows are the keys of [launch], [mpi] and [checkpoint].
 func launchRows() []row {
 	return []row{
 		{key: "launch.nproc_per_node", read: nproc},
 		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
 		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
 		{key: "launch.max_restarts", read: whole(0, most, func(j *Job) *int { return &j.Launch.MaxRestarts })},
+		{key: "launch.min_nodes", read: whole(1, most, func(j *Job) *int { return &j.Launch.MinNodes })},
 		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
 		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
 		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
-
-		{key: "requeue.on", read: list(0, quoted(causes), isCause, unused[[]string])},
-		{key: "requeue.max.preempt", read: whole(0, most, unused[int])},
-		{key: "requeue.max.timeout", read: whole(0, most, unused[int])},
-		{key: "requeue.max.node", read: whole(0, most, unused[int])},
-		{key: "requeue.max.crash", read: whole(0, most, unused[int])},
-		{key: "requeue.max.hang", read: whole(0, most, unused[int])},
-		{key: "requeue.lead", read: duration(unused[time.Duration])},
+		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},
+		{key: "launch.prefix", read: text("one line of text", func(s string) bool { return !strings.ContainsFunc(s, isControl) }, func(j *Job) *string { return &j.Launch.Prefix })},
+		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
+		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
 		{key: "mpi.algorithm", read: line(func(j *Job) *string { return &j.MPI.Algorithm })},
@@ -44,15 +42,11 @@ func launchRows() []row {
 		{key: "checkpoint.delta", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.Delta })},
 		{key: "checkpoint.memory", read: size(func(j *Job) *int64 { return &j.Checkpoint.Memory })},
 		{key: "checkpoint.local", read: text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local })},
+		{key: "checkpoint.replicate", read: truth(func(j *Job) *bool { return &j.Checkpoint.Replicate })},
 		{key: "checkpoint.at_start", read: truth(func(j *Job) *bool { return &j.Checkpoint.AtStart })},
 		{key: "checkpoint.resume", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Resume }, "auto", "never")},
 	}
 }
-
-// causes are the ways in which an attempt ends that a requeue may follow.
-var causes = []string{"preempt", "timeout", "node", "crash", "hang"}
-
-func isCause(s string) bool { return slices.Contains(causes, s) }
 
 // isAbsolute tells whether s is a path that means the same in every folder.
 func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }

@@ -11,6 +11,7 @@ import (
 func trainRows() []row {
 	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []row{
 		{key: "train.epochs", read: whole(1, most, func(j *Job) *int { return &j.Train.Epochs })},
+		{key: "train.max_steps", read: whole(0, most, func(j *Job) *int { return &j.Train.MaxSteps })},
 		{key: "train.batch_size", read: whole(1, most, func(j *Job) *int { return &j.Train.BatchSize })},
 		{key: "train.accumulate", read: whole(1, most, func(j *Job) *int { return &j.Train.Accumulate })},
 		{key: "train.seed", read: seed},

@@ -26,7 +26,7 @@ func unknown(n *node, key toml.Key, v any) string {
 	if advice != nil && !errors.Is(advice, slurm.ErrUnknownOption) {
 		return advice.Error()
 	}
-	if near := nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
+	if near := Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
 		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
 	}
 	if home, elsewhere := schema().find(name); elsewhere != nil {
@@ -38,9 +38,9 @@ func unknown(n *node, key toml.Key, v any) string {
 	return fmt.Sprintf("unknown %s; known here: %s", what, strings.Join(slices.Sorted(maps.Keys(n.keys)), ", "))
 }
 
-// nearest returns the name that takes the fewest edits to get from the given one, the first of
+// Nearest returns the name that takes the fewest edits to get from the given one, the first of
 // several; empty where none is near enough to be meant.
-func nearest(name string, names []string) string {
+func Nearest(name string, names []string) string {
 	best, limit := "", max(2, len(name)/3)+1
 	for _, candidate := range names {
 		if d := distance(name, candidate); d < limit && d < min(len(name), len(candidate)) {

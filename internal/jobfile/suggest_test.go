@@ -38,8 +38,8 @@ func TestNearest(t *testing.T) {
 		"epoch": "epochs", "Epochs": "epochs", "nod": "nodes", "node": "nodes", "rl": "", "xy": "", "": "", "o": "",
 		"batch": "", "nodess": "nodes", strings.Repeat("n", 100_000): "",
 	} {
-		if got := nearest(name, names); got != want {
-			t.Errorf("nearest(%.20q) = %q, want %q", name, got, want)
+		if got := Nearest(name, names); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ type node struct {
 // schema is the tree of everything that job.toml may hold. It must not be changed.
 var schema = sync.OnceValue(func() *node {
 	top := &node{}
-	for _, r := range slices.Concat(jobRows(), slurmRows(), launchRows(), trainRows()) {
+	for _, r := range slices.Concat(jobRows(), slurmRows(), launchRows(), requeueRows(), trainRows()) {
 		top.make(r.key).row = r
 	}
 	for _, g := range gaps() {

@@ -76,6 +76,7 @@ func TestFaultsOfValues(t *testing.T) {
 		{"checkpoint", "memory", `"9999999T"`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text "9999999T"`},
 		{"checkpoint", "memory", `""`, `checkpoint.memory must be a size, such as "512M" or "4G", not the text ""`},
 		{"checkpoint", "local", `"scratch"`, `checkpoint.local must be an absolute path, not the text "scratch"`},
+		{"checkpoint", "replicate", `1`, `checkpoint.replicate must be true or false, not 1`},
 		{"checkpoint", "at_start", `1`, `checkpoint.at_start must be true or false, not 1`},
 		{"checkpoint", "resume", `"yes"`, `checkpoint.resume must be "auto" or "never", not the text "yes"`},
 	} {

@@ -13,8 +13,14 @@ const defaultMax = 64 << 10
 type Writer struct {
 	To io.Writer
 	// Max bounds what is kept of a line whose end has not come: a longer one is passed on as several. 0: 64 KiB.
-	Max  int
-	part []byte // a line whose end has not come
+	Max int
+	// Label begins each line that is passed on. It must not change once there was a Write.
+	Label string
+	// Redraw lets a carriage return end a line, too, so that a progress bar, which writes over its line, is seen while it goes on: each
+	// state of it as the next begins. It must not change either.
+	Redraw bool
+	part   []byte // a line whose end has not come, with its label
+	batch  []byte // lines with their labels; empty between two writes
 }
 
 // Write takes all of p, even where To fails: that error is for the caller to know, and what To did
@@ -22,11 +28,16 @@ type Writer struct {
 func (w *Writer) Write(p []byte) (int, error) {
 	n := len(p)
 	var err error
-	if end := bytes.LastIndexByte(p, '\n') + 1; end > 0 {
-		w.part = append(w.part, p[:end]...)
-		err = w.pass()
+	if kept := len(w.part); w.Redraw && n > 0 && p[0] != '\n' && kept > 0 && w.part[kept-1] == '\r' {
+		err = w.pass(nil) // it was a line's end, and not the first half of one
+	}
+	if end := w.lastEnd(p); end > 0 {
+		if e := w.pass(p[:end]); err == nil {
+			err = e
+		}
 		p = p[end:]
 	}
+	w.begin(p)
 	w.part = append(w.part, p...)
 	if len(w.part) >= cmp.Or(w.Max, defaultMax) {
 		if e := w.Finish(); err == nil {
@@ -36,17 +47,61 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// lastEnd is the length of the lines in p that have ended. What a carriage return at p's end is, the next byte tells.
+func (w *Writer) lastEnd(p []byte) int {
+	end := bytes.LastIndexByte(p, '\n')
+	if w.Redraw && len(p) > 0 {
+		end = max(end, bytes.LastIndexByte(p[:len(p)-1], '\r'))
+	}
+	return end + 1
+}
+
+// firstEnd is the length of the first line in p, which ends in one's end.
+func (w *Writer) firstEnd(p []byte) int {
+	end := bytes.IndexByte(p, '\n')
+	if !w.Redraw {
+		return end + 1
+	}
+	if back := bytes.IndexByte(p, '\r'); back >= 0 && (end < 0 || back < end-1) {
+		end = back
+	}
+	return end + 1
+}
+
 // Finish passes on a last line that has no end, with one.
 func (w *Writer) Finish() error {
 	if len(w.part) == 0 {
 		return nil
 	}
-	w.part = append(w.part, '\n')
-	return w.pass()
+	return w.pass([]byte{'\n'})
 }
 
-func (w *Writer) pass() error {
-	_, err := w.To.Write(w.part)
+// begin labels a line of which p is the first piece.
+func (w *Writer) begin(p []byte) {
+	if len(w.part) == 0 && len(p) > 0 {
+		w.part = append(w.part, w.Label...)
+	}
+}
+
+// pass passes on what is kept and p, which ends in a line's end where there is any of it, in one write. p is copied, so that a caller's buffer
+// may be on its stack.
+func (w *Writer) pass(p []byte) error {
+	batch := append(w.batch[:0], w.part...)
+	begins := len(w.part) == 0
 	w.part = w.part[:0]
+	for w.Label != "" && len(p) > 0 {
+		if begins {
+			batch = append(batch, w.Label...)
+		}
+		end := w.firstEnd(p)
+		batch = append(batch, p[:end]...)
+		p, begins = p[end:], true
+	}
+	batch = append(batch, p...)
+	w.batch = nil
+	if cap(batch) <= 4*cmp.Or(w.Max, defaultMax) { // many short lines with labels may be more, once
+		w.batch = batch[:0]
+	}
+	_, err := w.To.Write(batch)
 	return err
 }

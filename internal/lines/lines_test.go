@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -87,4 +88,86 @@ func TestOutputThatFails(t *testing.T) {
 	if len(w.part) != len("and more") {
 		t.Errorf("%q is kept", w.part)
 	}
+}
+
+// Each line that is passed on has its label once, however its bytes come.
+func TestLabel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		label := rapid.StringMatching(`[<>\]]{1,3}`).Draw(t, "label")
+		var shown writes
+		w := &Writer{To: &shown, Label: label}
+		var all strings.Builder
+		for _, piece := range rapid.SliceOf(rapid.StringMatching(`[a-c\n]{0,9}`)).Draw(t, "pieces") {
+			if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
+				t.Fatalf("wrote %d of %d, %v", n, len(piece), err)
+			}
+			all.WriteString(piece)
+		}
+		if err := w.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		var want strings.Builder
+		for line := range strings.Lines(all.String()) {
+			want.WriteString(label + strings.TrimSuffix(line, "\n") + "\n")
+		}
+		if got := strings.Join(shown, ""); got != want.String() {
+			t.Fatalf("shown %q, want %q", got, want.String())
+		}
+		for _, write := range shown {
+			if !strings.HasSuffix(write, "\n") || !strings.HasPrefix(write, label) {
+				t.Fatalf("a write of %q", write)
+			}
+		}
+	})
+}
+
+// A progress bar is shown while it goes on, and each of its states has the label; what comes out is what went in, however its bytes come.
+func TestRedraw(t *testing.T) {
+	var shown writes
+	w := &Writer{To: &shown, Label: "> ", Redraw: true}
+	for _, step := range []struct{ in, out string }{
+		{"\rstep 1", "> \r"}, {"\rstep 2", "> step 1\r"}, {"\r", ""}, {"step 3", "> step 2\r"}, {" of 3\n", "> step 3 of 3\n"},
+		{"dos\r", ""}, {"\n", "> dos\r\n"}, {"dos\r\ndos\r\nx\ry", "> dos\r\n> dos\r\n> x\r"}, {"\n", "> y\n"}, {"end\r", ""},
+	} {
+		shown = nil
+		if _, err := w.Write([]byte(step.in)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(shown, ""); got != step.out {
+			t.Errorf("of %q came %q, want %q", step.in, got, step.out)
+		}
+	}
+	shown = nil
+	if err := w.Finish(); err != nil || strings.Join(shown, "") != "> end\r\n" {
+		t.Errorf("the end is %q, %v", shown, err)
+	}
+
+	ends := regexp.MustCompile(`[^\r\n]*(?:\r?\n|\r)`)
+	rapid.Check(t, func(t *rapid.T) {
+		label := rapid.SampledFrom([]string{"", "> "}).Draw(t, "label")
+		var shown writes
+		w := &Writer{To: &shown, Label: label, Redraw: true}
+		var all strings.Builder
+		for _, piece := range rapid.SliceOf(rapid.StringMatching(`[ab\r\n]{0,9}`)).Draw(t, "pieces") {
+			if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
+				t.Fatalf("wrote %d of %d, %v", n, len(piece), err)
+			}
+			all.WriteString(piece)
+		}
+		if err := w.Finish(); err != nil {
+			t.Fatal(err)
+		}
+		text := all.String()
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		if got, want := strings.Join(shown, ""), ends.ReplaceAllString(text, label+"$0"); got != want {
+			t.Fatalf("shown %q, want %q", got, want)
+		}
+		for _, write := range shown {
+			if !strings.HasPrefix(write, label) || strings.TrimRight(write, "\r\n") == write {
+				t.Fatalf("a write of %q", write)
+			}
+		}
+	})
 }

@@ -10,7 +10,7 @@ import (
 // the module. A room that is not listed imports only internal/...
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
-	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "trainer", "checkpoint"},
+	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
 	"slurm/sim":                {"slurm"},
@@ -23,7 +23,14 @@ var mayImport = map[string][]string{
 	"mpi/store":                {},
 	"mpi/transport":            {"mpi/store"},
 	"mpi/internal/engine":      {"mpi/transport"},
-	"mpi/launch":               {"mpi/store"},
+	"mpi/launch":               {"mpi/store", "mpi/launch/output", "mpi/launch/blame", "mpi/launch/recovery", "mpi/launch/device", "mpi/launch/watch", "mpi/launch/reach"},
+	"mpi/launch/output":        {},
+	"mpi/launch/blame":         {},
+	"mpi/launch/recovery":      {},
+	"mpi/launch/device":        {},
+	"mpi/launch/watch":         {},
+	"mpi/launch/reach":         {"mpi/store"},
+	"slurm/pmi2":               {},
 	"docs/examples/custom":     {"mpi", "checkpoint", "checkpoint/safetensors", "trainer/nn", "trainer/optim", "trainer/data", "trainer/ddp", "trainer/blas"},
 	"trainer":                  {"trainer/ddp", "trainer/nn", "trainer/optim", "trainer/data", "trainer/blas", "mpi", "checkpoint", "checkpoint/distributed", "checkpoint/safetensors"},
 	"trainer/ddp":              {"mpi", "trainer/nn"},
@@ -32,12 +39,13 @@ var mayImport = map[string][]string{
 	"trainer/optim":            {"trainer/nn"},
 	"trainer/data":             {},
 	"scripts/bench/checkpoint": {"checkpoint", "checkpoint/distributed"},
+	"scripts/bench/start/rank": {"mpi"},
 }
 
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/auth":    {"mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":  {"mpi/launch", "cmd/ddpbatch"},
+	"internal/rundir":  {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
 	"internal/jobfile": {"cmd/ddpbatch"},
 }
 

@@ -1,47 +1,233 @@
 package proc
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
+	"sync"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// guardScript waits for the end of its input and then kills its own process group. A signal that is
-// meant for the rest of the group does not end it.
-const guardScript = `trap '' HUP INT QUIT ALRM TERM USR1 USR2; read -r _; kill -KILL 0`
+// GuardCommand is the first word of the command line with which this program is started as a guard; the
+// program then calls [ServeGuard] with the words after it.
+const GuardCommand = "guard"
 
-// guard is a small process in a child's group that outlives this process, to kill the group: the kernel's
-// parent-death signal reaches the group's leader alone. Its input is a pipe whose other end this
-// process holds, so that it wakes whatever ends this process. As it is a member of the group, the group's number
-// cannot have become another's by then.
-type guard struct {
-	cmd  *exec.Cmd
-	pipe *os.File // nil: there is no guard
+// guardScript collects orders until the program that gives them is gone, and then becomes that program, from descriptor 3, as a
+// guard that has all orders. A shell waits because it is ready in a sixth of the time that this program needs, and
+// in a tenth of the memory.
+const guardScript = `while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/3 ` + GuardCommand + ` $orders`
+
+// orderPatience is for a guard that was stopped; its pipe holds thousands of orders.
+const orderPatience = time.Second
+
+// maxGuards is how many guards one after the other are started: something that ends them may end every one.
+const maxGuards = 10
+
+// Guard is a process that outlives this one, to kill what this one has started: the kernel's parent-death signal reaches
+// children alone, and only those that do not ask it away. It wakes when this process ends, however it ends, as then
+// its pipe's other end is closed. It is in a group of its own and bears every signal but KILL and STOP; one that
+// ends all the same is followed by another, with the same orders. Its methods are safe for concurrent use, and do nothing for nil.
+type Guard struct {
+	log  *slog.Logger
+	done chan struct{} // closed when the last guard has been waited for
+
+	mu      sync.Mutex
+	watcher *watcher // nil: there is none any more
+	ended   bool     // by End
+	cookies []string
+	groups  map[int]bool
 }
 
-// startGuard adds a guard to a group whose leader has not been reaped. Where that cannot be done, for want
-// of a shell, say, the group has none.
-func startGuard(group int) guard {
+// watcher is one guard's process.
+type watcher struct {
+	cmd    *exec.Cmd
+	orders *os.File
+}
+
+// StartGuard starts the guard of this process: this program again, as [GuardCommand] says, in the end; until then, where there is one,
+// /bin/sh. log hears of a guard that has ended; nil: nobody does. The caller ends it with End.
+func StartGuard(log *slog.Logger) (*Guard, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	w, err := startWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("start the guard: %w", err)
+	}
+	g := &Guard{log: log, done: make(chan struct{}), watcher: w, groups: map[int]bool{}}
+	go g.keep(w)
+	return g, nil
+}
+
+// keep waits for each guard, which leaves no zombie, and starts the next.
+func (g *Guard) keep(w *watcher) {
+	defer close(g.done)
+	for n := 1; w != nil; n++ {
+		_ = w.cmd.Wait()
+		children.forget(w.cmd.Process.Pid)
+		w = g.follow(w, n < maxGuards)
+	}
+}
+
+// follow starts a guard after one that has ended, unless End has ended it, and repeats its orders.
+func (g *Guard) follow(old *watcher, another bool) *watcher {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	old.orders.Close()
+	g.watcher = nil
+	if g.ended {
+		return nil
+	}
+	err := errors.New("too many of them have ended")
+	if another {
+		g.watcher, err = startWatcher()
+	}
+	if err == nil {
+		err = g.repeat()
+	}
+	how := old.cmd.ProcessState.String()
+	if err != nil {
+		g.log.Error("the guard, which ends what the workers have started if this process is killed, has ended, and another has not all orders", "how", how, "error", err)
+		return g.watcher
+	}
+	g.log.Warn("the guard, which ends what the workers have started if this process is killed, has ended, and another was started", "how", how)
+	return g.watcher
+}
+
+// repeat gives all orders to a new guard. The caller holds g.mu.
+func (g *Guard) repeat() (err error) {
+	for _, cookie := range g.cookies {
+		err = errors.Join(err, g.watcher.order(orderCookie, cookie))
+	}
+	for group := range g.groups {
+		err = errors.Join(err, g.watcher.order(orderGroup, strconv.Itoa(group)))
+	}
+	return err
+}
+
+func startWatcher() (*watcher, error) {
+	// the file, as the name may stand for another program by then, or for none
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
 	r, w, err := os.Pipe()
 	if err != nil {
-		return guard{}
+		return nil, err
 	}
 	defer r.Close()
-	cmd := exec.Command("/bin/sh", "-c", guardScript)
-	cmd.Stdin, cmd.Dir, cmd.Env = r, "/", []string{}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
-	if err := cmd.Start(); err != nil {
-		w.Close()
-		return guard{}
+	cmd := guardProcess(r, program, "/bin/sh", "-c", guardScript)
+	if err = startDeaf(cmd); errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		cmd = guardProcess(r, program, "/proc/self/exe", GuardCommand)
+		err = startDeaf(cmd)
 	}
-	return guard{cmd, w}
+	if err != nil {
+		w.Close()
+		return nil, err
+	}
+	return &watcher{cmd, w}, nil
 }
 
-// end ends and reaps the guard; the rest of the group has been killed.
-func (g guard) end() {
-	if g.pipe == nil {
+// guardProcess has no variable but a cookie of its own, so that no sweep kills it: neither its own nor that of a run around this one, which
+// kills this process and so wakes the guard, and takes whoever has no cookie for an orphan.
+func guardProcess(orders, program *os.File, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = orders, []*os.File{program}, "/"
+	cmd.Env = []string{CookieVariable + "=" + NewCookie()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// startDeaf starts a process with all signals blocked: it has the mask of the thread that forks it (sigprocmask(2)), and so have the
+// programs that it executes.
+func startDeaf(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, own unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i]-- // all bits
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &own); err != nil {
+		return err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &own, nil) }() // it was its mask before
+	return children.start(cmd)
+}
+
+// Start is [StartOn], of a process whose whole group dies with this one.
+func (g *Guard) Start(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
+	return start(g, cores, cmd)
+}
+
+// Sweep tells the guard of a cookie: whoever has it dies with this process, as by [Sweep]. It is told before the first
+// process with that cookie is started. An error says whom the guard may miss.
+func (g *Guard) Sweep(cookie string) error {
+	if err := checkCookie(cookie); err != nil || g == nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cookies = append(g.cookies, cookie)
+	err := children.canMark(markOf(cookie))
+	if e := g.order(orderCookie, cookie); e != nil {
+		err = errors.Join(err, fmt.Errorf("tell the guard of a cookie: %w", e))
+	}
+	return err
+}
+
+// group tells the guard of a group that exists, or will not for long. Where the guard is gone the leader still dies with
+// this process.
+func (g *Guard) group(order byte, id int) {
+	if g == nil {
 		return
 	}
-	g.pipe.Close() // one that joined too late to be killed with the group kills itself now
-	_ = g.cmd.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if order == orderGroup {
+		g.groups[id] = true
+	} else {
+		delete(g.groups, id)
+	}
+	_ = g.order(order, strconv.Itoa(id))
+}
+
+// order gives an order that has been noted. One that has ended is followed by another, which is told. The caller holds g.mu.
+func (g *Guard) order(order byte, what string) error {
+	if g.watcher == nil {
+		return errors.New("it is gone")
+	}
+	if err := g.watcher.order(order, what); !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	return nil
+}
+
+func (w *watcher) order(order byte, what string) error {
+	if err := w.orders.SetWriteDeadline(time.Now().Add(orderPatience)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w.orders, "%c%s\n", order, what)
+	return err
+}
+
+// End ends the guard, which kills nobody.
+func (g *Guard) End() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	g.ended = true
+	if g.watcher != nil {
+		_ = g.watcher.cmd.Process.Kill() // before the pipe is closed
+	}
+	g.mu.Unlock()
+	<-g.done
 }

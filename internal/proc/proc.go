@@ -13,17 +13,18 @@ import (
 
 // Process is a started child. Its methods are safe for concurrent use.
 type Process struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // of cmd.Wait; read after done
+	cmd   *exec.Cmd
+	guard *Guard
+	done  chan struct{}
+	err   error // of cmd.Wait; read after done
 
 	mu    sync.Mutex
 	ended bool // the process id may soon belong to another process
 }
 
 // Start starts cmd as the leader of a new process group. When the leader ends the rest of its group
-// is killed; when this process dies, all of it is (where there is no /bin/sh, the leader alone). The
-// error is exec's own where the command cannot be started.
+// is killed; when this process dies, the leader is ([Guard.Start]: all of it). The
+// error is exec's own where the command cannot be started. cmd must be left to the Process.
 //
 // The parent-death signal fires when the thread that forked ends, not the process
 // (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes (golang/go#27505): so a goroutine that
@@ -31,9 +32,11 @@ type Process struct {
 func Start(cmd *exec.Cmd) (*Process, error) { return StartOn(nil, cmd) }
 
 // StartOn is Start of a process that runs on the given cores; nil: on those of this process.
-func StartOn(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
+func StartOn(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) { return start(nil, cores, cmd) }
+
+func start(guard *Guard, cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p := &Process{cmd: cmd, done: make(chan struct{})}
+	p := &Process{cmd: cmd, guard: guard, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -42,10 +45,9 @@ func StartOn(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 			started <- err
 			return
 		}
-		g := startGuard(p.Pid())
+		guard.group(orderGroup, p.Pid())
 		started <- nil
 		p.await()
-		g.end()
 		close(p.done)
 	}()
 	if err := <-started; err != nil {
@@ -58,7 +60,7 @@ func StartOn(cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 // it (sched_setaffinity(2)).
 func startOn(cores *unix.CPUSet, cmd *exec.Cmd) error {
 	if cores == nil {
-		return cmd.Start()
+		return children.start(cmd)
 	}
 	var own unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &own); err != nil {
@@ -67,7 +69,7 @@ func startOn(cores *unix.CPUSet, cmd *exec.Cmd) error {
 	if err := unix.SchedSetaffinity(0, cores); err != nil {
 		return fmt.Errorf("bind the process to cores: %w", err)
 	}
-	err := cmd.Start()
+	err := children.start(cmd)
 	if back := unix.SchedSetaffinity(0, &own); back != nil && err == nil {
 		runtime.LockOSThread() // once more than it is unlocked: Go ends the thread with its goroutine, and it serves no other
 	}
@@ -78,13 +80,14 @@ func startOn(cores *unix.CPUSet, cmd *exec.Cmd) error {
 // as the child is not reaped no other process can get its id, so that the KILL reaches
 // nobody else.
 func (p *Process) await() {
-	for errors.Is(unix.Waitid(unix.P_PID, p.Pid(), nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
-	}
+	_ = waitid(unix.P_PID, p.Pid(), nil, unix.WEXITED|unix.WNOWAIT) // it is our child, and not yet waited for
 	p.mu.Lock()
 	p.kill(syscall.SIGKILL)
 	p.ended = true
 	p.mu.Unlock()
+	p.guard.group(orderDone, p.Pid())
 	p.err = p.cmd.Wait() // unlocked: it waits as long as anybody holds the output open
+	children.forget(p.Pid())
 }
 
 // Pid is the child's process id, and that of its group.

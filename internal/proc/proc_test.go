@@ -1,40 +1,15 @@
 package proc
 
 import (
-	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 )
-
-// The test binary is also the parent that dies: it starts a shell with a child of its own, which
-// says the pids of both, and waits.
-func TestMain(m *testing.M) {
-	if os.Getenv("PROC_TEST_PARENT") == "1" {
-		cmd := exec.Command("sh", "-c", "sleep 1000 & echo $$ $!; wait")
-		cmd.Stdout = os.Stdout
-		p, err := Start(cmd)
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		<-p.Done()
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m)
-}
 
 func wait(t *testing.T, p *Process) {
 	t.Helper()
@@ -133,107 +108,6 @@ func TestSignalReachesTheGroup(t *testing.T) {
 	}
 }
 
-// TestDiesWithItsParent kills the parent outright and looks for the child, and for the child's child.
-func TestDiesWithItsParent(t *testing.T) {
-	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), "PROC_TEST_PARENT=1")
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	var child, grandchild int
-	if _, err := fmt.Sscan(line, &child, &grandchild); err != nil {
-		t.Fatalf("read the pids from %q: %v", line, err)
-	}
-	// the child may be quicker than Start
-	for end := time.Now().Add(20 * time.Second); guards(child) == 0; {
-		if time.Now().After(end) {
-			t.Fatal("the child has no guard after 20 s")
-		}
-	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	parent.Wait()
-	for _, pid := range []int{child, grandchild} {
-		for end := time.Now().Add(20 * time.Second); alive(pid); {
-			if time.Now().After(end) {
-				syscall.Kill(pid, syscall.SIGKILL)
-				t.Fatalf("process %d outlived its parent by 20 s", pid)
-			}
-		}
-	}
-}
-
-// TestGuardBearsTheGroupsSignals: what is sent to the group must not end the guard before its time, and the
-// guard ends with the group.
-func TestGuardBearsTheGroupsSignals(t *testing.T) {
-	p, err := Start(exec.Command("sh", "-c", "trap '' HUP INT QUIT ALRM TERM USR1 USR2; echo ready; sleep 1000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(20 * time.Second); guards(p.Pid()) == 0; {
-		if time.Now().After(end) {
-			t.Fatal("there is no guard after 20 s")
-		}
-	}
-	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM} {
-		if err := p.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := p.Signal(syscall.SIGCONT); err != nil { // delivered after the others
-		t.Fatal(err)
-	}
-	if guards(p.Pid()) != 1 {
-		t.Error("a signal to the group ended its guard")
-	}
-	p.Signal(syscall.SIGKILL)
-	wait(t, p)
-	if n := guards(p.Pid()); n != 0 {
-		t.Errorf("%d guards are left behind", n)
-	}
-}
-
-// guards counts the guards of a group that are ready for its signals.
-func guards(group int) int {
-	found := 0
-	paths, _ := filepath.Glob("/proc/[0-9]*/status")
-	for _, path := range paths {
-		dir := filepath.Dir(path)
-		words, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		pid, _ := strconv.Atoi(filepath.Base(dir))
-		of, err := unix.Getpgid(pid)
-		if err != nil || of != group || !bytes.Contains(words, []byte(guardScript)) {
-			continue
-		}
-		status, _ := os.ReadFile(path)
-		_, ignored, _ := strings.Cut(string(status), "SigIgn:\t")
-		ignored, _, _ = strings.Cut(ignored, "\n")
-		if mask, err := strconv.ParseUint(ignored, 16, 64); err == nil && mask>>(syscall.SIGUSR2-1)&1 == 1 {
-			found++
-		}
-	}
-	return found
-}
-
-// alive tells whether pid runs; a zombie that nobody has reaped yet does not.
-func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z")
-}
-
 // TestSignalDoesNotWaitForOutput holds that an output that stays open, because somebody outside the group
 // has it, keeps nobody from asking for a signal.
 func TestSignalDoesNotWaitForOutput(t *testing.T) {
@@ -268,4 +142,10 @@ type blockedWriter struct{ until chan struct{} }
 func (w blockedWriter) Write(p []byte) (int, error) {
 	<-w.until
 	return len(p), nil
+}
+
+// alive tells whether pid runs; a zombie does not.
+func alive(pid int) bool {
+	s, err := readStat(pid)
+	return err == nil && !s.zombie()
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/vfs"
 )
 
 // ErrSuperseded: a newer attempt of this run has begun. The older one commits
@@ -52,7 +54,7 @@ func (d *Dir) claim() (int, error) {
 		if err := os.Mkdir(filepath.Join(d.attemptPath(n), logsName), 0o700); err != nil {
 			return 0, err
 		}
-		return n, syncDir(filepath.Join(d.path, attemptsName))
+		return n, vfs.OS{}.SyncDir(filepath.Join(d.path, attemptsName))
 	}
 	return 0, fmt.Errorf("others took %d numbers in a row", tries)
 }
@@ -95,24 +97,6 @@ func (d *Dir) attemptPath(n int) string {
 
 // LogsPath is the folder of an attempt's logs.
 func (d *Dir) LogsPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), logsName) }
-
-// RankLogs lists the files that one rank wrote in an attempt, whatever its host: out before err. There are
-// none where the rank was never started.
-func (d *Dir) RankLogs(attempt, rank int) ([]string, error) {
-	entries, err := os.ReadDir(d.LogsPath(attempt))
-	if err != nil {
-		return nil, fmt.Errorf("look for the logs of rank %d: %w", rank, err)
-	}
-	var paths []string
-	for _, stream := range []string{"out", "err"} {
-		for _, e := range entries {
-			if strings.HasSuffix(e.Name(), fmt.Sprintf(".%d.%s", rank, stream)) {
-				paths = append(paths, filepath.Join(d.LogsPath(attempt), e.Name()))
-			}
-		}
-	}
-	return paths, nil
-}
 
 // LogPath is the file that holds what one rank wrote in an attempt; stream is
 // "out" or "err". Host names come from Slurm's configuration and from users, so

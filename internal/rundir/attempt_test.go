@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,26 +129,4 @@ func TestLogPath(t *testing.T) {
 			t.Fatalf("path is %q", path)
 		}
 	})
-}
-
-func TestRankLogs(t *testing.T) {
-	d := create1(t, t.TempDir(), "job")
-	n, err := d.ClaimAttempt()
-	must(t, err)
-	for _, path := range []string{
-		d.LogPath(n, "n1", 1, "err"), d.LogPath(n, "n1", 1, "out"), d.LogPath(n, "n2.1.out", 11, "out"),
-	} {
-		must(t, os.WriteFile(path, nil, 0o600))
-	}
-	got, err := d.RankLogs(n, 1)
-	must(t, err)
-	if want := []string{d.LogPath(n, "n1", 1, "out"), d.LogPath(n, "n1", 1, "err")}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got, err := d.RankLogs(n, 7); err != nil || len(got) != 0 {
-		t.Errorf("a rank that was never started: %q, %v", got, err)
-	}
-	if _, err := d.RankLogs(n+1, 1); err == nil {
-		t.Error("an attempt that is not there has logs")
-	}
 }

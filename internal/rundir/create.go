@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"ddpbatch/internal/vfs"
 )
 
 // CreateConfig says what a new run directory holds.
@@ -75,7 +77,7 @@ func furnish(dir string, c CreateConfig) (sum string, err error) {
 }
 
 func copyBinary(from, to string) (sum string, err error) {
-	src, err := openRegular(from)
+	src, _, err := vfs.OpenRegular(from)
 	if err != nil {
 		return "", fmt.Errorf("copy the program: %w", err)
 	}
@@ -111,7 +113,7 @@ func settle(temp, parent string, s Spec) (*Dir, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := syncDir(parent); err != nil {
+		if err := (vfs.OS{}).SyncDir(parent); err != nil {
 			return nil, errors.Join(err, os.RemoveAll(path))
 		}
 		return &Dir{path: path, spec: s}, nil

@@ -3,6 +3,7 @@ package rundir
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,8 +27,11 @@ const (
 	tasksName       = "tasks"
 )
 
-// runName is the name of a run directory.
-var runName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$`)
+// runName is the name of a run directory. Counted
+// repetitions take long to compile, and most processes never ask.
+var runName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$`)
+})
 
 // Dir is a run directory, or that of one array element in it (see [Dir.Task]).
 // Its methods are safe for concurrent use, and several processes may have it
@@ -123,7 +127,11 @@ func (d *Dir) openTask(index int) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(t.path); err != nil {
+	_, err = os.Stat(t.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &NoElementError{Run: d, Index: index}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("open array element %d: %w", index, err)
 	}
 	return t, nil

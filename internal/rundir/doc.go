@@ -7,6 +7,7 @@
 //	  job.toml  spec.json (0600)  script.sh  jobid  bin/ddpbatch  slurm-<jobid>.log
 //	  attempts/<n>/verdict.json
 //	  attempts/<n>/logs/<host>.<rank>.out  .err
+//	  attempts/<n>/reach/<agent>.json   what an agent tried that did not get through to agent 0
 //	  ledger.jsonl
 //	  metrics.jsonl
 //	  checkpoints/
@@ -29,8 +30,11 @@
 // # Limits
 //
 // Everything read back is bounded in size and checked, since other programs,
-// full disks and people write here too. The ledger relies on O_APPEND, which NFS
-// does not make atomic between machines: one process at a time writes it.
+// full disks and people write here too. Agents, batch scripts and people's
+// commands add to the ledger from several machines. O_APPEND is not atomic between
+// those on NFS, so they take turns by a lock (flock); where the file system has none
+// (Lustre without -o flock, NFS without its lock daemon), or one of them holds it for
+// longer than a few seconds, of two lines that are added at once one may be lost.
 //
 // # Example
 //

@@ -6,7 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"ddpbatch/internal/vfs"
 )
 
 // writeFile replaces path by a file that holds what fill writes, durably: a
@@ -30,7 +31,7 @@ func writeFile(path string, perm os.FileMode, fill func(io.Writer) error) (err e
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return vfs.OS{}.SyncDir(dir)
 }
 
 func fillAndSync(f *os.File, perm os.FileMode, fill func(io.Writer) error) error {
@@ -52,24 +53,13 @@ func writeBytes(path string, perm os.FileMode, data []byte) error {
 	})
 }
 
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	// Some network file systems refuse to flush a directory; there is nothing
-	// more that a program can do on them.
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
-		err = nil
-	}
-	return errors.Join(err, f.Close())
+// readFile reads a regular file of at most limit bytes, as it is now.
+func readFile(path string, limit int64) ([]byte, error) {
+	return fresh(func() ([]byte, error) { return readOnce(path, limit) })
 }
 
-// readFile reads a regular file of at most limit bytes.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := openRegular(path)
+func readOnce(path string, limit int64) ([]byte, error) {
+	f, _, err := vfs.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -82,23 +72,6 @@ func readFile(path string, limit int64) ([]byte, error) {
 		return nil, fmt.Errorf("%s has more than %d bytes, which is no such file of a run", path, limit)
 	}
 	return data, nil
-}
-
-// openRegular opens path for reading and refuses what is no regular file.
-// O_NONBLOCK keeps a named pipe from blocking the open.
-func openRegular(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 func ignoreGone(err error) error {

@@ -29,6 +29,11 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 		if !errors.Is(err, os.ErrNotExist) {
 			return d, err
 		}
+		if root, index, ok := taskPath(filepath.Clean(path)); ok {
+			if array, err := Open(root); err == nil {
+				return nil, &NoElementError{Run: array, Index: index}
+			}
+		}
 	}
 	return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, near(parent, jobOrPath))
 }
@@ -118,7 +123,7 @@ func names(parent string) (runs, links []string, err error) {
 		case strings.HasPrefix(e.Name(), "."):
 		case e.Type()&os.ModeSymlink != 0:
 			links = append(links, e.Name())
-		case e.IsDir() && runName.MatchString(e.Name()):
+		case e.IsDir() && runName().MatchString(e.Name()):
 			runs = append(runs, e.Name())
 		}
 	}

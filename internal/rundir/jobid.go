@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"ddpbatch/internal/vfs"
 )
 
 // jobID is a Slurm job id: 123, an array element 123_4, or a component of a
@@ -55,7 +57,7 @@ func pointAt(link, target string) error {
 		if old == target {
 			return nil
 		}
-		if !runName.MatchString(old) {
+		if !runName().MatchString(old) {
 			return fmt.Errorf("%s is in the way and points at %s, which is no run beside it: move it", link, old)
 		}
 	}
@@ -69,7 +71,7 @@ func pointAt(link, target string) error {
 	if err := os.Rename(temp, link); err != nil {
 		return errors.Join(err, os.Remove(temp))
 	}
-	return syncDir(filepath.Dir(link))
+	return vfs.OS{}.SyncDir(filepath.Dir(link))
 }
 
 // JobID is the newest job id, "" where there is none yet.

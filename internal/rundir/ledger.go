@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 )
 
@@ -20,16 +20,37 @@ const (
 // Event is a line of ledger.jsonl.
 type Event struct {
 	Time    time.Time `json:"time"`
-	Event   string    `json:"event"` // "submit", "begin", "end", "cancel", "resume"
+	Event   string    `json:"event"` // one of the Event constants
 	Attempt int       `json:"attempt,omitempty"`
+	Job     string    `json:"job,omitempty"`   // of a begin: the Slurm job; of a cancel: what is to end, maybe a whole array
+	Start   int       `json:"start,omitempty"` // of a begin: how often Slurm had started the job again (SLURM_RESTART_COUNT)
 	Cause   string    `json:"cause,omitempty"` // as in Verdict
-	Node    string    `json:"node,omitempty"`
+	Node    string    `json:"node,omitempty"`  // of the rank that ended first
+	Nodes   []string  `json:"nodes,omitempty"` // as in Verdict
 	Step    int64     `json:"step,omitempty"`
-	Detail  string    `json:"detail,omitempty"` // cut after 4 KiB
+	Saved   bool      `json:"saved,omitempty"` // of an end: as in Verdict, and the next three
+	Signal  int       `json:"signal,omitempty"`
+	WarnedS float64   `json:"warned_s,omitempty"`
+	LeadS   float64   `json:"lead_s,omitempty"`
+	Element *int      `json:"element,omitempty"` // of an array's resume: the only element that it is of; nil: all of them
+	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
 
-// Append adds e to the ledger in one write, durably. A line that a crash cut
-// short stays alone: the new one begins after it.
+// The events of a run.
+const (
+	EventSubmit  = "submit"  // to Slurm, for the first time
+	EventResume  = "resume"  // a person started the run again
+	EventBegin   = "begin"   // an attempt began
+	EventEnd     = "end"     // an attempt ended; a second one for it, with a better known cause, replaces the first
+	EventRestart = "restart" // the agents start the workers again within the job
+	EventRequeue = "requeue" // the job is about to be requeued
+	EventRefused = "refused" // Slurm did not do the requeue before this
+	EventGiveUp  = "give-up" // nothing more happens by itself
+	EventCancel  = "cancel"  // a person asked Slurm to end the job
+)
+
+// Append adds e to the ledger in one write, durably, in turn with other
+// processes. A line that a crash cut short stays alone: the new one begins after it.
 func (d *Dir) Append(e Event) error {
 	if err := d.append(e); err != nil {
 		return fmt.Errorf("add to the run's ledger: %w", err)
@@ -39,7 +60,7 @@ func (d *Dir) Append(e Event) error {
 
 func (d *Dir) append(e Event) (err error) {
 	if len(e.Detail) > maxDetail {
-		e.Detail = strings.ToValidUTF8(e.Detail[:maxDetail], "")
+		e.Detail = cutText(e.Detail, maxDetail)
 	}
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -50,6 +71,7 @@ func (d *Dir) append(e Event) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	takeTurn(f)
 	cut, err := cutShort(f)
 	if err != nil {
 		return err
@@ -74,9 +96,45 @@ func cutShort(f *os.File) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// Ledger reads every event, oldest first; none where there is no ledger yet.
-// Lines that a crash cut short are left out.
+// Event is the ledger's line of an attempt's end.
+func (v Verdict) Event() Event {
+	return Event{
+		Time: v.Time, Event: EventEnd, Attempt: v.Attempt, Cause: v.Cause, Node: v.Host, Nodes: v.Nodes, Step: v.Step,
+		Saved: v.Saved, Signal: v.Signal, WarnedS: v.WarnedS, LeadS: v.LeadS, Detail: v.Message,
+	}
+}
+
+// Ledger reads every event, oldest first; none where there is no ledger yet. An array's element has the cancels of
+// the array among its own. Lines that a crash cut short are left out.
 func (d *Dir) Ledger() ([]Event, error) {
+	events, err := d.ownLedger()
+	if err != nil || d.root == nil {
+		return events, err
+	}
+	array, err := d.root.ownLedger()
+	if err != nil {
+		return nil, err
+	}
+	return withCancels(events, array), nil
+}
+
+// withCancels puts the cancels of an array where they belong among an element's events, by time. Those stay in their order: the clocks of
+// nodes differ.
+func withCancels(events, array []Event) []Event {
+	for _, cancel := range array {
+		if cancel.Event != EventCancel {
+			continue
+		}
+		at := slices.IndexFunc(events, func(e Event) bool { return e.Time.After(cancel.Time) })
+		if at < 0 {
+			at = len(events)
+		}
+		events = slices.Insert(events, at, cancel)
+	}
+	return events
+}
+
+func (d *Dir) ownLedger() ([]Event, error) {
 	data, err := readFile(filepath.Join(d.path, ledgerName), maxLedger)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"ddpbatch/internal/vfs"
 )
 
 // metricsTail is how much of the end of metrics.jsonl is read: a line has some
@@ -33,7 +35,7 @@ type Metrics struct {
 // LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
 // end for it. It tells whether there was one.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
-	f, err := openRegular(d.MetricsPath())
+	f, _, err := vfs.OpenRegular(d.MetricsPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return Metrics{}, false, nil
 	}
@@ -47,6 +49,16 @@ func (d *Dir) LastMetrics() (Metrics, bool, error) {
 	}
 	m, ok := lastMetrics(tail)
 	return m, ok, nil
+}
+
+// StepOf is the last step that an attempt told of; 0 where it told of none. Once a later attempt has told of one it is
+// not known any more.
+func (d *Dir) StepOf(attempt int) (int64, error) {
+	last, ok, err := d.LastMetrics()
+	if err != nil || !ok || last.Attempt != attempt {
+		return 0, err
+	}
+	return last.Step, nil
 }
 
 // readTail reads the last n bytes of f, all of it where it has fewer.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -20,10 +21,11 @@ func TestVerdict(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	want := Verdict{Attempt: n, JobID: "5", Cause: "signal", FirstRank: 3, Host: "n2", Exit: 137, Signal: 9, Step: 40,
-		Requeue: true, Message: "rank 3 …", Time: noon}
+		Requeue: true, Message: "rank 3 …", Time: noon,
+		Round: 1, Ranks: []RankEnd{{Rank: 3, Host: "n2", Exit: 137, Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}}, Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120}
 	must(t, d.WriteVerdict(Verdict{Attempt: n}))
 	must(t, d.WriteVerdict(want))
-	if got, err := d.Verdict(n); err != nil || got != want {
+	if got, err := d.Verdict(n); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("verdict is %+v, %v; want %+v", got, err, want)
 	}
 	// The names that DESIGN §5 gives to scripts.
@@ -43,6 +45,57 @@ func TestVerdict(t *testing.T) {
 	if _, err := d.Verdict(1); err == nil {
 		t.Error("a cut verdict was read")
 	}
+}
+
+// TestVerdictFits: what is written is never more than is read back; what a person can do without goes first.
+func TestVerdictFits(t *testing.T) {
+	ranks := make([]RankEnd, 30000)
+	for i := range ranks {
+		ranks[i] = RankEnd{Rank: i, Host: "n2", Exit: 137, Signal: 9}
+	}
+	nodes := make([]string, 100000)
+	for i := range nodes {
+		nodes[i] = fmt.Sprintf("node%d", i)
+	}
+	line := strings.Repeat("é", 1<<20)
+	for name, v := range map[string]Verdict{
+		"report":            {Report: line},
+		"ranks":             {Report: "short", Ranks: ranks},
+		"message":           {Message: line, Report: "short"},
+		"nodes":             {Nodes: nodes, Report: "short"},
+		"all of them":       {Message: line, Report: line, Nodes: nodes, Ranks: ranks},
+		"many times longer": {Message: strings.Repeat("\x01", 3<<20)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := create1(t, t.TempDir(), "x")
+			_, err := d.ClaimAttempt()
+			must(t, err)
+			v.Attempt, v.Cause, v.Exit, v.Saved = 1, "stopped", 75, true
+			must(t, d.WriteVerdict(v))
+			got, err := d.Verdict(1)
+			must(t, err)
+			if got.Cause != "stopped" || got.Exit != 75 || !got.Saved {
+				t.Errorf("read back: %.300v", got)
+			}
+			if len(v.Report) == 5 && got.Report != v.Report {
+				t.Errorf("a report that was not too long is %q", got.Report)
+			}
+			for what, kept := range map[string]bool{
+				"report": begins(v.Report, got.Report), "message": begins(v.Message, got.Message),
+				"ranks": len(v.Ranks) == 0 || len(got.Ranks) > 0 && reflect.DeepEqual(got.Ranks, v.Ranks[:len(got.Ranks)]),
+				"nodes": len(v.Nodes) == 0 || len(got.Nodes) > 0 && reflect.DeepEqual(got.Nodes, v.Nodes[:len(got.Nodes)]),
+			} {
+				if !kept {
+					t.Errorf("the %s does not begin as it was", what)
+				}
+			}
+		})
+	}
+}
+
+// begins tells whether part is the beginning of text, and not nothing of something.
+func begins(text, part string) bool {
+	return strings.HasPrefix(text, part) && (part != "" || text == "")
 }
 
 func TestLedger(t *testing.T) {
@@ -136,5 +189,50 @@ func TestLastMetrics(t *testing.T) {
 				t.Errorf("got %+v, want %+v", m, want)
 			}
 		})
+	}
+}
+
+// TestLedgerTakesTurns: who adds a line while another process does waits for it, as O_APPEND alone does not make them take turns on NFS; but not
+// for ever, and not where the file system has no locks.
+func TestLedgerTakesTurns(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	must(t, d.Append(Event{Event: "submit"}))
+	path := filepath.Join(d.Path(), "ledger.jsonl")
+	synctest.Test(t, func(t *testing.T) {
+		other, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+		must(t, err)
+		defer other.Close()
+		if err := lock(other); err != nil {
+			t.Skip("this file system has no locks:", err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := d.Append(Event{Event: "begin"}); err != nil {
+				t.Error(err)
+			}
+		})
+		time.Sleep(turnLimit / 2) // of the bubble's clock
+		_, err = other.WriteString(`{"event":"cancel"}` + "\n")
+		must(t, errors.Join(err, other.Close()))
+		wg.Wait()
+
+		other, err = os.OpenFile(path, os.O_RDWR, 0) // by a process that stands still
+		must(t, err)
+		defer other.Close()
+		must(t, lock(other))
+		begun := time.Now()
+		must(t, d.Append(Event{Event: "end"}))
+		if took := time.Since(begun); took != turnLimit {
+			t.Errorf("a line that nobody made room for took %v, want %v", took, turnLimit)
+		}
+	})
+	events, err := d.Ledger()
+	must(t, err)
+	var names []string
+	for _, e := range events {
+		names = append(names, e.Event)
+	}
+	if want := []string{"submit", "cancel", "begin", "end"}; !reflect.DeepEqual(names, want) {
+		t.Errorf("ledger %q, want %q", names, want)
 	}
 }

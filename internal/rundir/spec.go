@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 )
 
@@ -14,55 +15,75 @@ const (
 
 // Spec is spec.json: what submit decided, for every later command.
 type Spec struct {
-	Schema  int             `json:"schema"` // 1
-	Run     string          `json:"run"`    // the run directory's own name
-	Name    string          `json:"name"`   // the job's name
-	Kind    string          `json:"kind"`   // "slurm", "simulate" or "train"
-	Created time.Time       `json:"created"`
-	Version string          `json:"version"`
-	SHA256  string          `json:"sha256"`           // of bin/ddpbatch, in hexadecimal
-	Source  string          `json:"source"`           // the job file that was submitted; absolute
-	Sets    []string        `json:"sets,omitempty"`   // what --set laid over it, in order
-	Before  *Overridden     `json:"before,omitempty"` // what the newest resume --set has changed, until an attempt has run with it
-	WorkDir string          `json:"workdir"`          // where ranks run; absolute
-	Nodes   int             `json:"nodes"`
-	Job     json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
+	Schema       int             `json:"schema"` // 1
+	Run          string          `json:"run"`    // the run directory's own name
+	Name         string          `json:"name"`   // the job's name
+	Kind         string          `json:"kind"`   // "slurm", "simulate" or "train"
+	Created      time.Time       `json:"created"`
+	Version      string          `json:"version"`
+	SHA256       string          `json:"sha256"`                  // of bin/ddpbatch, in hexadecimal
+	Source       string          `json:"source"`                  // the job file that was submitted; absolute
+	Sets         []string        `json:"sets,omitempty"`          // what --set laid over it, in order
+	Before       *Overridden     `json:"before,omitempty"`        // what the newest resume --set has changed, until an attempt has run with it
+	Anew         int             `json:"anew,omitempty"`          // the attempt from which on a resume --set asks to begin anew (checkpoint.resume = "never"); 0: the first
+	AnewElements map[int]int     `json:"anew_elements,omitempty"` // that of each element of an array, by its index
+	Pretend      []string        `json:"pretend,omitempty"`       // flags of simulate that say what the pretend job is like; of kind "simulate" alone
+	WorkDir      string          `json:"workdir"`                 // where ranks run; absolute
+	Nodes        int             `json:"nodes"`
+	Job          json.RawMessage `json:"job"` // the whole job, as internal/jobfile resolved it
 }
 
-// Overridden is the part of a spec that a resume --set changes.
+// Overridden is the part of a spec that a resume changes: by --set, and of a simulated run by simulate's flags, too.
 type Overridden struct {
-	Sets    []string        `json:"sets,omitempty"`
-	WorkDir string          `json:"workdir"`
-	Nodes   int             `json:"nodes"`
-	Job     json.RawMessage `json:"job"`
+	Element      *int            `json:"element,omitempty"` // of an array, which alone is resumed with the change; nil: all of the run is
+	Sets         []string        `json:"sets,omitempty"`
+	Anew         int             `json:"anew,omitempty"`
+	AnewElements map[int]int     `json:"anew_elements,omitempty"`
+	Pretend      []string        `json:"pretend,omitempty"`
+	WorkDir      string          `json:"workdir"`
+	Nodes        int             `json:"nodes"`
+	Job          json.RawMessage `json:"job"`
 }
 
 // Override lays a changed job over the spec, on trial until Settle.
 func (s Spec) Override(o Overridden) Spec {
-	if s.Before == nil { // else no attempt has settled the one before
-		s.Before = &Overridden{Sets: s.Sets, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job}
+	before := s.Before
+	if before == nil { // else no attempt has settled the one before
+		before = &Overridden{Sets: s.Sets, Anew: s.Anew, AnewElements: s.AnewElements, Pretend: s.Pretend, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job}
 	}
-	s.Sets, s.WorkDir, s.Nodes, s.Job = o.Sets, o.WorkDir, o.Nodes, o.Job
+	trial := *before
+	trial.Element = o.Element
+	s.Before = &trial
+	return s.lay(o)
+}
+
+func (s Spec) lay(o Overridden) Spec {
+	s.Sets, s.Anew, s.AnewElements, s.Pretend, s.WorkDir, s.Nodes, s.Job = o.Sets, o.Anew, o.AnewElements, o.Pretend, o.WorkDir, o.Nodes, o.Job
 	return s
 }
 
-// Settle ends the trial of the newest Override: it stays, or, where the run's checkpoints do not fit it,
-// what was before it comes back, lest every later resume is refused, too.
+// Settle ends the trial of the newest Override: it stays, or, where the checkpoints of d do not fit it,
+// what was before it comes back, lest every later resume is refused, too. An element of an array
+// has no say in what another is resumed with: it may have run without.
 func (d *Dir) Settle(fits bool) error {
 	s := d.Spec()
 	if s.Before == nil {
 		return nil
 	}
+	if index, ok := d.Index(); ok && s.Before.Element != nil && *s.Before.Element != index {
+		return nil
+	}
 	if !fits {
-		s.Sets, s.WorkDir, s.Nodes, s.Job = s.Before.Sets, s.Before.WorkDir, s.Before.Nodes, s.Before.Job
+		s = s.lay(*s.Before)
 	}
 	s.Before = nil
 	return d.WriteSpec(s)
 }
 
 // jobName is what job.toml allows as a name (DESIGN §4). Nothing in it can
-// leave the parent directory.
-var jobName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+// leave the parent directory. Counted
+// repetitions take long to compile, and most processes never ask.
+var jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
 
 func parseSpec(data []byte) (Spec, error) {
 	var s Spec
@@ -76,7 +97,7 @@ func (s Spec) check() error {
 	switch {
 	case s.Schema != specSchema:
 		return fmt.Errorf("schema is %d where this ddpbatch knows %d: use the run's own bin/ddpbatch", s.Schema, specSchema)
-	case !jobName.MatchString(s.Name):
+	case !jobName().MatchString(s.Name):
 		return fmt.Errorf("name %q is not 1 to 64 of A-Z a-z 0-9 . _ - that begin with neither . nor -", s.Name)
 	case s.Nodes < 0:
 		return fmt.Errorf("nodes is %d", s.Nodes)

@@ -4,43 +4,95 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
-const maxVerdict = 1 << 20
+const (
+	maxVerdict = 1 << 20
+	maxSaid    = 16 << 10 // bytes that a verdict's texts keep where it is too long
+)
 
 // Verdict is attempts/<n>/verdict.json: how an attempt ended, and why.
 type Verdict struct {
-	Attempt   int       `json:"attempt"`
-	JobID     string    `json:"job_id,omitempty"`
-	Cause     string    `json:"cause"`      // "done", "crash", "signal", "cancelled", "agent-lost", "start", "stopped", "timeout"
-	FirstRank int       `json:"first_rank"` // the rank that ended first of those that ended badly; -1: none did
-	Host      string    `json:"host,omitempty"`
-	Exit      int       `json:"exit"` // what run exits with
-	Signal    int       `json:"signal,omitempty"`
-	Step      int64     `json:"step,omitempty"` // the last one in the metrics
-	Requeue   bool      `json:"requeue"`
-	Message   string    `json:"message"` // one sentence for people
-	Time      time.Time `json:"time"`
+	Attempt   int    `json:"attempt"`
+	JobID     string `json:"job_id,omitempty"`
+	Cause     string `json:"cause"`      // a recovery.Cause: "done", "crash", "preempt", ...
+	FirstRank int    `json:"first_rank"` // the rank that ended first of those that ended badly; -1: none did
+	Host      string `json:"host,omitempty"`
+	Exit      int    `json:"exit"` // what run exits with
+	Signal    int    `json:"signal,omitempty"`
+	Step      int64  `json:"step,omitempty"` // the last one in the metrics
+	Requeue   bool   `json:"requeue"`
+	Message   string `json:"message"` // one sentence for people
+
+	Round   int       `json:"round,omitempty"`   // of the attempt within its job, from 0
+	Ranks   []RankEnd `json:"ranks,omitempty"`   // how the ranks that ended badly did, first_rank first
+	Report  string    `json:"report,omitempty"`  // the failure, told to a person in some lines
+	OOM     bool      `json:"oom,omitempty"`     // memory ran out
+	Saved   bool      `json:"saved,omitempty"`   // the ranks saved before they stopped; exit 75 alone is a wish to be started again
+	Nodes   []string  `json:"nodes,omitempty"`   // that failed
+	Restart bool      `json:"restart,omitempty"` // another round followed in the same job
+	Time    time.Time `json:"time"`
+
+	Unstarted bool    `json:"unstarted,omitempty"` // the job was told to end before its workers were started
+	WarnedS   float64 `json:"warned_s,omitempty"`  // seconds from the warning until all workers had ended; 0: they were not warned
+	LeadS     float64 `json:"lead_s,omitempty"`    // seconds before the job's end at which they were to be warned; 0: no end was known
 }
 
-// WriteVerdict replaces the verdict of v.Attempt durably.
+// RankEnd is how one rank ended.
+type RankEnd struct {
+	Rank     int    `json:"rank"`
+	Host     string `json:"host"`
+	Exit     int    `json:"exit"`
+	Signal   int    `json:"signal,omitempty"`
+	Followed bool   `json:"followed"` // it ended because of another
+}
+
+// WriteVerdict replaces the verdict of v.Attempt durably. Of one that is too long to be read back the report is cut, and the ends of ranks that
+// come last, and what else only people read.
 func (d *Dir) WriteVerdict(v Verdict) error {
 	if v.Attempt < 1 {
 		return fmt.Errorf("write a verdict: attempt %d was never claimed", v.Attempt)
 	}
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write the verdict of attempt %d: %w", v.Attempt, err)
+	data, err := v.encode()
+	if err == nil {
+		err = writeBytes(d.verdictPath(v.Attempt), 0o600, data)
 	}
-	if err := writeBytes(d.verdictPath(v.Attempt), 0o600, append(data, '\n')); err != nil {
+	if err != nil {
 		return fmt.Errorf("write the verdict of attempt %d: %w", v.Attempt, err)
 	}
 	return nil
 }
 
+// encode is v in JSON, in no more than maxVerdict bytes.
+func (v Verdict) encode() ([]byte, error) {
+	for {
+		data, err := json.MarshalIndent(v, "", "  ")
+		switch {
+		case err != nil || len(data) < maxVerdict:
+			return append(data, '\n'), err
+		case len(v.Report) > maxSaid:
+			v.Report = cutText(v.Report, max(len(v.Report)/2, maxSaid))
+		case len(v.Message) > maxSaid:
+			v.Message = cutText(v.Message, max(len(v.Message)/2, maxSaid))
+		case len(v.Ranks) > 1: // the one that ended first is the first
+			v.Ranks = v.Ranks[:len(v.Ranks)/2]
+		case len(v.Nodes) > 1:
+			v.Nodes = v.Nodes[:len(v.Nodes)/2]
+		default:
+			return nil, fmt.Errorf("it takes %d bytes, and %d are read back", len(data), maxVerdict)
+		}
+	}
+}
+
+// cutText is the beginning of text, in no more than limit bytes.
+func cutText(text string, limit int) string {
+	return strings.ToValidUTF8(text[:min(len(text), limit)], "")
+}
+
 // Verdict reads the verdict of an attempt. An error that is fs.ErrNotExist
-// means that there is none (yet).
+// means that there is none (yet), a *json.SyntaxError that a crash cut it short.
 func (d *Dir) Verdict(attempt int) (Verdict, error) {
 	path := d.verdictPath(attempt)
 	data, err := readFile(path, maxVerdict)

@@ -2,11 +2,12 @@ package tensorboard
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"maps"
 	"math"
 	"slices"
 	"time"
+
+	"ddpbatch/internal/crc32c"
 )
 
 // Protobuf's wire types, and with them the keys of the fields that are written: number<<3 | type.
@@ -61,10 +62,8 @@ func record(data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(r, masked(data))
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // masked is the checksum of data, rotated and shifted: one of bytes that hold a checksum themselves would be a weak one.
 func masked(data []byte) uint32 {
-	sum := crc32.Checksum(data, castagnoli)
+	sum := crc32c.Checksum(data)
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }

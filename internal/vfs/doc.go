@@ -11,5 +11,7 @@
 // Errors are those of package os: *fs.PathError or *os.LinkError round a syscall.Errno, so that
 // errors.Is(err, fs.ErrNotExist) and errors.Is(err, syscall.ENOSPC) hold for all four.
 //
+// OpenRegular is for rooms that need no seam: it opens a file as OS does.
+//
 // The idea, and the shape of the crashable memory file system, are those of Pebble's vfs package.
 package vfs

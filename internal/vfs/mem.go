@@ -62,7 +62,7 @@ func (m *Mem) Open(name string) (File, error) {
 		return nil, err
 	}
 	if n.dir {
-		return nil, pathError("open", name, syscall.EISDIR)
+		return nil, notRegular(name, fs.ModeDir)
 	}
 	return &memFile{fs: m, node: n, name: name}, nil
 }

@@ -13,13 +13,15 @@ type OS struct{}
 var _ FS = OS{}
 
 func (OS) Create(name string) (File, error) {
-	return file(os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644))
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err // and no File that is not nil
+	}
+	return osFile{f}, nil
 }
 
-func (OS) Open(name string) (File, error) { return file(os.Open(name)) }
-
-// file keeps a nil *os.File from becoming a File that is not nil.
-func file(f *os.File, err error) (File, error) {
+func (OS) Open(name string) (File, error) {
+	f, _, err := OpenRegular(name)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ type FS interface {
 	// Create makes a new file for writing. It fails with fs.ErrExist where the name is taken
 	// (O_EXCL), so that no writer ever opens the file of another.
 	Create(name string) (File, error)
-	// Open opens a file for reading.
+	// Open opens a regular file for reading. Anything else is ErrNotRegular, and is not waited for: a pipe has no writer.
 	Open(name string) (File, error)
 	// Rename gives a file another name, replacing a file that has it, atomically for every
 	// reader, or a folder another name. A name that a folder has is taken (fs.ErrExist, as

@@ -64,6 +64,8 @@ func conformance(t *testing.T, fsys vfs.FS, dir string) {
 	wantErr(t, "rename nothing", fsys.Rename(at("none"), at("b")), fs.ErrNotExist)
 
 	must(t, fsys.Mkdir(at("d")))
+	_, err = fsys.Open(at("d"))
+	wantErr(t, "open a folder", err, vfs.ErrNotRegular)
 	wantErr(t, "make a folder twice", fsys.Mkdir(at("d")), fs.ErrExist)
 	wantErr(t, "make a folder in none", fsys.Mkdir(at("none/d")), fs.ErrNotExist)
 	write(t, fsys, at("d/x"), "x")

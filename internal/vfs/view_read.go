@@ -41,7 +41,7 @@ func (v *View) Open(name string) (File, error) {
 		return nil, err
 	}
 	if n.dir {
-		return nil, pathError("open", name, syscall.EISDIR)
+		return nil, notRegular(name, fs.ModeDir)
 	}
 	if n.gone {
 		return nil, pathError("open", name, syscall.ESTALE)

@@ -22,10 +22,7 @@ func Run(t testing.TB, script string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if why := missing(); why != "" {
-		t.Skipf("needs PyTorch for %s: %s", python, why)
-	}
-	cmd := exec.CommandContext(ctx, python, append([]string{"-c", script}, args...)...)
+	cmd := exec.CommandContext(ctx, Python(t), append([]string{"-c", script}, args...)...)
 	cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
 	var out, problems strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &problems
@@ -33,6 +30,15 @@ func Run(t testing.TB, script string, args ...string) string {
 		t.Fatalf("PyTorch: %v\n%s", err, problems.String())
 	}
 	return out.String()
+}
+
+// Python is an interpreter that has PyTorch, for tests that start scripts themselves. It skips the test where there is none.
+func Python(t testing.TB) string {
+	t.Helper()
+	if why := missing(); why != "" {
+		t.Skipf("needs PyTorch for %s: %s", python, why)
+	}
+	return python
 }
 
 // missing says why there is no PyTorch; empty: there is. It is asked once, as the answer takes a second.

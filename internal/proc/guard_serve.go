@@ -1,0 +1,138 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The orders of a guard: a byte, and a cookie or the number of a group.
+const (
+	orderCookie = '='
+	orderGroup  = '+'
+	orderDone   = '~' // the group has ended; its number may become another's
+)
+
+const (
+	maxOrder   = 64 // bytes
+	guardLimit = 30 * time.Second
+)
+
+// ServeGuard is all that a guard does. It follows the orders, and those that it reads from more until that ends, which is when
+// the process that gives them ends: then it kills what it was told of, for up to half a minute.
+func ServeGuard(ctx context.Context, orders []string, more io.Reader) (Swept, error) {
+	cookies, groups, err := readOrders(orders, more)
+	if errors.Is(err, errOrders) {
+		return Swept{}, err
+	}
+	var now unix.Timespec
+	if e := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); e != nil {
+		return Swept{}, errors.Join(err, fmt.Errorf("ask for the time: %w", e))
+	}
+	ctx, cancel := context.WithTimeout(ctx, guardLimit)
+	defer cancel()
+	died := uint64(time.Duration(now.Nano()) / tick)
+	bearers := preyOf(slices.Collect(maps.Keys(cookies))...)
+	var all Swept
+	for group := range groups {
+		swept, e := sweepGroup(ctx, group, died, bearers)
+		all.add(swept)
+		err = errors.Join(err, e)
+	}
+	swept, e := sweep(ctx, bearers)
+	all.add(swept)
+	return all, errors.Join(err, e)
+}
+
+func (s *Swept) add(more Swept) {
+	s.Killed = append(s.Killed, more.Killed...)
+	s.Left = append(s.Left, more.Left...)
+}
+
+// readOrders reads to the end of the orders. One that makes no sense is told of, and left out.
+func readOrders(orders []string, more io.Reader) (cookies map[string]bool, groups map[int]bool, err error) {
+	cookies, groups = map[string]bool{}, map[int]bool{}
+	follow := func(order string) {
+		if e := followOrder(order, cookies, groups); e != nil {
+			err = errors.Join(err, e)
+		}
+	}
+	for _, order := range orders {
+		follow(order)
+	}
+	lines := bufio.NewReaderSize(more, maxOrder)
+	for {
+		line, cut, e := lines.ReadLine()
+		switch {
+		case errors.Is(e, io.EOF):
+			return cookies, groups, err
+		case e != nil:
+			return nil, nil, fmt.Errorf("%w: %w", errOrders, e)
+		case cut: // the rest of it makes no sense either
+			line = append([]byte("?"), line...)
+		}
+		follow(string(line))
+	}
+}
+
+// errOrders: nobody knows whether the process that gives them lives.
+var errOrders = errors.New("read the guard's orders")
+
+func followOrder(order string, cookies map[string]bool, groups map[int]bool) error {
+	if len(order) < 2 {
+		return fmt.Errorf("%q is no order for a guard", order)
+	}
+	what := order[1:]
+	if order[0] == orderCookie {
+		if err := checkCookie(what); err != nil {
+			return err
+		}
+		cookies[what] = true
+		return nil
+	}
+	group, err := strconv.ParseUint(what, 10, 31)
+	switch {
+	case err != nil || group < 2 || len(order) > maxOrder:
+		return fmt.Errorf("%.64q is no order for a guard", order)
+	case order[0] == orderGroup:
+		groups[int(group)] = true
+	case order[0] == orderDone:
+		delete(groups, int(group))
+	default:
+		return fmt.Errorf("%q is no order for a guard", order)
+	}
+	return nil
+}
+
+// sweepGroup kills a group that was led by a child of the process that died, unless the number is another's by now. This process joins the
+// group, which keeps the number from becoming another's, and so that only a group of the same session is
+// looked at (setpgid(2)). Then it is the group that was meant if a member bears one of the cookies, or was there at died, in ticks
+// since the machine started: a number is not given away as long as the group has a member, and after that it takes a new process.
+func sweepGroup(ctx context.Context, group int, died uint64, bearers prey) (Swept, error) {
+	if err := unix.Setpgid(0, group); err != nil {
+		return Swept{}, nil // there is no such group
+	}
+	defer func() { _ = unix.Setpgid(0, 0) }() // a group of its own, as before
+	all, err := stats()
+	if err != nil {
+		return Swept{}, err
+	}
+	env := newEnvirons()
+	defer env.close()
+	bears := func(s stat) bool { e := env.of(s); return bearers.is(s, e) || bearers.marked(s, e) }
+	known := slices.ContainsFunc(all, func(s stat) bool {
+		return s.group == group && s.pid != unix.Getpid() && (s.start <= died || bears(s))
+	})
+	if !known {
+		return Swept{}, nil
+	}
+	return sweep(ctx, prey{others: func(s stat, _ environ) bool { return s.group == group }})
+}

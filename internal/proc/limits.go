@@ -1,0 +1,85 @@
+package proc
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// rdmaMemory is the least that a process must be able to lock for InfiniBand: buffers and queues that a card reads are locked.
+const rdmaMemory = 64 << 20
+
+// Raised is a limit of this process that was raised; [unix.RLIM_INFINITY] is none.
+type Raised struct {
+	Name     string // as the shell's ulimit calls it in words
+	From, To uint64
+}
+
+func (r Raised) String() string {
+	return fmt.Sprintf("%s from %s to %s", r.Name, limitText(r.From), limitText(r.To))
+}
+
+// limits are raised from their soft to their hard value, for this process and the children it will have.
+//
+// The stack stays: the kernel lays out the memory of a program that is started without a limit for it in another way (mmap grows up from
+// below, so that large mappings may not fit), and threads get as much each. Core files stay off where they are
+// off: those of hundreds of ranks fill a file system.
+var limits = []struct {
+	name     string
+	resource int
+}{
+	{"open files", unix.RLIMIT_NOFILE},
+	{"processes", unix.RLIMIT_NPROC},
+	{"locked memory", unix.RLIMIT_MEMLOCK},
+}
+
+// RaiseLimits raises this process's limits as far as it may, and tells what it raised and what a person should know of what it could
+// not. It is called before children are started.
+func RaiseLimits() (raised []Raised, warnings []string, err error) {
+	for _, l := range limits {
+		var now unix.Rlimit
+		if e := unix.Getrlimit(l.resource, &now); e != nil {
+			err = errors.Join(err, fmt.Errorf("ask for the limit of %s: %w", l.name, e))
+			continue
+		}
+		from := now.Cur
+		now.Cur = now.Max
+		// Go raises that of open files for itself as it starts, and gives children what it found; only having set it, even to
+		// what it is, gives them the same (golang/go#46279).
+		if from != now.Max || l.resource == unix.RLIMIT_NOFILE {
+			if e := unix.Setrlimit(l.resource, &now); e != nil {
+				err = errors.Join(err, fmt.Errorf("raise the limit of %s to %s: %w", l.name, limitText(now.Max), e))
+				continue
+			}
+		}
+		if from != now.Max {
+			raised = append(raised, Raised{l.name, from, now.Max})
+		}
+		if l.resource == unix.RLIMIT_MEMLOCK && now.Max < rdmaMemory {
+			warnings = append(warnings, fmt.Sprintf("a process may lock no more than %s of memory, which is too little for InfiniBand:"+
+				" an administrator can raise it for jobs (LimitMEMLOCK of slurmd's unit, PropagateResourceLimitsExcept=MEMLOCK in slurm.conf)", sizeText(now.Max)))
+		}
+	}
+	return raised, warnings, err
+}
+
+func limitText(n uint64) string {
+	if n == unix.RLIM_INFINITY {
+		return "unlimited"
+	}
+	return fmt.Sprint(n)
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n uint64) string {
+	for _, unit := range []struct {
+		size uint64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.4g %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

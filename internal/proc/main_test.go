@@ -1,0 +1,260 @@
+package proc
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
+)
+
+// roleVariable makes this test's binary play a part in a test.
+const roleVariable = "PROC_TEST_ROLE"
+
+func init() { runtime.LockOSThread() } // the first thread, for the role that ends it
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == GuardCommand {
+		_, err := ServeGuard(context.Background(), os.Args[2:], os.Stdin)
+		leave(err)
+	}
+	if role := os.Getenv(roleVariable); role != "" {
+		leave(play(role, os.Args[1:]))
+	}
+	runtime.UnlockOSThread()
+	goleak.VerifyTestMain(m)
+}
+
+func leave(err error) {
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// play is all that a process in a part does.
+func play(role string, args []string) error {
+	switch role {
+	case "agent": // starts the words after a cookie as a worker that has it, with a guard, and waits
+		guard, err := StartGuard(slog.New(slog.NewTextHandler(os.Stdout, nil)))
+		if err != nil {
+			return err
+		}
+		if err := guard.Sweep(args[0]); err != nil {
+			return err
+		}
+		cmd := exec.Command(args[1], args[2:]...)
+		cmd.Stdout = os.Stdout
+		cmd.Env = append(os.Environ(), roleVariable+"=", CookieVariable+"="+args[0])
+		p, err := guard.Start(nil, cmd)
+		if err != nil {
+			return err
+		}
+		guard.mu.Lock() // another may follow one that was killed
+		fmt.Println("guard", guard.watcher.cmd.Process.Pid)
+		guard.mu.Unlock()
+		<-p.Done()
+		return nil
+	case "hide": // overwrites its environment, as setproctitle does
+		if err := hide(); err != nil {
+			return err
+		}
+		fmt.Println("hidden", os.Getpid())
+		time.Sleep(time.Hour)
+	case "headless": // its first thread ends, another goes on
+		go func() {
+			fmt.Println("headless", os.Getpid())
+			time.Sleep(time.Hour)
+		}()
+		unix.Syscall(unix.SYS_EXIT, 0, 0, 0)
+	case "sweep": // sweeps its own cookie, and says whom
+		swept, err := Sweep(context.Background(), os.Getenv(CookieVariable))
+		fmt.Println(len(swept.Killed), len(swept.Left))
+		return err
+	case "group": // group NUMBER DIED
+		group, _ := strconv.Atoi(args[0])
+		died, _ := strconv.ParseUint(args[1], 10, 64)
+		swept, err := sweepGroup(context.Background(), group, died, prey{})
+		fmt.Println(len(swept.Killed), len(swept.Left))
+		return err
+	case "unmarked": // starts a child with its own cookie where the limits leave no room for marks
+		if err := unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: 1000, Max: 1000}); err != nil {
+			return err
+		}
+		cookie := os.Getenv(CookieVariable)
+		fmt.Println(children.canMark(markOf(cookie)))
+		p, err := Start(shell(cookie, "exec sleep 1000"))
+		if err != nil {
+			return err
+		}
+		var locks unix.Rlimit
+		err = unix.Prlimit(p.Pid(), unix.RLIMIT_LOCKS, nil, &locks)
+		fmt.Println("started", locks.Cur, readMark(p.Pid()))
+		p.Signal(unix.SIGKILL)
+		<-p.Done()
+		return err
+	case "other": // other PID: looks at the mark of another user's process
+		if err := syscall.Setuid(65534); err != nil { // all threads
+			return err
+		}
+		pid, _ := strconv.Atoi(args[0])
+		fmt.Println(unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, new(unix.Rlimit)), readMark(pid))
+		return nil
+	case "limits":
+		if len(args) == 0 {
+			if _, _, err := RaiseLimits(); err != nil {
+				return err
+			}
+		}
+		out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn; ulimit -Hn; ulimit -Ss").Output()
+		os.Stdout.Write(out)
+		return err
+	case "memory": // runs the words between two snapshots
+		before, err := ReadMemory(os.DirFS("/"))
+		if err != nil {
+			return err
+		}
+		_ = exec.Command(args[0], args[1:]...).Run()
+		after, err := ReadMemory(os.DirFS("/"))
+		o := after.Since(before)
+		fmt.Println(o.Evidence, o.Limit, o)
+		return err
+	}
+	return fmt.Errorf("there is no part %q", role)
+}
+
+// hide writes over the memory that holds this process's environment, which /proc/self/stat tells (proc(5), env_start and env_end).
+func hide() error {
+	text, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return err
+	}
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	var bounds [2]int64
+	for i := range bounds {
+		if bounds[i], err = strconv.ParseInt(fields[47+i], 10, 64); err != nil {
+			return err
+		}
+	}
+	memory, err := os.OpenFile("/proc/self/mem", os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer memory.Close()
+	_, err = memory.WriteAt([]byte(strings.Repeat("t", int(bounds[1]-bounds[0]))), bounds[0])
+	return err
+}
+
+// as makes a command of this test's binary in a part, with a cookie.
+func as(role, cookie string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, CookieVariable+"="+cookie)
+	return cmd
+}
+
+// shell makes a shell script that has a cookie, and this test's binary as $0.
+func shell(cookie, script string, args ...string) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", append([]string{"-c", script, os.Args[0]}, args...)...)
+	cmd.Env = append(os.Environ(), CookieVariable+"="+cookie)
+	return cmd
+}
+
+// newCookie is that of one test, whose processes do not outlive it.
+func newCookie(t *testing.T) string {
+	t.Helper()
+	cookie := NewCookie()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+		defer cancel()
+		if swept, err := Sweep(ctx, cookie); err != nil || len(swept.Left) > 0 {
+			t.Errorf("the test leaves %v behind: %v", swept.Left, err)
+		}
+	})
+	return cookie
+}
+
+// marked are the live processes that have a cookie, by a look of the test's own.
+func marked(cookie string) (found []int) {
+	ids, _ := processIDs()
+	for _, pid := range ids {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if slices.Contains(strings.Split(string(text), "\x00"), CookieVariable+"="+cookie) && alive(pid) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// startTest starts a command whose words on standard output the test reads, and which ends with it.
+func startTest(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) (*Process, error)) (*Process, *bufio.Reader) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, os.Stderr
+	p, err := start(cmd)
+	w.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		p.Signal(unix.SIGKILL)
+		<-p.Done()
+		r.Close()
+	})
+	return p, bufio.NewReader(r)
+}
+
+// pidAfter reads lines until one begins with word, and returns the process id after it.
+func pidAfter(t *testing.T, lines *bufio.Reader, word string) int {
+	t.Helper()
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("waiting for %q: %v (%q)", word, err, line)
+		}
+		var pid int
+		if n, _ := fmt.Sscanf(line, word+" %d", &pid); n == 1 {
+			return pid
+		}
+	}
+}
+
+// executes waits until processes run a program: before that they have the environment of who forked them.
+func executes(t *testing.T, program string, pids ...int) {
+	t.Helper()
+	testkit.Eventually(t, "they execute "+program, func() bool {
+		return !slices.ContainsFunc(pids, func(pid int) bool { s, _ := readStat(pid); return s.name != program })
+	})
+}
+
+func gone(t *testing.T, what string, pids ...int) {
+	t.Helper()
+	testkit.Eventually(t, what, func() bool { return !slices.ContainsFunc(pids, alive) })
+}
+
+// tail is all that a command of the test still writes.
+func tail(t *testing.T, r io.Reader) string {
+	t.Helper()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,241 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/pause"
+)
+
+const (
+	sweepStep  = 100 * time.Millisecond // for those killed to end, before others are looked for
+	sweepPause = time.Millisecond       // for a process to come out of execve(2)
+	maxBlank   = 3                      // times that it is given for that; some have no environment
+	maxChase   = 100                    // rounds of one look
+	maxNew     = 4096                   // processes that are new in one round
+	maxUnsure  = 5                      // looks that found nothing, but may have missed something
+)
+
+// Victim is a process that was swept.
+type Victim struct {
+	PID  int
+	Name string // its command's, as in ps(1)
+}
+
+func (v Victim) String() string { return fmt.Sprintf("%d (%s)", v.PID, v.Name) }
+
+// Swept is what a sweep has done.
+type Swept struct {
+	Killed []Victim // they have ended
+	Left   []Victim // they have not: the kernel holds them, or refused the signal
+}
+
+// Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has
+// started since, wherever they went; and where an environment has no cookie, every process whose limits have the cookie's mark, as those have
+// that cleared or overwrote it. It looks again until none is left, as those that are killed may have started more, or until ctx
+// ends; then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has
+// another cookie alone, as a run within this one has. Zombies are of no interest.
+//
+// Whom this user may not signal is left if it is marked, and else not known. The error says that it cannot be told whether any is left.
+func Sweep(ctx context.Context, cookie string) (Swept, error) {
+	if err := checkCookie(cookie); err != nil {
+		return Swept{}, err
+	}
+	return sweep(ctx, preyOf(cookie))
+}
+
+// SweepOrphans is [Sweep], and kills in the same way every orphan that this process has been handed as a subreaper ([Subreaper]),
+// whatever its environment is by now, unless it has another cookie, or was a descendant when this process became one. With all workers
+// gone, no process is left that they have started. The first process of a container gets orphans that are not its own, and goes by the
+// cookie and its mark alone.
+func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
+	if err := checkCookie(cookie); err != nil {
+		return Swept{}, err
+	}
+	p := preyOf(cookie)
+	p.others = func(s stat, env environ) bool {
+		return len(env.cookies) == 0 && !errors.Is(env.err, errMute) && children.isStray(s, unix.Getpid())
+	}
+	return sweep(ctx, p)
+}
+
+// sweeper kills its prey.
+type sweeper struct {
+	prey   prey
+	env    *environs
+	last   func() (int, bool)   // lastPID
+	spared map[int]bool         // this process and its ancestors
+	blanks map[identity]int     // how often its environment was empty
+	tried  map[identity]*handle // all that were found; closed
+}
+
+// sweep kills its prey, until none is left or ctx ends.
+func sweep(ctx context.Context, p prey) (Swept, error) {
+	return newSweeper(p).run(ctx)
+}
+
+func newSweeper(p prey) *sweeper {
+	return &sweeper{
+		prey: p, env: newEnvirons(), last: lastPID, spared: lineage(),
+		blanks: map[identity]int{}, tried: map[identity]*handle{},
+	}
+}
+
+// errUnsure is a sweep after which it cannot be told that none is left.
+var errUnsure = errors.New("look for processes: they come and go too fast, or their last number cannot be read (/proc/loadavg): one may have been missed")
+
+func (s *sweeper) run(ctx context.Context) (Swept, error) {
+	defer s.env.close()
+	for unsure := 0; ; {
+		found, sure, err := s.look(ctx)
+		if err != nil {
+			return s.result(), err
+		}
+		if len(found) == 0 && sure {
+			break
+		}
+		if len(found) == 0 {
+			if unsure++; unsure > maxUnsure {
+				return s.result(), errors.Join(errUnsure, s.env.unanswered())
+			}
+			pause.For(ctx, sweepPause)
+			continue
+		}
+		unsure = 0
+		left := awaitGone(ctx, sweepStep, found)
+		closeAll(found)
+		if len(left) > 0 && (ctx.Err() != nil || !slices.ContainsFunc(found, (*handle).accepted)) {
+			break
+		}
+	}
+	return s.result(), s.env.unanswered()
+}
+
+// look kills the prey that it finds, and returns it. sure is false where one may have been missed.
+//
+// A list of processes is old when it has been read: one that was to come may have been started by one that has ended since. So
+// whatever is numbered after the list was begun is looked at as well, until there is nothing new. The youngest come first: one that
+// goes on as its own child is not young for long.
+func (s *sweeper) look(ctx context.Context) (found []*handle, sure bool, err error) {
+	last, numbered := s.last()
+	ids, err := processIDs()
+	if err != nil {
+		return nil, false, fmt.Errorf("look for processes: %w", err)
+	}
+	slices.Reverse(ids)
+	for range maxChase {
+		var again []int
+		for _, pid := range ids {
+			if ctx.Err() != nil {
+				closeAll(found)
+				return nil, false, fmt.Errorf("look for processes: %w", context.Cause(ctx))
+			}
+			h, done := s.examine(pid)
+			if h != nil {
+				found = append(found, h)
+			}
+			if !done {
+				again = append(again, pid)
+			}
+		}
+		now, _ := s.last()
+		if !numbered || now < last || now-last > maxNew { // the numbers began anew; or very much happens
+			return found, false, nil
+		}
+		if ids = again; len(ids) > 0 {
+			pause.For(ctx, sweepPause)
+		}
+		for pid := last + 1; pid <= now; pid++ {
+			ids = append(ids, pid)
+		}
+		if last = now; len(ids) == 0 {
+			return found, true, nil
+		}
+		slices.Reverse(ids)
+	}
+	return found, false, nil
+}
+
+// examine kills a process that is prey. done is false where it should be looked at again, as it was in the midst of
+// execve(2); one that is marked need not come out of it.
+func (s *sweeper) examine(pid int) (killed *handle, done bool) {
+	p, err := readStat(pid)
+	if err != nil || s.spared[pid] || p.kernel || p.zombie() {
+		return nil, true
+	}
+	env := s.env.of(p)
+	marked := s.prey.marked(p, env)
+	if env.blank && env.err == nil && !marked && s.blanks[p.identity()] < maxBlank {
+		s.blanks[p.identity()]++
+		return nil, false
+	}
+	if !marked && !s.prey.is(p, env) || !leadsThreads(pid) { // a thread goes with its process; to a signal its number is the process's
+		return nil, true
+	}
+	h, ok := openHandle(p, s.still)
+	if !ok {
+		return nil, false
+	}
+	h.refused = h.signal(unix.SIGKILL)
+	s.tried[h.identity()] = h
+	return h, true
+}
+
+// still looks at a process again. It may have come to execve(2) since.
+func (s *sweeper) still(now stat) bool {
+	env := s.env.of(now)
+	return !now.zombie() && (env.blank || s.prey.marked(now, env) || s.prey.is(now, env))
+}
+
+func (s *sweeper) result() Swept {
+	var r Swept
+	for _, h := range s.tried {
+		if v := (Victim{h.pid, h.name}); h.gone() {
+			r.Killed = append(r.Killed, v)
+		} else {
+			r.Left = append(r.Left, v)
+		}
+	}
+	byPID := func(a, b Victim) int { return a.PID - b.PID }
+	slices.SortFunc(r.Killed, byPID)
+	slices.SortFunc(r.Left, byPID)
+	return r
+}
+
+// lastPID is the number that the last process or thread got that was started (proc(5), /proc/loadavg).
+func lastPID() (int, bool) {
+	text, err := readSome("/proc/loadavg", 256)
+	if err != nil {
+		return 0, false
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) != 5 {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(fields[4])
+	return pid, err == nil && pid > 0
+}
+
+// lineage is this process and its ancestors, as far as they can be seen.
+func lineage() map[int]bool {
+	found := map[int]bool{}
+	for pid := unix.Getpid(); pid > 0 && !found[pid]; {
+		found[pid] = true
+		s, _ := readStat(pid) // of one that cannot be seen: no parent
+		pid = s.parent
+	}
+	return found
+}
+
+func closeAll(handles []*handle) {
+	for _, h := range handles {
+		h.close()
+	}
+}

@@ -1,0 +1,282 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
+)
+
+// swept sweeps, and fails the test if anything is left.
+func swept(t *testing.T, sweep func(context.Context, string) (Swept, error), cookie string) Swept {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	s, err := sweep(ctx, cookie)
+	if err != nil || len(s.Left) > 0 {
+		t.Errorf("left: %v, error: %v", s.Left, err)
+	}
+	if left := marked(cookie); len(left) > 0 {
+		t.Errorf("processes %v are left", left)
+	}
+	return s
+}
+
+func (s Swept) has(pid int) bool {
+	return slices.ContainsFunc(s.Killed, func(v Victim) bool { return v.PID == pid })
+}
+
+// A child of the group, one in a session of its own, and one whose parent has ended, twice.
+const scattered = `sleep 1000 & echo member $!
+setsid sleep 1000 & echo session $!
+sh -c 'setsid sh -c "sleep 1000 & echo daemon \$!"'
+wait`
+
+func TestSweepFindsWhoLeft(t *testing.T) {
+	cookie := newCookie(t)
+	p, lines := startTest(t, shell(cookie, scattered), Start)
+	member, session, daemon := pidAfter(t, lines, "member"), pidAfter(t, lines, "session"), pidAfter(t, lines, "daemon")
+	executes(t, "sleep", member, session, daemon)
+	p.Signal(unix.SIGTERM)
+	wait(t, p)
+	gone(t, "the group ends with its leader", member)
+	if !alive(session) || !alive(daemon) {
+		t.Fatal("nobody left the group: there is nothing to find")
+	}
+	s := swept(t, Sweep, cookie)
+	for _, pid := range []int{session, daemon} {
+		if !s.has(pid) {
+			t.Errorf("%d is not told among %v", pid, s.Killed)
+		}
+	}
+}
+
+func TestSweepSparesOthers(t *testing.T) {
+	cookie, other := newCookie(t), newCookie(t)
+	// a run within the run has a cookie of its own; a longer value and another variable are no cookies of ours
+	_, lines := startTest(t, shell(cookie, `
+		`+CookieVariable+`=$1 setsid sleep 1000 & echo nested $!
+		`+CookieVariable+`=${1}0 X`+CookieVariable+`=$2 setsid sleep 1000 & echo longer $!
+		setsid sleep 1000 & echo own $!; wait`, other, cookie), Start)
+	nested, longer, own := pidAfter(t, lines, "nested"), pidAfter(t, lines, "longer"), pidAfter(t, lines, "own")
+	executes(t, "sleep", nested, longer, own)
+	t.Cleanup(func() { unix.Kill(longer, unix.SIGKILL) }) // ours, and not waited for: its parent has ended, and init waits
+	swept(t, Sweep, cookie)
+	if alive(own) || !alive(nested) || !alive(longer) {
+		t.Errorf("alive: own %v, nested %v, longer %v", alive(own), alive(nested), alive(longer))
+	}
+	swept(t, Sweep, other)
+	if alive(nested) {
+		t.Error("the nested run's process is alive")
+	}
+}
+
+// A process that sweeps its own cookie ends neither itself nor those above it.
+func TestSweepSparesTheSweeper(t *testing.T) {
+	cookie := newCookie(t)
+	p, lines := startTest(t, shell(cookie, "sleep 1000 & "+roleVariable+"=sweep $0; echo code $?"), Start)
+	wait(t, p)
+	if got := tail(t, lines); got != "1 0\ncode 0\n" {
+		t.Errorf("it said %q; want one killed, none left, and its parent to go on", got)
+	}
+}
+
+// What starts processes while it is swept leaves none of them.
+func TestSweepOutrunsForks(t *testing.T) {
+	for name, script := range map[string]string{
+		"many": `i=0; while [ $i -lt 300 ]; do setsid sleep 1000 & i=$((i+1)); [ $i = 20 ] && echo begun 0; done; wait`,
+		"tree": `cat >"$1" <<-'END'
+			[ $1 -gt 0 ] || exec sleep 1000
+			setsid sh "$0" $(($1-1)) & setsid sh "$0" $(($1-1)) & wait
+			END
+			echo begun 0; sh "$1" 7`,
+		"hop": `cat >"$1" <<-'END'
+			[ $1 -gt 0 ] || exec sleep 1000
+			[ $1 = 900 ] && echo begun 0
+			setsid sh "$0" $(($1-1)) &
+			END
+			for i in 1 2 3 4 5 6; do setsid sh "$1" 1000 & done; wait; sleep 1000`, // each ends when it has started the next
+	} {
+		t.Run(name, func(t *testing.T) {
+			cookie := newCookie(t)
+			_, lines := startTest(t, shell(cookie, script, filepath.Join(t.TempDir(), "script")), Start)
+			pidAfter(t, lines, "begun")
+			if s := swept(t, Sweep, cookie); len(s.Killed) == 0 {
+				t.Error("nobody was found")
+			}
+		})
+	}
+}
+
+func TestSweepFindsWhoseFirstThreadEnded(t *testing.T) {
+	cookie := newCookie(t)
+	_, lines := startTest(t, as("headless", cookie), Start)
+	pid := pidAfter(t, lines, "headless")
+	testkit.Eventually(t, "the first thread has ended", func() bool {
+		s, err := readStat(pid)
+		return err == nil && s.state == 'Z' && s.threads > 1
+	})
+	swept(t, Sweep, cookie)
+	gone(t, "it is killed", pid)
+}
+
+// Numbers are looked at that may be threads': one is not taken for a process, and not looked at again either.
+func TestSweepKnowsThreads(t *testing.T) {
+	tid, stop := make(chan int), make(chan struct{})
+	defer close(stop)
+	for range 2 { // one of them may be the first thread, whose number is the process's
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			tid <- unix.Gettid()
+			<-stop
+		}()
+	}
+	for range 2 {
+		id := <-tid
+		if id == unix.Getpid() {
+			continue
+		}
+		s := newSweeper(prey{others: func(p stat, _ environ) bool { return p.pid == id }})
+		killed, done := s.examine(id)
+		s.env.close()
+		if killed != nil || !done {
+			t.Errorf("thread %d of this process: killed %v, done %v", id, killed, done)
+		}
+	}
+}
+
+// A look that may have missed somebody, however often it is taken, is told.
+func TestSweepTellsThatItIsNotSure(t *testing.T) {
+	s := newSweeper(preyOf(newCookie(t)))
+	s.last = func() (int, bool) { return 0, false } // as without /proc/loadavg
+	if _, err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "missed") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// One that was stopped is killed as well.
+func TestSweepKillsTheStopped(t *testing.T) {
+	cookie := newCookie(t)
+	p, lines := startTest(t, shell(cookie, `echo self $$; kill -STOP $$`), Start)
+	pid := pidAfter(t, lines, "self")
+	testkit.Eventually(t, "it is stopped", func() bool { s, _ := readStat(pid); return s.state == 'T' })
+	swept(t, Sweep, cookie)
+	wait(t, p)
+}
+
+func TestSweepRefuses(t *testing.T) {
+	for _, cookie := range []string{"", "00", strings.Repeat("0", 31), strings.Repeat("0", 33), strings.Repeat("G", 32), strings.Repeat("A", 32)} {
+		if _, err := Sweep(t.Context(), cookie); err == nil {
+			t.Errorf("%q was taken for a cookie", cookie)
+		}
+		if _, err := SweepOrphans(t.Context(), cookie); err == nil {
+			t.Errorf("%q was taken for a cookie", cookie)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Sweep(ctx, NewCookie()); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody looked, and the error is %v", err)
+	}
+}
+
+// Whoever overwrote its environment, and left its group, is found as an orphan.
+func TestSweepOrphansFindsTheHidden(t *testing.T) {
+	reaper, err := Subreaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reaper.Close()
+	cookie := newCookie(t)
+
+	bystander := exec.Command("sleep", "1000") // one that os/exec started, in this process's group
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer bystander.Wait()
+	defer bystander.Process.Kill()
+	worker, _ := startTest(t, exec.Command("sleep", "1000"), Start)
+
+	p, lines := startTest(t, shell(cookie, roleVariable+`=hide setsid $0 & wait`), Start)
+	hidden := pidAfter(t, lines, "hidden")
+	if slices.Contains(marked(cookie), hidden) {
+		t.Fatal("its environment still shows its cookie: there is nothing to find")
+	}
+	p.Signal(unix.SIGTERM) // ends the shell; the other has left its group
+	wait(t, p)
+	testkit.Eventually(t, "the orphan is ours", func() bool { s, _ := readStat(hidden); return s.parent == unix.Getpid() })
+	s := swept(t, SweepOrphans, cookie)
+	if !s.has(hidden) {
+		t.Errorf("the hidden one, %d, is not told among %v", hidden, s.Killed)
+	}
+	gone(t, "the hidden one is killed", hidden)
+	if !alive(bystander.Process.Pid) || !alive(worker.Pid()) {
+		t.Errorf("alive: a child of os/exec %v, a Process %v", alive(bystander.Process.Pid), alive(worker.Pid()))
+	}
+}
+
+// Who was a child before this process became a subreaper, as in a wrapper that has executed it, is nobody's orphan; nor is a child
+// of the first process of a container, which gets those of others.
+func TestSweepOrphansSparesWhoWasThere(t *testing.T) {
+	before := exec.Command("sleep", "1000")
+	before.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	if err := before.Start(); err != nil { // past this package, as a wrapper does
+		t.Fatal(err)
+	}
+	defer before.Wait()
+	defer before.Process.Kill()
+	executes(t, "sleep", before.Process.Pid)
+	reaper, err := Subreaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reaper.Close()
+	swept(t, SweepOrphans, newCookie(t))
+	if !alive(before.Process.Pid) {
+		t.Error("a child from before was killed")
+	}
+	s, err := readStat(before.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start++ // another with its number
+	if !children.isStray(s, unix.Getpid()) {
+		t.Error("its number protects another")
+	}
+	s.parent = 1
+	if children.isStray(s, 1) {
+		t.Error("the first process of a container takes a child for its own")
+	}
+}
+
+// An orphan that belongs to a run within this one has a cookie, and it is another.
+func TestSweepOrphansSparesTheNested(t *testing.T) {
+	reaper, err := Subreaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reaper.Close()
+	cookie, other := newCookie(t), newCookie(t)
+	p, lines := startTest(t, shell(cookie, CookieVariable+`=$1 setsid sleep 1000 & echo nested $!; wait`, other), Start)
+	nested := pidAfter(t, lines, "nested")
+	executes(t, "sleep", nested)
+	p.Signal(unix.SIGTERM) // ends the shell; the other has left its group
+	wait(t, p)
+	testkit.Eventually(t, "the orphan is ours", func() bool { s, _ := readStat(nested); return s.parent == unix.Getpid() })
+	swept(t, SweepOrphans, cookie)
+	if !alive(nested) {
+		t.Error("another run's process was killed")
+	}
+	swept(t, Sweep, other)
+	testkit.Eventually(t, "somebody waits for it", func() bool { _, err := readStat(nested); return err != nil })
+}

@@ -1,0 +1,80 @@
+package proc
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
+)
+
+func TestUsagesOf(t *testing.T) {
+	all := []stat{
+		{pid: 10, parent: 1, group: 10, cpu: 1, state: 'S', threads: 1},                      // a leader
+		{pid: 11, parent: 10, group: 10, cpu: 2, state: 'R', threads: 1},                     // its child
+		{pid: 12, parent: 11, group: 12, cpu: 4, state: 'R', threads: 1},                     // in a session of its own
+		{pid: 13, parent: 1, group: 10, cpu: 8, state: 'R', threads: 1},                      // its parent has ended
+		{pid: 14, parent: 12, group: 12, cpu: 16, state: 'Z', threads: 1},                    // has ended
+		{pid: 20, parent: 1, group: 20, cpu: 32, state: 'T', threads: 1},                     // another leader
+		{pid: 30, parent: 31, group: 30, cpu: 64}, {pid: 31, parent: 30, group: 30, cpu: 64}, // in a circle
+		{pid: 40, parent: 1, group: 40, cpu: 128},
+	}
+	want := []Usage{{CPU: 31, Processes: 4, State: 'S'}, {CPU: 32, Processes: 1, State: 'T'}, {}}
+	for _, order := range []func([]stat){func([]stat) {}, slices.Reverse[[]stat]} {
+		order(all)
+		if got := usagesOf([]int{10, 20, 99}, all); !slices.Equal(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	if !want[1].Stopped() || want[0].Stopped() {
+		t.Error("Stopped is not T")
+	}
+}
+
+func TestUsages(t *testing.T) {
+	cookie := newCookie(t)
+	busy, _ := startTest(t, shell(cookie, `setsid sh -c 'while :; do :; done' & wait`), Start)
+	idle, _ := startTest(t, exec.Command("sleep", "1000"), Start)
+	if err := idle.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "one is busy and the other stopped", func() bool {
+		got, err := Usages([]int{busy.Pid(), idle.Pid()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[1].CPU > 50*time.Millisecond {
+			t.Fatalf("the one that is stopped used %v", got[1].CPU)
+		}
+		return got[0].CPU > 100*time.Millisecond && got[0].Processes == 2 && got[1].Stopped() && !got[0].Stopped()
+	})
+	relatives, err := Relatives(busy.Pid())
+	if err != nil || len(relatives) != 2 || relatives[0].PID != busy.Pid() || relatives[1].Parent != busy.Pid() {
+		t.Fatalf("%+v, %v", relatives, err)
+	}
+	if err := relatives[1].Signal(unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Eventually(t, "it is gone", relatives[1].Gone)
+	if err := relatives[1].Signal(unix.SIGKILL); err != nil {
+		t.Errorf("a signal to one that is gone: %v", err)
+	}
+}
+
+func TestIsGo(t *testing.T) {
+	if is, err := IsGo(os.Getpid()); !is || err != nil {
+		t.Errorf("this test: %v, %v", is, err)
+	}
+	p, lines := startTest(t, shell(newCookie(t), "echo self $$; sleep 1000"), Start)
+	pidAfter(t, lines, "self")
+	if is, err := IsGo(p.Pid()); is || err != nil {
+		t.Errorf("a shell: %v, %v", is, err)
+	}
+	if _, err := IsGo(1<<22 + 1); err == nil {
+		t.Error("a process that cannot be has a program")
+	}
+}

@@ -1,0 +1,71 @@
+package rundir
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// RankLog is the file of one stream of one rank in an attempt.
+type RankLog struct {
+	Host   string // as it is in the file's name
+	Rank   int
+	Stream string // "out" or "err"
+	Path   string
+}
+
+// rankStreams are the streams of RankLog, in the order in which they are listed.
+var rankStreams = []string{"out", "err"}
+
+// RankLogs lists what the ranks of an attempt wrote, by rank, out before err. Files of other names are left out. There are none
+// of a rank that was never started.
+func (d *Dir) RankLogs(attempt int) ([]RankLog, error) {
+	entries, err := os.ReadDir(d.LogsPath(attempt))
+	if err != nil {
+		return nil, fmt.Errorf("look for the logs of attempt %d: %w", attempt, err)
+	}
+	var logs []RankLog
+	for _, e := range entries {
+		if log, ok := rankLog(e.Name()); ok {
+			log.Path = filepath.Join(d.LogsPath(attempt), e.Name())
+			logs = append(logs, log)
+		}
+	}
+	slices.SortFunc(logs, func(a, b RankLog) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Host, b.Host),
+			cmp.Compare(slices.Index(rankStreams, a.Stream), slices.Index(rankStreams, b.Stream)))
+	})
+	return logs, nil
+}
+
+// rankLog reads a name as LogPath makes it: <host>.<rank>.<stream>, where a host's name may have dots, too.
+func rankLog(name string) (RankLog, bool) {
+	rest, stream, ok := cutLast(name)
+	if !ok || !slices.Contains(rankStreams, stream) {
+		return RankLog{}, false
+	}
+	host, number, ok := cutLast(rest)
+	rank, err := strconv.Atoi(number)
+	if !ok || host == "" || err != nil || rank < 0 || strconv.Itoa(rank) != number {
+		return RankLog{}, false
+	}
+	return RankLog{Host: host, Rank: rank, Stream: stream}, true
+}
+
+func cutLast(name string) (before, after string, ok bool) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 {
+		return "", "", false
+	}
+	return name[:dot], name[dot+1:], true
+}
+
+// FilteredPath is the file of one node that holds what its agent's filters picked out of all of its ranks' lines; stream
+// is "out" or "err".
+func (d *Dir) FilteredPath(attempt int, host, stream string) string {
+	return filepath.Join(d.LogsPath(attempt), fmt.Sprintf("%s.filtered.%s", fileName(host), fileName(stream)))
+}

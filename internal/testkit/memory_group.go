@@ -1,0 +1,45 @@
+package testkit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// MemoryGroup makes a memory cgroup, of version 1 or 2, whichever this machine has, that has so many bytes and no swap, until the test's end. A
+// process joins it by writing its id to the file cgroup.procs there. It takes root and a hierarchy at its usual place; elsewhere the test is skipped.
+func MemoryGroup(t testing.TB, limit int) (dir string) {
+	t.Helper()
+	parent, file, swap := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", map[string]int{"memory.memsw.limit_in_bytes": limit}
+	if _, err := os.Stat(parent); err != nil {
+		parent, file, swap = "/sys/fs/cgroup", "memory.max", map[string]int{"memory.swap.max": 0}
+	}
+	dir, err := os.MkdirTemp(parent, "ddpbatch-test-")
+	if err != nil {
+		t.Skipf("needs to make a memory cgroup: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(dir); err != nil {
+			t.Errorf("the memory cgroup: %v", err)
+		}
+	})
+	if err := control(dir, file, limit); err != nil {
+		t.Skipf("needs to limit the memory of a cgroup: %v", err)
+	}
+	for name, bytes := range swap {
+		_ = control(dir, name, bytes) // a kernel that counts no swap has no such file
+	}
+	return dir
+}
+
+// control sets a number of a cgroup, in a file that the kernel has made: where it has made none, this is no cgroup.
+func control(dir, name string, n int) error {
+	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(f, n)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,58 @@
+package vfstest
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+
+	"ddpbatch/internal/vfs"
+)
+
+// T is of testing.TB what this package needs; rapid's T has it, too.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+func must(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// New is a disk in memory with the folder /run, which a crash does not take away.
+func New(t T) *vfs.Mem {
+	t.Helper()
+	m := vfs.NewMem()
+	must(t, m.Mkdir("/run"))
+	must(t, m.SyncDir("/"))
+	return m
+}
+
+// Read is all that is in a file.
+func Read(t T, fsys vfs.FS, path string) []byte {
+	t.Helper()
+	f, err := fsys.Open(path)
+	must(t, err)
+	defer f.Close()
+	info, err := f.Stat()
+	must(t, err)
+	data := make([]byte, info.Size())
+	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// Put replaces a file, or makes it; its bytes are synced, its name is not.
+func Put(t T, fsys vfs.FS, path string, data []byte) {
+	t.Helper()
+	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	f, err := fsys.Create(path)
+	must(t, err)
+	_, err = f.Write(data)
+	must(t, errors.Join(err, f.Sync(), f.Close()))
+}

@@ -1,0 +1,60 @@
+package testkit
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Saved is what a victim of Kill prints when a step is safe.
+func Saved(step int64) { fmt.Println("saved", step) }
+
+// victimTime is enough for a few saves on the slowest machine; a victim that takes longer hangs.
+const victimTime = time.Minute
+
+// Kill starts the test binary again, with only the named test and more variables, as a victim that calls Saved after every step. It waits for so many
+// of them and then a little longer, kills the victim (SIGKILL), and returns the last step that it said; 0: none. What the victim writes to
+// standard error is an error, and so is a victim that has not saved so often within a minute, or before ctx ends; it is killed then, too.
+func Kill(ctx context.Context, test string, environ []string, saves int, longer time.Duration) (last int64, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, victimTime, fmt.Errorf("not done within %v", victimTime))
+	defer cancel()
+	victim := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+test+"$")
+	victim.Env = append(os.Environ(), environ...)
+	out, err := victim.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	var trouble strings.Builder
+	victim.Stderr = &trouble
+	if err := victim.Start(); err != nil {
+		return 0, err
+	}
+	kill := func() { time.AfterFunc(longer, func() { victim.Process.Kill() }) }
+	if saves == 0 {
+		kill()
+	}
+	said := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		number, ok := strings.CutPrefix(lines.Text(), "saved ")
+		if last, err = strconv.ParseInt(number, 10, 64); !ok || err != nil {
+			victim.Process.Kill()
+			break
+		}
+		if said++; said == saves {
+			kill()
+		}
+	}
+	victim.Wait() // says only that it was killed
+	if said < saves && ctx.Err() != nil {
+		err = fmt.Errorf("victim: it hangs after %d of %d saves, the last one of step %d: %w", said, saves, last, context.Cause(ctx))
+	}
+	if trouble.Len() > 0 {
+		return last, fmt.Errorf("victim: %s", &trouble)
+	}
+	return last, err
+}

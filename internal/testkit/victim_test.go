@@ -1,0 +1,34 @@
+package testkit_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// With this variable set, TestKillOfOneThatHangs is the victim, too.
+const hangs = "DDPBATCH_TEST_TESTKIT_VICTIM"
+
+// TestKillOfOneThatHangs: a victim that stops saving is waited for no longer than the context says, and is told how far it was.
+func TestKillOfOneThatHangs(t *testing.T) {
+	if os.Getenv(hangs) != "" {
+		testkit.Saved(7)
+		time.Sleep(time.Minute)
+	}
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	start := time.Now()
+	last, err := testkit.Kill(ctx, "TestKillOfOneThatHangs", []string{hangs + "=1"}, 2, 0)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "of 2 saves") {
+		t.Errorf("step %d, %v; want that it hangs after 1 of 2 saves", last, err)
+	}
+	if took := time.Since(start); took > testkit.Patience {
+		t.Errorf("it took %v", took)
+	}
+}

@@ -1,0 +1,61 @@
+package vfs_test
+
+import (
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/internal/vfs"
+)
+
+// TestOpenWaitsForNoPipe: what is no regular file is refused, and never waited for.
+func TestOpenWaitsForNoPipe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, socket := filepath.Join(dir, "pipe"), filepath.Join(dir, "s")
+	must(t, syscall.Mkfifo(pipe, 0o600))
+	l, err := net.Listen("unix", socket)
+	must(t, err)
+	defer l.Close()
+	for path, kind := range map[string]string{pipe: "a pipe", socket: "a socket", dir: "a folder", "/dev/null": "a device"} {
+		f, _, err := vfs.OpenRegular(path)
+		wantErr(t, "open "+kind, err, vfs.ErrNotRegular)
+		if f != nil || err != nil && !strings.HasSuffix(err.Error(), path+": it is no regular file but "+kind) {
+			t.Errorf("open of %s: file %v, error %v", kind, f, err)
+		}
+		g, err := vfs.OS{}.Open(path)
+		wantErr(t, "OS.Open of "+kind, err, vfs.ErrNotRegular)
+		if g != nil {
+			t.Errorf("OS.Open of %s gives the file %v", kind, g)
+		}
+	}
+}
+
+// TestOpenRegularSaysWhatIsOpen, also behind a link, and that a file is gone.
+func TestOpenRegularSaysWhatIsOpen(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, link := filepath.Join(dir, "f"), filepath.Join(dir, "link")
+	must(t, os.WriteFile(path, []byte("abc"), 0o640))
+	must(t, os.Symlink("f", link))
+	for _, name := range []string{path, link} {
+		f, info, err := vfs.OpenRegular(name)
+		must(t, err)
+		text, err := io.ReadAll(f)
+		must(t, err)
+		must(t, f.Close())
+		if string(text) != "abc" || info.Size() != 3 || info.Mode() != 0o640 {
+			t.Errorf("%s: %q, %d bytes, mode %v", name, text, info.Size(), info.Mode())
+		}
+	}
+	must(t, os.Remove(path))
+	for _, name := range []string{path, link} {
+		_, _, err := vfs.OpenRegular(name)
+		wantErr(t, "open of "+name, err, fs.ErrNotExist)
+	}
+}
