@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -22,7 +23,7 @@ func wantRefused(t *testing.T, m *vfs.Mem, d *Dir, s *State) {
 // later attempt has given up.
 func TestSaveThatWouldNotCount(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
 	save(t, one, testState(10, 1))
 	tool := openDir(t, Options{FS: m, Run: "r"})

@@ -14,7 +14,7 @@ type Config struct {
 	EverySteps int           `json:"every_steps"`           // 0: only at the end
 	KeepLast   int           `json:"keep_last"`             // the newest so many; at least 2
 	KeepEvery  int           `json:"keep_every,omitempty"`  // and those of every so many steps; 0: none
-	KeepWithin time.Duration `json:"keep_within,omitempty"` // and those that are no older than this; 0: none
+	KeepWithin time.Duration `json:"keep_within,omitempty"` // and those that were made no longer ago than this; 0: none
 	KeepBest   int           `json:"keep_best,omitempty"`   // and the best so many by train.evaluate.best; 0: none
 	Codec      string        `json:"codec"`                 // "auto" (by planes), "zstd" or "none"
 	Async      bool          `json:"async"`                 // save while training goes on
@@ -22,6 +22,7 @@ type Config struct {
 	Delta      int           `json:"delta,omitempty"`       // after each full one, so many that hold only what has changed; 0: none
 	Memory     int64         `json:"memory,omitempty"`      // bytes that a rank may use for copies; 0: as many as it needs
 	Local      string        `json:"local,omitempty"`       // folder on each node's own disk to save to first; empty: none
+	Replicate  bool          `json:"replicate,omitempty"`   // with Local: keep each shard on another node's disk, too, until it is shared
 	AtStart    bool          `json:"at_start,omitempty"`    // save once before the first step
 }
 
@@ -66,6 +67,9 @@ func (c Config) Validate() error {
 	}
 	if c.Local != "" && !filepath.IsAbs(c.Local) {
 		fault("local is %q: must be an absolute path, of a folder on every node's own disk", c.Local)
+	}
+	if c.Replicate && c.Local == "" {
+		fault("replicate is true and there is no local: it copies what lies on a node's own disk to another node's; set both or neither")
 	}
 	return errors.Join(errs...)
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/crc32c"
 )
 
 // copyBytes is read and written at a time.
@@ -46,7 +46,6 @@ func (dr *Draft) copyShard(ctx context.Context, i, n int, from io.ReaderAt, info
 }
 
 func copyAll(ctx context.Context, w io.Writer, from io.ReaderAt, info ShardInfo) error {
-	table := crc32.MakeTable(crc32.Castagnoli)
 	buf, crc := make([]byte, min(copyBytes, max(info.Size, 0))), uint32(0)
 	for at := int64(0); at < info.Size; at += int64(len(buf)) {
 		if err := ctx.Err(); err != nil {
@@ -56,7 +55,7 @@ func copyAll(ctx context.Context, w io.Writer, from io.ReaderAt, info ShardInfo)
 		if n, err := from.ReadAt(buf, at); n < len(buf) {
 			return fmt.Errorf("read %d bytes at %d of the shard: %w", len(buf), at, err)
 		}
-		crc = crc32.Update(crc, table, buf)
+		crc = crc32c.Update(crc, buf)
 		if _, err := w.Write(buf); err != nil {
 			return err
 		}

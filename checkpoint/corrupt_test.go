@@ -12,6 +12,8 @@ import (
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -25,7 +27,7 @@ type damaged struct {
 }
 
 func newDamaged(t *testing.T, codec string, second *State) *damaged {
-	d := &damaged{fs: newMem(t)}
+	d := &damaged{fs: vfstest.New(t)}
 	d.dir = openDir(t, Options{FS: d.fs, Codec: codec, Log: logTo(&d.log)})
 	save(t, d.dir, testState(1, 0))
 	save(t, d.dir, second)
@@ -38,7 +40,7 @@ func newDamaged(t *testing.T, codec string, second *State) *damaged {
 // name the file, and Latest to fall back to step 1 and say why in the log.
 func (d *damaged) wantFallback(t *testing.T, what, path string, data []byte) *CorruptError {
 	t.Helper()
-	putFile(t, d.fs, path, data)
+	vfstest.Put(t, d.fs, path, data)
 	err := d.dir.Verify(context.Background(), 2, true)
 	bad, ok := errors.AsType[*CorruptError](err)
 	if !ok || !errors.Is(err, ErrCorrupt) || bad.Path != path {
@@ -72,18 +74,18 @@ func flip(data []byte, bit int) []byte {
 func TestBitsOfTheManifest(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
-	good := readFile(t, d.fs, d.manifest)
-	for bit := 0; bit < 8*len(good); bit += 7 {
+	good := vfstest.Read(t, d.fs, d.manifest)
+	for bit := 0; bit < 8*len(good); bit += 7 * thin.Step(3) {
 		d.wantFallback(t, fmt.Sprintf("bit %d of the manifest", bit), d.manifest, flip(good, bit))
 	}
-	putFile(t, d.fs, d.manifest, good)
+	vfstest.Put(t, d.fs, d.manifest, good)
 	must(t, d.dir.Verify(context.Background(), 2, true))
 }
 
 func TestBitsOfTheShardsFrame(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
-	good := readFile(t, d.fs, d.shard)
+	good := vfstest.Read(t, d.fs, d.shard)
 	const chunks = 3 // of testState: weights, zeros and the scalar
 	tail := len(good) - trailerBytes - chunks*entryBytes
 	for bit := 0; bit < 8*len(good); bit += 3 {
@@ -106,9 +108,10 @@ func TestRandomBitsOfTheData(t *testing.T) {
 		s.Tensors[1].Data[i] = byte(i * i % 7) // compressed
 	}
 	d := newDamaged(t, "auto", s)
-	good := readFile(t, d.fs, d.shard)
+	good := vfstest.Read(t, d.fs, d.shard)
 	tail := len(good) - trailerBytes - 3*entryBytes
-	const seed, flips = 5, 300
+	const seed = 5
+	flips := 300 / thin.Step(5)
 	t.Logf("seed %d, %d flips in %d bytes", seed, flips, tail-headerBytes)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for i := range flips {
@@ -134,7 +137,7 @@ func TestTruncationAtEveryLength(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	for _, path := range []string{d.manifest, d.shard} {
-		good := readFile(t, d.fs, path)
+		good := vfstest.Read(t, d.fs, path)
 		for n := range len(good) {
 			if data := path == d.shard && n > headerBytes && n < len(good)-200; data && n%31 != 0 {
 				continue // inside the chunks a part of the lengths will do
@@ -142,7 +145,7 @@ func TestTruncationAtEveryLength(t *testing.T) {
 			d.wantFallback(t, "cut short", path, good[:n])
 		}
 		d.wantFallback(t, "a byte more", path, append(bytes.Clone(good), '\n'))
-		putFile(t, d.fs, path, good)
+		vfstest.Put(t, d.fs, path, good)
 	}
 }
 
@@ -165,8 +168,8 @@ func TestMissingShard(t *testing.T) {
 func TestSwappedFiles(t *testing.T) {
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
-	otherShard := readFile(t, d.fs, find(t, d.fs, d.dir.stepPath(1), "shard-"))
-	goodShard := readFile(t, d.fs, d.shard)
+	otherShard := vfstest.Read(t, d.fs, find(t, d.fs, d.dir.stepPath(1), "shard-"))
+	goodShard := vfstest.Read(t, d.fs, d.shard)
 	d.wantFallback(t, "shard of another step", d.shard, otherShard)
 
 	// The same step, sizes and tensors, other values: only the manifest's checksum can tell.
@@ -174,7 +177,7 @@ func TestSwappedFiles(t *testing.T) {
 	if bad := d.wantFallback(t, "shard of another save", d.shard, goodShard); !strings.Contains(bad.Detail, "file's checksum") {
 		t.Errorf("found by %q", bad.Detail)
 	}
-	d.wantFallback(t, "manifest of another step", d.manifest, readFile(t, d.fs, filepath.Join(d.dir.stepPath(1), manifest.Name)))
+	d.wantFallback(t, "manifest of another step", d.manifest, vfstest.Read(t, d.fs, filepath.Join(d.dir.stepPath(1), manifest.Name)))
 }
 
 func TestAllCorruptIsNotNone(t *testing.T) {
@@ -182,7 +185,7 @@ func TestAllCorruptIsNotNone(t *testing.T) {
 	d := newDamaged(t, "none", testState(2, 0))
 	for _, step := range []int64{1, 2} {
 		path := find(t, d.fs, d.dir.stepPath(step), "shard-")
-		putFile(t, d.fs, path, flip(readFile(t, d.fs, path), 8*100))
+		vfstest.Put(t, d.fs, path, flip(vfstest.Read(t, d.fs, path), 8*100))
 	}
 	before := tree(t, d.fs)
 	_, _, err := d.dir.Latest(context.Background())

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -39,11 +41,11 @@ func runScript(t *testing.T, fsys vfs.FS) (acknowledged int, err error) {
 // new attempt can go on and leaves no trace of the dead one.
 func TestCrashAfterEveryOperation(t *testing.T) {
 	t.Parallel()
-	whole := vfs.NewInjector(newMem(t), nil)
+	whole := vfs.NewInjector(vfstest.New(t), nil)
 	if n, err := runScript(t, whole); n != len(crashScript) {
 		t.Fatal(err)
 	}
-	const seeds = 4
+	seeds := 100 / thin.Step(100)
 	log := whole.Log()
 	operations := len(log)
 	t.Logf("%d operations, 0, 10 and 50 %% kept, seeds 0 to %d", operations, seeds-1)
@@ -51,7 +53,7 @@ func TestCrashAfterEveryOperation(t *testing.T) {
 		if k > 0 && slices.Contains([]string{"open", "read", "readdir", "stat"}, log[k-1].Kind) {
 			continue // what only reads leaves the disk as it was
 		}
-		m := newMem(t)
+		m := vfstest.New(t)
 		acknowledged, err := runScript(t, vfs.NewInjector(m, vfs.CrashAfter(k)))
 		if err != nil && !errors.Is(err, vfs.ErrCrashed) {
 			t.Fatalf("after operation %d: %v", k, err)
@@ -129,10 +131,19 @@ func isSave(s *State, i int) bool {
 	return sameState(s, testState(crashScript[i].step, crashScript[i].variant)) == nil
 }
 
-// checkGoesOn lets attempt 2 save twice. Then exactly its two checkpoints are there, two files each.
+// checkGoesOn lets attempt 2 resume and save twice. Then exactly its two checkpoints are there, two files each, beside what tells of attempts.
 func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 	d, err := Open(testPath, crashOptions(fsys, 2))
 	if err != nil {
+		return err
+	}
+	c, err := d.FindForResume(t.Context())
+	if err == nil {
+		defer c.Close()
+	} else if !errors.Is(err, ErrNone) {
+		return err
+	}
+	if err := d.Begin(t.Context(), c); err != nil {
 		return err
 	}
 	for _, step := range []int64{400, 500} {
@@ -144,7 +155,7 @@ func checkGoesOn(t *testing.T, fsys vfs.FS) error {
 	if err != nil {
 		return err
 	}
-	files := tree(t, fsys)
+	files := saved(t, fsys)
 	if len(list) != 2 || !list[0].Committed || !list[1].Committed || list[0].Step != 400 || len(files) != 6 {
 		return fmt.Errorf("left behind:\n%s", strings.Join(files, "\n"))
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // deltaState has, beside what differs between steps, noise that does not.
@@ -40,7 +41,7 @@ func deltas(t *testing.T, o Options) (*Dir, []*State) {
 
 func TestDeltas(t *testing.T) {
 	t.Parallel()
-	d, states := deltas(t, Options{FS: newMem(t), Keep: Policy{Last: 2}, Attempt: 1})
+	d, states := deltas(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
 	wantList(t, d, "1 committed, 2 committed, 3 committed") // step 1 stays as their base
 	for _, s := range states {
 		got, err := d.Load(t.Context(), s.Step)
@@ -71,7 +72,7 @@ func TestBaseIsGone(t *testing.T) {
 	for _, what := range []string{"missing", "another", "damaged"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			m := newMem(t)
+			m := vfstest.New(t)
 			d, _ := deltas(t, Options{FS: m, Attempt: 1, Codec: "auto"})
 			c, err := d.Find(t.Context(), 3)
 			must(t, err)
@@ -84,8 +85,8 @@ func TestBaseIsGone(t *testing.T) {
 				save(t, openDir(t, Options{FS: m, Attempt: 1}), testState(1, 9))
 			case "damaged":
 				shard := find(t, m, base, "shard-00001")
-				data := readFile(t, m, shard)
-				putFile(t, m, shard, flip(data, 8*len(data)/2)) // in the noise
+				data := vfstest.Read(t, m, shard)
+				vfstest.Put(t, m, shard, flip(data, 8*len(data)/2)) // in the noise
 			}
 			must(t, c.Close())
 			wantErr(t, "Verify", d.Verify(t.Context(), 3, true), ErrCorrupt)
@@ -110,7 +111,7 @@ func TestBaseIsGone(t *testing.T) {
 // TestBaseIsRefused: what cannot be a base is found before anything is committed.
 func TestBaseIsRefused(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d, states := deltas(t, Options{FS: m, Attempt: 1})
 	open := func(step int64) *Checkpoint {
 		c, err := d.Find(t.Context(), step)
@@ -141,7 +142,7 @@ func TestBaseIsRefused(t *testing.T) {
 // though other processes have saved so many since that nothing else would.
 func TestBaseOfWhatWasJustSaved(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{Last: 2})
 	full, err := split(t, d, deltaState(100), 2, nil, Commit{})
 	must(t, err)
@@ -158,7 +159,7 @@ func TestBaseOfWhatWasJustSaved(t *testing.T) {
 // TestDeltaWithoutBase: shards that may need a base are not committed without one.
 func TestDeltaWithoutBase(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	if _, err := split(t, d, deltaState(2), 2, deltaState(1), Commit{}); err == nil {
 		t.Error("it is committed")

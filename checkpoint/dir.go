@@ -15,6 +15,7 @@ import (
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/vfs"
 )
 
@@ -51,6 +52,7 @@ type Dir struct {
 	program string
 
 	changing sync.Mutex // held while something is committed or removed
+	gateMade bool       // this attempt's gate is there; under changing
 
 	known known
 
@@ -58,6 +60,7 @@ type Dir struct {
 	made   bool                // the folder itself is there, durably
 	bad    map[saveID]error    // found corrupt: they do not count for retention; where an error says why, rejected: nor as the latest
 	drafts map[string]struct{} // folders that are being written by this process
+	told   map[string]struct{} // what warnOnce has said
 }
 
 // Open returns the checkpoints folder at path. It touches nothing: the folder is made by the
@@ -82,8 +85,8 @@ func Open(path string, o Options) (*Dir, error) {
 	d := &Dir{
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
 		run: runCRC(o.Run),
-		now: time.Now, nonce: rand.Uint32, sleep: sleep, program: program(),
-		bad: map[saveID]error{}, drafts: map[string]struct{}{},
+		now: time.Now, nonce: rand.Uint32, sleep: pause.For, program: program(),
+		bad: map[saveID]error{}, drafts: map[string]struct{}{}, told: map[string]struct{}{},
 	}
 	if d.fs == nil {
 		d.fs = vfs.OS{}

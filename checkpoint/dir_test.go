@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -30,7 +31,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestNothingThere(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m})
 	ctx := context.Background()
 	if list, err := d.List(ctx); err != nil || len(list) != 0 {
@@ -52,13 +53,13 @@ func TestNothingThere(t *testing.T) {
 
 func TestListAndInfo(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Run: "r", Attempt: 7})
 	for _, step := range []int64{300, 5, 20} { // any order
 		save(t, d, testState(step, 0))
 	}
 	info := save(t, d, testState(1000, 0))
-	size := int64(len(readFile(t, m, find(t, m, d.stepPath(1000), "shard-"))) + len(readFile(t, m, d.stepPath(1000)+"/"+manifest.Name)))
+	size := int64(len(vfstest.Read(t, m, find(t, m, d.stepPath(1000), "shard-"))) + len(vfstest.Read(t, m, d.stepPath(1000)+"/"+manifest.Name)))
 	want := Info{Step: 1000, Path: d.stepPath(1000), Bytes: size, World: 4, Committed: true, State: "committed", Attempt: 7, Created: d.now(),
 		Run: "r", RawBytes: 3208, BaseStep: -1, Metrics: map[string]float64{}}
 	if !reflect.DeepEqual(info, want) {
@@ -70,7 +71,7 @@ func TestListAndInfo(t *testing.T) {
 		t.Errorf("List says %+v", list)
 	}
 	wantList(t, d, "5 committed, 20 committed, 300 committed, 1000 committed")
-	putFile(t, m, d.stepPath(20)+"/"+manifest.Name, []byte("{}"))
+	vfstest.Put(t, m, d.stepPath(20)+"/"+manifest.Name, []byte("{}"))
 	must(t, m.Remove(d.stepPath(300)+"/"+manifest.Name))
 	must(t, m.Remove(find(t, m, d.stepPath(5), "shard-")))
 	wantList(t, d, "5 broken, 20 broken, 300 partial, 1000 committed")
@@ -104,7 +105,7 @@ func TestSaveRefuses(t *testing.T) {
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMem(t)
+			m := vfstest.New(t)
 			d := openDir(t, Options{FS: m})
 			s := good()
 			spoil(s)

@@ -2,7 +2,7 @@
 // flipped bit never costs more than the steps since the last save.
 //
 // A checkpoint is a folder step-%012d below a run's checkpoints folder. It holds immutable shard
-// files with the tensors, one for each rank that wrote, and MANIFEST.json, which names every
+// files with the tensors, one for each rank that had any, and MANIFEST.json, which names every
 // shard with its size and checksum. The manifest is written last and is the commit record:
 // without it there is no checkpoint. The format is written down byte by byte in docs/format.md.
 //
@@ -27,9 +27,11 @@
 //     the record of an attempt that went on from one. What somebody has removed whole before that is
 //     not known.
 //   - A superseded attempt (Options.Fence) commits nothing and removes nothing. One that has asked
-//     its fence just before it was superseded can finish that one commit, removal or record; but a
-//     later attempt has recorded what it goes on from (Begin), so that commit counts for nothing
-//     if it is of a later step, and it never takes the place of another. A record is refused where
+//     its fence just before it was superseded, or whose fence is stale, can finish a commit or record;
+//     but a later attempt has recorded what it goes on from (Begin), so that commit counts for
+//     nothing if it is of a later step, and it never takes the place of another. It removes no
+//     checkpoint once a later attempt has called FindForResume or Begin, whatever it sees of the
+//     disk: each removal is a rename through a folder that those take away. A record is refused where
 //     a later attempt's is seen; one that gets by does not give up the very checkpoint that a still
 //     later attempt has gone on from.
 //   - Only Reject sets a checkpoint aside, after it was found damaged twice, and never a delta for

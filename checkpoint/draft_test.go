@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -69,7 +71,7 @@ func TestManyWriters(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8, maxOpen + 3} { // with more shards than are kept open, too
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			d := openDir(t, Options{FS: newMem(t), Run: "r", Attempt: 1})
+			d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
 			want := testState(5, 0)
 			c, err := split(t, d, want, n, nil, Commit{})
 			must(t, err)
@@ -86,10 +88,38 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
+// TestShardsWithoutBytes: a checkpoint of before, when every rank wrote a shard, also who had no bytes. It counts, is read, and is a delta's base.
+func TestShardsWithoutBytes(t *testing.T) {
+	t.Parallel()
+	d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
+	tiny := func(step int64) *State {
+		return &State{Step: step, World: 64, Tensors: []Tensor{{Name: "w", DType: "float32", Shape: []int{5}, Data: bytes.Repeat([]byte{byte(step)}, 20)}}}
+	}
+	full, err := split(t, d, tiny(1), 64, nil, Commit{})
+	must(t, err)
+	defer full.Close()
+	delta, err := split(t, d, tiny(2), 64, tiny(1), Commit{Base: full})
+	must(t, err)
+	must(t, errors.Join(delta.Verify(t.Context()), delta.Close()))
+	for step := int64(1); step <= 2; step++ {
+		c, err := d.Find(t.Context(), step)
+		must(t, err)
+		wantState(t, all(t, c), tiny(step))
+		must(t, errors.Join(c.Verify(t.Context()), c.Close()))
+	}
+	wantList(t, d, "1 committed, 2 committed")
+	found, err := d.FindForResume(t.Context())
+	must(t, err)
+	if found.Step() != 2 || found.World() != 64 {
+		t.Errorf("resumes from step %d of %d ranks", found.Step(), found.World())
+	}
+	must(t, found.Close())
+}
+
 // TestAbortLeavesNothing: rank 0's Abort removes what all have written.
 func TestAbortLeavesNothing(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Attempt: 1})
 	dr, err := d.NewDraft(t.Context(), 1)
 	must(t, err)
@@ -115,7 +145,7 @@ func TestAbortLeavesNothing(t *testing.T) {
 // TestAbortOfAJoinedDraft removes only what its rank could not finish: the rest may be committed.
 func TestAbortOfAJoinedDraft(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	s := testState(100, 0)
 	dr, err := d.NewDraft(t.Context(), 100)
@@ -152,7 +182,7 @@ func TestAbortOfAJoinedDraft(t *testing.T) {
 
 func TestTicketIsRefused(t *testing.T) {
 	t.Parallel()
-	d := openDir(t, Options{FS: newMem(t), Attempt: 2})
+	d := openDir(t, Options{FS: vfstest.New(t), Attempt: 2})
 	good := `{"folder":"step-000000000007.2-0000000a","step":7,"attempt":2,"nonce":10}`
 	if _, err := d.JoinDraft([]byte(good)); err != nil {
 		t.Fatal(err)
@@ -184,7 +214,7 @@ func TestWriteShardRefuses(t *testing.T) {
 		"half length": func(p *Piece) { p.Data = make([]byte, 6) },
 		"base":        func(p *Piece) { p.Base = make([]byte, 4) },
 	} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		dr, err := openDir(t, Options{FS: m}).NewDraft(t.Context(), 1)
 		must(t, err)
 		p := good
@@ -235,7 +265,7 @@ func (l *late) Create(name string) (vfs.File, error) {
 // TestPatience: what a message said is there is waited for, a bounded time, with growing pauses.
 func TestPatience(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	zero := openDir(t, Options{FS: m, Attempt: 1})
 	save(t, zero, testState(1, 0))
 	found, err := zero.FindLatest(t.Context())
@@ -266,7 +296,7 @@ func TestPatience(t *testing.T) {
 // TestCopyShard: the copy is what the original is, or there is none.
 func TestCopyShard(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Attempt: 1})
 	s := testState(1, 0)
 	save(t, d, s)
@@ -274,7 +304,7 @@ func TestCopyShard(t *testing.T) {
 	for _, damage := range []bool{true, false} {
 		dr, err := d.NewDraft(t.Context(), 1)
 		must(t, err)
-		data := readFile(t, m, original)
+		data := vfstest.Read(t, m, original)
 		c := s.commit()
 		info := ShardInfo{Size: int64(len(data)), Raw: 3208, CRC: uint32(manifest.CRC(data))}
 		if damage {
@@ -299,7 +329,7 @@ func TestCopyShard(t *testing.T) {
 // TestClockSetBack: a second save of a step counts, whatever the clock says.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
-	d := openDir(t, Options{FS: newMem(t), Keep: Policy{Last: 2}, Attempt: 1})
+	d := openDir(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
 	d.nonce = func() uint32 { return 7 } // the folder's name does not decide either
 	at := d.now()
 	for variant := range 4 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -15,7 +16,7 @@ var errNewer = errors.New("attempts/2 exists")
 // TestZombie: an attempt that was superseded before its save began changes nothing that counts.
 func TestZombie(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	live := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "r", Attempt: 2})
 	for step := range int64(3) {
 		save(t, live, testState(step, 0))
@@ -51,7 +52,7 @@ func TestZombie(t *testing.T) {
 func TestFenceClosesAnywhere(t *testing.T) {
 	t.Parallel()
 	for j := 1; ; j++ {
-		m := newMem(t)
+		m := vfstest.New(t)
 		before := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "r", Attempt: 1})
 		save(t, before, testState(1, 0))
 		save(t, before, testState(2, 0))

@@ -98,5 +98,5 @@ func (d *Dir) warnCorrupt(path string, err error) {
 		}
 		args = append(args, "what", bad.Detail)
 	}
-	d.log.Warn("checkpoint is corrupt: passing it over", args...)
+	d.log.Warn("checkpoint is corrupt", args...)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // TestFormatDocument compares the worked example of docs/format.md with the program's bytes.
@@ -17,7 +18,7 @@ func TestFormatDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("..", "docs", "format.md"))
 	must(t, err)
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Codec: "none", Run: "mnist", Attempt: 1})
 	d.program = "ddpbatch v0.1.0"
 	d.nonce = func() uint32 { return 0x5f2c91d0 }
@@ -31,11 +32,11 @@ func TestFormatDocument(t *testing.T) {
 	}
 	save(t, d, s)
 
-	manifest := readFile(t, m, d.stepPath(7)+"/"+manifest.Name)
+	manifest := vfstest.Read(t, m, d.stepPath(7)+"/"+manifest.Name)
 	if want := block(t, string(text), "json"); string(manifest) != want {
 		t.Errorf("the manifest is\n%s\nthe document says\n%s", manifest, want)
 	}
-	shard := readFile(t, m, d.stepPath(7)+"/shard-00000-of-00001.1-bcb721c3-5f2c91d0.ddpt")
+	shard := vfstest.Read(t, m, d.stepPath(7)+"/shard-00000-of-00001.1-bcb721c3-5f2c91d0.ddpt")
 	var want strings.Builder
 	for line := range strings.Lines(block(t, string(text), "hex")) {
 		bytes, _, _ := strings.Cut(line, "#")

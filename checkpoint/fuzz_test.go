@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // FuzzTicket: no ticket leads a writer out of the checkpoints folder, or into another attempt's.
@@ -14,7 +15,7 @@ func FuzzTicket(f *testing.F) {
 	f.Add([]byte(`{"folder":"step-000000000007.2-0000000a","step":7,"attempt":2,"nonce":10}`))
 	f.Add([]byte(`{"folder":"../x","step":7}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		dr, err := openDir(t, Options{FS: newMem(t), Attempt: 2}).JoinDraft(data)
+		dr, err := openDir(t, Options{FS: vfstest.New(t), Attempt: 2}).JoinDraft(data)
 		if err != nil {
 			return
 		}
@@ -27,13 +28,13 @@ func FuzzTicket(f *testing.F) {
 // FuzzManifestOfAnotherRank: bytes that a message brought open a checkpoint or give an error; what
 // opens can be described, and reading from where no files are is an error.
 func FuzzManifestOfAnotherRank(f *testing.F) {
-	m := newMem(f)
+	m := vfstest.New(f)
 	d := openDir(f, Options{FS: m})
 	save(f, d, testState(1, 0))
-	f.Add(readFile(f, m, d.stepPath(1)+"/"+manifest.Name))
+	f.Add(vfstest.Read(f, m, d.stepPath(1)+"/"+manifest.Name))
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := openDir(t, Options{FS: newMem(t)}).OpenManifest("step-000000000001", data)
+		c, err := openDir(t, Options{FS: vfstest.New(t)}).OpenManifest("step-000000000001", data)
 		if err != nil {
 			return
 		}

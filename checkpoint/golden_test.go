@@ -2,13 +2,19 @@ package checkpoint
 
 import (
 	"encoding/binary"
+	"errors"
 	"flag"
+	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
-var updateV2 = flag.Bool("update-v2", false, "write testdata/v2, once for ever, where it is not there")
+var updateV2 = flag.Bool("update-v2", false, "write testdata/v2 and v2-zstd, once for ever, where they are not there")
 
 // lcg gives the same numbers for ever (Knuth, TAOCP 3.3.4, line 26), in any language.
 type lcg uint64
@@ -80,7 +86,7 @@ func TestGoldenVersion2(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("testdata", "v2")
 	full, delta := goldenState(1), goldenState(2)
-	if *updateV2 {
+	if toBeMade(path) {
 		writeGolden(t, path, full, delta)
 	}
 	d, err := Open(path, Options{})
@@ -94,6 +100,13 @@ func TestGoldenVersion2(t *testing.T) {
 		}
 		must(t, d.Verify(t.Context(), want.Step, true))
 	}
+	wantRecord(t, path, manifest.Record{Run: "golden", Attempt: 2, ResumedStep: -1, Created: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+}
+
+// toBeMade tells whether a golden folder is asked for and not there.
+func toBeMade(path string) bool {
+	_, err := os.Stat(path)
+	return *updateV2 && errors.Is(err, fs.ErrNotExist)
 }
 
 func writeGolden(t *testing.T, path string, full, delta *State) {

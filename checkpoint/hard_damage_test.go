@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -26,7 +28,7 @@ type victim struct {
 }
 
 func newVictim(t *testing.T, codec string) *victim {
-	v := &victim{fs: hardMem(t)}
+	v := &victim{fs: vfstest.New(t)}
 	v.dir = hardOpen(t, checkpoint.Options{FS: v.fs, Codec: codec, Run: "victim", Attempt: 1})
 	ctx := t.Context()
 	need(t, v.dir.Begin(ctx, nil))
@@ -80,7 +82,7 @@ func (v *victim) files(t *testing.T, folder, part string) (paths []string) {
 // time: it reads all that is there) the newest good step to be left for FindLatest.
 func (v *victim) wantDetected(t *testing.T, what, path string, data []byte, left int64) {
 	t.Helper()
-	hardPut(t, v.fs, path, data)
+	vfstest.Put(t, v.fs, path, data)
 	if err := v.dir.Verify(context.Background(), 30, false); !errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Fatalf("%s: Verify of step 30 says %v, want that it is corrupt", what, err)
 	}
@@ -109,14 +111,14 @@ func TestHardManifestBits(t *testing.T) {
 	v := newVictim(t, "auto")
 	for folder, left := range map[string]int64{v.last: 20, v.base: 10} {
 		path := v.files(t, folder, "MANIFEST")[0]
-		good := hardRead(t, v.fs, path)
-		for bit := 0; bit < 8*len(good); bit += thin(13) {
+		good := vfstest.Read(t, v.fs, path)
+		for bit := 0; bit < 8*len(good); bit += thin.Step(13) {
 			v.wantDetected(t, fmt.Sprintf("bit %d of %s", bit, path), path, flipped(good, bit), left)
 		}
-		for n := 0; n < len(good); n += thin(13) {
+		for n := 0; n < len(good); n += thin.Step(13) {
 			v.wantDetected(t, fmt.Sprintf("%s cut to %d", path, n), path, good[:n], left)
 		}
-		hardPut(t, v.fs, path, good)
+		vfstest.Put(t, v.fs, path, good)
 	}
 	need(t, v.dir.Verify(t.Context(), 30, true))
 }
@@ -135,7 +137,7 @@ func TestHardFrameBits(t *testing.T) {
 	v := newVictim(t, "auto")
 	for folder, left := range map[string]int64{v.last: 20, v.base: 10} {
 		for _, path := range v.files(t, folder, "shard-") {
-			good := hardRead(t, v.fs, path)
+			good := vfstest.Read(t, v.fs, path)
 			chunks := 0 // one a piece: all are short
 			for _, tensor := range hardState(20, 0).Tensors {
 				if len(tensor.Data) > 8 || len(tensor.Data) > 0 && strings.Contains(path, "shard-00001") {
@@ -147,15 +149,15 @@ func TestHardFrameBits(t *testing.T) {
 				if at >= headerBytes && at < tail {
 					continue // data
 				}
-				for bit := at % thin(8); bit < 8; bit += thin(8) {
+				for bit := at % thin.Step(8); bit < 8; bit += thin.Step(8) {
 					v.wantDetected(t, fmt.Sprintf("bit %d of byte %d of %d of %s", bit, at, len(good), path), path, flipped(good, 8*at+bit), left)
 				}
-				if at%thin(5) == 0 {
+				if at%thin.Step(5) == 0 {
 					v.wantDetected(t, fmt.Sprintf("%s cut to %d", path, at), path, good[:at], left)
 				}
 			}
 			v.wantDetected(t, path+" with a byte more", path, append(bytes.Clone(good), 0), left)
-			hardPut(t, v.fs, path, good)
+			vfstest.Put(t, v.fs, path, good)
 		}
 	}
 	need(t, v.dir.Verify(t.Context(), 30, true))
@@ -166,36 +168,35 @@ func TestHardFrameBits(t *testing.T) {
 func TestHardDataBits(t *testing.T) {
 	t.Parallel()
 	const seed = 17
-	flips := 10_000 / thin(10)
+	flips := 10_000 / thin.Step(10)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	codecs := []string{"auto", "zstd", "none"}
 	for i, codec := range codecs {
 		v := newVictim(t, codec)
 		shards := append(v.files(t, v.last, "shard-"), v.files(t, v.base, "shard-")...)
-		for range flips / len(codecs) / len(shards) {
-			for _, path := range shards {
-				good := hardRead(t, v.fs, path)
-				bit := 8*headerBytes + rng.IntN(8*(len(good)-headerBytes))
-				hardPut(t, v.fs, path, flipped(good, bit))
-				step := int64(30)
-				if filepath.Dir(path) == v.base {
-					step = 20
-				}
-				err := v.dir.Verify(t.Context(), step, true)
-				if !errors.Is(err, checkpoint.ErrCorrupt) {
-					t.Fatalf("seed %d, codec %s, bit %d of %s: Verify says %v", seed, codecs[i], bit, path, err)
-				}
-				if rng.IntN(16) > 0 {
-					hardPut(t, v.fs, path, good)
-					continue
-				}
-				if s, err := v.dir.Load(t.Context(), 30); err == nil {
-					need(t, hardSame(s, v.near()))
-				} else if !errors.Is(err, checkpoint.ErrCorrupt) {
-					t.Fatalf("seed %d, codec %s, bit %d of %s: Load says %v", seed, codecs[i], bit, path, err)
-				}
-				hardPut(t, v.fs, path, good)
+		for n := flips * i / len(codecs); n < flips*(i+1)/len(codecs); n++ {
+			path := shards[n%len(shards)]
+			good := vfstest.Read(t, v.fs, path)
+			bit := 8*headerBytes + rng.IntN(8*(len(good)-headerBytes))
+			vfstest.Put(t, v.fs, path, flipped(good, bit))
+			step := int64(30)
+			if filepath.Dir(path) == v.base {
+				step = 20
 			}
+			err := v.dir.Verify(t.Context(), step, true)
+			if !errors.Is(err, checkpoint.ErrCorrupt) {
+				t.Fatalf("seed %d, codec %s, bit %d of %s: Verify says %v", seed, codecs[i], bit, path, err)
+			}
+			if rng.IntN(16) > 0 {
+				vfstest.Put(t, v.fs, path, good)
+				continue
+			}
+			if s, err := v.dir.Load(t.Context(), 30); err == nil {
+				need(t, hardSame(s, v.near()))
+			} else if !errors.Is(err, checkpoint.ErrCorrupt) {
+				t.Fatalf("seed %d, codec %s, bit %d of %s: Load says %v", seed, codecs[i], bit, path, err)
+			}
+			vfstest.Put(t, v.fs, path, good)
 		}
 		need(t, v.dir.Verify(t.Context(), 30, true))
 	}
@@ -206,12 +207,12 @@ func TestHardSwappedFiles(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, "none")
 	shards := v.files(t, v.last, "shard-")
-	first, second := hardRead(t, v.fs, shards[0]), hardRead(t, v.fs, shards[1])
+	first, second := vfstest.Read(t, v.fs, shards[0]), vfstest.Read(t, v.fs, shards[1])
 	v.wantDetected(t, "shard 1 in the place of shard 0", shards[0], second, 20)
-	hardPut(t, v.fs, shards[0], first)
-	old := hardRead(t, v.fs, v.files(t, v.base, "shard-00000")[0])
+	vfstest.Put(t, v.fs, shards[0], first)
+	old := vfstest.Read(t, v.fs, v.files(t, v.base, "shard-00000")[0])
 	v.wantDetected(t, "the base's shard in the place of the delta's", shards[0], old, 20)
-	hardPut(t, v.fs, shards[0], first)
+	vfstest.Put(t, v.fs, shards[0], first)
 	path := v.files(t, v.last, "MANIFEST")[0]
-	v.wantDetected(t, "the base's manifest in the place of the delta's", path, hardRead(t, v.fs, v.files(t, v.base, "MANIFEST")[0]), 20)
+	v.wantDetected(t, "the base's manifest in the place of the delta's", path, vfstest.Read(t, v.fs, v.files(t, v.base, "MANIFEST")[0]), 20)
 }

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
@@ -21,14 +20,6 @@ import (
 // and through its exported API only.
 
 const hardPath = "/run/checkpoints"
-
-// hardMem has the folder of a run, durably.
-func hardMem(t testing.TB) *vfs.Mem {
-	m := vfs.NewMem()
-	need(t, m.Mkdir("/run"))
-	need(t, m.SyncDir("/"))
-	return m
-}
 
 func need(t testing.TB, err error) {
 	t.Helper()
@@ -177,32 +168,4 @@ func hardFiles(t testing.TB, fsys vfs.FS, dir string) []string {
 		files = append(files, hardFiles(t, fsys, path)...)
 	}
 	return files
-}
-
-func hardRead(t testing.TB, fsys vfs.FS, path string) []byte {
-	t.Helper()
-	f, err := fsys.Open(path)
-	need(t, err)
-	defer f.Close()
-	info, err := f.Stat()
-	need(t, err)
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// hardPut replaces the content of a file.
-func hardPut(t testing.TB, fsys vfs.FS, path string, data []byte) {
-	t.Helper()
-	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	f, err := fsys.Create(path)
-	need(t, err)
-	_, err = f.Write(data)
-	need(t, err)
-	need(t, f.Sync())
-	need(t, f.Close())
 }

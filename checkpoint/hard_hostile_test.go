@@ -20,6 +20,8 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -34,7 +36,7 @@ type hostile struct {
 }
 
 func newHostile(t *testing.T, codec string) *hostile {
-	h := &hostile{fs: hardMem(t), good: map[string][]byte{}}
+	h := &hostile{fs: vfstest.New(t), good: map[string][]byte{}}
 	h.dir = hardOpen(t, checkpoint.Options{FS: h.fs, Codec: codec, Run: "hostile", Attempt: 1, Workers: 1})
 	need(t, h.dir.Begin(t.Context(), nil))
 	half := make([]byte, 2*150)
@@ -62,7 +64,7 @@ func newHostile(t *testing.T, codec string) *hostile {
 		default:
 			continue
 		}
-		h.good[path] = hardRead(t, h.fs, path)
+		h.good[path] = vfstest.Read(t, h.fs, path)
 		if len(h.good[path]) > 1100 {
 			t.Fatalf("%s has %d bytes, want about a KiB", path, len(h.good[path]))
 		}
@@ -121,7 +123,7 @@ func (h *hostile) plant(t *testing.T, changed map[string][]byte) {
 				good = sealText(shardSums.ReplaceAll(good, fmt.Appendf(nil, `"size":%d,"raw":$1,"crc32c":"%08x"`, len(shard), crcOf(shard))))
 			}
 		}
-		hardPut(t, h.fs, path, good)
+		vfstest.Put(t, h.fs, path, good)
 	}
 }
 
@@ -177,7 +179,7 @@ func mutateText(rng *rand.Rand, data []byte) []byte {
 // reading of them may panic, take long, or take 64 MiB from the heap.
 func TestHardHostileFiles(t *testing.T) { // not parallel: it counts what the process allocates
 	const seed = 31
-	rounds := 3000 / thin(10)
+	rounds := 3000 / thin.Step(10)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	loaded := 0
 	for _, codec := range []string{"auto", "zstd", "none"} {
@@ -274,7 +276,7 @@ func TestHardHostileSafetensors(t *testing.T) { // not parallel: as above
 	good, err := os.ReadFile(path)
 	need(t, err)
 	rng := rand.New(rand.NewPCG(37, 0))
-	for round := range 2000 / thin(10) {
+	for round := range 2000 / thin.Step(10) {
 		data := mutateText(rng, good)
 		if rng.IntN(2) == 0 { // the header's length, which is believed first
 			binary.LittleEndian.PutUint64(data, extremes[rng.IntN(len(extremes))])

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -16,8 +18,8 @@ import (
 // happened must be told from what did not: every save succeeds, and nothing is lost or left over.
 func TestHardLostReplies(t *testing.T) {
 	t.Parallel()
-	for seed := 0; seed < 24; seed += thin(4) {
-		m := hardMem(t)
+	for seed := 0; seed < 24; seed += thin.Step(4) {
+		m := vfstest.New(t)
 		if err := lostReplies(t, m, uint64(seed)); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(hardFiles(t, m, hardPath), "\n"))
 		}
@@ -71,7 +73,7 @@ func lostReplies(t *testing.T, m *vfs.Mem, seed uint64) error {
 func TestHardLostProbe(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
-		m := hardMem(t)
+		m := vfstest.New(t)
 		client := vfs.NewView(m, seed)
 		client.LoseReplies(50)
 		d := hardOpen(t, checkpoint.Options{FS: client, Run: "nfs", Attempt: 1})
@@ -90,7 +92,7 @@ func TestHardLostProbe(t *testing.T) {
 func TestHardStaleReader(t *testing.T) {
 	t.Parallel()
 	for held := int64(1); held <= 5; held++ {
-		m := hardMem(t)
+		m := vfstest.New(t)
 		ctx := t.Context()
 		writer := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 1), Run: "nfs", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 		need(t, writer.Begin(ctx, nil))
@@ -131,7 +133,7 @@ func TestHardStaleReader(t *testing.T) {
 // as corrupt, and is not rejected.
 func TestHardReadOfARemovedCheckpoint(t *testing.T) {
 	t.Parallel()
-	m := hardMem(t)
+	m := vfstest.New(t)
 	ctx := t.Context()
 	writer := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 1), Run: "nfs", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 	_, err := writer.Save(ctx, hardState(1, 0))
@@ -161,7 +163,7 @@ func TestHardReadOfARemovedCheckpoint(t *testing.T) {
 // what is not there.
 func TestHardLateRanks(t *testing.T) {
 	t.Parallel()
-	m := hardMem(t)
+	m := vfstest.New(t)
 	ctx := t.Context()
 	zero := hardOpen(t, checkpoint.Options{FS: vfs.NewView(m, 1), Run: "nfs", Attempt: 1})
 	need(t, draftSave(zero, hardState(1, 0), 2, nil, nil))

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/vfs"
 )
 
@@ -251,7 +252,7 @@ func (k *keeper) look(t *rapid.T) {
 // its fallback, what is pinned, or the base of what stays; nobody else's files are touched.
 func TestHardRetention(t *testing.T) {
 	t.Parallel()
-	hardCheck(t, func(t *rapid.T) {
+	property := func(t *rapid.T) {
 		k := &keeper{fs: vfs.NewMem(), foreign: map[string]string{}}
 		if err := errors.Join(k.fs.Mkdir("/run"), k.fs.Mkdir(hardPath)); err != nil {
 			t.Fatal(err)
@@ -265,5 +266,6 @@ func TestHardRetention(t *testing.T) {
 			}
 			k.look(t)
 		}
-	})
+	}
+	thin.Property(t, func() { rapid.Check(t, property) }, rapid.MakeFuzz(property))
 }

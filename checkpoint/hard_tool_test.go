@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -31,12 +33,12 @@ func (f fresh) Stat(name string) (fs.FileInfo, error) {
 // that it did not; what is committed is whole, and the newest that was acknowledged is there.
 func TestHardPruneBesideASave(t *testing.T) {
 	t.Parallel()
-	count := vfs.NewInjector(hardMem(t), nil)
+	count := vfs.NewInjector(vfstest.New(t), nil)
 	_, err := deltas(t, count)
 	need(t, err)
 	operations := count.Log()
-	for k := 1; k <= len(operations); k += thin(7) {
-		m := hardMem(t)
+	for k := 1; k <= len(operations); k += thin.Step(7) {
+		m := vfstest.New(t)
 		tool := hardOpen(t, checkpoint.Options{FS: fresh{m}, Run: "tool"})
 		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
 			if i == k { // the job is at this operation, and no further

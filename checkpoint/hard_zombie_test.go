@@ -11,6 +11,8 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -55,14 +57,14 @@ func first(d *checkpoint.Dir) (acknowledged int64, err error) {
 // which sees the fence or (blind) does not. Nothing of attempt 2 may be lost, hidden or changed.
 func TestHardZombieAtEachOperation(t *testing.T) {
 	t.Parallel()
-	whole := attempts{fs: hardMem(t)}
+	whole := attempts{fs: vfstest.New(t)}
 	counter := vfs.NewInjector(whole.fs, nil)
 	_, err := first(whole.open(t, counter, 1, false))
 	need(t, err)
 	operations := counter.Log()
 	t.Logf("%d operations", len(operations))
 	saves := []int{0, 1, 3} // by attempt 2, before the zombie wakes
-	for k := 1; k <= len(operations); k += thin(7) {
+	for k := 1; k <= len(operations); k += thin.Step(7) {
 		for i, blind := range []bool{false, true} { // with one number of saves each, in turn
 			z := zombie{k: k, saves: saves[(k+i)%len(saves)], blind: blind}
 			if err := z.play(t); err != nil {
@@ -82,7 +84,7 @@ type zombie struct {
 
 func (z *zombie) play(t *testing.T) error {
 	ctx := context.Background()
-	z.run.fs = hardMem(t)
+	z.run.fs = vfstest.New(t)
 	z.run.newest.Store(1)
 	asleep, wake := make(chan struct{}), make(chan struct{})
 	in := vfs.NewInjector(z.run.fs, func(k int, _ vfs.Op) vfs.Fault {
@@ -204,18 +206,18 @@ func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 // on from what is left, cuts the power again at a random moment, and looks.
 func TestHardCrashAtEachOperation(t *testing.T) {
 	t.Parallel()
-	whole := attempts{fs: hardMem(t)}
+	whole := attempts{fs: vfstest.New(t)}
 	counter := vfs.NewInjector(whole.fs, nil)
 	_, err := first(whole.open(t, counter, 1, false))
 	need(t, err)
-	for k := 0; k < len(counter.Log()); k += thin(11) {
-		run := attempts{fs: hardMem(t)}
+	for k := 0; k < len(counter.Log()); k += thin.Step(11) {
+		run := attempts{fs: vfstest.New(t)}
 		acknowledged, err := first(run.open(t, vfs.NewInjector(run.fs, vfs.CrashAfter(k)), 1, false))
 		if err != nil && !errors.Is(err, vfs.ErrCrashed) || err == nil && acknowledged < 40 { // none: while it tidied up
 			t.Fatalf("a crash after operation %d: %v", k, err)
 		}
 		for _, percent := range []int{0, 10, 50} {
-			for seed := range uint64(2) {
+			for seed := range uint64(16 / thin.Step(8)) {
 				after := attempts{fs: run.fs.CrashClone(percent, rand.New(rand.NewPCG(seed, uint64(k))))}
 				if err := secondCrash(t, &after, acknowledged, seed); err != nil {
 					t.Fatalf("crash after operation %d, %d %% kept, seed %d, step %d acknowledged: %v\n%s",

@@ -28,14 +28,6 @@ const (
 	trailerBytes = 32
 )
 
-// newMem is a file system with a run's folder that a crash does not take away.
-func newMem(t testing.TB) *vfs.Mem {
-	m := vfs.NewMem()
-	must(t, m.Mkdir("/run"))
-	must(t, m.SyncDir("/"))
-	return m
-}
-
 // openDir opens testPath with a clock and random numbers that repeat.
 func openDir(t testing.TB, o Options) *Dir {
 	t.Helper()
@@ -116,6 +108,16 @@ func tree(t testing.TB, fsys vfs.FS) []string {
 	return walk(t, fsys, testPath)
 }
 
+// saved is tree, less what tells of attempts.
+func saved(t testing.TB, fsys vfs.FS) []string {
+	t.Helper()
+	return slices.DeleteFunc(tree(t, fsys), func(path string) bool {
+		_, _, record := manifest.ParseRecordName(filepath.Base(path))
+		_, _, gate := manifest.ParseGateName(filepath.Base(path))
+		return record || gate
+	})
+}
+
 func walk(t testing.TB, fsys vfs.FS, dir string) []string {
 	entries, err := fsys.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -151,33 +153,6 @@ func find(t testing.TB, fsys vfs.FS, dir, part string) string {
 		t.Fatalf("%d files with %q in %s: %v", len(found), part, dir, found)
 	}
 	return found[0]
-}
-
-func readFile(t testing.TB, fsys vfs.FS, path string) []byte {
-	t.Helper()
-	f, err := fsys.Open(path)
-	must(t, err)
-	defer f.Close()
-	info, err := f.Stat()
-	must(t, err)
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	return data
-}
-
-// putFile replaces a file, or makes it.
-func putFile(t testing.TB, fsys vfs.FS, path string, data []byte) {
-	t.Helper()
-	if err := fsys.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		t.Fatal(err)
-	}
-	f, err := fsys.Create(path)
-	must(t, err)
-	_, err = f.Write(data)
-	must(t, err)
-	must(t, f.Close())
 }
 
 // logTo is a logger whose lines the test can read.

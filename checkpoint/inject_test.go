@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -43,7 +44,7 @@ func TestFaultAtEveryOperationOfASave(t *testing.T) {
 
 // saveWithFault returns the operation that failed; none where the save has fewer than k.
 func saveWithFault(t *testing.T, k int, errno syscall.Errno, class error) (failed vfs.Op) {
-	m := newMem(t)
+	m := vfstest.New(t)
 	ready := openDir(t, Options{FS: m, Keep: Policy{Last: 2}, Run: "inject", Attempt: 1})
 	save(t, ready, testState(1, 0))
 	save(t, ready, testState(2, 0))
@@ -94,7 +95,7 @@ func checkLeftovers(t *testing.T, m *vfs.Mem, failed vfs.Op, committed bool) {
 // TestFailedSyncIsNeverRepeated: after fsync has failed once, its next success means nothing.
 func TestFailedSyncIsNeverRepeated(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	failed := ""
 	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
 		if op.Kind == "sync" && failed == "" {
@@ -138,7 +139,7 @@ func (l lostAnswer) Rename(oldName, newName string) error {
 func TestLostAnswerOfTheCommit(t *testing.T) {
 	t.Parallel()
 	for errno, ok := range map[syscall.Errno]bool{syscall.ENOENT: true, syscall.EEXIST: true, syscall.EIO: false} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		_, err := openDir(t, Options{FS: lostAnswer{m, errno}}).Save(context.Background(), testState(1, 0))
 		if ok {
 			must(t, err)
@@ -168,7 +169,7 @@ func (f lossyFile) Write(p []byte) (int, error) {
 
 func TestLengthIsChecked(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: lossy{m}})
 	_, err := d.Save(context.Background(), testState(1, 0))
 	wantErr(t, "Save", err, io.ErrShortWrite)
@@ -180,7 +181,7 @@ func TestLengthIsChecked(t *testing.T) {
 // TestReadErrorsAreNotCorruption: what cannot be read is no reason to fall back.
 func TestReadErrorsAreNotCorruption(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	ready := openDir(t, Options{FS: m})
 	save(t, ready, testState(1, 0))
 	save(t, ready, testState(2, 0))
@@ -207,7 +208,7 @@ func TestReadErrorsAreNotCorruption(t *testing.T) {
 // TestStaleHandle: once is read again, for good is ErrStale.
 func TestStaleHandle(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	save(t, openDir(t, Options{FS: m}), testState(1, 0))
 	for _, times := range []int{1, 1000} {
 		left := times
@@ -246,7 +247,7 @@ func (r *replacing) Open(name string) (vfs.File, error) {
 
 func TestReplacedWhileReading(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	writer := openDir(t, Options{FS: m, Keep: Policy{Last: 2}})
 	save(t, writer, testState(1, 0))
 	reader := openDir(t, Options{FS: &replacing{FS: m, replace: func() { save(t, writer, testState(1, 1)) }}})
@@ -263,7 +264,7 @@ func TestCancelledSave(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {
 		reached = false
-		m := newMem(t)
+		m := vfstest.New(t)
 		ctx, cancel := context.WithCancel(context.Background())
 		in := vfs.NewInjector(m, func(i int, _ vfs.Op) vfs.Fault {
 			if i == k {
@@ -287,7 +288,7 @@ func TestCancelledSave(t *testing.T) {
 
 func TestCancelledLoad(t *testing.T) {
 	t.Parallel()
-	d := openDir(t, Options{FS: newMem(t)})
+	d := openDir(t, Options{FS: vfstest.New(t)})
 	save(t, d, testState(1, 0))
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/checkpoint/internal/manifest"
 )
 
-// inspect looks at one folder, and not at its shards; nil where there is none. What cannot be read
+// inspect looks at one folder, and not at its shards; nil where there is none, or only a foreign one. What cannot be read
 // is an entry, too: one folder that is not readable must not hide the others.
 func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
 	path := filepath.Join(d.path, name)
@@ -26,6 +26,8 @@ func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
 	}
 	if err != nil {
 		d.unreadable(ctx, e, err)
+	} else if (e.info.State == StatePartial || e.info.State == StateBroken) && !folder.Broken && d.foreignFiles(name, e.files) {
+		return nil
 	}
 	if folder.Broken {
 		e.info.State, e.info.Committed = StateBroken, false

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
 )
 
 // listsShards says whether the folder of an entry that is committed lists all its shards.
@@ -79,8 +80,11 @@ func (d *Dir) inspectShard(s shardOf) (whole bool, err error) {
 		return false, err
 	}
 	f, err := d.fs.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return false, d.absent(path)
+	case errors.Is(err, vfs.ErrNotRegular):
+		return false, nil
 	}
 	if err != nil {
 		return false, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -43,7 +44,7 @@ func TestUntrueAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := newMem(t)
+			m := vfstest.New(t)
 			one := attempt(t, m, 1, Policy{})
 			for _, step := range []int64{100, 110, 120} {
 				save(t, one, testState(step, 0))
@@ -68,7 +69,7 @@ func TestUntrueAnswers(t *testing.T) {
 func TestSearchBelievesTheList(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/" + manifest.Name, ".ddpt"} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		one := attempt(t, m, 1, Policy{})
 		save(t, one, testState(100, 0))
 		save(t, one, testState(200, 0))
@@ -86,7 +87,7 @@ func TestSearchBelievesTheList(t *testing.T) {
 // TestStaleSize: a size that a client remembers is asked for again through an open file.
 func TestStaleSize(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, staleSizes{m}, 1, Policy{Last: 2, Every: 100})
 	for _, step := range []int64{100, 110, 120, 130} {
 		save(t, d, testState(step, 0))
@@ -113,7 +114,7 @@ func (emptyInfo) Size() int64 { return 0 }
 func TestOneUnreadableFolder(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []syscall.Errno{syscall.ESTALE, syscall.EACCES, syscall.EIO} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		d := attempt(t, m, 1, Policy{})
 		for _, step := range []int64{100, 200, 300, 400, 500} {
 			save(t, d, testState(step, 1))
@@ -131,7 +132,7 @@ func TestOneUnreadableFolder(t *testing.T) {
 // TestCancelledListWarnsOfNothing: what was not read for want of time is not unreadable.
 func TestCancelledListWarnsOfNothing(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
 	for k, reached := 1, true; reached; k++ {
 		reached = false

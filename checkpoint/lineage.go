@@ -15,19 +15,20 @@ import (
 // nothing), before it trains. From then on what earlier attempts saved at later steps is
 // superseded, even what a zombie of one has yet to save. A second Begin of an attempt, after a
 // restart within it, changes the record only to an earlier step: what was superseded stays so.
+// Earlier attempts remove nothing from then on, either. ErrNone where they have removed what this one is to go on from.
 // ErrFenced where a later attempt of the run has begun already: this one is to end.
 func (d *Dir) Begin(ctx context.Context, from *Checkpoint) error {
 	record := manifest.Record{Run: d.opt.Run, Attempt: d.opt.Attempt, ResumedStep: -1, Created: d.now().UTC()}
 	if from != nil {
 		record.ResumedStep, record.ResumedFolder = from.Step(), from.folder
 	}
-	if err := d.begin(ctx, record); err != nil {
+	if err := d.begin(ctx, record, from); err != nil {
 		return fmt.Errorf("record what attempt %d goes on from, in %s: %w", d.opt.Attempt, d.path, classify(err))
 	}
 	return nil
 }
 
-func (d *Dir) begin(ctx context.Context, record manifest.Record) error {
+func (d *Dir) begin(ctx context.Context, record manifest.Record, from *Checkpoint) error {
 	if record.Attempt < 1 {
 		return errors.New("attempts are numbered from 1")
 	}
@@ -43,6 +44,14 @@ func (d *Dir) begin(ctx context.Context, record manifest.Record) error {
 	}
 	if err := d.noneLater(); err != nil {
 		return err
+	}
+	if err := d.closeGates(ctx); err != nil {
+		return err
+	}
+	if from != nil { // from now on no earlier attempt removes it
+		if err := from.stillThere(); err != nil {
+			return err
+		}
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
@@ -79,6 +88,22 @@ func (d *Dir) noneLater() error {
 		}
 	}
 	return err
+}
+
+// FirstBegun is the first attempt of this run, from a given one on, that has recorded what it goes on from (Begin): this attempt, too, if
+// it has; 0 where none has.
+func (d *Dir) FirstBegun(from int) (int, error) {
+	_, files, err := d.names()
+	if err != nil {
+		return 0, fmt.Errorf("look for attempts that have begun, in %s: %w", d.path, classify(err))
+	}
+	first := 0
+	for _, name := range files {
+		if attempt, run, ok := manifest.ParseRecordName(name); ok && run == d.run && attempt >= from && (first == 0 || attempt < first) {
+			first = attempt
+		}
+	}
+	return first, nil
 }
 
 // readRecord reads the lineage record of that file name.
@@ -140,9 +165,9 @@ func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) 
 		case err == nil:
 			read[i] = record
 		case errors.Is(err, ErrCorrupt):
-			d.log.Warn("record of an attempt is damaged: passing it over", "path", path, "err", err)
+			d.warnOnce("record of an attempt is damaged: passing it over", "path", path, "err", err)
 		case run != d.run:
-			d.log.Warn("record of another run cannot be read: passing it over", "path", path, "err", classify(err))
+			d.warnOnce("record of another run cannot be read: passing it over", "path", path, "err", classify(err))
 		default:
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -34,7 +35,7 @@ func begin(t *testing.T, d *Dir, step int64) {
 // one went on from counts for nothing, and goes once that has a checkpoint.
 func TestSuperseded(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
 	begin(t, one, -1)
 	for _, step := range []int64{100, 200, 300} {
@@ -79,7 +80,7 @@ func TestSuperseded(t *testing.T) {
 // TestBeginAgain: a restart within an attempt does not bring back what was superseded.
 func TestBeginAgain(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
 	save(t, one, testState(100, 1))
 	save(t, one, testState(200, 1))
@@ -96,7 +97,7 @@ func TestBeginAgain(t *testing.T) {
 // something else, whatever its attempt is; to its own run it counts all the same.
 func TestOtherRunsCheckpoint(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	pretrain := openDir(t, Options{FS: m, Run: "pretrain", Attempt: 7})
 	save(t, pretrain, testState(500, 0))
 	one := attempt(t, m, 1, Policy{})
@@ -129,7 +130,7 @@ func TestOtherRunsCheckpoint(t *testing.T) {
 // nor obey each other's records.
 func TestRunsSideBySide(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	a := openDir(t, Options{FS: m, Run: "a", Attempt: 1})
 	save(t, a, testState(50, 0))
 	save(t, a, testState(60, 0))
@@ -152,7 +153,7 @@ func TestRunsSideBySide(t *testing.T) {
 // on from.
 func TestLateBegin(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
 	begin(t, one, -1)
 	save(t, one, testState(100, 1))
@@ -183,7 +184,7 @@ func TestLateBegin(t *testing.T) {
 // before it removes what it has given up.
 func TestSupersededStay(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
 	for _, step := range []int64{100, 200, 300} {
 		save(t, one, testState(step, 1))
@@ -199,12 +200,12 @@ func TestSupersededStay(t *testing.T) {
 // TestDamagedRecord is passed over loudly.
 func TestDamagedRecord(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	one := attempt(t, m, 1, Policy{})
 	save(t, one, testState(100, 0))
 	begin(t, attempt(t, m, 2, Policy{}), -1)
 	path := testPath + "/" + manifest.RecordName(2, runCRC("r"))
-	putFile(t, m, path, flip(readFile(t, m, path), 300))
+	vfstest.Put(t, m, path, flip(vfstest.Read(t, m, path), 300))
 	var log strings.Builder
 	d := openDir(t, Options{FS: m, Log: logTo(&log)})
 	wantList(t, d, "100 committed")
@@ -217,7 +218,7 @@ func TestDamagedRecord(t *testing.T) {
 
 func TestBeginIsFenced(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	asked := 0
 	d := openDir(t, Options{FS: m, Attempt: 1, Fence: func() error { // closed between the question and the rename
 		if asked++; asked > 1 {
@@ -241,7 +242,7 @@ func TestBeginIsFenced(t *testing.T) {
 func TestCrashOfBegin(t *testing.T) {
 	t.Parallel()
 	for k := 0; ; k++ {
-		m := newMem(t)
+		m := vfstest.New(t)
 		save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
 		in := vfs.NewInjector(m, vfs.CrashAfter(k))
 		err := attempt(t, in, 2, Policy{}).Begin(context.Background(), nil)
@@ -267,7 +268,7 @@ func TestCrashOfBegin(t *testing.T) {
 // TestOutranked: an attempt whose saves would count for nothing hears of it before it trains, and before it writes.
 func TestOutranked(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	five := attempt(t, m, 5, Policy{})
 	begin(t, five, -1)
 	save(t, five, testState(100, 5))
@@ -295,7 +296,7 @@ func TestOutranked(t *testing.T) {
 // TestOutrankedStep: likewise where a later attempt without a record has saved the step.
 func TestOutrankedStep(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	save(t, attempt(t, m, 2, Policy{}), testState(100, 2))
 	_, err := attempt(t, m, 1, Policy{}).NewDraft(t.Context(), 100)
 	wantErr(t, "NewDraft", err, ErrFenced)
@@ -309,7 +310,7 @@ func TestOutrankedStep(t *testing.T) {
 func TestOthersRecord(t *testing.T) {
 	t.Parallel()
 	for run, stops := range map[string]bool{"other": false, "r": true} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		begin(t, openDir(t, Options{FS: m, Run: run, Attempt: 1}), -1)
 		f := &fault{kinds: []string{"open"}, part: manifest.RecordName(1, runCRC(run)), err: syscall.EACCES, on: true}
 		var log strings.Builder

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // sealed adds the right checksum.
@@ -21,15 +22,15 @@ func sealed(body string) []byte {
 // passed over, nor removed.
 func TestNewerFormat(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Keep: Policy{Last: 2}})
 	save(t, d, testState(1, 0))
 	save(t, d, testState(2, 0))
 	path := d.stepPath(2) + "/" + manifest.Name
-	body, _, _ := strings.Cut(string(readFile(t, m, path)), ",\n  \"crc32c\"")
+	body, _, _ := strings.Cut(string(vfstest.Read(t, m, path)), ",\n  \"crc32c\"")
 	body = strings.Replace(body, `"version": 2`, `"version": 12`, 1)
 	body = strings.Replace(body, `"world": 4`, `"world": ["not what version 2 means"]`, 1)
-	putFile(t, m, path, sealed(body))
+	vfstest.Put(t, m, path, sealed(body))
 
 	_, _, err := d.Latest(t.Context())
 	wantErr(t, "Latest", err, ErrFormatTooNew)
@@ -47,13 +48,13 @@ func TestNewerFormat(t *testing.T) {
 // TestNewerShard: likewise for a shard under a manifest of this version.
 func TestNewerShard(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m})
 	save(t, d, testState(1, 0))
 	path := find(t, m, d.stepPath(1), "shard-")
-	data := readFile(t, m, path)
+	data := vfstest.Read(t, m, path)
 	data[8] = 3
 	binary.LittleEndian.PutUint32(data[60:], crc32.Checksum(data[:60], crc32.MakeTable(crc32.Castagnoli)))
-	putFile(t, m, path, data)
+	vfstest.Put(t, m, path, data)
 	wantErr(t, "Verify", d.Verify(t.Context(), 1, true), ErrFormatTooNew)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
 )
 
 // OpenManifest opens the checkpoint that another rank has found or committed, from its folder's
@@ -63,10 +64,13 @@ func (d *Dir) openFolder(ctx context.Context, folder string, patient bool) (*Che
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not committed in %s", ErrNone, folder, d.path)
 	}
-	if err != nil {
-		return nil, err
+	var c *Checkpoint
+	if err == nil {
+		c, err = d.parse(folder, data)
 	}
-	c, err := d.parse(folder, data)
+	if errors.Is(err, ErrCorrupt) && d.foreign(folder) {
+		return nil, fmt.Errorf("%w: %s in %s", errForeign, folder, d.path)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +78,12 @@ func (d *Dir) openFolder(ctx context.Context, folder string, patient bool) (*Che
 	return c, nil
 }
 
-// readFile reads a whole file of at most so many bytes; a longer one is corrupt.
+// readFile reads a whole file of at most so many bytes; a longer one is corrupt, and so is what is no file.
 func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
 	f, err := d.fs.Open(path)
+	if errors.Is(err, vfs.ErrNotRegular) {
+		return nil, corrupt(path, "%v", vfs.ErrNotRegular)
+	}
 	if err != nil {
 		return nil, err
 	}

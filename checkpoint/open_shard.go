@@ -78,8 +78,11 @@ func (c *Checkpoint) open(ctx context.Context, path string) (f vfs.File, err err
 	} else {
 		f, err = c.d.fs.Open(path)
 	}
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, c.missing(path, "it is missing")
+	case errors.Is(err, vfs.ErrNotRegular):
+		return nil, corrupt(path, "%v", vfs.ErrNotRegular)
 	}
 	return f, err
 }

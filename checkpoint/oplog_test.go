@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -18,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite testdata/oplog.txt")
 // shows in a diff. Operations that only read are left out, except the length check.
 func TestOperationLog(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	in := vfs.NewInjector(m, nil)
 	d := openDir(t, Options{FS: in, Codec: "none", Keep: Policy{Last: 2}, Run: "golden", Attempt: 3})
 	step := func(step int64) func() { return func() { save(t, d, testState(step, 0)) } }
@@ -37,7 +38,7 @@ func TestOperationLog(t *testing.T) {
 		{"a pin", func() { must(t, d.Pin(t.Context(), 200, "best")) }},
 		{"step 200 is damaged, and rejected", func() {
 			path := find(t, m, d.stepPath(200), "shard-")
-			putFile(t, m, path, flip(readFile(t, m, path), 8*100))
+			vfstest.Put(t, m, path, flip(vfstest.Read(t, m, path), 8*100))
 			c, err := d.Find(t.Context(), 200)
 			must(t, err)
 			must(t, d.Reject(t.Context(), c))

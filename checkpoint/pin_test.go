@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -15,7 +16,7 @@ func TestPinWhileRemoving(t *testing.T) {
 	t.Parallel()
 	pins := 0
 	for k := 1; ; k++ {
-		m := newMem(t)
+		m := vfstest.New(t)
 		w := attempt(t, m, 1, Policy{})
 		for _, step := range []int64{100, 110, 120} {
 			save(t, w, testState(step, 0))
@@ -52,7 +53,7 @@ func TestRemoveWhilePinning(t *testing.T) {
 	t.Parallel()
 	for k, reached := 1, true; reached; k++ {
 		reached = false
-		m := newMem(t)
+		m := vfstest.New(t)
 		w := attempt(t, m, 1, Policy{})
 		for _, step := range []int64{100, 110, 120} {
 			save(t, w, testState(step, 0))
@@ -76,11 +77,11 @@ func TestRemoveWhilePinning(t *testing.T) {
 func TestPinOfAnInterruptedRemoval(t *testing.T) {
 	t.Parallel()
 	for _, whole := range []bool{true, false} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		d := attempt(t, m, 1, Policy{})
 		save(t, d, testState(100, 0))
 		must(t, m.Rename(d.stepPath(100)+"/"+manifest.Name, d.stepPath(100)+"/"+manifest.DeletingName))
-		putFile(t, m, d.stepPath(100)+"/PINNED", nil)
+		vfstest.Put(t, m, d.stepPath(100)+"/PINNED", nil)
 		if !whole {
 			must(t, m.Remove(find(t, m, d.stepPath(100), "shard-")))
 		}
@@ -97,7 +98,7 @@ func TestPinOfAnInterruptedRemoval(t *testing.T) {
 func TestPinOfWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"/" + manifest.Name, ""} {
-		m := newMem(t)
+		m := vfstest.New(t)
 		save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
 		f := &fault{kinds: []string{"open", "readdir"}, part: manifest.StepFolder(100) + part, err: syscall.EIO, on: true}
 		d := attempt(t, f.over(m), 1, Policy{})

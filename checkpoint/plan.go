@@ -71,7 +71,7 @@ func (d *Dir) plan(v *view, p Policy, saved string) []*verdict {
 		}
 	}
 	heads := d.heads(all)
-	p.keep(heads)
+	p.keep(heads, d.now())
 	for _, one := range all {
 		d.judge(one, heads, p)
 	}
@@ -118,7 +118,7 @@ func (d *Dir) heads(all []*verdict) []*verdict {
 }
 
 // keep applies the rules to the good ones, newest first.
-func (p Policy) keep(heads []*verdict) {
+func (p Policy) keep(heads []*verdict, now time.Time) {
 	for i, v := range heads {
 		if i == 0 {
 			v.reason("newest")
@@ -129,7 +129,7 @@ func (p Policy) keep(heads []*verdict) {
 		if p.Every > 0 && v.m.Step%p.Every == 0 {
 			v.reason("every %d steps", p.Every)
 		}
-		if p.Within > 0 && !v.m.Created.Before(heads[0].m.Created.Add(-p.Within)) {
+		if p.Within > 0 && now.Sub(v.m.Created) <= p.Within {
 			v.reason("within %s", plain(p.Within))
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // planned is a plan as text: "step+ reason; reason" or "step- reason".
@@ -32,7 +34,7 @@ func wantPlan(t *testing.T, d *Dir, p Policy, want ...string) {
 
 // sixSaves are steps 100 to 600, an hour apart, with losses 6 5 1 4 1 3; step 600 has none.
 func sixSaves(t *testing.T) *Dir {
-	d := openDir(t, Options{FS: newMem(t), Run: "r", Attempt: 1})
+	d := openDir(t, Options{FS: vfstest.New(t), Run: "r", Attempt: 1})
 	at := d.now()
 	for i, loss := range []float64{6, 5, 1, 4, 1, 0} {
 		d.now = func() time.Time { return at.Add(time.Duration(i) * time.Hour) }
@@ -54,6 +56,17 @@ func TestPlan(t *testing.T) {
 		gone(100), "200+ every 200 steps", gone(300), "400+ every 200 steps", "500+ last 2", "600+ newest; last 2; every 200 steps")
 	wantPlan(t, d, Policy{Last: 2, Within: 3 * time.Hour},
 		gone(100), gone(200), "300+ within 3h", "400+ within 3h", "500+ last 2; within 3h", "600+ newest; last 2; within 3h")
+	saved := d.now
+	d.now = func() time.Time { return saved().Add(2*time.Hour + time.Minute) } // it counts from now on
+	wantPlan(t, d, Policy{Last: 2, Within: 3 * time.Hour},
+		gone(100), gone(200), gone(300), gone(400), "500+ last 2", "600+ newest; last 2; within 3h")
+	d.now = func() time.Time { return saved().Add(1000 * time.Hour) } // long after the run
+	wantPlan(t, d, Policy{Last: 3, Within: 3 * time.Hour},
+		gone(100), gone(200), gone(300), "400+ last 3", "500+ last 3", "600+ newest; last 3")
+	d.now = func() time.Time { return saved().Add(-time.Hour) } // a clock that is behind keeps no fewer
+	wantPlan(t, d, Policy{Last: 2, Within: 2 * time.Hour},
+		gone(100), gone(200), "300+ within 2h", "400+ within 2h", "500+ last 2; within 2h", "600+ newest; last 2; within 2h")
+	d.now = saved
 	wantPlan(t, d, Policy{Last: 2, Best: 1, Metric: "eval_loss"}, // of two equally good ones the newer
 		gone(100), gone(200), gone(300), gone(400), "500+ last 2; best 1 by eval_loss", "600+ newest; last 2")
 	wantPlan(t, d, Policy{Last: 2, Best: 2, Metric: "eval_loss", Max: true},
@@ -100,7 +113,7 @@ func TestPolicyIsRefused(t *testing.T) {
 		"best":      {Last: 2, Best: -1, Metric: "x"},
 		"no metric": {Last: 2, Best: 1},
 	} {
-		d := openDir(t, Options{FS: newMem(t)})
+		d := openDir(t, Options{FS: vfstest.New(t)})
 		if p.Validate() == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -116,7 +129,7 @@ func TestPolicyIsRefused(t *testing.T) {
 // A delta without its base is no checkpoint: it takes no good one's place, and List says so.
 func TestOrphansTakeNoPlace(t *testing.T) {
 	t.Parallel()
-	fs := newMem(t)
+	fs := vfstest.New(t)
 	d, states := deltas(t, Options{FS: fs, Attempt: 1}) // 1 full, 2 and 3 deltas of it
 	for step := int64(4); step <= 6; step += 2 {
 		s := deltaState(step)

@@ -15,7 +15,7 @@ const minKeep = 2
 type Policy struct {
 	Last   int           // the newest so many; at least 2 where any rule is set
 	Every  int64         // those of steps that are multiples of it; 0: none
-	Within time.Duration // those made no longer than this before the newest; 0: none
+	Within time.Duration // those made no longer ago than this, so that long after the run only the other rules hold; 0: none
 	Best   int           // the best so many by Metric, newer ones first among equals; 0: none
 	Metric string        // a key of State.Metrics
 	Max    bool          // a larger Metric is the better one

@@ -84,18 +84,14 @@ func (d *Dir) surePlan(ctx context.Context, v *view, p Policy, saved string) ([]
 // for the commit record; so one of the two sees what the other has done.
 func (d *Dir) removeCheckpoint(one *verdict) error {
 	path := one.info.Path
-	from := filepath.Join(path, manifest.Name)
-	info, err := d.fs.Stat(from)
+	info, err := d.fs.Stat(filepath.Join(path, manifest.Name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // somebody else has begun
 	}
 	if err != nil {
 		return err
 	}
-	if err := d.fence(); err != nil {
-		return err
-	}
-	if err := vfs.Rename(d.fs, from, filepath.Join(path, manifest.DeletingName), info.Size()); err != nil {
+	if err := d.takeOut(one.entry, manifest.Name, info.Size()); err != nil {
 		return err
 	}
 	if err := d.fs.SyncDir(path); err != nil {

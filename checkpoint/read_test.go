@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -20,7 +21,7 @@ func TestReadParts(t *testing.T) {
 	large := make([]byte, 3*chunk.MaxBytes+40)
 	fillNoise(large[:2*chunk.MaxBytes], 3)
 	s.Tensors = append(s.Tensors, Tensor{Name: "large", DType: "float32", Shape: []int{len(large) / 4}, Data: large})
-	d := openDir(t, Options{FS: newMem(t), Attempt: 1, Workers: 3})
+	d := openDir(t, Options{FS: vfstest.New(t), Attempt: 1, Workers: 3})
 	c, err := split(t, d, s, 3, nil, Commit{})
 	must(t, err)
 	defer c.Close()
@@ -58,7 +59,7 @@ func TestReadParts(t *testing.T) {
 // checkpoint reads none at all.
 func TestReadTakesOnlyWhatItNeeds(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	data := make([]byte, 40*chunk.MaxBytes)
 	fillNoise(data, 4)
 	s := &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "w", DType: "uint8", Shape: []int{len(data)}, Data: data}}}
@@ -89,7 +90,7 @@ func TestReadTakesOnlyWhatItNeeds(t *testing.T) {
 func TestReadByMany(t *testing.T) {
 	t.Parallel()
 	s := testState(1, 0)
-	d := openDir(t, Options{FS: newMem(t), Attempt: 1})
+	d := openDir(t, Options{FS: vfstest.New(t), Attempt: 1})
 	for _, shards := range []int{3, maxOpen + 1} {
 		c, err := split(t, d, s, shards, nil, Commit{})
 		must(t, err)

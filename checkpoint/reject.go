@@ -54,7 +54,7 @@ func (d *Dir) reject(ctx context.Context, c *Checkpoint) error {
 	case !own:
 		d.log.Warn("checkpoint of another run is corrupt: it is passed over, and stays as it is", "path", c.path(), "run", c.m.Run, "err", why)
 	default:
-		if err := d.setAside(c, why); err != nil {
+		if err := d.setAside(c.folder, why); err != nil {
 			d.markBad(c.id())
 			return err
 		}
@@ -69,7 +69,9 @@ func (d *Dir) readAgain(ctx context.Context, c *Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	err = again.Verify(ctx)
+	if err = again.check(ctx); err == nil { // which soon finds a shard that is cut short
+		err = again.Verify(ctx)
+	}
 	again.Close() // it was only read from
 	return err
 }
@@ -92,21 +94,21 @@ func (d *Dir) rejectBase(ctx context.Context, c *Checkpoint) (theirs bool, err e
 	return err == nil, err
 }
 
-// setAside renames the folder of a checkpoint.
-func (d *Dir) setAside(c *Checkpoint, why error) error {
+// setAside renames a folder.
+func (d *Dir) setAside(folder string, why error) error {
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	name := manifest.BrokenFolder(c.folder)
+	path, name := filepath.Join(d.path, folder), manifest.BrokenFolder(folder)
 	if _, taken := d.fs.Stat(filepath.Join(d.path, name)); !errors.Is(taken, fs.ErrNotExist) {
-		name = manifest.BrokenFolderAgain(c.folder, d.nonce())
+		name = manifest.BrokenFolderAgain(folder, d.nonce())
 	}
 	if err := d.fence(); err != nil {
 		return err
 	}
-	if err := vfs.Rename(d.fs, c.path(), filepath.Join(d.path, name), -1); err != nil {
+	if err := vfs.Rename(d.fs, path, filepath.Join(d.path, name), -1); err != nil {
 		return err
 	}
-	d.known.forget(c.folder)
-	d.log.Warn("checkpoint is corrupt: renamed, to be looked at", "path", c.path(), "to", name, "err", why)
+	d.known.forget(folder)
+	d.log.Warn("checkpoint is corrupt: renamed, to be looked at", "path", path, "to", name, "err", why)
 	return d.fs.SyncDir(d.path)
 }

@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -12,7 +13,7 @@ import (
 // attempt whose fence is good.
 func TestReject(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 2, Policy{})
 	for range 2 { // the second one finds the name taken
 		save(t, attempt(t, m, 1, Policy{}), testState(1, 0))
@@ -22,8 +23,8 @@ func TestReject(t *testing.T) {
 			t.Fatal("a good checkpoint is rejected")
 		}
 		shard := find(t, m, d.stepPath(1), "shard-")
-		good := readFile(t, m, shard)
-		putFile(t, m, shard, flip(good, 8*100))
+		good := vfstest.Read(t, m, shard)
+		vfstest.Put(t, m, shard, flip(good, 8*100))
 
 		for name, other := range map[string]*Dir{
 			"a tool":               openDir(t, Options{FS: m, Run: "r"}),
@@ -66,7 +67,7 @@ func failReads(_ int, op vfs.Op) vfs.Fault {
 // TestSoundAgain: one that was read as damaged and is good when Reject reads it counts again.
 func TestSoundAgain(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	save(t, d, testState(1, 0))
 	c, err := d.Find(t.Context(), 1)
@@ -81,7 +82,7 @@ func TestSoundAgain(t *testing.T) {
 // TestRejectOfAMissingFile renames nothing, but the Dir passes it over.
 func TestRejectOfAMissingFile(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	save(t, d, testState(1, 0))
 	save(t, d, testState(2, 0))
@@ -99,7 +100,7 @@ func TestRejectOfAMissingFile(t *testing.T) {
 // TestProbe: it leaves nothing, and every fault shows, with its class.
 func TestProbe(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	space, err := d.Probe(t.Context(), "host")
 	must(t, err)

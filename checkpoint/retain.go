@@ -131,12 +131,17 @@ func (d *Dir) finishRemoval(e *entry) error {
 		return nil // whose it is is not known, or not ours
 	}
 	if !pinned(e.files) {
-		return d.removeData(e, m)
-	}
-	for _, s := range m.Shards {
-		if !slices.Contains(e.files, s.File) {
+		err := d.takeOut(e, manifest.DeletingName, int64(len(data)))
+		switch {
+		case err == nil:
+			return d.removeData(e, m)
+		case errors.Is(err, fs.ErrNotExist): // somebody has put it back, or has gone on
 			return nil
 		}
+		return err
+	}
+	if !hasShards(m, e.files) {
+		return nil
 	}
 	if err := d.fence(); err != nil {
 		return err

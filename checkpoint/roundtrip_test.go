@@ -14,6 +14,8 @@ import (
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -22,13 +24,13 @@ func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	systems := map[string]func() (vfs.FS, string){
-		"mem": func() (vfs.FS, string) { return newMem(t), testPath },
+		"mem": func() (vfs.FS, string) { return vfstest.New(t), testPath },
 		"os":  func() (vfs.FS, string) { return nil, filepath.Join(t.TempDir(), "deep", "checkpoints") },
 	}
 	for name, system := range systems {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rapid.Check(t, func(r *rapid.T) {
+			property := func(r *rapid.T) {
 				fsys, path := system()
 				codec := rapid.SampledFrom([]string{"", "auto", "zstd", "none"}).Draw(r, "codec")
 				d, err := Open(path, Options{FS: fsys, Codec: codec, Run: "r", Attempt: 1})
@@ -53,7 +55,8 @@ func TestRoundTrip(t *testing.T) {
 				if err := sameState(got, want); err != nil {
 					r.Fatal(err)
 				}
-			})
+			}
+			thin.Property(t, func() { rapid.Check(t, property) }, rapid.MakeFuzz(property))
 		})
 	}
 }
@@ -110,13 +113,13 @@ func TestDeterministicBytes(t *testing.T) {
 	s.Tensors = append(s.Tensors, Tensor{Name: "mixed", DType: "uint8", Shape: []int{len(noise)}, Data: noise})
 	var want []byte
 	for warmUp := range int64(3) {
-		m := newMem(t)
+		m := vfstest.New(t)
 		d := openDir(t, Options{FS: m})
 		for step := range warmUp {
 			save(t, d, testState(step, 1))
 		}
 		save(t, d, s)
-		got := readFile(t, m, find(t, m, d.stepPath(7), "shard-"))
+		got := vfstest.Read(t, m, find(t, m, d.stepPath(7), "shard-"))
 		if want == nil {
 			want = got
 		}
@@ -134,7 +137,7 @@ func TestIncompressible(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 16*chunk.MaxBytes)
 	fillNoise(noise, 2)
-	d := openDir(t, Options{FS: newMem(t)})
+	d := openDir(t, Options{FS: vfstest.New(t)})
 	info := save(t, d, &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "n", DType: "uint8", Shape: []int{len(noise)}, Data: noise}}})
 	if over := info.Bytes - int64(len(noise)); over*1000 > int64(len(noise)) {
 		t.Errorf("%d bytes of noise take %d more: above 0.1 %%", len(noise), over)

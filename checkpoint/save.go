@@ -25,6 +25,11 @@ func (d *Dir) Save(ctx context.Context, s *State) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
+	if s.Check != nil {
+		if err := s.Check(); err != nil {
+			return Info{}, fmt.Errorf("save checkpoint of step %d: %w", s.Step, err)
+		}
+	}
 	c := s.commit()
 	c.Shards = []ShardInfo{written}
 	committed, err := dr.Commit(ctx, c)
@@ -44,7 +49,7 @@ func (d *Dir) recordable(s *State) error {
 	c := s.commit()
 	raw := int64(0)
 	for _, t := range s.Tensors {
-		raw += int64(len(t.Data))
+		raw += t.size()
 	}
 	c.Shards = []ShardInfo{{File: tag.ShardName(0, 1), Size: manifest.MaxShardBytes, Raw: raw}}
 	_, err := d.manifestOf(tag, s.Step, c).Encode()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"slices"
 
@@ -23,7 +22,7 @@ type search struct {
 
 	corrupt     []string // folders that were passed over
 	uncommitted []string // folders that had no manifest when they were looked at
-	vanished    bool     // a checkpoint is being removed, or was while this search went on
+	vanished    bool     // a checkpoint may be being removed, or have been removed while this search went on
 }
 
 // looks bounds how often a search begins anew, with growing pauses (2.5 s together), because what
@@ -167,21 +166,13 @@ func (s *search) ofStep(ctx context.Context, step int64, all bool) (live []*Chec
 // there is believed only if the folder does not list it either.
 func (s *search) open(ctx context.Context, name string) (*Checkpoint, error) {
 	c, err := s.d.openFolder(ctx, name, false)
-	if !errors.Is(err, ErrNone) {
+	if !errors.Is(err, ErrNone) || errors.Is(err, errForeign) {
 		return c, err
 	}
-	path := filepath.Join(s.d.path, name)
-	if err := s.d.absent(filepath.Join(path, manifest.Name)); err != nil {
+	if err := s.d.absent(filepath.Join(s.d.path, name, manifest.Name)); err != nil {
 		return nil, err
 	}
-	s.uncommitted = append(s.uncommitted, name)
-	files, listing := s.d.list(path)
-	switch {
-	case errors.Is(listing, fs.ErrNotExist), slices.Contains(files, manifest.DeletingName):
-		s.vanished = true
-	case listing != nil:
-		return nil, listing
-	}
+	s.uncommitted, s.vanished = append(s.uncommitted, name), true
 	return nil, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -15,7 +16,7 @@ import (
 // are newer ones then.
 func TestRemovedWhileLooking(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	w := attempt(t, m, 1, Policy{Last: 2, Every: 100})
 	for _, step := range []int64{100, 110, 120} {
 		save(t, w, testState(step, 0))
@@ -39,10 +40,50 @@ func TestRemovedWhileLooking(t *testing.T) {
 	must(t, c.Close())
 }
 
+// TestLookInTheMiddleOfARemoval: a manifest that is in the gate is in no folder; a reader whose list of names is older than its successors
+// looks again.
+func TestLookInTheMiddleOfARemoval(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	asleep, wake, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	w := attempt(t, vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind != "rename" || !strings.HasSuffix(op.To, manifest.DeletingName) {
+			return vfs.Fault{}
+		}
+		close(asleep)
+		return vfs.Fault{Wait: wake}
+	}), 1, Policy{Last: 2})
+	save(t, w, testState(100, 0))
+	began := false
+	in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "open" && strings.HasSuffix(op.Path, manifest.Name) && !began {
+			began = true
+			go func() {
+				defer close(done)
+				for _, step := range []int64{200, 300} {
+					if _, err := w.Save(t.Context(), testState(step, 0)); err != nil {
+						t.Errorf("step %d: %v", step, err)
+					}
+				}
+			}()
+			<-asleep
+		}
+		return vfs.Fault{}
+	})
+	c, err := openDir(t, Options{FS: in, Run: "r"}).FindLatest(t.Context())
+	close(wake)
+	<-done
+	must(t, err)
+	if c.Step() != 300 {
+		t.Errorf("the latest is step %d, want 300", c.Step())
+	}
+	must(t, c.Close())
+}
+
 // TestHalfRemoved: what a dead process has begun to remove does not keep a reader looking.
 func TestHalfRemoved(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	save(t, d, testState(100, 0))
 	save(t, d, testState(200, 0))
@@ -68,7 +109,7 @@ func rejected(t *testing.T, m *vfs.Mem, d *Dir, step int64) {
 	c, err := d.Find(t.Context(), step)
 	must(t, err)
 	shard := find(t, m, c.path(), "shard-")
-	putFile(t, m, shard, flip(readFile(t, m, shard), 8*100))
+	vfstest.Put(t, m, shard, flip(vfstest.Read(t, m, shard), 8*100))
 	must(t, d.Reject(t.Context(), c))
 	must(t, c.Close())
 }
@@ -88,7 +129,7 @@ func TestNothingLeft(t *testing.T) {
 		}
 	}
 	const aside = "to begin anew, remove step-000000000100.broken)"
-	m := newMem(t)
+	m := vfstest.New(t)
 	look(m, 1, ErrNone, "")
 	one := attempt(t, m, 1, Policy{})
 	begin(t, one, -1)
@@ -105,13 +146,13 @@ func TestNothingLeft(t *testing.T) {
 	rejected(t, m, attempt(t, m, 5, Policy{}), 10)
 	look(m, 6, ErrCorrupt, "to begin anew, remove step-000000000010.broken)")
 
-	m = newMem(t)
+	m = vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
 	rejected(t, m, attempt(t, m, 2, Policy{}), 100)
 	look(m, 3, ErrCorrupt, aside)
 	broken := find(t, m, testPath+"/"+manifest.StepFolder(100)+".broken", manifest.Name)
-	data := readFile(t, m, broken)
-	putFile(t, m, broken, flip(data, 99)) // the shard's name still says whose it is
+	data := vfstest.Read(t, m, broken)
+	vfstest.Put(t, m, broken, flip(data, 99)) // the shard's name still says whose it is
 	look(m, 3, ErrCorrupt, aside)
 	begin(t, attempt(t, m, 3, Policy{}), -1)
 	look(m, 4, ErrNone, "")
@@ -120,7 +161,7 @@ func TestNothingLeft(t *testing.T) {
 // TestRejectedNameReused: that a save was bad says nothing about a later one in the same folder.
 func TestRejectedNameReused(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 1))
 	save(t, attempt(t, m, 1, Policy{}), testState(200, 1))
 	d := attempt(t, m, 2, Policy{Last: 2, Every: 200})
@@ -142,7 +183,7 @@ func TestOthersLeftovers(t *testing.T) {
 		_, err := openDir(t, Options{FS: m, Run: "b", Attempt: 1}).FindLatest(t.Context())
 		return err
 	}
-	m := newMem(t)
+	m := vfstest.New(t)
 	save(t, openDir(t, Options{FS: m, Run: "a", Attempt: 1}), testState(100, 0))
 	rejected(t, m, openDir(t, Options{FS: m, Run: "a", Attempt: 2}), 100)
 	wantErr(t, "beside what another run has set aside", b(m), ErrNone)
@@ -150,7 +191,7 @@ func TestOthersLeftovers(t *testing.T) {
 	must(t, m.Remove(aside)) // the shard's name still says whose it is
 	wantErr(t, "the same less its manifest", b(m), ErrNone)
 
-	m = newMem(t)
+	m = vfstest.New(t)
 	a := openDir(t, Options{FS: m, Run: "a", Attempt: 1})
 	save(t, a, testState(100, 0))
 	save(t, a, testState(200, 0))
@@ -160,7 +201,7 @@ func TestOthersLeftovers(t *testing.T) {
 	must(t, m.RemoveDir(a.stepPath(100)))
 	wantErr(t, "beside what another run has given up", b(m), ErrNone)
 
-	m = newMem(t)
+	m = vfstest.New(t)
 	must(t, m.Mkdir(testPath))
 	must(t, m.Mkdir(testPath+"/step-000000000100.broken"))
 	wantErr(t, "beside a folder that tells nothing", b(m), ErrCorrupt)
@@ -171,13 +212,13 @@ func TestOthersLeftovers(t *testing.T) {
 // TestAllCorrupt: the error says what to remove.
 func TestAllCorrupt(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	save(t, d, testState(100, 0))
 	save(t, d, testState(200, 0))
 	for _, step := range []int64{100, 200} {
 		path := d.stepPath(step) + "/" + manifest.Name
-		putFile(t, m, path, flip(readFile(t, m, path), 99))
+		vfstest.Put(t, m, path, flip(vfstest.Read(t, m, path), 99))
 	}
 	var log strings.Builder
 	_, err := openDir(t, Options{FS: m, Run: "r", Attempt: 2, Log: logTo(&log)}).FindLatest(t.Context())
@@ -185,15 +226,31 @@ func TestAllCorrupt(t *testing.T) {
 	if !strings.Contains(err.Error(), "to begin anew, remove step-000000000200, step-000000000100") {
 		t.Errorf("%v does not say what to remove", err)
 	}
-	if strings.Contains(log.String(), "using the one before it") {
+	if strings.Contains(log.String(), "using the one before it") || strings.Contains(log.String(), "passing") {
 		t.Errorf("none is used, and the log says %q", &log)
+	}
+}
+
+// TestCorruptStepThatWasNamed: nothing takes the place of a step that was asked for, and the log does not say so.
+func TestCorruptStepThatWasNamed(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
+	d := attempt(t, m, 1, Policy{})
+	save(t, d, testState(200, 0))
+	cutShard(t, m, "", find(t, m, d.stepPath(200), "shard-"))
+	var log strings.Builder
+	_, err := openDir(t, Options{FS: m, Run: "r", Attempt: 2, Log: logTo(&log)}).Find(t.Context(), 200)
+	wantErr(t, "Find", err, ErrCorrupt)
+	if got := log.String(); !strings.Contains(got, "corrupt") || strings.Contains(got, "the one before") || strings.Contains(got, "passing") {
+		t.Errorf("log %q", got)
 	}
 }
 
 // TestHalfRemovedIsReadOnce: a removal that was interrupted long ago is no reason to read the newest checkpoint twice.
 func TestHalfRemovedIsReadOnce(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := attempt(t, m, 1, Policy{})
 	save(t, d, testState(100, 0))
 	save(t, d, testState(200, 0))
@@ -216,7 +273,7 @@ func TestHalfRemovedIsReadOnce(t *testing.T) {
 // bounded time.
 func TestStaleLookupIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
 	for hidden, want := range map[int]error{0: nil, 1: nil, looks - 1: nil, looks: ErrStale} {
 		d := openDir(t, Options{FS: &late{m, map[string]int{manifest.Name: hidden}}, Run: "r", Attempt: 2})

@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -50,7 +51,7 @@ func (f staleFile) Close() error {
 // TestStaleOnce: a handle that has gone stale is replaced once, for all, and closed; by Verify, too.
 func TestStaleOnce(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	const n = 6 * spanBytes
 	data := make([]byte, n)
 	save(t, openDir(t, Options{FS: m, Codec: "none"}), &State{Step: 1, World: 1, Tensors: []Tensor{{Name: "a", DType: "uint8", Shape: []int{n}, Data: data}}})
@@ -77,7 +78,7 @@ func TestStaleOnce(t *testing.T) {
 // TestManyShardsAreClosed: of more shards than are kept open, none stays open.
 func TestManyShardsAreClosed(t *testing.T) {
 	t.Parallel()
-	m := newMem(t)
+	m := vfstest.New(t)
 	d := openDir(t, Options{FS: m, Attempt: 1})
 	c, err := split(t, d, testState(5, 0), maxOpen+3, nil, Commit{})
 	must(t, err)

@@ -24,14 +24,17 @@ type State struct {
 	// Metrics are finite numbers by which the best checkpoints are chosen (Policy.Best). Keys are
 	// as those of Values.
 	Metrics map[string]float64
+	// Check, unless nil, is called once all of the state has been read, before the save counts. An
+	// error ends the save, and there is no checkpoint of it. For tensors that somebody else could change under Save's hands (Tensor.From).
+	Check func() error
 }
 
 // pieces lays the tensors of a state into one shard.
 func (s *State) pieces() []Piece {
 	var pieces []Piece
 	for _, t := range s.Tensors {
-		if len(t.Data) > 0 {
-			pieces = append(pieces, Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Data: t.Data})
+		if n := t.size(); n > 0 {
+			pieces = append(pieces, Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Data: t.Data, From: t.From, Length: n})
 		}
 	}
 	return pieces
@@ -43,7 +46,7 @@ func (s *State) commit() Commit {
 	offset := int64(0)
 	for i, t := range s.Tensors {
 		c.Tensors[i] = TensorPlan{Name: t.Name, DType: t.DType, Shape: t.Shape}
-		if n := int64(len(t.Data)); n > 0 {
+		if n := t.size(); n > 0 {
 			c.Tensors[i].Extents = []Extent{{Offset: offset, Length: n}}
 			offset += n
 		}
@@ -59,7 +62,10 @@ func (s *State) validate() error {
 		if err != nil {
 			return fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
-		if size != int64(len(t.Data)) {
+		if t.From != nil && t.Data != nil {
+			return fmt.Errorf("tensor %q: its bytes are in Data and in From", t.Name)
+		}
+		if size != t.size() {
 			return fmt.Errorf("tensor %q: shape %v of %s needs %d bytes, it has %d", t.Name, t.Shape, t.DType, size, len(t.Data))
 		}
 	}

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 
 	"ddpbatch/checkpoint/internal/manifest"
@@ -15,6 +16,18 @@ type Tensor struct {
 	DType string // bool, float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, complex64, or int or uint with 8, 16, 32 or 64
 	Shape []int  // empty: a scalar; a dimension may be 0
 	Data  []byte
+	// From, unless nil, has the bytes in place of Data, as many as the shape takes. Save reads each
+	// once, by several goroutines, and holds few of them; what is loaded never has it.
+	From io.ReaderAt
+}
+
+// size is how many bytes the tensor has, or, where they are not in memory, should have.
+func (t *Tensor) size() int64 {
+	if t.From == nil {
+		return int64(len(t.Data))
+	}
+	size, _ := manifest.ByteSize(t.DType, t.Shape) // validate says what is wrong with it
+	return size
 }
 
 // Float32Tensor copies v into a tensor. It panics where the shape does not hold len(v) elements.

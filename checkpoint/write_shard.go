@@ -20,6 +20,19 @@ type Piece struct {
 	Start         int64
 	Data          []byte
 	Base          []byte // the same bytes in the base of a delta; nil: stored whole
+
+	// From, unless nil, has the first Length bytes in place of Data: what is not in memory, and need
+	// not be. It is read by several goroutines, each byte once.
+	From   io.ReaderAt
+	Length int64 // of From
+}
+
+// length is how many bytes a piece has.
+func (p *Piece) length() int64 {
+	if p.From != nil {
+		return p.Length
+	}
+	return int64(len(p.Data))
 }
 
 // ShardInfo is what a writer tells rank 0 about its durable shard, as JSON.
@@ -43,7 +56,7 @@ type ShardInfo struct {
 func (dr *Draft) WriteShard(ctx context.Context, i, n int, pieces []Piece) (ShardInfo, error) {
 	info, err := dr.writeShard(ctx, i, n, pieces)
 	if err != nil {
-		return ShardInfo{}, fmt.Errorf("write shard %d of %d of step %d in %s: %w", i, n, dr.step, dr.path(), classify(err))
+		return ShardInfo{}, fmt.Errorf("write shard %d of %d: %w", i, n, classify(err))
 	}
 	return info, nil
 }
@@ -112,11 +125,11 @@ func sourcesOf(pieces []Piece) (sources []shard.Source, raw int64, err error) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("piece of tensor %q: %w", p.Tensor, err)
 		}
-		n := int64(len(p.Data))
+		n := p.length()
 		if raw += n; raw > manifest.MaxRawBytes {
 			return nil, 0, fmt.Errorf("more than %d bytes", int64(manifest.MaxRawBytes))
 		}
-		sources[i] = shard.Source{Piece: shard.Piece{Name: p.Tensor, Layout: layout, Length: n}, Data: p.Data, Base: p.Base}
+		sources[i] = shard.Source{Piece: shard.Piece{Name: p.Tensor, Layout: layout, Length: n}, Data: p.Data, From: p.From, Base: p.Base}
 	}
 	return sources, raw, nil
 }
@@ -128,15 +141,17 @@ func (p *Piece) layout() (chunk.Layout, error) {
 		return chunk.Layout{}, err
 	}
 	elem, _ := manifest.ElemSize(p.DType)
-	n := int64(len(p.Data))
+	n := p.length()
 	switch {
+	case p.From != nil && (p.Data != nil || n < 0):
+		return chunk.Layout{}, fmt.Errorf("%d bytes in memory and %d that are not", len(p.Data), n)
 	case n == 0:
 		return chunk.Layout{}, errors.New("it has no bytes")
 	case p.Start < 0 || p.Start > size-n:
 		return chunk.Layout{}, fmt.Errorf("bytes %d to %d of a tensor of %d", p.Start, p.Start+n, size)
 	case p.Start%int64(elem) != 0 || n%int64(elem) != 0:
 		return chunk.Layout{}, fmt.Errorf("%d bytes from %d are not whole elements of %d", n, p.Start, elem)
-	case p.Base != nil && len(p.Base) != len(p.Data):
+	case p.Base != nil && int64(len(p.Base)) != n:
 		return chunk.Layout{}, fmt.Errorf("%d bytes, %d of the base", n, len(p.Base))
 	}
 	return layoutOf(p.DType), nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
 )
 
 // TestDeathAtEveryCollective: a rank dies, or its context ends, before its k-th collective, for every k. Nobody hangs, and what
@@ -14,6 +15,7 @@ func TestDeathAtEveryCollective(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{Async: true}, {}, {Async: true, Local: localPath}} {
 		for victim := range 3 {
+			sparse := 1 + thin.Step(10) // of every rank other crash points
 			for k := 1 + victim%sparse; ; k += sparse {
 				if !dies(t, o, victim, k) {
 					break

@@ -2,7 +2,8 @@
 // of ranks.
 //
 // A Saver knows the arrays of its rank. New shares out the work: what every rank holds alike (plain data parallelism holds everything
-// alike) is split over its holders by bytes, so that each of n ranks writes an n-th; what one rank alone holds is that rank's to write. Save
+// alike) is split over its holders by bytes, so that each of n ranks writes an n-th; what one rank alone holds is that rank's to write. Who gets no bytes, as
+// most of many ranks with a small state, writes no shard, and only tells that it is done. Save
 // copies this rank's part into a buffer; from there on training may change the arrays. In the background each rank encodes and writes its own
 // shard, rank 0 commits when all are durable, and tells the others.
 //
@@ -36,16 +37,21 @@
 //
 // With Options.Local a shard goes to a disk of the node first, durably, with a record of what it belongs to; the buffer is then free for
 // the next Save. From there it is copied to the shared folder in the background, one checkpoint at a time, the newest first; those that a newer one has
-// overtaken are dropped. Only what has reached the shared folder is committed, is what Wait waits for, and survives the loss of the node.
+// overtaken are dropped. Only what has reached the shared folder is committed, is what Wait waits for, and survives the loss of several nodes.
+//
+// With Options.Peers, too, each shard is copied to the disk of one other node as soon as it is on its own, and stays there as long: so a save that is
+// on the nodes' disks alone survives the loss of any one of them. Copies go from rank to rank, past the rounds, and nothing waits for them; what one
+// costs is the network and the other disk, once more for each save. A copy that fails is given up.
 //
 // If a job dies in between, Resume of the next attempt finds the shards that are complete over all nodes, wherever its ranks are now placed, and
-// commits them first, if they are newer than what is shared and no attempt has gone on from before them. A save of which shards are damaged or
-// missing is passed over, and rank 0 says which; a disk that cannot be searched ends Resume, as it may hold a save that was acknowledged.
+// commits them first, if they are newer than what is shared and no attempt has gone on from before them. Where a shard is damaged its
+// replica is taken. A save of which shards are damaged or missing everywhere is passed over, and rank 0 says which; a disk that cannot be searched ends Resume, as it may hold a save that was acknowledged.
 // Begin gives all of it up.
 //
-// A node's disk has room for at most four saves at a time: the newest one that could not be committed, the one that is being drained, the newest one
-// that is whole, and the one that is being written. When all has been committed nothing stays. A job that dies leaves what it had; a later
-// attempt of the run removes it once it has a save of its own on that node.
+// A node's disk needs room for at most four saves at a time: the newest one that could not be committed, the one that is being drained, the newest one
+// that is whole, and the one that is being written; for as many of another node's where there are copies. When all has been committed nothing stays. A job that dies leaves what it had; a later
+// attempt of the run removes it once it has saved on that node, or has nothing to save there. Rank 0 puts a shard there even if it has no bytes: the
+// record beside it says what goes into the manifest.
 //
 // A local disk that takes nothing is passed by, with a warning. One that fails after it has taken a shard, before that is drained, loses the save:
 // where a newer one is in flight that takes its place, with a warning, otherwise the save fails on all ranks.

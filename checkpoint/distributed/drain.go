@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/crc32c"
 )
 
 // errLocal marks what is wrong with a node's own disk, not with the shared folder.
@@ -29,7 +29,7 @@ func (t *tier) drain(ctx context.Context, l *local, draft *checkpoint.Draft) (ch
 
 // sound says whether a shard can be read and is what was written.
 func sound(f io.ReaderAt, info checkpoint.ShardInfo) bool {
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	n, err := io.Copy(sum, io.NewSectionReader(f, 0, info.Size))
+	var sum crc32c.Digest
+	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
 	return err == nil && n == info.Size && sum.Sum32() == info.CRC
 }

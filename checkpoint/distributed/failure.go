@@ -15,6 +15,9 @@ var sentinels = []error{
 	checkpoint.ErrFormatTooNew, checkpoint.ErrNone, errLocal, context.Canceled, context.DeadlineExceeded,
 }
 
+// plain are the sentinels that say enough by themselves to a rank where nothing happened.
+var plain = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt}
+
 // failure is an error as a message has it; nil: none.
 type failure struct {
 	Rank int    `json:"rank"`
@@ -28,9 +31,16 @@ type remoteError struct {
 	rank  int
 	text  string
 	class error // nil: none
+	brief bool  // others tell all of it
 }
 
-func (e *remoteError) Error() string { return fmt.Sprintf("rank %d: %s", e.rank, e.text) }
+func (e *remoteError) Error() string {
+	if e.brief {
+		return fmt.Sprintf("rank %d: %v (see the output of rank 0)", e.rank, e.class)
+	}
+	return fmt.Sprintf("rank %d: %s", e.rank, e.text)
+}
+
 func (e *remoteError) Unwrap() error { return e.class }
 
 // Rank is the one that failed: callers on the others may want to end after it.
@@ -76,6 +86,15 @@ func (t *talk) error(f *failure, own error) error {
 		return e
 	}
 	return &ownError{rank: f.Rank, err: own, class: class, classes: t.classes}
+}
+
+// brief is error for what rank 0 and the rank where it happened tell whole: the others keep to its class, where that says enough.
+func (t *talk) brief(f *failure, own error) error {
+	err := t.error(f, own)
+	if from, ok := errors.AsType[*remoteError](err); ok && !t.lead() && slices.Contains(plain, from.class) {
+		from.brief = true
+	}
+	return err
 }
 
 // ownError is an error of this rank that fails all. It reads as it does on the others, and is of the same class: where it is of several,

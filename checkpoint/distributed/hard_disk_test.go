@@ -14,6 +14,8 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -122,7 +124,7 @@ func TestHardFullAtEachOperation(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []vfs.Fault{{Err: syscall.ENOSPC}, {AfterErr: syscall.ENOSPC}, {Err: syscall.ENOSPC, Short: 100}} {
 		for victim := range 3 {
-			for k := int64(1 + victim); ; k += int64(thin(17)) {
+			for k := int64(1 + victim); ; k += int64(thin.Step(17)) {
 				a := &armed{k: k, fault: fault}
 				if err := fullAt(t, a, victim); err != nil {
 					t.Fatalf("%+v at operation %d of rank %d: %v", fault, k, victim, err)
@@ -137,7 +139,7 @@ func TestHardFullAtEachOperation(t *testing.T) {
 
 func fullAt(t *testing.T, a *armed, victim int) error {
 	const world = 3
-	disk := hardMem(t)
+	disk := vfstest.New(t)
 	in := vfs.NewInjector(disk, a.plan)
 	j := job{
 		world: world, attempt: 1, keep: checkpoint.Policy{Last: 2},

@@ -13,12 +13,14 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
 // threeSteps saves steps 1 to 3 with two ranks: a full checkpoint and two deltas, or all full.
 func threeSteps(t *testing.T, delta int) *vfs.Mem {
-	disk := hardMem(t)
+	disk := vfstest.New(t)
 	j := job{world: 2, attempt: 1, fs: same(disk), saver: distributed.Options{Delta: delta}}
 	need(t, j.run(t.Context(), func(r *rank) error {
 		if _, err := r.resume(t.Context()); err != nil {
@@ -42,7 +44,7 @@ func TestHardFaultsDoNotCost(t *testing.T) {
 	for _, fault := range []error{syscall.EIO, syscall.ESTALE, syscall.EACCES} {
 		for victim := range 2 {
 			disk := threeSteps(t, victim)
-			for k := int64(1 + victim); ; k += int64(thin(7)) {
+			for k := int64(1 + victim); ; k += int64(thin.Step(7)) {
 				var seen atomic.Int64
 				in := vfs.NewInjector(disk, func(int, vfs.Op) vfs.Fault {
 					if seen.Add(1) == k {
@@ -149,12 +151,12 @@ func TestHardPassingCorruption(t *testing.T) {
 // as many ranks, or others. What Save has acknowledged, and what was there, is never lost.
 func TestHardLocalCrash(t *testing.T) {
 	t.Parallel()
-	count := vfs.NewInjector(hardMem(t), nil)
+	count := vfs.NewInjector(vfstest.New(t), nil)
 	_, err := localJob(t, count, nil)
 	need(t, err)
 	operations := len(count.Log())
 	for k, err := range testkit.Each(operations, func(k int) error {
-		if k%thin(17) > 0 {
+		if k%thin.Step(17) > 0 {
 			return nil
 		}
 		disk := vfs.NewMem()

@@ -136,13 +136,6 @@ func checkOwn(ctx context.Context, c *checkpoint.Checkpoint, rank int) error {
 // same is every rank's file system.
 func same(fsys vfs.FS) func(int) vfs.FS { return func(int) vfs.FS { return fsys } }
 
-func hardMem(t testing.TB) *vfs.Mem {
-	m := vfs.NewMem()
-	need(t, m.Mkdir("/run"))
-	need(t, m.SyncDir("/"))
-	return m
-}
-
 func need(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -1,20 +1,19 @@
 package distributed_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/vfs"
 )
 
@@ -28,14 +27,14 @@ func TestHardKillLoop(t *testing.T) {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
 		os.Exit(1)
 	}
-	kills, bound := 200/thin(20), 20*time.Second
+	kills := 200 / thin.Step(20)
 	const seed = 29
 	rng := rand.New(rand.NewPCG(seed, 0))
 	path := filepath.Join(t.TempDir(), "checkpoints")
 	ctx := t.Context()
-	start, newest, done := time.Now(), int64(0), 0
-	for ; done < kills && time.Since(start) < bound; done++ {
-		reported, err := killHard(path, done+1, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
+	start, newest := time.Now(), int64(0)
+	for done := range kills {
+		reported, err := testkit.Kill(ctx, "TestHardKillLoop", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
 		need(t, err)
 		newest = max(newest, reported)
 		step, variant, err := newestOf(ctx, vfs.OS{}, path)
@@ -54,7 +53,7 @@ func TestHardKillLoop(t *testing.T) {
 			t.Fatalf("seed %d, kill %d: only %v are there, two are kept", seed, done+1, steps)
 		}
 	}
-	t.Logf("seed %d: %d kills in %v, %d steps", seed, done, time.Since(start).Round(time.Millisecond), newest)
+	t.Logf("seed %d: %d kills in %v, %d steps", seed, kills, time.Since(start).Round(time.Millisecond), newest)
 	if newest == 0 {
 		t.Error("no victim got anywhere")
 	}
@@ -86,45 +85,9 @@ func victimSaves(path string) error {
 			}
 			var info checkpoint.Info
 			if info, err = r.Wait(ctx); err == nil && r.number == 0 {
-				fmt.Println("saved", info.Step)
+				testkit.Saved(info.Step)
 			}
 		}
 		return err
 	})
-}
-
-// killHard starts a victim, waits for so many reports and then a little longer, kills it, and returns
-// the last step that it reported, 0 for none.
-func killHard(path string, attempt, reports int, longer time.Duration) (last int64, err error) {
-	victim := exec.Command(os.Args[0], "-test.run=^TestHardKillLoop$")
-	victim.Env = append(os.Environ(), hardVictim+"="+path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, attempt))
-	out, err := victim.StdoutPipe()
-	if err != nil {
-		return 0, err
-	}
-	var trouble strings.Builder
-	victim.Stderr = &trouble
-	if err := victim.Start(); err != nil {
-		return 0, err
-	}
-	kill := func() { time.AfterFunc(longer, func() { victim.Process.Kill() }) }
-	if reports == 0 {
-		kill()
-	}
-	lines := bufio.NewScanner(out)
-	for n := 1; lines.Scan(); n++ {
-		number, ok := strings.CutPrefix(lines.Text(), "saved ")
-		if last, err = strconv.ParseInt(number, 10, 64); !ok || err != nil {
-			victim.Process.Kill()
-			break
-		}
-		if n == reports {
-			kill()
-		}
-	}
-	victim.Wait() // says only that it was killed
-	if trouble.Len() > 0 {
-		return last, fmt.Errorf("victim %d: %s", attempt, &trouble)
-	}
-	return last, err
 }

@@ -3,7 +3,6 @@ package distributed_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -182,7 +183,7 @@ func (m *model) damage(t *rapid.T) {
 		}
 	}
 	path := rapid.SampledFrom(shards).Draw(t, "shard")
-	data := readAll(t, m.disk, path)
+	data := vfstest.Read(t, m.disk, path)
 	bit := rapid.IntRange(0, 8*len(data)-1).Draw(t, "bit")
 	data[bit/8] ^= 1 << (bit % 8)
 	f, err := m.disk.Create(path + "-new")
@@ -198,31 +199,11 @@ func (m *model) damage(t *rapid.T) {
 	m.newest, m.before, m.damaged = m.before[0], nil, true // a policy keeps two: there may be none before it
 }
 
-func readAll(t *rapid.T, fsys vfs.FS, path string) []byte {
-	f, err := fsys.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil {
-		t.Fatal(fmt.Errorf("read %s: %w", path, err))
-	}
-	return data
-}
-
 // TestHardModel runs attempts with random worlds, saves, crashes and damage against the model.
 func TestHardModel(t *testing.T) {
 	t.Parallel()
-	hardCheck(t, func(t *rapid.T) {
-		m := &model{disk: vfs.NewMem()}
-		if err := errors.Join(m.disk.Mkdir("/run"), m.disk.SyncDir("/")); err != nil {
-			t.Fatal(err)
-		}
+	property := func(t *rapid.T) {
+		m := &model{disk: vfstest.New(t)}
 		for range rapid.IntRange(1, 6).Draw(t, "actions") {
 			if m.damageable() && rapid.IntRange(0, 2).Draw(t, "action") == 0 {
 				m.damage(t)
@@ -230,5 +211,6 @@ func TestHardModel(t *testing.T) {
 			m.run(t)
 			m.look(t)
 		}
-	})
+	}
+	thin.Property(t, func() { rapid.Check(t, property) }, rapid.MakeFuzz(property))
 }

@@ -9,6 +9,8 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -42,10 +44,10 @@ func (c *clients) fs(rank int) vfs.FS {
 func TestHardStaleClients(t *testing.T) {
 	t.Parallel()
 	for seed, err := range testkit.Each(12, func(seed int) error { // all at once: ranks wait for what they do not see yet
-		if seed%thin(4) > 0 {
+		if seed%thin.Step(4) > 0 {
 			return nil
 		}
-		m := hardMem(t)
+		m := vfstest.New(t)
 		if err := staleClients(t, m, uint64(seed)); err != nil {
 			return fmt.Errorf("%w\n%s", err, filesBelow(m, hardPath))
 		}
@@ -108,7 +110,7 @@ func staleClients(t *testing.T, m *vfs.Mem, seed uint64) error {
 func TestHardStaleRankZero(t *testing.T) {
 	t.Parallel()
 	for held := int64(1); held <= 4; held++ {
-		m := hardMem(t)
+		m := vfstest.New(t)
 		ctx := context.Background()
 		cache := vfs.NewView(m, 9)
 		j := job{world: 2, attempt: 1, fs: same(m)}

@@ -7,6 +7,8 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 )
 
 // TestHardWorlds saves with n ranks and resumes with m, for all pairs up to 8: a full checkpoint and a
@@ -14,10 +16,10 @@ import (
 func TestHardWorlds(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 8; n++ {
-		for m := 1 + n%thin(3); m <= 8; m += thin(3) {
+		for m := 1 + n%thin.Step(3); m <= 8; m += thin.Step(3) {
 			t.Run(fmt.Sprintf("%d to %d", n, m), func(t *testing.T) {
 				t.Parallel()
-				disk := hardMem(t)
+				disk := vfstest.New(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				last := int64(0)

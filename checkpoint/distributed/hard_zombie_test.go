@@ -10,6 +10,8 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -89,15 +91,15 @@ func (z *sleeper) second() (resumed int64, err error) {
 func TestHardZombieRanks(t *testing.T) {
 	t.Parallel()
 	for victim := range 2 {
-		whole := &sleeper{victim: victim, run: hardMem(t)}
+		whole := &sleeper{victim: victim, run: vfstest.New(t)}
 		counter := vfs.NewInjector(whole.run, nil)
 		need(t, whole.first(counter))
 		operations := counter.Log()
 		t.Logf("rank %d: %d operations", victim, len(operations))
 		// All at once: a rank that wakes up may look for the folder of its draft for some seconds.
 		for k, err := range testkit.Each(len(operations), func(k int) error {
-			z := &sleeper{victim: victim, k: k + 1, run: hardMem(t), asleep: make(chan struct{}), wake: make(chan struct{})}
-			if k%thin(17) > 0 {
+			z := &sleeper{victim: victim, k: k + 1, run: vfstest.New(t), asleep: make(chan struct{}), wake: make(chan struct{})}
+			if k%thin.Step(17) > 0 {
 				return nil
 			}
 			if err := z.play(t.Context()); err != nil {

@@ -34,7 +34,9 @@ type trial struct {
 	keep    checkpoint.Policy
 	fence   func() error
 	fs      func(rank int) vfs.FS
-	meeting *meeting // nil: a new one
+	meeting *meeting                   // nil: a new one
+	arrays  func(rank int) []Array     // nil: arraysOf
+	each    func(rank int, o *Options) // nil, or sets what is each rank's own
 }
 
 // one is a rank of a trial.
@@ -62,6 +64,9 @@ func (tr trial) run(ctx context.Context, f func(ctx context.Context, r *one) err
 func (tr trial) rank(ctx context.Context, g *member, f func(ctx context.Context, r *one) error) error {
 	o := tr.o
 	o.FS = tr.fs(g.rank)
+	if tr.each != nil {
+		tr.each(g.rank, &o)
+	}
 	if o.tick == 0 {
 		o.tick = time.Millisecond // many rounds while one still writes
 	}
@@ -73,6 +78,9 @@ func (tr trial) rank(ctx context.Context, g *member, f func(ctx context.Context,
 		}
 	}
 	r := &one{rank: g.rank, arrays: arraysOf(g.rank)}
+	if tr.arrays != nil {
+		r.arrays = tr.arrays(g.rank)
+	}
 	var err error
 	if r.Saver, err = New(ctx, g, dir, r.arrays, o); err != nil {
 		return err
@@ -125,11 +133,16 @@ func (r *one) at(step int64) {
 // save trains to a step and saves it; with Async the arrays are overwritten at once.
 func (r *one) save(ctx context.Context, step int64) error {
 	r.at(step)
-	err := r.Save(ctx, Meta{Step: step, Values: map[string]json.RawMessage{"of": json.RawMessage(fmt.Sprint(step))}})
+	err := r.Save(ctx, Meta{Step: step, Values: valuesOf(step)})
 	for _, a := range r.arrays {
 		clear(a.Data)
 	}
 	return err
+}
+
+// valuesOf are those of a step.
+func valuesOf(step int64) map[string]json.RawMessage {
+	return map[string]json.RawMessage{"of": json.RawMessage(fmt.Sprint(step))}
 }
 
 // check reads all of a checkpoint and compares.

@@ -3,6 +3,7 @@ package distributed
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"ddpbatch/checkpoint"
@@ -21,6 +22,9 @@ type job struct {
 	// Set by the task that stages it; read once that is over.
 	refused error  // what Check said
 	local   *local // the shard on the node's own disk; nil: it is to be written from pieces
+
+	kept    []*local    // replicas of other nodes' shards; set when their exchange is over
+	dropped atomic.Bool // nobody needs what is on the nodes' own disks any more
 }
 
 // check runs the caller's check over all pieces.

@@ -127,16 +127,14 @@ func (r *rounds) choose(d *decision, all []status) {
 // collect waits until no rank writes any more, and lets one that failed stop the others.
 func (r *rounds) collect(d *decision, all []status) {
 	l := &r.lead
-	writing, shards := 0, make([]checkpoint.ShardInfo, len(all))
+	writing := 0
 	var failed *failure
-	for rank, s := range all {
+	for _, s := range all {
 		switch w := s.Writing; {
 		case w == nil || w.ID != l.job.id || !w.Over:
 			writing++
 		case w.Failure != nil && failed == nil:
 			failed = w.Failure
-		default:
-			shards[rank] = w.Shard
 		}
 	}
 	switch {
@@ -149,10 +147,12 @@ func (r *rounds) collect(d *decision, all []status) {
 			return nil
 		})
 	default:
-		l.shards = shards
+		for _, rank := range r.s.writers {
+			l.shards = append(l.shards, all[rank].Writing.Shard)
+		}
 		r.begin(committing, func() (err error) {
 			began := time.Now()
-			l.saved, err = r.commit(shards)
+			l.saved, err = r.commit(l.shards)
 			l.took = time.Since(began)
 			return err
 		})
@@ -163,7 +163,7 @@ func (r *rounds) collect(d *decision, all []status) {
 func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, error) {
 	l := &r.lead
 	m := l.job.meta
-	c := checkpoint.Commit{World: r.s.talk.group.Size(), Values: m.Values, Metrics: m.Metrics, Tensors: r.s.plan.tensors(), Shards: shards}
+	c := checkpoint.Commit{World: r.s.talk.group.Size(), Values: m.Values, Metrics: m.Metrics, Tensors: r.s.plan.tensors(r.s.writers), Shards: shards}
 	if !l.job.full && !m.Quick {
 		c.Base = l.base
 	}

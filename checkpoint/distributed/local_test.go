@@ -13,6 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -182,29 +183,38 @@ func TestUndrainedButGivenUp(t *testing.T) {
 	}))
 }
 
-// TestNewestWinsTheDrain: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of those only 4 is drained.
+// TestNewestWinsTheDrain: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of those only 4 is drained. Ranks
+// that have no bytes hold nobody up.
 func TestNewestWinsTheDrain(t *testing.T) {
 	t.Parallel()
-	ns := newNodes(t, 2)
-	ns.hold = newGate()
-	var there atomic.Int32
-	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
-		for step := int64(1); step <= 4; step++ {
-			if err := r.save(ctx, step); err != nil {
+	for name, arrays := range map[string]func(int) []Array{"all write": arraysOf, "one writes": ownOf(1)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ns := newNodes(t, 2)
+			ns.hold = newGate()
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+			defer cancel()
+			defer context.AfterFunc(ctx, ns.hold.open)() // where a save does wait: an error, not a hang
+			var there atomic.Int32
+			mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0), arrays: arrays}.run(ctx, func(ctx context.Context, r *one) error {
+				for step := int64(1); step <= 4; step++ {
+					if err := r.save(ctx, step); err != nil {
+						return err
+					}
+				}
+				if there.Add(1) == 4 {
+					ns.hold.open()
+				}
+				info, err := r.Wait(ctx)
+				if err == nil && (info.Step != 4 || r.Stats().Saves != 2) {
+					err = fmt.Errorf("%d saves, the newest is %d", r.Stats().Saves, info.Step)
+				}
 				return err
+			}))
+			if step, err := latest(ns.shared, 1); step != 4 || err != nil {
+				t.Fatalf("latest is %d: %v", step, err)
 			}
-		}
-		if there.Add(1) == 4 {
-			ns.hold.open()
-		}
-		info, err := r.Wait(ctx)
-		if err == nil && (info.Step != 4 || r.Stats().Saves != 2) {
-			err = fmt.Errorf("%d saves, the newest is %d", r.Stats().Saves, info.Step)
-		}
-		return err
-	}))
-	if step, err := latest(ns.shared, 1); step != 4 || err != nil {
-		t.Fatalf("latest is %d: %v", step, err)
+		})
 	}
 }
 
@@ -243,19 +253,9 @@ func TestLocalDiskFails(t *testing.T) {
 
 // flip changes a byte in the middle of a file.
 func flip(t *testing.T, m *vfs.Mem, path string) {
-	f, err := m.Open(path)
-	must(t, err)
-	info, err := f.Stat()
-	must(t, err)
-	data := make([]byte, info.Size())
-	_, err = f.ReadAt(data, 0)
-	must(t, err)
+	data := vfstest.Read(t, m, path)
 	data[len(data)/2] ^= 1
-	must(t, errors.Join(f.Close(), m.Remove(path)))
-	f, err = m.Create(path)
-	must(t, err)
-	_, err = f.Write(data)
-	must(t, errors.Join(err, f.Sync(), f.Close()))
+	vfstest.Put(t, m, path, data)
 }
 
 // TestOnlyTheNewestStaysOnTheNode: the shared folder takes nothing for a while. Every Save after the first says so; no more than the newest two

@@ -18,6 +18,20 @@ func encodeBytes(workers int) int64 {
 	return int64(workers)*encodeEach + encodeOnce
 }
 
+// Encoders is how many of o.Workers, which are not 0, may encode within o.MaxMemory, so that it can be asked for no more before New; and how many
+// bytes it takes if only one does. 0: not even that one may. New itself gives up copies of the state where they do not fit, and not workers.
+func (o Options) Encoders() (n int, least int64) {
+	once := int64(encodeOnce)
+	if o.Peers != nil {
+		once += 2 * messageBytes
+	}
+	n, least = o.Workers, once+encodeEach
+	if o.MaxMemory > 0 {
+		n = int(max(0, min(int64(n), (o.MaxMemory-once)/encodeEach)))
+	}
+	return n, least
+}
+
 // mode is what of the options the memory allows; the same on all ranks.
 type mode struct {
 	Async  bool `json:"async"`
@@ -28,6 +42,7 @@ type mode struct {
 	Rank   int   `json:"rank"`
 	Needs  int64 `json:"needs"`
 	Cap    int64 `json:"cap"`
+	Over   bool  `json:"over"`   // it is too little even to encode
 	Lifted bool  `json:"lifted"` // deltas were asked for, and there is a node-local tier
 }
 
@@ -55,6 +70,9 @@ func chooseMode(loads []int64, all []hello) mode {
 			}
 			m.Copies = m.wanted()
 		}
+		if h.MaxMemory > 0 && h.Encode > h.MaxMemory {
+			m.Rank, m.Needs, m.Cap, m.Over = rank, h.Encode, h.MaxMemory, true
+		}
 	}
 	return m
 }
@@ -76,6 +94,11 @@ func (m mode) explain(log *slog.Logger) {
 		log.Warn("checkpoints are all full ones: with a node-local tier there are no deltas")
 	}
 	if m.Needs == 0 {
+		return
+	}
+	if m.Over {
+		log.Warn("encoding checkpoints takes more memory than allowed, even without a copy of the state: have fewer goroutines encode",
+			"rank", m.Rank, "needs_bytes", m.Needs, "max_bytes", m.Cap)
 		return
 	}
 	what := "no deltas"

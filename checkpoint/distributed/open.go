@@ -16,6 +16,7 @@ var errNoDir = errors.New("rank 0 has no checkpoints folder")
 type hello struct {
 	Arrays    []listing `json:"arrays"`
 	Options   chosen    `json:"options"`
+	Node      string    `json:"node,omitempty"` // where there are replicas
 	MaxMemory int64     `json:"max_memory"`
 	Encode    int64     `json:"encode"` // bytes of buffers that encoding takes
 	Failure   *failure  `json:"failure,omitempty"`
@@ -26,12 +27,13 @@ type chosen struct {
 	Async  bool `json:"async"`
 	Delta  int  `json:"delta"`
 	Local  bool `json:"local"`
+	Peers  bool `json:"peers"`
 	Check  bool `json:"check"`
 	Errors int  `json:"errors"`
 }
 
 func (c chosen) String() string {
-	return fmt.Sprintf("async %v, delta %d, local tier %v, check %v, %d errors", c.Async, c.Delta, c.Local, c.Check, c.Errors)
+	return fmt.Sprintf("async %v, delta %d, local tier %v, replicas %v, check %v, %d errors", c.Async, c.Delta, c.Local, c.Peers, c.Check, c.Errors)
 }
 
 // welcome is what rank 0 answers.
@@ -41,27 +43,41 @@ type welcome struct {
 	Place   checkpoint.Place `json:"place"`
 	Home    string           `json:"home"`    // the absolute path of the shared folder, as rank 0 has it
 	Session uint32           `json:"session"` // tells the files of this Saver from those of another
+	// Partners is, for each rank, the one that keeps a replica of its shards; nil: there are none.
+	Partners []int `json:"partners,omitempty"`
 }
 
 // open is the collective part of New.
 func (s *Saver) open(ctx context.Context, arrays []Array) error {
 	lists, own := list(arrays)
 	h := hello{
-		Arrays: lists, MaxMemory: s.o.MaxMemory, Encode: encodeBytes(s.o.Workers), Failure: s.talk.failureOf(own),
-		Options: chosen{Async: s.o.Async, Delta: s.o.Delta, Local: s.o.Local != "", Check: s.o.Check != nil, Errors: len(s.o.Errors)},
+		Arrays: lists, MaxMemory: s.o.MaxMemory, Encode: encodeBytes(s.o.Workers), Failure: s.talk.failureOf(own), Node: s.o.Node,
+		Options: chosen{Async: s.o.Async, Delta: s.o.Delta, Local: s.o.Local != "", Peers: s.o.Peers != nil, Check: s.o.Check != nil, Errors: len(s.o.Errors)},
+	}
+	if s.o.Peers != nil {
+		h.Encode += 2 * messageBytes // what is sent, and what comes
 	}
 	w, err := exchange(ctx, s.talk, h, own, func(all []hello) (welcome, error) { return s.welcome(all, own) })
 	if err != nil {
 		return err
 	}
-	_, err = beside(ctx, s, func(ctx context.Context) (string, error) {
+	_, err = beside(ctx, s, func(ctx context.Context) (trouble, error) {
 		own = s.settleIn(ctx, w, arrays)
 		return s.tier.trouble(), own
-	}, func(all []report[string]) (struct{}, error) {
+	}, func(all []report[trouble]) (struct{}, error) {
 		s.warnOfTiers(all)
 		return struct{}{}, s.talk.error(firstOf(all), own)
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	// The probes of all ranks are gone from the disk.
+	return together(ctx, s, func(ctx context.Context) error {
+		if s.talk.lead() {
+			s.warnOfRoom(ctx, w.Plan.bytes())
+		}
+		return nil
+	})
 }
 
 // welcome is rank 0's: it checks what all ranks say, and plans. own is rank 0's error with its own arrays.
@@ -92,10 +108,26 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 		return welcome{}, err
 	}
 	loads := p.loads(len(all))
-	if err := p.fits(place, loads); err != nil {
+	if err := p.fits(place, p.writers(s.o.Local != ""), loads); err != nil {
 		return welcome{}, err
 	}
-	return welcome{Plan: p, Mode: chooseMode(loads, all), Place: place, Home: home, Session: rand.Uint32()}, nil
+	return welcome{Plan: p, Mode: chooseMode(loads, all), Place: place, Home: home, Session: rand.Uint32(), Partners: s.partners(all)}, nil
+}
+
+// partners is rank 0's: it says where replicas go, and where there can be none.
+func (s *Saver) partners(all []hello) []int {
+	if s.o.Peers == nil || s.o.Local == "" {
+		return nil
+	}
+	nodes := make([]string, len(all))
+	for rank, h := range all {
+		nodes[rank] = h.Node
+	}
+	to := partners(nodes)
+	if to == nil {
+		s.log.Warn("shards on the node's own disk are not copied to another node: all ranks are on this one", "node", s.o.Node)
+	}
+	return to
 }
 
 // settleIn makes this rank ready to save as rank 0 has said.
@@ -118,33 +150,45 @@ func (s *Saver) settleIn(ctx context.Context, w welcome, arrays []Array) error {
 		return err
 	}
 	s.mode = w.Mode
+	writers := w.Plan.writers(s.o.Local != "")
+	s.shard = shardOf(rank, writers)
 	if rank == 0 {
-		s.plan = w.Plan
+		s.plan, s.writers = w.Plan, writers
 		s.mode.explain(s.log)
 	}
 	space, err := s.dir.Probe(ctx, "it")
 	if err != nil {
 		return err
 	}
-	if total := w.Plan.bytes(); rank == 0 && space.Total > 0 && space.Free < 2*uint64(total) {
-		s.log.Warn("little room for checkpoints", "free_bytes", space.Free, "state_bytes", total, "file_system", space.Type)
-	}
+	s.space = space
 	s.mem = newCopies(live, s.mode.Copies)
-	s.tier, err = s.openTier(w)
+	loads := w.Plan.loads(s.talk.group.Size())
+	bytes := loads[rank]
+	for from, to := range w.Partners {
+		if to == rank {
+			bytes += loads[from]
+		}
+	}
+	s.tier, err = s.openTier(ctx, w, bytes)
+	s.replicas = s.newReplicas(w.Partners, writers)
 	return err
 }
 
-// warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks.
-func (s *Saver) warnOfTiers(all []report[string]) {
-	var ranks []int
-	for rank, r := range all {
-		if r.Value != "" {
-			ranks = append(ranks, rank)
-		}
+// warnOfRoom is rank 0's: it says where what the run is to keep will not fit beside what is there.
+func (s *Saver) warnOfRoom(ctx context.Context, state int64) {
+	space, err := s.o.FS.Space(s.dir.Place().Path)
+	if err != nil || space.Total == 0 { // not known
+		return
 	}
-	if len(ranks) > 0 {
-		s.log.Warn("node-local disk cannot be used: these ranks write to the shared folder directly; check the path",
-			"path", s.o.Local, "ranks", few(ranks), "err", all[ranks[0]].Value)
+	room, err := s.dir.Room(ctx, state, s.mode.deltas())
+	if err != nil {
+		s.log.Warn("room for checkpoints is not known", "err", err)
+		return
+	}
+	if uint64(room.Need) > space.Free {
+		s.log.Warn("too little room for the checkpoints that are to be kept: free space, or keep fewer (checkpoint.keep_last, keep_best)",
+			"needs_bytes", room.Need, "free_bytes", space.Free, "each_bytes", room.Each, "at_once", room.Count, "there_bytes", room.There,
+			"and_more", room.More, "file_system", s.space.Type)
 	}
 }
 

@@ -10,13 +10,14 @@ import (
 // roundEvery is how long a rank that is still writing lets the others wait before it says so.
 const roundEvery = 2 * time.Second
 
-// Options say how a Saver works. The same on all ranks must be Async, Delta, whether Local and Check are set, and Errors; all else is each
+// Options say how a Saver works. The same on all ranks must be Async, Delta, whether Local, Peers and Check are set, and Errors; all else is each
 // rank's own. The zero value saves full checkpoints synchronously.
 type Options struct {
 	// Async lets Save return once the state is copied; encoding and writing go on in the background.
 	Async bool
 	// MaxMemory caps the buffers of this rank, in bytes: copies of the state and what encoding needs. 0: no cap. Where one rank's cap
-	// is too low for what is asked for, all ranks do without deltas, or without the copy: they then save synchronously.
+	// is too low for what is asked for, all ranks do without deltas, or without the copy: they then save synchronously. Workers are as many
+	// as asked for even where they alone take more, which is warned of: Encoders says how many fit.
 	MaxMemory int64
 	// Delta is how many saves after each full one hold only the difference to it. 0: none. It doubles the memory.
 	Delta   int
@@ -26,6 +27,11 @@ type Options struct {
 	// each run has a folder that only this user can enter; where somebody else has put one there, New fails. Empty: none. With it all
 	// checkpoints are full.
 	Local string
+	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been drained: the save then outlives the loss of one node.
+	// It takes the network and that disk once more for each save. Nil: no replicas.
+	Peers Peers
+	// Node is the name of this rank's node: ranks with the same one share Local. With Peers only.
+	Node string
 	// Check looks at what is about to be written, one piece at a time: data are whole elements of the array name. It runs
 	// on the copy, in the background. Its error fails the save on all ranks. Nil: none.
 	Check func(name string, data []byte) error

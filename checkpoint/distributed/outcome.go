@@ -44,7 +44,7 @@ func (s *Saver) note(d decision, j *job, own error) {
 			s.newest = o.Info
 			s.stats.settled(o, j, time.Since(j.began))
 		}
-		err := s.talk.error(o.Failure, own)
+		err := s.talk.brief(o.Failure, own)
 		if err != nil && o.Replaced {
 			if s.talk.lead() {
 				s.log.Warn("checkpoint is lost with a node's own disk: a newer one takes its place", "step", j.meta.Step, "err", err)
@@ -52,7 +52,7 @@ func (s *Saver) note(d decision, j *job, own error) {
 		} else if err != nil {
 			s.due = append(s.due, due{from: s.complete + 2, job: j.id, step: j.meta.Step, err: err})
 			s.stats.failed()
-			if s.talk.lead() {
+			if s.talk.lead() && (s.mode.Async || s.tier != nil) { // else Save returns it at once
 				s.log.Error("checkpoint is not saved", "step", j.meta.Step, "err", err)
 			}
 		}

@@ -114,15 +114,16 @@ func (p plan) bytes() (total int64) {
 	return total
 }
 
-// tensors is the plan as a checkpoint records it: shard i is rank i's, its pieces in the order of the plan.
-func (p plan) tensors() []checkpoint.TensorPlan {
-	offsets := map[int]int64{}
+// tensors is the plan as a checkpoint records it: shard i is that of the i-th writer, its pieces in the order of the plan.
+func (p plan) tensors(writers []int) []checkpoint.TensorPlan {
+	offsets := make([]int64, len(writers))
 	all := make([]checkpoint.TensorPlan, len(p))
 	for i, a := range p {
 		all[i] = checkpoint.TensorPlan{Name: a.Name, DType: a.DType, Shape: a.Shape}
 		for _, c := range a.Cuts {
-			all[i].Extents = append(all[i].Extents, checkpoint.Extent{Shard: c.Rank, Offset: offsets[c.Rank], Start: c.Start, Length: c.Length})
-			offsets[c.Rank] += c.Length
+			shard, _ := slices.BinarySearch(writers, c.Rank) // who has a cut is a writer
+			all[i].Extents = append(all[i].Extents, checkpoint.Extent{Shard: shard, Offset: offsets[shard], Start: c.Start, Length: c.Length})
+			offsets[shard] += c.Length
 		}
 	}
 	return all

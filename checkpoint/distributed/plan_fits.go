@@ -12,18 +12,18 @@ import (
 const roomForValues = 1 << 20
 
 // fits tells whether a manifest can hold the plan, so that a state of too many parts fails before training, not at the first save.
-func (p plan) fits(place checkpoint.Place, loads []int64) error {
+func (p plan) fits(place checkpoint.Place, writers []int, loads []int64) error {
 	m := manifest.Manifest{Run: place.Run, Attempt: place.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
-	for _, t := range p.tensors() {
+	for _, t := range p.tensors(writers) {
 		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
 		for _, e := range t.Extents {
 			tensor.Pieces = append(tensor.Pieces, manifest.Piece(e))
 		}
 		m.Tensors = append(m.Tensors, tensor)
 	}
-	for i, raw := range loads {
-		name := manifest.Tag{Attempt: place.Attempt}.ShardName(i, len(loads))
-		m.Shards = append(m.Shards, manifest.Shard{File: name, Size: manifest.MaxShardBytes, Raw: raw})
+	for i, rank := range writers {
+		name := manifest.Tag{Attempt: place.Attempt}.ShardName(i, len(writers))
+		m.Shards = append(m.Shards, manifest.Shard{File: name, Size: manifest.MaxShardBytes, Raw: loads[rank]})
 	}
 	data, err := m.Encode()
 	if err == nil && len(data) > manifest.MaxBytes-roomForValues {

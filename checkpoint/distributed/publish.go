@@ -77,8 +77,11 @@ func (r *rounds) forget(complete uint64) {
 	}
 }
 
-// write puts this rank's shard into the draft of a publication: from the node's own disk, or from memory.
+// write puts this rank's shard, if it has one, into the draft of a publication: from the node's own disk, or from memory.
 func (s *Saver) write(ctx context.Context, w *writing, ticket []byte) (checkpoint.ShardInfo, error) {
+	if s.shard.none() {
+		return checkpoint.ShardInfo{}, nil
+	}
 	dir, pieces := s.dir, w.job.pieces
 	if w.quick {
 		dir, pieces = s.quick, whole(pieces)
@@ -93,7 +96,7 @@ func (s *Saver) write(ctx context.Context, w *writing, ticket []byte) (checkpoin
 	if w.job.local != nil {
 		return s.tier.drain(ctx, w.job.local, w.draft)
 	}
-	return w.draft.WriteShard(ctx, s.talk.group.Rank(), s.talk.group.Size(), pieces)
+	return w.draft.WriteShard(ctx, s.shard.i, s.shard.of, pieces)
 }
 
 // whole is pieces without what they would differ from.

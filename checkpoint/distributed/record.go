@@ -26,8 +26,11 @@ type record struct {
 	Shard   int                  `json:"shard"`
 	Shards  int                  `json:"shards"`
 	Info    checkpoint.ShardInfo `json:"info"`
-	Plan    plan                 `json:"plan,omitempty"` // rank 0's record only
-	Meta    *Meta                `json:"meta,omitempty"` // rank 0's record only
+
+	// Rank 0's record only.
+	World int   `json:"world,omitempty"`
+	Plan  plan  `json:"plan,omitempty"`
+	Meta  *Meta `json:"meta,omitempty"`
 }
 
 // A plan takes more bytes in a record than in a manifest, but not twice as many. A record without one is small.
@@ -88,7 +91,7 @@ func readRecord(fsys vfs.FS, path string, shard int) (r record, err error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, fmt.Errorf("%w: %s: %w", errDamaged, path, err)
 	}
-	if r.Shards < 1 || r.Shards > manifest.MaxShards || r.Shard != shard || shard >= r.Shards || (shard == 0) != (r.Meta != nil) {
+	if r.Shards < 1 || r.Shards > manifest.MaxShards || r.Shard != shard || shard >= r.Shards || (shard == 0) != (r.Meta != nil && r.World > 0) {
 		return r, fmt.Errorf("%w: %s: shard %d of %d", errDamaged, path, r.Shard, r.Shards)
 	}
 	return r, nil

@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -20,7 +21,7 @@ func TestRecordRoundTrip(t *testing.T) {
 	meta := Meta{Step: 7, Values: map[string]json.RawMessage{"a": json.RawMessage(`{"b":[1]}`)}, Metrics: map[string]float64{"loss": 0.5}}
 	want := record{
 		Run: "r", Path: "/p", Attempt: 2, Step: 7, Shards: 3, Info: checkpoint.ShardInfo{File: "f", Size: 9, Raw: 8, CRC: 0xfffffff0},
-		Plan: plan{{"w", "uint8", []int{8}, []cut{{0, 0, 8}}}}, Meta: &meta,
+		World: 3, Plan: plan{{"w", "uint8", []int{8}, []cut{{0, 0, 8}}}}, Meta: &meta,
 	}
 	must(t, want.write(context.Background(), m, "/record"))
 	got, err := readRecord(m, "/record", 0)
@@ -33,7 +34,7 @@ func TestRecordRoundTrip(t *testing.T) {
 func FuzzRecord(f *testing.F) {
 	m := vfs.NewMem()
 	must(f, record{Run: "r", Shard: 1, Shards: 2}.write(context.Background(), m, "/record"))
-	good := fileOf(f, m, "/record")
+	good := vfstest.Read(f, m, "/record")
 	f.Add(good)
 	f.Add([]byte("{}\n00000000\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -59,17 +60,6 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%q is taken for %q", data, good)
 		}
 	})
-}
-
-func fileOf(t testing.TB, m *vfs.Mem, path string) []byte {
-	r, err := m.Open(path)
-	must(t, err)
-	info, err := r.Stat()
-	must(t, err)
-	data := make([]byte, info.Size())
-	_, err = r.ReadAt(data, 0)
-	must(t, err)
-	return data
 }
 
 func TestSaveNames(t *testing.T) {
@@ -102,12 +92,12 @@ func TestTooLittleMemoryIsSaidOnce(t *testing.T) {
 	var journal testkit.Journal
 	m := newMeeting(2)
 	mustAll(t, testkit.Each(2, func(rank int) error {
-		tr := trial{world: 2, attempt: 1, o: Options{Async: true, MaxMemory: int64(rank) * 1000, Workers: 1, Log: journal.Logger()}, fs: fs}
+		tr := trial{world: 2, attempt: 1, o: Options{Async: true, MaxMemory: int64(rank) * (6<<20 + 1000), Workers: 1, Log: journal.Logger()}, fs: fs}
 		return tr.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error { return r.save(ctx, 1) })
 	}))
 	// The arrays of rank 1 take half of 20,666 bytes, and 1,001 of its own, to the nearest page; and encoding 6 MiB.
 	log := journal.String()
-	if strings.Count(log, "more memory than allowed") != 1 || !strings.Contains(log, "max_bytes=1000") || !strings.Contains(log, "rank=1") ||
+	if strings.Count(log, "more memory than allowed") != 1 || !strings.Contains(log, "max_bytes=6292456") || !strings.Contains(log, "rank=1") ||
 		!strings.Contains(log, "synchronous saving") {
 		t.Errorf("log: %s", log)
 	}

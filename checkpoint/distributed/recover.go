@@ -1,10 +1,12 @@
 package distributed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"ddpbatch/checkpoint"
 )
@@ -20,16 +22,19 @@ func (s *Saver) recover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for checkpoints that are not drained: %w", err)
 	}
-	for _, c := range list {
-		f, err := s.finish(ctx, c)
-		if err != nil {
-			return err
-		}
-		if err = s.talk.error(f, nil); err == nil || !errors.Is(err, errLocal) {
-			return err
-		}
-		if s.talk.lead() {
-			s.log.Warn("checkpoint on the nodes' own disks is damaged", "folder", c.Folder, "err", err)
+	for i := range list {
+		for c := &list[i]; c != nil; {
+			end, err := s.finish(ctx, *c)
+			if err != nil {
+				return err
+			}
+			if err = s.talk.error(end.Failure, nil); err == nil || !errors.Is(err, errLocal) {
+				return err
+			}
+			if s.talk.lead() {
+				s.log.Warn("checkpoint on the nodes' own disks is damaged", "folder", c.Folder, "replicas", end.Again != nil, "err", err)
+			}
+			c = end.Again
 		}
 	}
 	return nil
@@ -37,9 +42,20 @@ func (s *Saver) recover(ctx context.Context) error {
 
 // candidate is a save of an earlier attempt whose shards have all been found.
 type candidate struct {
-	Folder  string `json:"folder"`
-	Step    int64  `json:"step"`
-	Holders []int  `json:"holders"` // the rank that copies each shard
+	Folder  string     `json:"folder"`
+	Step    int64      `json:"step"`
+	Holders [][]holder `json:"holders"` // of each shard: the rank that copies it, then that to ask where this one finds it damaged
+}
+
+// without is the candidate with other holders of shards that are damaged; nil: nobody else has them.
+func (c candidate) without(damaged []int) *candidate {
+	c.Holders = slices.Clone(c.Holders)
+	for _, i := range damaged {
+		if c.Holders[i] = c.Holders[i][1:]; len(c.Holders[i]) == 0 {
+			return nil
+		}
+	}
+	return &c
 }
 
 // undrained lists what can be finished, the newest first.
@@ -47,7 +63,7 @@ func (s *Saver) undrained(ctx context.Context) ([]candidate, error) {
 	var own error
 	var found [][]remain
 	_, err := beside(ctx, s, func(context.Context) (list []remain, err error) {
-		if list, err = s.tier.scan(); err != nil {
+		if list, err = s.tier.scanAll(); err != nil {
 			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or go on without the node-local tier from what is in the shared folder",
 				errLocal, s.tier.path, err)
 		}
@@ -69,8 +85,13 @@ func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, 
 	if len(left) == 0 {
 		return nil, nil
 	}
+	// What is wrong in the folder the search for what to resume from will tell, which comes after this one.
+	dir, err := checkpoint.OpenPlace(s.dir.Place(), checkpoint.Options{FS: s.o.FS})
+	if err != nil {
+		return nil, err
+	}
 	after := int64(-1)
-	newest, err := s.dir.FindLatest(ctx)
+	newest, err := dir.FindLatest(ctx)
 	switch {
 	case err == nil:
 		after = newest.Step()
@@ -82,7 +103,7 @@ func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, 
 		if l.name.step <= after {
 			continue
 		}
-		givenUp, err := s.dir.GivenUp(l.name.attempt, l.name.step)
+		givenUp, err := dir.GivenUp(l.name.attempt, l.name.step)
 		switch {
 		case err != nil:
 			return nil, err
@@ -99,13 +120,20 @@ func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, 
 
 // copied is what a rank tells of the shards that it has copied.
 type copied struct {
-	Shards map[int]checkpoint.ShardInfo `json:"shards"`
-	First  *record                      `json:"first,omitempty"` // of shard 0, which has what goes into the manifest
+	Shards  map[int]checkpoint.ShardInfo `json:"shards"`
+	Damaged []int                        `json:"damaged,omitempty"` // those that could not be
+	First   *record                      `json:"first,omitempty"`   // of shard 0, which has what goes into the manifest
+}
+
+// finished is how finish has ended.
+type finished struct {
+	Failure *failure   `json:"failure,omitempty"`
+	Again   *candidate `json:"again,omitempty"` // what may succeed where shards are damaged
 }
 
 // finish copies the shards of an earlier save into a new folder and commits it, as this attempt's. A failure is every rank's; err
 // says that the ranks cannot go on together.
-func (s *Saver) finish(ctx context.Context, c candidate) (f *failure, err error) {
+func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err error) {
 	var draft *checkpoint.Draft // rank 0's
 	ticket, err := onRank0(ctx, s, func(ctx context.Context) (ticket []byte, err error) {
 		if draft, err = s.dir.NewDraft(ctx, c.Step); err == nil {
@@ -114,37 +142,51 @@ func (s *Saver) finish(ctx context.Context, c candidate) (f *failure, err error)
 		return ticket, err
 	})
 	if err != nil {
-		return nil, err
+		return end, err
 	}
 	var all []report[copied]
-	f, err = beside(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
+	f, err := beside(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
 		func(reports []report[copied]) (*failure, error) {
 			all = reports
 			return firstOf(reports), nil
 		})
 	if err == nil {
-		f, err = onRank0(ctx, s, func(ctx context.Context) (*failure, error) {
+		end, err = onRank0(ctx, s, func(ctx context.Context) (end finished, err error) {
 			if f == nil {
 				f = s.talk.failureOf(s.commitRemains(ctx, c, draft, all))
 			}
 			if f != nil {
 				draft.Abort()
 			}
-			return f, nil
+			end.Failure = f
+			if damaged := damagedOf(all); len(damaged) > 0 {
+				end.Again = c.without(damaged)
+			}
+			return end, nil
 		})
 	} else if draft != nil {
 		draft.Abort()
 	}
-	if err != nil || f != nil {
-		return f, err
+	if err != nil || end.Failure != nil {
+		return end, err
 	}
-	return nil, together(ctx, s, func(context.Context) error {
-		s.tier.sweepSave(filepath.Join(s.tier.path, filepath.Base(c.Folder)))
+	return end, together(ctx, s, func(context.Context) error {
+		for _, t := range []*tier{s.tier, s.tier.others} {
+			t.sweepSave(filepath.Join(t.path, filepath.Base(c.Folder)))
+		}
 		return nil
 	})
 }
 
-// copyShards copies those that rank 0 has given to this rank. draft is nil on the others.
+func damagedOf(all []report[copied]) (shards []int) {
+	for _, r := range all {
+		shards = append(shards, r.Value.Damaged...)
+	}
+	return shards
+}
+
+// copyShards copies those that rank 0 has given to this rank. draft is nil on the others. Where one is damaged it goes on with the next, to know
+// them all.
 func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.Draft, ticket []byte) (all copied, err error) {
 	if draft == nil {
 		if draft, err = s.dir.JoinDraft(ticket); err != nil {
@@ -157,39 +199,46 @@ func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.D
 		}()
 	}
 	all.Shards = map[int]checkpoint.ShardInfo{}
-	for i, rank := range c.Holders {
-		if rank != s.tier.rank {
+	var damage error // the first
+	for i, holders := range c.Holders {
+		if holders[0].Rank != s.talk.group.Rank() {
 			continue
 		}
-		l, err := s.tier.inspect(filepath.Base(c.Folder), i, len(c.Holders))
-		if err == nil && l == nil {
-			err = errors.New("it is gone")
-		}
+		l, err := s.tier.find(filepath.Base(c.Folder), i, len(c.Holders), holders[0].Replica)
 		if err != nil {
-			return all, fmt.Errorf("%w: shard %d in %s: %w", errLocal, i, c.Folder, err)
+			err = fmt.Errorf("%w: shard %d in %s: %w", errLocal, i, c.Folder, err)
+		} else {
+			all.Shards[i], err = s.tier.drain(ctx, l, draft)
 		}
-		if all.Shards[i], err = s.tier.drain(ctx, l, draft); err != nil {
+		switch {
+		case errors.Is(err, errLocal):
+			damage = cmp.Or(damage, err)
+			all.Damaged = append(all.Damaged, i)
+		case err != nil:
 			return all, err
-		}
-		if i == 0 {
+		case i == 0:
 			all.First = &l.record
 		}
 	}
-	return all, nil
+	return all, damage
 }
 
 // commitRemains is rank 0's: all shards are durable in the draft.
 func (s *Saver) commitRemains(ctx context.Context, c candidate, draft *checkpoint.Draft, all []report[copied]) error {
-	first := all[c.Holders[0]].Value.First
+	first := all[c.Holders[0][0].Rank].Value.First
 	if first == nil || first.Meta == nil {
 		return fmt.Errorf("%w: nobody has the record of shard 0", errLocal)
 	}
-	m := checkpoint.Commit{
-		World: len(c.Holders), Values: first.Meta.Values, Metrics: first.Meta.Metrics,
-		Tensors: first.Plan.tensors(), Shards: make([]checkpoint.ShardInfo, len(c.Holders)),
+	writers := first.Plan.writers(true)
+	if len(writers) != len(c.Holders) {
+		return fmt.Errorf("%w: %d shards in %s, where %d ranks have something to write", errLocal, len(c.Holders), c.Folder, len(writers))
 	}
-	for i, rank := range c.Holders {
-		m.Shards[i] = all[rank].Value.Shards[i]
+	m := checkpoint.Commit{
+		World: first.World, Values: first.Meta.Values, Metrics: first.Meta.Metrics,
+		Tensors: first.Plan.tensors(writers), Shards: make([]checkpoint.ShardInfo, len(writers)),
+	}
+	for i, holders := range c.Holders {
+		m.Shards[i] = all[holders[0].Rank].Value.Shards[i]
 	}
 	saved, err := draft.Commit(ctx, m)
 	if saved != nil {

@@ -16,10 +16,25 @@ type remain struct {
 	Shard  int    `json:"shard"`
 	Shards int    `json:"shards"`
 	Size   int64  `json:"size"`
+
+	Replica bool `json:"replica,omitempty"` // kept for another node
 }
 
 // maxSaves is how many saves a scan looks at, the newest first. A run leaves three or four; so many more are no run's.
 const maxSaves = 32
+
+// scanAll lists what is on a node's disk, replicas included.
+func (t *tier) scanAll() ([]remain, error) {
+	own, err := t.scan()
+	if err != nil {
+		return nil, err
+	}
+	others, err := t.others.scan()
+	for i := range others {
+		others[i].Replica = true
+	}
+	return append(own, others...), err
+}
 
 // scan lists the shards of earlier attempts, or of an earlier Saver of this one, that are whole, as far as names and sizes tell. What is damaged
 // or missing is not there; what the disk cannot tell is an error, as it may be a save that Save has acknowledged.
@@ -82,6 +97,18 @@ func (t *tier) earlier(n saveName) bool {
 	return n.attempt <= t.place.Attempt && n.session != t.session
 }
 
+// find is a shard that scanAll has found.
+func (t *tier) find(folder string, shard, shards int, replica bool) (*local, error) {
+	if replica {
+		t = t.others
+	}
+	l, err := t.inspect(folder, shard, shards)
+	if l == nil && err == nil {
+		err = errors.New("it is gone")
+	}
+	return l, err
+}
+
 // inspect reads the record of a shard and looks for the shard; nil: it is not there, or not whole.
 func (t *tier) inspect(folder string, shard, shards int) (*local, error) {
 	name, _ := parseSaveName(folder)
@@ -109,9 +136,18 @@ func (t *tier) inspect(folder string, shard, shards int) (*local, error) {
 // leftover is a save of an earlier attempt, as far as its shards have been found.
 type leftover struct {
 	name    saveName
-	seen    [][]int // the ranks that see each shard
+	seen    []sight // of each shard
 	sizes   []int64
 	missing []int // shards that nobody sees
+}
+
+// sight is the ranks that see a shard on the disk that it was written to, and those that see its replica.
+type sight struct{ own, replica []int }
+
+// holder is a rank that sees a shard, or its replica.
+type holder struct {
+	Rank    int  `json:"rank"`
+	Replica bool `json:"replica,omitempty"`
 }
 
 // leftovers is rank 0's: what has been found on all nodes, the newest first.
@@ -122,17 +158,18 @@ func leftovers(found [][]remain) []*leftover {
 			name, ok := parseSaveName(r.Folder)
 			key := fmt.Sprint(r.Folder, " ", r.Shards)
 			if saves[key] == nil {
-				saves[key] = &leftover{name: name, seen: make([][]int, r.Shards), sizes: make([]int64, r.Shards)}
+				saves[key] = &leftover{name: name, seen: make([]sight, r.Shards), sizes: make([]int64, r.Shards)}
 			}
 			if l := saves[key]; ok && r.Shard < len(l.seen) {
-				l.seen[r.Shard], l.sizes[r.Shard] = append(l.seen[r.Shard], rank), r.Size
+				l.seen[r.Shard].add(rank, r.Replica)
+				l.sizes[r.Shard] = r.Size
 			}
 		}
 	}
 	var all []*leftover
 	for _, l := range saves {
-		for i, ranks := range l.seen {
-			if len(ranks) == 0 {
+		for i, s := range l.seen {
+			if len(s.own)+len(s.replica) == 0 {
 				l.missing = append(l.missing, i)
 			}
 		}
@@ -144,14 +181,30 @@ func leftovers(found [][]remain) []*leftover {
 	return all
 }
 
-// deal says which rank copies each shard: of the ranks of its node the one with least to do so far.
-func (l *leftover) deal() []int {
+func (s *sight) add(rank int, replica bool) {
+	if replica {
+		s.replica = append(s.replica, rank)
+	} else {
+		s.own = append(s.own, rank)
+	}
+}
+
+// deal says which rank copies each shard: of the ranks of its node the one with least to do so far. After it comes one of those that see the
+// replica, if there is one, for when the first finds the shard damaged.
+func (l *leftover) deal() [][]holder {
 	load := map[int]int64{}
-	holders := make([]int, len(l.seen))
-	for i, ranks := range l.seen {
-		least := slices.MinFunc(ranks, func(a, b int) int { return cmp.Compare(load[a], load[b]) })
-		holders[i] = least
-		load[least] += l.sizes[i] + 1
+	holders := make([][]holder, len(l.seen))
+	for i, s := range l.seen {
+		for _, ranks := range [][]int{s.own, s.replica} {
+			if len(ranks) == 0 {
+				continue
+			}
+			least := slices.MinFunc(ranks, func(a, b int) int { return cmp.Compare(load[a], load[b]) })
+			if len(holders[i]) == 0 {
+				load[least] += l.sizes[i] + 1
+			}
+			holders[i] = append(holders[i], holder{least, len(s.own) == 0 || len(holders[i]) == 1})
+		}
 	}
 	return holders
 }

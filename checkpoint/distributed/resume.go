@@ -22,13 +22,32 @@ func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 	return c, nil
 }
 
-// Begin records that the attempt goes on from nothing, whatever there is: earlier attempts' checkpoints do not count any more, nor what they
-// have left on the nodes' own disks. It is collective, and takes the place of Resume.
+// Begin records that the attempt goes on from nothing, whatever there is, and warns where that is something: earlier attempts' checkpoints do
+// not count any more, nor what they have left on the nodes' own disks. It is collective, and takes the place of Resume. A
+// restart within the attempt that calls it again gives up what was saved since (checkpoint.Dir.FirstBegun tells).
 func (s *Saver) Begin(ctx context.Context) error {
+	if _, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
+		s.warnOfGivenUp(ctx)
+		return struct{}{}, nil
+	}); err != nil {
+		return fmt.Errorf("begin from nothing: %w", err)
+	}
 	if err := s.begin(ctx, nil); err != nil {
 		return fmt.Errorf("begin from nothing: %w", err)
 	}
 	return nil
+}
+
+// warnOfGivenUp says what will not count any more. That it cannot be read is no reason not to begin.
+func (s *Saver) warnOfGivenUp(ctx context.Context) {
+	c, err := s.dir.FindLatest(ctx)
+	switch {
+	case err == nil:
+		s.log.Warn(fmt.Sprintf("run begins anew although the checkpoint of step %d is there: it will not count any more", c.Step()), "step", c.Step(), "path", c.Info().Path)
+		shut(c)
+	case !errors.Is(err, checkpoint.ErrNone):
+		s.log.Warn("run begins anew although checkpoints are there, which cannot be read", "err", err)
+	}
 }
 
 func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint) error) (*checkpoint.Checkpoint, error) {
@@ -37,6 +56,7 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 	}
 	tries := map[string]int{}
 	var rejected error // why the newest that was rejected was
+	var newest string  // the folder of that
 	for {
 		c, err := s.offer(ctx, rejected)
 		if err != nil {
@@ -51,6 +71,9 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 		why, corrupt, err := s.judge(ctx, c, accept)
 		if why == nil && err == nil {
 			if err = s.begin(ctx, c.Checkpoint); err == nil {
+				if rejected != nil && c.folder != newest && s.talk.lead() {
+					s.log.Warn("going on from the one before what was rejected", "step", c.Step(), "path", c.Info().Path)
+				}
 				return c.Checkpoint, nil
 			}
 		}
@@ -65,7 +88,7 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 			return nil, err
 		}
 		if rejected == nil {
-			rejected = why
+			rejected, newest = why, c.folder
 		}
 	}
 }
@@ -91,7 +114,7 @@ func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error
 	var none error
 	var data []byte
 	p, err := onRank0(ctx, s, func(ctx context.Context) (p proposal, err error) {
-		found, err = s.dir.FindLatest(ctx)
+		found, err = s.dir.FindForResume(ctx)
 		switch {
 		case err == nil:
 			p.Folder, data = found.Folder(), found.Manifest()
@@ -157,7 +180,7 @@ func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Ch
 // rank 0 finds to be good is tried once more: what the other rank has read may have been an old view, or its own memory's fault.
 func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) error {
 	_, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
-		s.log.Warn("checkpoint is corrupt: trying the one before it", "folder", c.folder, "err", why)
+		s.log.Warn("checkpoint was found corrupt as it was read: reading it again", "folder", c.folder, "err", why)
 		err := s.dir.Reject(ctx, c.Checkpoint)
 		switch {
 		case err == nil || errors.Is(err, checkpoint.ErrFenced):

@@ -73,8 +73,37 @@ func TestResumeFallsBack(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, files)
 		}
 	}
-	if !strings.Contains(journal.String(), "trying the one before it") {
-		t.Errorf("log: %s", journal.String())
+	if log := journal.String(); strings.Count(log, "going on from the one before") != 1 || !strings.Contains(log, "step=1 ") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// TestResumeSetsAsideWhatIsCutShort: what only rank 0 has looked at, and no rank has read, is set aside, too.
+func TestResumeSetsAsideWhatIsCutShort(t *testing.T) {
+	t.Parallel()
+	disk, fs := newDisk(t)
+	saveSteps(t, fs, Options{}, 1, 2, 3)
+	for _, part := range []string{"step-000000000003/shard-00001", "step-000000000002/MANIFEST"} {
+		for _, path := range tree(disk, sharedPath) {
+			if strings.Contains(path, part) {
+				must(t, disk.Remove(path))
+				f, err := disk.Create(path)
+				must(t, err)
+				must(t, f.Close())
+			}
+		}
+	}
+	mustAll(t, trial{world: 2, attempt: 2, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+		if step, err := r.resume(ctx); step != 1 || err != nil {
+			return fmt.Errorf("resumed from step %d: %w", step, err)
+		}
+		return nil
+	}))
+	files := strings.Join(tree(disk, sharedPath), "\n")
+	for _, want := range []string{"step-000000000003.broken/MANIFEST.json", "step-000000000002.broken/MANIFEST.json"} {
+		if !strings.Contains(files, want) {
+			t.Errorf("no %s in\n%s", want, files)
+		}
 	}
 }
 
@@ -84,11 +113,15 @@ func TestResumeWhereAllAreCorrupt(t *testing.T) {
 	saveSteps(t, fs, Options{}, 1, 2)
 	harm(t, disk, "step-000000000001/", "shard-00001")
 	harm(t, disk, "step-000000000002/", "shard-00001")
-	errs := trial{world: 4, attempt: 2, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+	var journal testkit.Journal
+	errs := trial{world: 4, attempt: 2, o: Options{Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
 		_, err := r.resume(ctx)
 		return err
 	})
 	wantAll(t, errs, checkpoint.ErrCorrupt, "the newest was rejected: ")
+	if log := journal.String(); !strings.Contains(log, "corrupt") || strings.Contains(log, "the one before") {
+		t.Errorf("there is none before the oldest, and the log says: %s", log)
+	}
 }
 
 // TestResumeStopsAtOtherErrors: what cannot be read now is not corrupt, and no older one is taken instead.

@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"context"
 	"errors"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 //	Saver.last       submitted by Save                              the caller                    no: Save is entered one by one
 //	newest.id        taken by the loop                              take                          no
 //	ready            checked, and staged where there is a tier      the task of take              no
-//	safe             staged on the node's own disk                  the task of take              no
+//	safe             staged on the node's own disk, or no shard     the task of take              no
 //	chosen           is being published; 0: none                    rank 0: choose                yes, after each round
 //	settled          published, failed or passed over               rank 0: conclude              yes, after each round
 //	Saver.complete   the copy of the state is free on all ranks     rank 0: decide                yes, after each round
@@ -40,12 +41,14 @@ type rounds struct {
 	settled uint64
 	// stranded is the job settled last, if it could not be published: what is on the node's own disk stays until there is a newer one.
 	stranded *job
-	writing  *writing // nil: nothing is being published
-	lead     lead     // rank 0's
+	writing  *writing                      // nil: nothing is being published
+	copying  map[uint64]context.CancelFunc // exchanges of replicas, by job; those of one are over before the next begins
+	stopped  bool                          // by stop: no more of them begin
+	lead     lead                          // rank 0's
 }
 
 func newRounds(s *Saver) *rounds {
-	return &rounds{s: s, wake: make(chan struct{}, 1), ended: make(chan func()), jobs: map[uint64]*job{}}
+	return &rounds{s: s, wake: make(chan struct{}, 1), ended: make(chan func()), jobs: map[uint64]*job{}, copying: map[uint64]context.CancelFunc{}}
 }
 
 // run meets the others until all jobs of this rank are settled, and nothing is going on.
@@ -56,7 +59,13 @@ func (r *rounds) run() {
 			r.stop(err)
 			return
 		}
-		if idle && r.s.retire(r) {
+		if !idle {
+			continue
+		}
+		if r.newest.id == r.settled {
+			r.endCopying()
+		}
+		if r.s.retire(r) {
 			return
 		}
 	}
@@ -95,7 +104,7 @@ func (r *rounds) await() {
 	r.take()
 	tick := time.NewTimer(r.s.o.tick)
 	defer tick.Stop()
-	for !r.news && r.tasks > 0 {
+	for !r.news && r.tasks > len(r.copying) { // who only copies may wait for a rank that is in the next round already
 		select {
 		case then := <-r.ended:
 			r.over(then)
@@ -134,9 +143,10 @@ func (r *rounds) take() {
 		}
 		return func() {
 			r.ready = j.id
-			if j.local != nil {
+			if j.local != nil || j.refused == nil && r.s.shard.none() {
 				r.safe = j.id
 			}
+			r.replicate(j)
 		}
 	})
 }
@@ -174,13 +184,17 @@ func (r *rounds) stop(err error) {
 	if w != nil {
 		w.cancel()
 	}
+	r.stopped = true
+	for _, cancel := range r.copying {
+		cancel()
+	}
 	for r.tasks > 0 {
 		r.over(<-r.ended)
 	}
 	switch {
 	case r.s.talk.lead():
 		r.lead.abandon()
-	case w != nil && w.err == nil && !w.reported:
+	case w != nil && w.draft != nil && w.err == nil && !w.reported:
 		w.draft.Abort()
 	}
 	r.s.fail(err)

@@ -18,13 +18,20 @@ type Saver struct {
 	talk *talk
 	dir  *checkpoint.Dir
 	// quick is the same folder, for shards that are not encoded (Meta.Quick).
-	quick *checkpoint.Dir
-	o     Options
-	log   *slog.Logger
-	plan  plan // rank 0's alone: it grows with the number of ranks
-	mode  mode
-	mem   *copies
-	tier  *tier // nil: no node-local tier
+	quick    *checkpoint.Dir
+	o        Options
+	log      *slog.Logger
+	shard    shardNumber
+	mode     mode
+	mem      *copies
+	tier     *tier     // nil: no node-local tier
+	replicas *replicas // nil: no shard is copied to another node
+	space    checkpoint.Space
+
+	// Rank 0's alone, as they grow with the number of ranks.
+	plan    plan
+	writers []int
+
 	// begun: Resume or Begin has recorded what this attempt goes on from, so that nobody goes on from what others have left.
 	begun bool
 
@@ -96,7 +103,7 @@ func (s *Saver) Close() error {
 	s.rounds.lead.close()
 	err := s.overdue(s.last, s.last+2)
 	if s.broken == nil {
-		s.tier.tidy()
+		s.tidy()
 	} else if !s.told {
 		err = errors.Join(err, s.broken)
 	}

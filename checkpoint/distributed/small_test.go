@@ -73,12 +73,27 @@ func TestModeFitsMemory(t *testing.T) {
 		{"no deltas", ask(true, 3, false, 0, 409), mode{Async: true, Copies: 1, Rank: 1, Needs: 410, Cap: 409}},
 		{"no copy", ask(true, 3, false, 0, 209), mode{Rank: 1, Needs: 210, Cap: 209}},
 		{"rank 0 has little", ask(true, 0, false, 109, 0), mode{Rank: 0, Needs: 110, Cap: 109}},
-		{"synchronous needs none", ask(false, 0, false, 1, 1), mode{}},
+		{"synchronous needs none", ask(false, 0, false, 10, 10), mode{}},
+		{"too little to encode", ask(false, 0, false, 10, 9), mode{Rank: 1, Needs: 10, Cap: 9, Over: true}},
+		{"too little for anything", ask(true, 3, false, 0, 9), mode{Rank: 1, Needs: 10, Cap: 9, Over: true}},
 		{"deltas need copies", ask(false, 1, false, 0, 409), mode{Rank: 1, Needs: 410, Cap: 409}},
 		{"local tier", ask(true, 3, true, 0, 0), mode{Async: true, Copies: 1, Lifted: true}},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.name, test.got, test.want)
+		}
+	}
+}
+
+// TestEncoders: an encoder takes 5 MiB, and 1 MiB is taken once.
+func TestEncoders(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ workers, memory, want int }{
+		{4, 0, 4}, {4, 21 << 20, 4}, {4, 21<<20 - 1, 3}, {4, 11 << 20, 2}, {4, 6 << 20, 1}, {4, 6<<20 - 1, 0}, {1, 1 << 40, 1}, {1, 1, 0},
+	} {
+		got, least := Options{Workers: test.workers, MaxMemory: int64(test.memory)}.Encoders()
+		if got != test.want || least != 6<<20 {
+			t.Errorf("%d workers and %d bytes: %d encoders, the first takes %d bytes; want %d and 6 MiB", test.workers, test.memory, got, least, test.want)
 		}
 	}
 }

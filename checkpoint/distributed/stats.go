@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"ddpbatch/checkpoint"
 )
 
 // Stats are figures of the saves so far.
@@ -38,6 +40,9 @@ func (s Stats) Ratio() float64 {
 
 // Stats may be called at any time, by any goroutine.
 func (s *Saver) Stats() Stats { return s.stats.get() }
+
+// Space is the file system of the shared folder, as it was before the first save.
+func (s *Saver) Space() checkpoint.Space { return s.space }
 
 // Estimate is what a durable save takes: the 95th percentile of those so far; 0 before the first.
 func (s *Saver) Estimate() time.Duration { return s.stats.get().Total.P95 }

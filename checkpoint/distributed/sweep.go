@@ -5,8 +5,17 @@ import (
 	"slices"
 )
 
-// sweep removes what earlier attempts have left on this node. It runs once this attempt has recorded what it goes on from, and put its own
-// first shard there, so nobody will go on from those any more. Ranks of a node may do it at the same time. Foreign files stay.
+// sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from, so nobody
+// will go on from those any more, and this rank's first shard is there, if it has one, or it ends.
+func (s *Saver) sweepEarlier() {
+	if s.begun && !s.tier.swept {
+		s.tier.swept = true
+		s.tier.sweep()
+		s.tier.others.sweep()
+	}
+}
+
+// sweep removes what earlier attempts have left. Ranks of a node may do it at the same time. Foreign files stay.
 func (t *tier) sweep() {
 	entries, err := t.fs.ReadDir(t.path)
 	if err != nil {
@@ -15,6 +24,8 @@ func (t *tier) sweep() {
 	for _, e := range entries {
 		if name, ok := parseSaveName(e.Name()); ok && e.IsDir() && t.earlier(name) {
 			t.sweepSave(filepath.Join(t.path, e.Name()))
+		} else if t.otherProbe(e.Name()) && !e.IsDir() {
+			_ = t.fs.Remove(filepath.Join(t.path, e.Name())) // another rank may have been faster
 		}
 	}
 }

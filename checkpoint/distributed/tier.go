@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 //
 //	LOCAL/RUN-HASH/step-000000000300.ATTEMPT-SESSION-SAVE/shard-00001-of-00004.ddpt   the shard, byte for byte
 //	                                                      shard-00001-of-00004.json   its record, written last
+//	LOCAL/RUN-HASH/replicas/step-...                                                  the same, of ranks on other nodes
+//	LOCAL/RUN-HASH/probe-SESSION-RANK                                                 a file to try the disk with; there for a moment
 //
 // HASH is of the run and of its shared folder: two runs of one name never meet here. RUN-HASH is this user's alone (mode 0700), as LOCAL may
 // be anybody's; so nobody else can put a file or a link below it.
@@ -28,11 +31,14 @@ type tier struct {
 	path    string           // LOCAL/RUN-HASH
 	place   checkpoint.Place // with the absolute path
 	session uint32
-	rank    int
-	world   int
-	broken  error // why the disk is not used to save; nil: it is
+	shard   shardNumber
+	broken  error // why the disk is not used at all; nil: it is
+	refuses error // why the disk is not used to save, though it may be read; nil: it is
+	cramped error // why the disk may not take a save now, and later may
 	warned  bool  // that the disk takes nothing; until it does again
 	swept   bool  // of what earlier attempts have left
+	others  *tier // replicas of other nodes' shards, in a folder below; nil: this is that
+	above   *tier // whose others this is; nil: nobody's
 }
 
 // local is one shard on the node's own disk.
@@ -41,20 +47,24 @@ type local struct {
 	record record
 }
 
-// openTier makes the folder of this run. A disk on which that cannot be done is passed by, but a folder that others can change is an error.
-func (s *Saver) openTier(w welcome) (*tier, error) {
+// openTier makes the folder of this run, and tries its disk, on which this rank is going to write so many bytes at most at a time. A disk that
+// takes nothing is passed by, but a folder that others can change is an error.
+func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) (*tier, error) {
 	if s.o.Local == "" {
 		return nil, nil
 	}
 	place := w.Place
 	place.Path = w.Home
 	t := &tier{
-		fs: s.o.FS, path: filepath.Join(s.o.Local, tierFolder(place)), place: place, session: w.Session,
-		rank: s.talk.group.Rank(), world: s.talk.group.Size(),
+		fs: s.o.FS, path: filepath.Join(s.o.Local, tierFolder(place)), place: place, session: w.Session, shard: s.shard,
 	}
 	if t.broken = t.makeFolder(); errors.Is(t.broken, vfs.ErrNotPrivate) {
 		return nil, fmt.Errorf("node-local tier: %w", t.broken)
 	}
+	if t.broken == nil {
+		t.try(ctx, s.talk.group.Rank(), bytes)
+	}
+	t.others = &tier{fs: t.fs, path: filepath.Join(t.path, "replicas"), place: t.place, session: t.session, broken: t.broken, above: t}
 	return t, nil
 }
 
@@ -73,7 +83,13 @@ func tierFolder(place checkpoint.Place) string {
 // makeFolder makes the run's folder, durably, or makes sure that it is ours.
 func (t *tier) makeFolder() error {
 	parent := filepath.Dir(t.path)
-	if err := replace.Dir(t.fs, parent); err != nil {
+	var err error
+	if t.above != nil {
+		err = t.above.makeFolder()
+	} else {
+		err = replace.Dir(t.fs, parent)
+	}
+	if err != nil {
 		return err
 	}
 	if err := vfs.PrivateDir(t.fs, t.path); err != nil {
@@ -82,25 +98,26 @@ func (t *tier) makeFolder() error {
 	return t.fs.SyncDir(parent)
 }
 
-// trouble is why the tier is not used, if there is one.
-func (t *tier) trouble() string {
-	if t == nil || t.broken == nil {
-		return ""
+// tidy removes what nobody will go on from any more, and the run's folder if nothing is left in it.
+func (s *Saver) tidy() {
+	if s.tier == nil {
+		return
 	}
-	return t.broken.Error()
-}
-
-// tidy removes the run's folder if nothing is left in it.
-func (t *tier) tidy() {
-	if t != nil {
-		_ = t.fs.RemoveDir(t.path) // not empty: another rank still has something there, or a save could not be drained
+	if s.tier.broken == nil {
+		s.sweepEarlier()
 	}
+	_ = s.tier.fs.RemoveDir(s.tier.others.path)
+	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be drained
 }
 
 // stage writes a job's shard to the node's own disk. Where that cannot be done it returns nil: the shard then goes to the shared
-// folder directly.
+// folder directly. It is nil, too, where this rank has none.
 func (s *Saver) stage(j *job) *local {
-	if s.tier == nil || s.tier.broken != nil {
+	if s.tier == nil || s.tier.broken != nil || s.tier.refuses != nil {
+		return nil
+	}
+	if s.shard.none() {
+		s.sweepEarlier()
 		return nil
 	}
 	l, err := s.tier.write(s, j)
@@ -117,30 +134,25 @@ func (s *Saver) stage(j *job) *local {
 		return nil
 	}
 	s.tier.warned = false
-	if s.begun && !s.tier.swept {
-		s.tier.swept = true
-		s.tier.sweep()
-	}
+	s.sweepEarlier()
 	return l
 }
 
 // write puts a shard and its record on the disk, durably.
 func (t *tier) write(s *Saver, j *job) (*local, error) {
-	name := saveName{step: j.meta.Step, attempt: t.place.Attempt, session: t.session, id: j.id}
-	l := &local{folder: filepath.Join(t.path, name.String())}
+	l := t.localOf(t.saveOf(j), t.shard)
 	if err := t.makeSave(l.folder); err != nil {
 		return nil, err
 	}
-	l.record = record{Run: t.place.Run, Path: t.place.Path, Attempt: t.place.Attempt, Step: j.meta.Step, Shard: t.rank, Shards: t.world}
-	if t.rank == 0 {
-		l.record.Plan, l.record.Meta = s.plan, &j.meta
+	if s.talk.lead() {
+		l.record.World, l.record.Plan, l.record.Meta = s.talk.group.Size(), s.plan, &j.meta
 	}
 	dir := s.dir
 	if j.meta.Quick {
 		dir = s.quick
 	}
 	err := replace.File(j.ctx, t.fs, l.shardPath(), func(w io.Writer) (err error) {
-		l.record.Info, err = dir.EncodeShard(j.ctx, w, j.meta.Step, t.rank, t.world, j.pieces)
+		l.record.Info, err = dir.EncodeShard(j.ctx, w, j.meta.Step, t.shard.i, t.shard.of, j.pieces)
 		return err
 	})
 	if err == nil {
@@ -151,6 +163,18 @@ func (t *tier) write(s *Saver, j *job) (*local, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// saveOf names the folder of a job's save.
+func (t *tier) saveOf(j *job) saveName {
+	return saveName{step: j.meta.Step, attempt: t.place.Attempt, session: t.session, id: j.id}
+}
+
+// localOf is a shard of such a save, whether it is there or not.
+func (t *tier) localOf(name saveName, shard shardNumber) *local {
+	return &local{folder: filepath.Join(t.path, name.String()), record: record{
+		Run: t.place.Run, Path: t.place.Path, Attempt: name.attempt, Step: name.step, Shard: shard.i, Shards: shard.of,
+	}}
 }
 
 // makeSave makes the folder of a save, which another rank of the node may have made. A rank that has ended may have tidied up above it.
@@ -176,10 +200,14 @@ func (l *local) recordPath() string {
 	return filepath.Join(l.folder, shardName(l.record.Shard, l.record.Shards, "json"))
 }
 
-// discard lets go of a job's shard on the node's own disk.
+// discard lets go of a job's shards on the node's own disk, and of replicas: of those that are on their way when they have come.
 func (s *Saver) discard(j *job) {
+	j.dropped.Store(true)
 	if j.local != nil {
 		s.tier.discard(j.local)
+	}
+	if s.replicas != nil {
+		s.replicas.discard(j)
 	}
 }
 

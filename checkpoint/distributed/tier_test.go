@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -241,9 +241,13 @@ func TestShardsOfANodeAreDealtOut(t *testing.T) {
 // TestDeal: the larger shards go to different ranks, and no rank gets one that it does not see.
 func TestDeal(t *testing.T) {
 	t.Parallel()
-	l := leftover{seen: [][]int{{0, 1}, {0, 1}, {2}, {0, 1}}, sizes: []int64{100, 10, 5, 20}}
-	if got := l.deal(); !slices.Equal(got, []int{0, 1, 2, 1}) {
-		t.Errorf("dealt to %v", got)
+	l := leftover{
+		seen:  []sight{{own: []int{0, 1}}, {own: []int{0, 1}, replica: []int{2, 3}}, {replica: []int{2}}, {own: []int{0, 1}}},
+		sizes: []int64{100, 10, 5, 20},
+	}
+	want := [][]holder{{{Rank: 0}}, {{Rank: 1}, {Rank: 2, Replica: true}}, {{Rank: 2, Replica: true}}, {{Rank: 1}}}
+	if got := l.deal(); !reflect.DeepEqual(got, want) {
+		t.Errorf("dealt to %v, want %v", got, want)
 	}
 }
 
@@ -293,5 +297,87 @@ func TestLocalDiskBreaksAfterStaging(t *testing.T) {
 		if log := journal.String(); !strings.Contains(log, "lost with a node's own disk") {
 			t.Errorf("log: %s", log)
 		}
+	}
+}
+
+// TestEndTidiesUp: an attempt that ends without a save of its own removes what an earlier one has left on the nodes' disks, too, as nobody will
+// go on from that any more; one that has not got as far as to begin does not.
+func TestEndTidiesUp(t *testing.T) {
+	t.Parallel()
+	ns := undrained(t)
+	resume := func(attempt int, local string) {
+		o := Options{Async: true, Local: local}
+		mustAll(t, trial{world: 4, attempt: attempt, o: o, fs: ns.fs(0)}.run(t.Context(), resumesFrom(1)))
+	}
+	resume(2, "") // which gives up step 2
+	o := Options{Async: true, Local: localPath}
+	mustAll(t, trial{world: 4, attempt: 3, o: o, fs: ns.fs(0)}.run(t.Context(), func(context.Context, *one) error { return nil }))
+	if files := tree(ns.disks[0], localPath); len(files) == 0 {
+		t.Fatal("an attempt that has not begun has removed what was left")
+	}
+	resume(4, localPath)
+	for i, disk := range ns.disks {
+		if files := tree(disk, localPath); len(files) > 0 {
+			t.Errorf("node %d keeps %v", i, files)
+		}
+	}
+}
+
+// TestLocalDiskIsTried: a disk that takes no file is told of before training, and not at the first save; one that is only full is told of as
+// full, and may have room later.
+func TestLocalDiskIsTried(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{syscall.EROFS, "node-local disk cannot be used"},
+		{syscall.EIO, "node-local disk cannot be used"},
+		{syscall.ENOSPC, "node-local disk has no room"},
+		{nil, ""},
+	} {
+		disk, _ := newDisk(t)
+		fs := func(rank int) vfs.FS {
+			return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+				if rank == 1 && op.Kind == "write" && strings.HasPrefix(op.Path, localPath) {
+					return vfs.Fault{Err: test.err}
+				}
+				return vfs.Fault{}
+			})
+		}
+		var journal testkit.Journal
+		o := Options{Local: localPath, Log: journal.Logger()}
+		mustAll(t, trial{world: 2, attempt: 1, o: o, fs: fs}.run(t.Context(), func(context.Context, *one) error { return nil }))
+		if n := strings.Count(journal.String(), "level=WARN"); test.want == "" && n != 0 ||
+			test.want != "" && (n != 1 || !strings.Contains(journal.String(), test.want) || !strings.Contains(journal.String(), "ranks=[1]")) {
+			t.Errorf("%v: %s", test.err, journal.String())
+		}
+		if files := tree(disk, localPath); len(files) > 0 {
+			t.Errorf("%v: %v stay", test.err, files)
+		}
+	}
+}
+
+// TestProbeOfACrashIsSwept: what a probe that was cut short has left does not stay for ever.
+func TestProbeOfACrashIsSwept(t *testing.T) {
+	t.Parallel()
+	disk, _ := newDisk(t)
+	fs := func(int) vfs.FS {
+		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			if op.Kind == "remove" && strings.Contains(op.Path, "probe") && strings.HasPrefix(op.Path, localPath) {
+				return vfs.Fault{Err: vfs.ErrCrashed}
+			}
+			return vfs.Fault{}
+		})
+	}
+	o := Options{Local: localPath}
+	begin := func(ctx context.Context, r *one) error { return r.Begin(ctx) }
+	mustAll(t, trial{world: 1, attempt: 1, o: o, fs: fs}.run(t.Context(), begin))
+	if files := tree(disk, localPath); len(files) != 2 { // the folder and what is in it
+		t.Fatalf("%v, want a probe that stays", files)
+	}
+	mustAll(t, trial{world: 1, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(), begin))
+	if files := tree(disk, localPath); len(files) > 0 {
+		t.Errorf("%v stay", files)
 	}
 }

@@ -79,3 +79,46 @@ func TestZombie(t *testing.T) {
 		t.Errorf("step 2 is of attempt %d", c.Info().Attempt)
 	}
 }
+
+// TestZombieWithAStaleClient: the node of attempt 1 sees nothing of attempt 2, which has begun from step 3 and ends before it saves. Attempt 1 saves on
+// until its retention has something to remove: then all its ranks learn that it is superseded, and step 3 is still there.
+func TestZombieWithAStaleClient(t *testing.T) {
+	t.Parallel()
+	disk, _ := newDisk(t)
+	view := vfs.NewView(disk, 1)
+	asleep, awake := newGate(), newGate()
+	keep := checkpoint.Policy{Last: 2}
+	zombie := make(chan []error)
+	go func() {
+		zombie <- trial{world: 2, attempt: 1, keep: keep, fs: func(int) vfs.FS { return view }}.run(t.Context(), func(ctx context.Context, r *one) error {
+			if _, err := r.resume(ctx); err != nil {
+				return err
+			}
+			for step := int64(1); step <= 4; step++ {
+				if step == 4 && r.rank == 0 {
+					view.Hold()
+					asleep.open()
+				}
+				if step == 4 {
+					awake.passes()
+				}
+				if err := r.save(ctx, step); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}()
+	asleep.passes()
+	mustAll(t, trial{world: 2, attempt: 2, keep: keep, fs: func(int) vfs.FS { return disk }}.run(t.Context(), func(ctx context.Context, r *one) error {
+		if step, err := r.resume(ctx); step != 3 || err != nil {
+			return fmt.Errorf("resumed from %d: %w", step, err)
+		}
+		return nil
+	}))
+	awake.open()
+	wantAll(t, <-zombie, checkpoint.ErrFenced, "attempt")
+	if step, err := latest(disk, 3); step != 3 || err != nil {
+		t.Errorf("latest is %d: %v", step, err)
+	}
+}

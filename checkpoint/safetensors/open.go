@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+
+	"ddpbatch/internal/vfs"
 )
 
 // File is an open file whose header is valid. Its methods may be called by several goroutines at once.
 type File struct {
 	path     string
 	f        io.ReaderAt
+	stat     func() (fs.FileInfo, error)
+	opened   fs.FileInfo // as it was when it was opened
 	close    func() error
 	begin    int64 // of the data
 	infos    []Info
@@ -37,12 +40,7 @@ func readError(path string, err error) error {
 }
 
 func open(path string) (*File, error) {
-	if info, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file") // a pipe would be waited for
-	}
-	f, err := os.Open(path)
+	f, err := vfs.OS{}.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +53,7 @@ func open(path string) (*File, error) {
 		f.Close()
 		return nil, err
 	}
-	file.path, file.close = path, f.Close
+	file.path, file.stat, file.opened, file.close = path, f.Stat, info, f.Close
 	return file, nil
 }
 
@@ -111,6 +109,41 @@ func (f *File) Read(t Info, start int64, dst []byte) error {
 	}
 	if _, err := f.f.ReadAt(dst, f.begin+t.Start+start); err != nil {
 		return readError(f.path, readFailed("tensor "+quoted(t.Name), err))
+	}
+	return nil
+}
+
+// Reader reads the bytes of a tensor of this file, for as long as the file is open.
+func (f *File) Reader(t Info) io.ReaderAt { return tensorReader{f, t} }
+
+type tensorReader struct {
+	f *File
+	t Info
+}
+
+func (r tensorReader) ReadAt(dst []byte, start int64) (int, error) {
+	n := min(int64(len(dst)), max(r.t.Bytes-start, 0))
+	if n > 0 {
+		if err := r.f.Read(r.t, start, dst[:n]); err != nil {
+			return 0, err
+		}
+	}
+	if n < int64(len(dst)) {
+		return int(n), io.EOF
+	}
+	return int(n), nil
+}
+
+// Unchanged is an error where somebody has written to the file since Open: what has been read may then be of two states of it. It goes by
+// length and time of modification; what another node of a network file system wrote in the last seconds may show late (nfs(5), acregmin), and what a
+// process wrote through a mapping, too (mmap(2)). A file that was replaced by another of its name is the old one still.
+func (f *File) Unchanged() error {
+	now, err := f.stat()
+	if err != nil {
+		return readError(f.path, err)
+	}
+	if now.Size() != f.opened.Size() || !now.ModTime().Equal(f.opened.ModTime()) {
+		return readError(f.path, errors.New("it was changed while it was read; once it is whole, read it again"))
 	}
 	return nil
 }

@@ -7,27 +7,32 @@ import (
 )
 
 // ReadFile reads all tensors of a file, in the order of their data, and its metadata. It refuses a file with a type that
-// a checkpoint does not have, before it reads any data.
+// a checkpoint does not have, before it reads any data, and one that is written to meanwhile (see [File.Unchanged]).
 func ReadFile(path string) ([]checkpoint.Tensor, Metadata, error) {
 	f, err := Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer f.Close()
+	tensors, err := f.readAll()
+	return tensors, f.metadata, err
+}
+
+func (f *File) readAll() ([]checkpoint.Tensor, error) {
 	for _, t := range f.infos {
 		if err := t.Known(); err != nil {
-			return nil, nil, readError(path, err)
+			return nil, readError(f.path, err)
 		}
 	}
 	var tensors []checkpoint.Tensor
 	for _, t := range f.infos {
 		data := make([]byte, t.Bytes)
 		if err := f.Read(t, 0, data); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data})
 	}
-	return tensors, f.metadata, nil
+	return tensors, f.Unchanged()
 }
 
 // Known says by an error that a checkpoint cannot hold the tensor's type.

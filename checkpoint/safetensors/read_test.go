@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 const fine = `{"test":{"dtype":"I32","shape":[2,2],"data_offsets":[0,16]}}`
@@ -241,6 +242,26 @@ func TestFileThatShrinks(t *testing.T) {
 	}
 }
 
+// A file that is written to while it is read may be of two states.
+func TestFileThatIsRewritten(t *testing.T) {
+	path := put(t, file(fine, sixteen...))
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.readAll(); err != nil {
+		t.Fatal(err)
+	}
+	later := f.opened.ModTime().Add(time.Second)
+	if err := os.Chtimes(path, later, later); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.readAll(); err == nil || !strings.Contains(err.Error(), "it was changed while it was read") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // 1 KiB of anything costs less than 64 MiB.
 func TestHostileKilobyteIsCheap(t *testing.T) {
 	for name, data := range map[string][]byte{
@@ -257,7 +278,7 @@ func TestHostileKilobyteIsCheap(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
-		if n := after.TotalAlloc - before.TotalAlloc; n > 64<<20 {
+		if n := after.TotalAlloc - before.TotalAlloc; n > hostileLimit {
 			t.Errorf("%s: %d bytes were allocated", name, n)
 		}
 	}

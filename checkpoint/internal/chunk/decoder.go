@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/klauspost/compress/huff0"
 	"github.com/klauspost/compress/zstd"
+
+	"ddpbatch/internal/crc32c"
 )
 
 // A Decoder decodes chunks, one at a time: use it from one goroutine. It keeps less than 1 MiB of buffers, whatever
@@ -65,16 +66,12 @@ func (d *Decoder) Decode(dst, stored []byte, m Method, l Layout, base []byte) er
 	}
 	if m&Delta != 0 {
 		subtle.XORBytes(dst, dst, base)
-		if got, want := checksum(dst), binary.LittleEndian.Uint32(sum); got != want {
+		if got, want := crc32c.Checksum(dst), binary.LittleEndian.Uint32(sum); got != want {
 			return fmt.Errorf("XORed with the base it has the checksum %08x, not %08x: the base is another one or damaged", got, want)
 		}
 	}
 	return nil
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
 
 // frame decodes one zstd frame to exactly the length of dst.
 func (d *Decoder) frame(dst, stored []byte) error {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/klauspost/compress/huff0"
 	"github.com/klauspost/compress/zstd"
+
+	"ddpbatch/internal/crc32c"
 )
 
 const badChunk = "chunk: length of chunk or base does not fit the layout"
@@ -75,7 +77,7 @@ func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
 	src, how, flag := e.choose(raw, base, l)
 	e.out = e.out[:0]
 	if flag&Delta != 0 {
-		e.out = binary.LittleEndian.AppendUint32(e.out, checksum(raw))
+		e.out = binary.LittleEndian.AppendUint32(e.out, crc32c.Checksum(raw))
 	}
 	switch {
 	case e.codec == ZstdOnly:

@@ -4,17 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
-)
 
-// castagnoli is CRC-32C (RFC 3720 appendix B.4), which CPUs compute by themselves.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	"ddpbatch/internal/crc32c"
+)
 
 // Checksum is a CRC-32C, in JSON eight lower-case hexadecimal digits.
 type Checksum uint32
 
 // CRC returns the checksum of data.
-func CRC(data []byte) Checksum { return Checksum(crc32.Checksum(data, castagnoli)) }
+func CRC(data []byte) Checksum { return Checksum(crc32c.Checksum(data)) }
 
 func (c Checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
 
@@ -55,8 +53,9 @@ func seal(body []byte) []byte {
 	return append(body, tailStart+sum.String()+tailEnd...)
 }
 
-// checkTail compares the checksum of a sealed object.
-func checkTail(data []byte) error {
+// CheckSeal says whether data, a manifest or a record, ends in the checksum of what is before that: where it does not, bytes were lost or
+// changed after they were written.
+func CheckSeal(data []byte) error {
 	if len(data) < tailBytes {
 		return fmt.Errorf("it is cut short: %d bytes", len(data))
 	}

@@ -12,6 +12,9 @@ import (
 // formatName tells a manifest from any other JSON.
 const formatName = "ddpbatch checkpoint"
 
+// Start is how the manifests of all versions begin.
+const Start = "{\n  \"format\": \"" + formatName + "\""
+
 // Encode gives the bytes of MANIFEST.json, in the newest version. A manifest that could not be
 // read back is an error. The pieces of a tensor may stand in any order; m is not changed. Equal
 // manifests give equal bytes.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 // StepFolder names the folder that the first save of a step makes.
@@ -49,11 +50,14 @@ func (f Folder) String() string {
 	return name
 }
 
-var folderNames = regexp.MustCompile(`^step-([0-9]{12})(?:\.` + decimal + `-` + hex32 + `)?(\.broken(?:-` + hex32 + `)?)?$`)
+// folderNames is compiled when it is first needed, as shardNames is.
+var folderNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^step-([0-9]{12})(?:\.` + decimal + `-` + hex32 + `)?(\.broken(?:-` + hex32 + `)?)?$`)
+})
 
 // ParseFolder reads a folder's name; false for one that is not a checkpoint's.
 func ParseFolder(name string) (Folder, bool) {
-	m := folderNames.FindStringSubmatch(name)
+	m := folderNames().FindStringSubmatch(name)
 	if m == nil {
 		return Folder{}, false
 	}

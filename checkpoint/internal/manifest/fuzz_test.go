@@ -6,17 +6,31 @@ import (
 	"testing"
 )
 
-// FuzzManifest: no manifest makes the parser panic, and what it accepts survives a round trip.
+// cheap fails where a parser takes more for a hostile text than a file of 1 KiB may cost (issue D).
+func cheap(t *testing.T, text []byte, parse func()) {
+	t.Helper()
+	const limit = 64 << 20
+	if cost := allocated(parse); cost > limit {
+		t.Fatalf("%d bytes cost %d bytes of allocations", len(text), cost)
+	}
+}
+
+// FuzzManifest: no manifest makes the parser panic or allocate much, and what it accepts survives a round trip.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(good1))
 	f.Add([]byte(good2))
 	f.Add([]byte(`{"format":"ddpbatch checkpoint","version":3`))
 	f.Add([]byte(`{"format":"ddpbatch checkpoint","version":2,"values":{"a":{"A":1,"\u0041":[ ]}},"tensors":null`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if _, err := Parse(body); err == nil && !bytes.HasSuffix(body, []byte(tailEnd)) {
+		var m *Manifest
+		var unsealed, err error
+		cheap(t, body, func() {
+			_, unsealed = Parse(body)
+			m, err = Parse(sealed(string(body)))
+		})
+		if unsealed == nil && !bytes.HasSuffix(body, []byte(tailEnd)) {
 			t.Fatal("accepted without a checksum")
 		}
-		m, err := Parse(sealed(string(body)))
 		if err != nil {
 			return
 		}
@@ -72,7 +86,9 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte(goodRecord))
 	f.Add([]byte(`{"format":"ddpbatch attempt","version":2,"attempt":1,"resumed_step":-1,"resumed_folder":""`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := ParseRecord(sealed(string(body)))
+		var r Record
+		var err error
+		cheap(t, body, func() { r, err = ParseRecord(sealed(string(body))) })
 		if err != nil {
 			return
 		}
@@ -95,7 +111,7 @@ func FuzzNames(f *testing.F) {
 	tag := Tag{Attempt: 12, Run: testRun, Nonce: 3}
 	for _, name := range []string{
 		tag.ShardName(0, 1), tag.ShardName(65535, 65536) + TmpSuffix, tag.ManifestTmp(), tag.RecordTmp(), tag.ProbeName(),
-		RecordName(3, 0xa), StepFolder(7), FreshFolder(7, 1, 2), BrokenFolderAgain(FreshFolder(7, 1, 2), 3), PinName("best"), Name, DeletingName,
+		RecordName(3, 0xa), GateName(3, 0xa), StepFolder(7), FreshFolder(7, 1, 2), BrokenFolderAgain(FreshFolder(7, 1, 2), 3), PinName("best"), Name, DeletingName,
 	} {
 		f.Add(name)
 	}
@@ -114,6 +130,9 @@ func FuzzNames(f *testing.F) {
 		}
 		if attempt, run, ok := ParseRecordName(name); ok {
 			wantName(t, RecordName(attempt, run), name)
+		}
+		if attempt, run, ok := ParseGateName(name); ok {
+			wantName(t, GateName(attempt, run), name)
 		}
 		if label, ok := ParsePin(name); ok {
 			wantName(t, PinName(label), name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 )
 
 const (
@@ -44,9 +45,14 @@ const (
 	tagText = decimal + `-` + hex32 + `-` + hex32
 )
 
+// They are compiled when they are first needed: counted repetitions take long, and most processes never ask.
 var (
-	shardNames = regexp.MustCompile(`^shard-([0-9]{5})-of-([0-9]{5})\.` + tagText + `\.ddpt(\.tmp)?$`)
-	tmpNames   = regexp.MustCompile(`^(?:MANIFEST\.` + tagText + `\.json|attempt\.` + tagText + `\.json|PROBE\.` + tagText + `)\.tmp$`)
+	shardNames = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^shard-([0-9]{5})-of-([0-9]{5})\.` + tagText + `\.ddpt(\.tmp)?$`)
+	})
+	tmpNames = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:MANIFEST\.` + tagText + `\.json|attempt\.` + tagText + `\.json|PROBE\.` + tagText + `)\.tmp$`)
+	})
 )
 
 // shardFile is what the name of a shard file says.
@@ -58,7 +64,7 @@ type shardFile struct {
 
 // parseShardName reads what ShardName wrote, with or without TmpSuffix; false for any other name.
 func parseShardName(name string) (shardFile, bool) {
-	m := shardNames.FindStringSubmatch(name)
+	m := shardNames().FindStringSubmatch(name)
 	if m == nil {
 		return shardFile{}, false
 	}
@@ -77,7 +83,7 @@ func ParseTag(name string) (Tag, bool) {
 	if f, ok := parseShardName(name); ok {
 		return f.Tag, true
 	}
-	m := tmpNames.FindStringSubmatch(name)
+	m := tmpNames().FindStringSubmatch(name)
 	if m == nil {
 		return Tag{}, false
 	}

@@ -18,6 +18,7 @@ func TestNames(t *testing.T) {
 		tag.RecordTmp():        "attempt.12-0badcafe-00000003.json.tmp",
 		tag.ProbeName():        "PROBE.12-0badcafe-00000003.tmp",
 		RecordName(12, 0xa):    "attempt-000000012-0000000a.json",
+		GateName(12, 0xa):      "attempt-000000012-0000000a.removing",
 		StepFolder(12):         "step-000000000012",
 		FreshFolder(12, 3, 10): "step-000000000012.3-0000000a",
 		BrokenFolder("x"):      "x.broken",
@@ -53,6 +54,7 @@ func TestOwnFile(t *testing.T) {
 		{PinnedName, -1},
 		{"", -1},
 		{RecordName(12, 0xa), -1},
+		{GateName(12, 0xa), -1},
 		{"MANIFEST.12-0badcafe-00000003.json", -1},
 		{"shard-0-of-1.12-0badcafe-00000003.ddpt", -1},
 		{"shard-00001-of-00001.12-0badcafe-00000003.ddpt", -1},
@@ -101,6 +103,13 @@ func TestForeignNames(t *testing.T) {
 			t.Errorf("%q is read as attempt %d", name, a)
 		}
 	}
+	for _, name := range []string{
+		RecordName(12, 0xa), "attempt-12-0000000a.removing", "attempt-000000012-0000000A.removing", "attempt-000000012-0000000a.removing.tmp", "",
+	} {
+		if a, _, ok := ParseGateName(name); ok {
+			t.Errorf("%q is read as the gate of attempt %d", name, a)
+		}
+	}
 	for _, name := range []string{"pinned", "PINNED.", "PINNED-best", "PINNEDbest", "xPINNED", ""} {
 		if label, ok := ParsePin(name); ok {
 			t.Errorf("%q is read as a pin labelled %q", name, label)
@@ -144,6 +153,9 @@ func TestNamesRoundTrip(t *testing.T) {
 		}
 		if a, run, ok := ParseRecordName(RecordName(tag.Attempt, tag.Run)); !ok || a != tag.Attempt || run != tag.Run {
 			r.Fatalf("%q is read as %d, %x, %v", RecordName(tag.Attempt, tag.Run), a, run, ok)
+		}
+		if a, run, ok := ParseGateName(GateName(tag.Attempt, tag.Run)); !ok || a != tag.Attempt || run != tag.Run {
+			r.Fatalf("%q is read as %d, %x, %v", GateName(tag.Attempt, tag.Run), a, run, ok)
 		}
 	})
 }

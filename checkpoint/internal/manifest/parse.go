@@ -41,7 +41,7 @@ var commonNames = []string{"run", "attempt", "step", "world", "created", "progra
 // open checks of a sealed object all that is the same in every version, then the version, which is oldest at least, then
 // what every object of a version that is known must keep.
 func open(data []byte, format string, oldest int64) (h head, version int64, err error) {
-	if err := checkTail(data); err != nil {
+	if err := CheckSeal(data); err != nil {
 		return head{}, 0, err
 	}
 	if h, err = scan(data); err != nil {

@@ -31,12 +31,28 @@ var recordNames = regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.json$`)
 
 // ParseRecordName is the inverse of RecordName; false for any other name.
 func ParseRecordName(name string) (attempt int, run uint32, ok bool) {
-	m := recordNames.FindStringSubmatch(name)
+	return parseName(recordNames, name)
+}
+
+// parseName reads the attempt and the run in a name.
+func parseName(names *regexp.Regexp, name string) (attempt int, run uint32, ok bool) {
+	m := names.FindStringSubmatch(name)
 	if m == nil {
 		return 0, 0, false
 	}
 	return number(m[1]), hexNumber(m[2]), true
 }
+
+// GateName names the folder through which an attempt of a run takes the manifests of checkpoints that it removes; a file of that name says
+// that it may remove no more.
+func GateName(attempt int, run uint32) string {
+	return fmt.Sprintf("attempt-%09d-%08x.removing", attempt, run)
+}
+
+var gateNames = regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.removing$`)
+
+// ParseGateName is the inverse of GateName; false for any other name.
+func ParseGateName(name string) (attempt int, run uint32, ok bool) { return parseName(gateNames, name) }
 
 // Encode gives the bytes of the record's file. A record that could not be read back is an error.
 func (r Record) Encode() ([]byte, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
 
@@ -18,24 +19,6 @@ func text(s string) func(io.Writer) error {
 		_, err := io.WriteString(w, s)
 		return err
 	}
-}
-
-func content(t *testing.T, fsys vfs.FS, path string) string {
-	t.Helper()
-	f, err := fsys.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	data := make([]byte, info.Size())
-	if _, err := f.ReadAt(data, 0); err != nil && err != io.EOF {
-		t.Fatal(err)
-	}
-	return string(data)
 }
 
 func names(t *testing.T, fsys vfs.FS, dir string) []string {
@@ -74,10 +57,10 @@ func TestEveryFault(t *testing.T) {
 		mem := before(t)
 		in := vfs.NewInjector(mem, vfs.FailAt(k, broken))
 		err := File(t.Context(), in, "d/f", text("new"))
-		if err == nil && content(t, mem, "d/f") != "new" {
+		if err == nil && string(vfstest.Read(t, mem, "d/f")) != "new" {
 			t.Errorf("operation %d: no error, and the old file", k)
 		}
-		if got := content(t, mem, "d/f"); got != "old" && got != "new" {
+		if got := string(vfstest.Read(t, mem, "d/f")); got != "old" && got != "new" {
 			t.Errorf("operation %d: the file holds %q", k, got)
 		}
 		if list := names(t, mem, "d"); !slices.Equal(list, []string{"f"}) {
@@ -100,7 +83,7 @@ func TestEveryCrash(t *testing.T) {
 		in := vfs.NewInjector(mem, vfs.CrashAfter(k))
 		err := File(t.Context(), in, "d/f", text("new"))
 		after := mem.CrashClone(0, rand.New(rand.NewPCG(1, uint64(k))))
-		got := content(t, after, "d/f")
+		got := string(vfstest.Read(t, after, "d/f"))
 		if got != "new" && (got != "old" || err == nil) {
 			t.Errorf("crash after operation %d: %q, error %v", k, got, err)
 		}
@@ -125,7 +108,7 @@ func TestLostReply(t *testing.T) {
 		})
 		err := File(t.Context(), in, "d/f", text("newer"))
 		want := map[bool]string{true: "newer", false: "old"}[happens]
-		if got := content(t, mem, "d/f"); got != want || (err == nil) != happens {
+		if got := string(vfstest.Read(t, mem, "d/f")); got != want || (err == nil) != happens {
 			t.Errorf("the file holds %q, error %v", got, err)
 		}
 		if list := names(t, mem, "d"); !slices.Equal(list, []string{"f"}) {
@@ -141,7 +124,7 @@ func TestCancelled(t *testing.T) {
 	if err := File(ctx, mem, "d/f", text("new")); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
-	if got := content(t, mem, "d/f"); got != "old" {
+	if got := string(vfstest.Read(t, mem, "d/f")); got != "old" {
 		t.Errorf("the file holds %q", got)
 	}
 }
@@ -181,6 +164,6 @@ func TestNotTakenForTheOld(t *testing.T) {
 		return vfs.Fault{}
 	})
 	if err := File(t.Context(), in, "d/f", text("new")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("error %v, the file holds %q", err, content(t, mem, "d/f"))
+		t.Errorf("error %v, the file holds %q", err, string(vfstest.Read(t, mem, "d/f")))
 	}
 }

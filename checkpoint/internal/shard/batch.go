@@ -2,8 +2,11 @@ package shard
 
 import (
 	"context"
+	"fmt"
+	"io"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/crc32c"
 )
 
 const (
@@ -21,15 +24,41 @@ type batch struct {
 	first, end int // numbers of its first chunk and of the one after its last
 	raw        int64
 	entries    []entry
-	parts      [][]byte      // the stored bytes, in order: of buf, or of the caller's data
+	parts      []part        // the stored bytes, in order
 	buf        []byte        // its capacity is fixed while parts point into it
-	ready      chan struct{} // tells the writer that the chunks are encoded
+	in         []byte        // what was read of sources that are not in memory; likewise
+	err        error         // why not all chunks are encoded; nil: they are
+	ready      chan struct{} // tells the writer that this is over
+}
+
+// part is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of these are
+// taken when they have been written: then they are in the cache, and memory is read once.
+type part struct {
+	data  []byte
+	piece int // that all of it is of; -1: it is of buf
+	first int // of entries: the first that has no checksum yet
+	sums  int // how many have none
+}
+
+// write writes the chunks, and completes their entries.
+func (b *batch) write(out *output) error {
+	for _, p := range b.parts {
+		if err := out.write(p.data); err != nil {
+			return err
+		}
+		data := p.data
+		for i := range p.sums {
+			e := &b.entries[p.first+i]
+			e.crc, data = crc32c.Checksum(data[:e.stored]), data[e.stored:]
+		}
+	}
+	return nil
 }
 
 // reset makes b a batch of chunks from first on.
 func (b *batch) reset(p *plan, first int) {
 	b.first, b.end, b.raw = first, first, 0
-	b.entries, b.parts, b.buf = b.entries[:0], b.parts[:0], b.buf[:0]
+	b.entries, b.parts, b.buf, b.in, b.err = b.entries[:0], b.parts[:0], b.buf[:0], b.in[:0], nil
 	for b.end < p.chunks() && b.end-first < batchChunks {
 		_, start, end := p.at(b.end)
 		if b.raw+end-start > batchBytes {
@@ -40,27 +69,55 @@ func (b *batch) reset(p *plan, first int) {
 	}
 }
 
-// encode encodes the chunks of b. It reports false if ctx ended before that.
-func (b *batch) encode(ctx context.Context, l *pipeline, enc *chunk.Encoder) bool {
-	for c := b.first; c < b.end; c++ {
-		if ctx.Err() != nil {
-			return false
-		}
+// failed is why b is not to be written.
+func (b *batch) failed(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return b.err
+}
+
+// encode encodes the chunks of b, up to the first that cannot be read, or until ctx has ended.
+func (b *batch) encode(ctx context.Context, l *pipeline, enc *chunk.Encoder) {
+	for c := b.first; c < b.end && ctx.Err() == nil; c++ {
 		piece, start, end := l.plan.at(c)
 		source := &l.sources[piece]
-		raw, base := source.Data[start:end], []byte(nil)
+		raw, err := b.raws(source, start, end)
+		if err != nil {
+			b.err = fmt.Errorf("read %s of tensor %q: %w", l.plan.number(c), source.Name, err)
+			return
+		}
+		base := []byte(nil)
 		if source.Base != nil {
 			base = source.Base[start:end]
 		}
 		stored, method := enc.Encode(raw, base, source.Layout)
-		b.entries = append(b.entries, entry{stored: uint32(len(stored)), crc: checksum(stored), method: method})
+		e := entry{stored: uint32(len(stored)), method: method}
 		if method == chunk.Raw && len(raw) >= gatherBelow {
-			b.add(raw)
+			b.addRaw(raw, piece)
 		} else {
+			e.crc = crc32c.Checksum(stored)
 			b.add(b.keep(stored))
 		}
+		b.entries = append(b.entries, e)
 	}
-	return true
+}
+
+// raws are bytes start to end of a source, which stay as they are until b is used again.
+func (b *batch) raws(s *Source, start, end int64) ([]byte, error) {
+	if s.From == nil {
+		return s.Data[start:end], nil
+	}
+	if len(b.in) == 0 && int64(cap(b.in)) < b.raw {
+		b.in = make([]byte, 0, b.raw)
+	}
+	from, n := len(b.in), int(end-start)
+	b.in = b.in[:from+n]
+	read, err := readFull(s.From, b.in[from:], start)
+	if err == io.EOF {
+		err = fmt.Errorf("it ends at byte %d: %w", start+int64(read), io.ErrUnexpectedEOF)
+	}
+	return b.in[from:], err
 }
 
 // keep copies stored to the end of buf, which has room: stored bytes are never more than raw ones.
@@ -73,15 +130,24 @@ func (b *batch) keep(stored []byte) []byte {
 	return b.buf[start:]
 }
 
-// add puts more after the parts: bytes that follow the last part in memory make it longer, so that they are written
-// together.
+// add puts more of buf after the parts: where the last part is of buf, too, they are written together.
 func (b *batch) add(more []byte) {
-	if n := len(b.parts); n > 0 {
-		last := b.parts[n-1]
-		if cap(last)-len(last) >= len(more) && &last[:len(last)+1][len(last)] == &more[0] {
-			b.parts[n-1] = last[:len(last)+len(more)]
-			return
-		}
+	if n := len(b.parts); n > 0 && b.parts[n-1].piece < 0 {
+		last := &b.parts[n-1]
+		last.data = last.data[:len(last.data)+len(more)]
+		return
 	}
-	b.parts = append(b.parts, more)
+	b.parts = append(b.parts, part{data: more, piece: -1})
+}
+
+// addRaw puts a chunk of a piece, the next one to have an entry, after the parts, as it lies: where the chunk before it is there, too, they are
+// neighbours in memory, and written together.
+func (b *batch) addRaw(raw []byte, piece int) {
+	next := len(b.entries)
+	if n := len(b.parts); n > 0 && b.parts[n-1].piece == piece && b.parts[n-1].first+b.parts[n-1].sums == next {
+		last := &b.parts[n-1]
+		last.data, last.sums = last.data[:len(last.data)+len(raw)], last.sums+1
+		return
+	}
+	b.parts = append(b.parts, part{data: raw, piece: piece, first: next, sums: 1})
 }

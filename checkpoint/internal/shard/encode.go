@@ -22,6 +22,9 @@ type pipeline struct {
 // encodeAll encodes all chunks of the plan and calls write with one batch of them after the other. It ends, with all its
 // goroutines, soon after ctx has, or with the first error of write.
 func encodeAll(ctx context.Context, p *plan, sources []Source, o WriteOptions, write func(*batch) error) error {
+	if o.Codec == chunk.None {
+		return encodeHere(ctx, p, sources, write)
+	}
 	batches := p.raw/batchBytes + int64(p.chunks())/batchChunks + 1 // about
 	workers := min(max(o.Workers, 1), int(batches))
 	// Two for each worker, so that none waits for the writer as long as that keeps up, and one that is being written.
@@ -46,13 +49,35 @@ func encodeAll(ctx context.Context, p *plan, sources []Source, o WriteOptions, w
 	return line.drain(ctx, write)
 }
 
+// encodeHere is encodeAll where checksums are all that there is to encode: without workers, whatever is asked for. What is written at once
+// is still in the cache; with a goroutine that works ahead, memory is read twice, and a save takes a quarter more of the processors' time.
+func encodeHere(ctx context.Context, p *plan, sources []Source, write func(*batch) error) error {
+	enc, err := chunk.NewEncoder(chunk.None)
+	if err != nil {
+		return err
+	}
+	line := &pipeline{plan: p, sources: sources}
+	for b := (&batch{}); b.end < p.chunks(); {
+		b.reset(p, b.end)
+		b.encode(ctx, line, enc)
+		if err := b.failed(ctx); err != nil {
+			return err
+		}
+		if err := write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // work encodes batches until no chunk is left or ctx ends.
 func (l *pipeline) work(ctx context.Context, enc *chunk.Encoder) {
 	for {
 		b := l.take(ctx)
-		if b == nil || !b.encode(ctx, l, enc) {
+		if b == nil {
 			return
 		}
+		b.encode(ctx, l, enc)
 		b.ready <- struct{}{}
 	}
 }
@@ -91,7 +116,7 @@ func (l *pipeline) drain(ctx context.Context, write func(*batch) error) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := ctx.Err(); err != nil { // select may have taken the other branch
+		if err := b.failed(ctx); err != nil {
 			return err
 		}
 		if err := write(b); err != nil {

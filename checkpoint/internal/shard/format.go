@@ -2,10 +2,10 @@ package shard
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"math"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/crc32c"
 )
 
 // Version is the format that Write writes, and the newest that Open reads.
@@ -46,7 +46,7 @@ func (h header) encode() []byte {
 	binary.LittleEndian.PutUint32(b[36:], h.chunks)
 	binary.LittleEndian.PutUint64(b[40:], h.raw)
 	binary.LittleEndian.PutUint32(b[48:], chunkBytes)
-	binary.LittleEndian.PutUint32(b[60:], checksum(b[:60]))
+	binary.LittleEndian.PutUint32(b[60:], crc32c.Checksum(b[:60]))
 	return b
 }
 
@@ -70,12 +70,8 @@ func appendTrailer(table []byte, offset int64) []byte {
 	b := make([]byte, trailerBytes)
 	binary.LittleEndian.PutUint64(b[0:], uint64(offset))
 	binary.LittleEndian.PutUint64(b[8:], uint64(len(table)))
-	binary.LittleEndian.PutUint32(b[16:], checksum(table))
-	binary.LittleEndian.PutUint32(b[20:], checksum(b[:20]))
+	binary.LittleEndian.PutUint32(b[16:], crc32c.Checksum(table))
+	binary.LittleEndian.PutUint32(b[20:], crc32c.Checksum(b[:20]))
 	copy(b[24:], endMagic)
 	return append(table, b...)
 }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

@@ -30,6 +30,8 @@ func TestMemory(t *testing.T) {
 	}{
 		{"write auto", 9 << 20, func() error { return discard(sources, chunk.Auto) }},
 		{"write none", 1 << 16, func() error { return discard(sources, chunk.None) }},
+		{"write auto what is not in memory", 15 << 20, func() error { return discard(unloaded(sources), chunk.Auto) }},
+		{"write none what is not in memory", 5 << 18, func() error { return discard(unloaded(sources), chunk.None) }},
 		{"verify", 8 << 20, func() error { return r.Verify(context.Background(), 2) }},
 	} {
 		var err error

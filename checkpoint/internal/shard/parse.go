@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/crc32c"
 )
 
 // parseHeader checks the first 64 bytes of a shard by themselves. A version that this program does not know gives a
@@ -12,7 +13,7 @@ func parseHeader(b []byte) (header, error) {
 	if string(b[:8]) != magic {
 		return header{}, damaged("it begins with % x: not a shard", b[:8])
 	}
-	if got, want := checksum(b[:60]), binary.LittleEndian.Uint32(b[60:]); got != want {
+	if got, want := crc32c.Checksum(b[:60]), binary.LittleEndian.Uint32(b[60:]); got != want {
 		return header{}, damaged("the header's checksum is %08x, it says %08x", got, want)
 	}
 	h := header{
@@ -43,7 +44,7 @@ func parseTrailer(b []byte, size int64, chunks int) (offset int64, crc uint32, e
 	if string(b[24:]) != endMagic {
 		return 0, 0, damaged("it ends with % x: not the end of a shard", b[24:])
 	}
-	if got, want := checksum(b[:20]), binary.LittleEndian.Uint32(b[20:]); got != want {
+	if got, want := crc32c.Checksum(b[:20]), binary.LittleEndian.Uint32(b[20:]); got != want {
 		return 0, 0, damaged("the trailer's checksum is %08x, it says %08x", got, want)
 	}
 	at, length := binary.LittleEndian.Uint64(b[0:]), binary.LittleEndian.Uint64(b[8:])
@@ -80,7 +81,7 @@ func parseTable(table []byte, version uint32, p *plan, end int64, head uint32) (
 		}
 		chunks[c] = located{e, offset}
 		offset += int64(e.stored)
-		crc = combine(crc, e.crc, int64(e.stored))
+		crc = crc32c.Combine(crc, e.crc, int64(e.stored))
 	}
 	if offset != end {
 		return nil, 0, damaged("the chunks end at %d, the chunk table begins at %d", offset, end)

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/crc32c"
 )
 
 // Read fills dst with the bytes of a piece from an offset on. It decodes only the chunks that overlap, in so many
@@ -31,6 +32,13 @@ func (r *Reader) Read(ctx context.Context, piece int, offset int64, dst []byte, 
 func (r *Reader) Verify(ctx context.Context, workers int) error {
 	w := &walk{reader: r, end: len(r.chunks)}
 	return w.do(ctx, workers)
+}
+
+// VerifyChunk reads and decodes one chunk, counted from the first of the first piece, and keeps nothing.
+func (r *Reader) VerifyChunk(chunk int) error {
+	s := r.scratch.get()
+	defer r.scratch.put(s)
+	return r.run(s, chunk, chunk+1, target{})
 }
 
 // run reads chunks that follow each other, in one go, and brings them to the target. They are all direct, or none is.
@@ -66,7 +74,7 @@ func (r *Reader) direct(c int, t target) bool {
 // bring checks the stored bytes of chunk c and decodes them into the target.
 func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 	e := r.chunks[c]
-	if got := checksum(stored); got != e.crc {
+	if got := crc32c.Checksum(stored); got != e.crc {
 		return r.plan.blame(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
 	}
 	piece, start, end := r.plan.at(c)

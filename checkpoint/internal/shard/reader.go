@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/crc32c"
 )
 
 // Reader reads the chunks of a shard. Several goroutines may use it at once. It neither closes nor outlives its file.
@@ -49,15 +50,15 @@ func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Rea
 	if err != nil {
 		return nil, err
 	}
-	if got := checksum(table); got != tableCRC {
+	if got := crc32c.Checksum(table); got != tableCRC {
 		return nil, damaged("the chunk table's checksum is %08x, the trailer says %08x", got, tableCRC)
 	}
-	chunks, sum, err := parseTable(table, got.version, p, end, checksum(head))
+	chunks, sum, err := parseTable(table, got.version, p, end, crc32c.Checksum(head))
 	if err != nil {
 		return nil, err
 	}
-	sum = combine(sum, tableCRC, int64(len(table)))
-	if sum = combine(sum, checksum(trailer), trailerBytes); sum != crc {
+	sum = crc32c.Combine(sum, tableCRC, int64(len(table)))
+	if sum = crc32c.Combine(sum, crc32c.Checksum(trailer), trailerBytes); sum != crc {
 		return nil, damaged("the file's checksum, by its chunk table, is %08x, the manifest says %08x", sum, crc)
 	}
 	return &Reader{file: f, plan: p, chunks: chunks}, nil

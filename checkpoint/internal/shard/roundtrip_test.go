@@ -3,7 +3,11 @@ package shard
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"testing"
 
 	"ddpbatch/checkpoint/internal/chunk"
@@ -45,6 +49,29 @@ func drawSources(t *rapid.T) (sources, bases []Source) {
 	return sources, bases
 }
 
+// unloaded are sources whose bytes are not in memory, as far as Write knows.
+func unloaded(sources []Source) []Source {
+	list := slices.Clone(sources)
+	for i := range list {
+		list[i].From, list[i].Data = bytes.NewReader(list[i].Data), nil
+	}
+	return list
+}
+
+// TestSourceFails: what cannot be read ends the write, with the tensor and its chunk.
+func TestSourceFails(t *testing.T) {
+	t.Parallel()
+	for name, codec := range codecs {
+		data := noise(1, 3*chunkBytes)
+		s := source("w", chunk.Layout{Width: 1}, data)
+		s.From, s.Data = bytes.NewReader(data[:chunkBytes+5]), nil
+		_, err := Write(t.Context(), io.Discard, testHeader, []Source{source("v", chunk.Layout{Width: 1}, data), s}, WriteOptions{Codec: codec, Workers: 2})
+		if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), `read chunk 2 of 3 of tensor "w": it ends at byte 262149`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestRoundTrip writes pieces with every codec: any number of workers gives the same bytes, with the checksum that the
 // standard library finds, and they read as what was written.
 func TestRoundTrip(t *testing.T) {
@@ -64,6 +91,9 @@ func TestRoundTrip(t *testing.T) {
 				workers := rapid.IntRange(2, 4).Draw(rt, "workers")
 				if again, _ := write(t, sources, WriteOptions{Codec: codec, Workers: workers}); !bytes.Equal(again, file) {
 					rt.Fatalf("%d workers write other bytes than one", workers)
+				}
+				if again, _ := write(t, unloaded(sources), WriteOptions{Codec: codec, Workers: workers}); !bytes.Equal(again, file) {
+					rt.Fatal("what is not in memory gives other bytes than what is")
 				}
 				r, err := tryOpen(file, sources)
 				must(t, err)

@@ -6,19 +6,21 @@ import (
 	"io"
 
 	"ddpbatch/checkpoint/internal/chunk"
+	"ddpbatch/internal/crc32c"
 )
 
 // Source is a piece with its bytes. Write reads them, from several goroutines, until it returns.
 type Source struct {
 	Piece
-	Data []byte // of Length bytes
-	Base []byte // nil: stored whole. Otherwise Length bytes, and chunks may be stored as the difference from them
+	Data []byte      // of Length bytes
+	From io.ReaderAt // unless nil, has the Length bytes in place of Data; each is read once, a batch of chunks at a time
+	Base []byte      // nil: stored whole. Otherwise Length bytes, and chunks may be stored as the difference from them
 }
 
 // WriteOptions are choices of Write. The zero value is ready.
 type WriteOptions struct {
 	Codec   chunk.Codec
-	Workers int // goroutines that encode; 0 is 1
+	Workers int // goroutines that encode; 0 is 1. Codec None, which only takes checksums, starts none
 }
 
 // Sum is what the manifest says of a whole file.
@@ -28,10 +30,10 @@ type Sum struct {
 }
 
 // Write writes a shard to w: its header, the pieces in their order, table and trailer. It looks at ctx before each chunk
-// and each write. An error of w stops it, and is wrapped. Arguments that do not fit each other panic.
+// and each write. An error of w, or of a source, stops it, and is wrapped. Arguments that do not fit each other panic.
 //
 // Workers encode ahead while Write's own goroutine writes, up to 1 MiB at once; chunks that are stored raw are written
-// from where they lie.
+// from where they lie. With codec None Write's own goroutine does all of it.
 func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteOptions) (Sum, error) {
 	if h.Version != Version || h.Step < 0 || h.Shard < 0 || h.Shard >= h.Shards || int64(h.Shards) > 1<<32-1 || o.Workers < 0 {
 		panic("shard: no such header or workers")
@@ -42,16 +44,14 @@ func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteO
 	if err := out.write(head); err != nil {
 		return Sum{}, err
 	}
-	crc, table := checksum(head), make([]byte, 0, p.chunks()*entryBytes+trailerBytes)
+	crc, table := crc32c.Checksum(head), make([]byte, 0, p.chunks()*entryBytes+trailerBytes)
 	err := encodeAll(ctx, p, pieces, o, func(b *batch) error {
-		for _, part := range b.parts {
-			if err := out.write(part); err != nil {
-				return err
-			}
+		if err := b.write(out); err != nil {
+			return err
 		}
 		for i, e := range b.entries {
 			_, start, end := p.at(b.first + i)
-			crc, table = combine(crc, e.crc, int64(e.stored)), e.append(table, int(end-start))
+			crc, table = crc32c.Combine(crc, e.crc, int64(e.stored)), e.append(table, int(end-start))
 		}
 		return nil
 	})
@@ -62,14 +62,14 @@ func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteO
 	if err := out.write(tail); err != nil {
 		return Sum{}, err
 	}
-	return Sum{Size: out.size, CRC: combine(crc, checksum(tail), int64(len(tail)))}, nil
+	return Sum{Size: out.size, CRC: crc32c.Combine(crc, crc32c.Checksum(tail), int64(len(tail)))}, nil
 }
 
 // piecesOf describes sources. It panics where their bytes are not as many as they say.
 func piecesOf(sources []Source) []Piece {
 	pieces := make([]Piece, len(sources))
 	for i, s := range sources {
-		if int64(len(s.Data)) != s.Length || s.Base != nil && int64(len(s.Base)) != s.Length {
+		if s.From == nil && int64(len(s.Data)) != s.Length || s.From != nil && s.Data != nil || s.Base != nil && int64(len(s.Base)) != s.Length {
 			panic("shard: a piece's data or base has another length")
 		}
 		pieces[i] = s.Piece

@@ -1,5 +1,0 @@
-//go:build !race
-
-package distributed_test
-
-const hardRace = false

@@ -1,0 +1,177 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"ddpbatch/checkpoint/internal/replace"
+)
+
+// replicas keeps each shard that is on a node's own disk on that of another node, too, until the save is in the shared folder: so it is
+// not lost with the node (as Gemini does it, Wang et al., SOSP 2023). Each rank sends its shard to a partner, and keeps those of the ranks whose
+// partner it is. No save waits for that, and where it fails nothing is lost but the replica.
+type replicas struct {
+	peers Peers
+	to    int             // this rank's partner; -1: it has no shard
+	from  []sender        // whose partner this rank is
+	tier  *tier           // what it keeps of theirs
+	last  <-chan struct{} // closed when the exchange of the job before is over; nil: there was none
+	lost  bool            // the ranks can exchange no more
+	full  bool            // the disk did not take the last one
+}
+
+// sender is a rank that sends its shards to this one.
+type sender struct {
+	rank  int
+	shard shardNumber
+}
+
+// newReplicas is this rank's part; nil: there are no replicas.
+func (s *Saver) newReplicas(partners, writers []int) *replicas {
+	if len(partners) == 0 || s.tier == nil {
+		return nil
+	}
+	own := s.talk.group.Rank()
+	p := &replicas{peers: s.o.Peers, to: -1, tier: s.tier.others}
+	if !s.shard.none() {
+		p.to = partners[own]
+	}
+	for _, rank := range writers {
+		if partners[rank] == own {
+			p.from = append(p.from, sender{rank, shardOf(rank, writers)})
+		}
+	}
+	return p
+}
+
+// replicate exchanges the shards of a job that has been staged, beside the rounds and after those of the job before.
+func (r *rounds) replicate(j *job) {
+	p := r.s.replicas
+	if p == nil || r.stopped {
+		return
+	}
+	before, over := p.last, make(chan struct{})
+	p.last = over
+	ctx, cancel := context.WithCancel(j.ctx)
+	r.copying[j.id] = cancel
+	r.spawn(func() func() {
+		if before != nil {
+			<-before
+		}
+		kept := p.exchange(ctx, r.s, j)
+		close(over)
+		return func() {
+			cancel()
+			delete(r.copying, j.id)
+			if j.kept = kept; j.dropped.Load() {
+				p.discard(j)
+			}
+		}
+	})
+}
+
+// endCopying waits for exchanges of jobs that are settled, on all ranks, or until there is another job: that does not wait for a disk of another
+// node. What is in the shared folder is given up; what could not be brought there is copied to its end.
+func (r *rounds) endCopying() {
+	for len(r.copying) > 0 && r.newest.id == r.settled {
+		select {
+		case then := <-r.ended:
+			r.over(then)
+		case <-r.wake:
+			r.take()
+		}
+	}
+}
+
+// exchange sends this rank's shard and receives those of others, which it returns. All ranks take part for every job: where there is
+// nothing to send they say so.
+func (p *replicas) exchange(ctx context.Context, s *Saver, j *job) []*local {
+	if p.lost {
+		return nil
+	}
+	kept, disks, peers := make([]*local, len(p.from)), make([]error, len(p.from)), make([]error, len(p.from)+1)
+	var tasks sync.WaitGroup
+	if p.to >= 0 {
+		tasks.Go(func() { peers[len(p.from)] = p.send(ctx, s.tier, j) })
+	}
+	for i, from := range p.from {
+		tasks.Go(func() { kept[i], disks[i], peers[i] = p.receive(ctx, from, j) })
+	}
+	tasks.Wait()
+	lost, disk := errors.Join(peers...), errors.Join(disks...)
+	switch {
+	case ctx.Err() != nil: // the job is over, and nobody to blame
+	case lost != nil:
+		s.log.Warn("shards are not copied to other nodes any more: what is not in the shared folder yet can be lost with a node", "step", j.meta.Step, "err", lost)
+	case disk != nil && !p.full:
+		s.log.Warn("node-local disk does not take the replica of another node's shard", "step", j.meta.Step, "path", p.tier.path, "err", disk)
+	}
+	p.lost, p.full = lost != nil, disk != nil
+	return kept
+}
+
+// send sends the shard of a job as long as anybody may want it. The error says that the ranks can exchange no more.
+func (p *replicas) send(ctx context.Context, own *tier, j *job) error {
+	out := &outgoing{peers: p.peers, to: p.to, buf: make([]byte, messageBytes)}
+	end := givenUp
+	if l := j.local; l != nil {
+		err := out.file(ctx, own.fs, l.shardPath(), shardPart, j.dropped.Load)
+		if err == nil {
+			err = out.file(ctx, own.fs, l.recordPath(), recordPart, j.dropped.Load)
+		}
+		if out.lost != nil {
+			return out.lost
+		}
+		if err == nil { // else it goes just now, or the disk fails, which the drain tells
+			end = allSent
+		}
+	}
+	return out.send(ctx, end, 0)
+}
+
+// receive keeps the shard of a job that another rank sends; nil: none came, or this disk did not take it. lost says that the ranks can
+// exchange no more.
+func (p *replicas) receive(ctx context.Context, from sender, j *job) (l *local, disk, lost error) {
+	in := &incoming{peers: p.peers, from: from.rank, buf: make([]byte, messageBytes)}
+	first, err := in.next(ctx)
+	if err != nil || first == givenUp {
+		return nil, nil, err
+	}
+	name := p.tier.saveOf(j)
+	l = p.tier.localOf(name, from.shard)
+	if disk = p.store(ctx, in, l, j.dropped.Load); errors.Is(disk, errUnwanted) {
+		disk = nil
+	}
+	end, err := in.rest(ctx)
+	if disk == nil && end == allSent {
+		if l, disk = p.tier.inspect(name.String(), from.shard.i, from.shard.of); l != nil {
+			return l, nil, nil
+		}
+	}
+	p.tier.discard(p.tier.localOf(name, from.shard))
+	return nil, disk, err
+}
+
+// store writes the shard that comes, and its record last, until stop says so: errUnwanted. Its error may be that of in, too.
+func (p *replicas) store(ctx context.Context, in *incoming, l *local, stop func() bool) error {
+	if err := p.tier.makeSave(l.folder); err != nil {
+		return err
+	}
+	err := replace.File(ctx, p.tier.fs, l.shardPath(), func(w io.Writer) error { return in.copy(ctx, w, shardPart, recordPart, stop) })
+	if err != nil {
+		return err
+	}
+	return replace.File(ctx, p.tier.fs, l.recordPath(), func(w io.Writer) error { return in.copy(ctx, w, recordPart, allSent, stop) })
+}
+
+// discard lets go of what is kept of a job.
+func (p *replicas) discard(j *job) {
+	for _, l := range j.kept {
+		if l != nil {
+			p.tier.discard(l)
+		}
+	}
+	j.kept = nil
+}

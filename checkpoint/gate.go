@@ -1,0 +1,175 @@
+package checkpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
+)
+
+// A gate is the folder through which an attempt takes the commit record of every checkpoint that it removes. A later attempt closes it,
+// before it looks for what to go on from: it puts a file in its place. Whether a rename goes into a folder or runs against a file is decided
+// where the file system is, not from what a client remembers of it (RFC 7530, 16.27: the server looks the target's folder up by its
+// handle). So an attempt that was cut off removes nothing any more from then on, even where its fence and its view are stale.
+
+// gateTries bounds how often it is tried to close a gate, with growing pauses (1.3 s together): an attempt may be passing through it just
+// now, or this client may remember an old list of it.
+const gateTries = 8
+
+func (d *Dir) gate(attempt int) string {
+	return filepath.Join(d.path, manifest.GateName(attempt, d.run))
+}
+
+// takeOut names the commit record of a checkpoint as being removed: by way of the gate, if this is an attempt. name is what it has been
+// called so far. d.changing is held.
+func (d *Dir) takeOut(e *entry, name string, size int64) error {
+	from, to := filepath.Join(e.info.Path, name), filepath.Join(e.info.Path, manifest.DeletingName)
+	if err := d.fence(); err != nil {
+		return err
+	}
+	switch {
+	case d.opt.Attempt > 0:
+	case from == to:
+		return nil
+	default:
+		return vfs.Rename(d.fs, from, to, size)
+	}
+	gate := d.gate(d.opt.Attempt)
+	if !d.gateMade {
+		if err := d.fs.Mkdir(gate); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		d.gateMade = true
+	}
+	inside := filepath.Join(gate, e.name)
+	err := vfs.Rename(d.fs, from, inside, size)
+	if err == nil && from != to && slices.Contains(e.files, manifest.DeletingName) {
+		err = d.remove(to) // a crash has left the same file under two names: renamed to itself it would keep both
+	}
+	if err == nil {
+		err = vfs.Rename(d.fs, inside, to, size)
+	}
+	if err == nil {
+		return nil
+	}
+	d.gateMade = false // perhaps somebody has removed it
+	if info, unknown := d.fs.Stat(gate); errors.Is(err, syscall.ENOTDIR) || unknown == nil && !info.IsDir() {
+		return fmt.Errorf("%w: a later attempt of the run has begun: end this one, or start it as a later attempt", ErrFenced)
+	}
+	return err
+}
+
+// closeGates ends the removals of earlier attempts of this run, and puts back what they have not begun to remove. That the attempt just
+// before this one has no record here may be an old view.
+func (d *Dir) closeGates(ctx context.Context) error {
+	d.changing.Lock()
+	defer d.changing.Unlock()
+	entries, err := d.fs.ReadDir(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	closed := map[int]bool{} // by earlier attempt
+	if d.opt.Attempt > 1 {
+		closed[d.opt.Attempt-1] = false
+	}
+	for _, e := range entries {
+		attempt, run, gate := manifest.ParseGateName(e.Name())
+		ok := gate
+		if !gate {
+			attempt, run, ok = manifest.ParseRecordName(e.Name())
+		}
+		if ok && run == d.run && attempt < d.opt.Attempt {
+			closed[attempt] = closed[attempt] || gate && !e.IsDir()
+		}
+	}
+	for _, attempt := range slices.Sorted(maps.Keys(closed)) {
+		if closed[attempt] {
+			continue
+		}
+		if err := d.closeGate(ctx, d.gate(attempt)); err != nil {
+			return fmt.Errorf("keep attempt %d from removing more: %w", attempt, err)
+		}
+	}
+	return nil
+}
+
+func (d *Dir) closeGate(ctx context.Context, gate string) error {
+	wait := firstWait
+	for try := range gateTries {
+		if try > 1 { // the first may have emptied it
+			if err := d.sleep(ctx, wait); err != nil {
+				return err
+			}
+			wait *= 2
+		}
+		if err := errors.Join(ctx.Err(), d.fence()); err != nil {
+			return err
+		}
+		f, err := d.fs.Create(gate)
+		if err == nil {
+			return f.Close()
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		names, err := d.list(gate)
+		for _, name := range names {
+			if err == nil {
+				err = d.giveBack(gate, name)
+			}
+		}
+		if err == nil {
+			err = d.removeDir(gate)
+		}
+		switch {
+		case errors.Is(err, syscall.ENOTDIR):
+			return nil // it is closed
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return fmt.Errorf("%s does not get empty: remove what is in it", gate)
+}
+
+// giveBack puts the commit record of a checkpoint that is whole back into its folder. Of another one, nothing is left to
+// be saved: the removal had gone on, and a crash has left the record here, too.
+func (d *Dir) giveBack(gate, name string) error {
+	if folder, ok := manifest.ParseFolder(name); !ok || folder.Broken {
+		return nil
+	}
+	inside, path := filepath.Join(gate, name), filepath.Join(d.path, name)
+	data, err := d.readFile(inside, manifest.MaxBytes)
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	m, bad := manifest.Parse(data)
+	files, listing := d.list(path)
+	if listing != nil && !errors.Is(listing, fs.ErrNotExist) {
+		return listing
+	}
+	if err != nil || bad != nil || !hasShards(m, files) || slices.Contains(files, manifest.Name) || slices.Contains(files, manifest.DeletingName) {
+		return d.remove(inside)
+	}
+	if err := d.fence(); err != nil {
+		return err
+	}
+	if err := vfs.Rename(d.fs, inside, filepath.Join(path, manifest.Name), int64(len(data))); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(path)
+}
+
+// hasShards says whether all shards of a checkpoint are among the files.
+func hasShards(m *manifest.Manifest, files []string) bool {
+	return !slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return !slices.Contains(files, s.File) })
+}

@@ -1,0 +1,234 @@
+package checkpoint
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/thin"
+	"ddpbatch/internal/testkit/vfstest"
+	"ddpbatch/internal/vfs"
+)
+
+// resumes has an attempt find what it goes on from, and begin.
+func resumes(t *testing.T, d *Dir) (step int64) {
+	t.Helper()
+	c, err := d.FindForResume(t.Context())
+	must(t, err)
+	defer c.Close()
+	must(t, c.Verify(t.Context()))
+	must(t, d.Begin(t.Context(), c))
+	return c.Step()
+}
+
+// TestStaleZombieRemovesNothing: attempt 1 is cut off, and its client sees nothing of attempt 2, which has begun from step 40 and dies before
+// its first commit. Further saves by attempt 1 make step 40 superfluous in its own eyes. Attempt 3 must find it, and the one before it. A
+// restart within attempt 1, on the same client, changes nothing.
+func TestStaleZombieRemovesNothing(t *testing.T) {
+	t.Parallel()
+	for _, first := range []int64{30, 20} { // without and with a removal before it is cut off
+		m := vfstest.New(t)
+		view := vfs.NewView(m, 1)
+		one := attempt(t, view, 1, Policy{Last: 2})
+		begin(t, one, -1)
+		for step := first; step <= 40; step += 10 {
+			save(t, one, testState(step, 1))
+		}
+		view.Hold()
+		begin(t, attempt(t, m, 2, Policy{Last: 2}), 40)
+		for _, d := range []*Dir{one, attempt(t, view, 1, Policy{Last: 2})} {
+			must(t, d.Begin(t.Context(), nil))
+			for _, step := range []int64{50, 60} {
+				info, err := d.Save(t.Context(), testState(step, 1))
+				if !errors.Is(err, ErrFenced) || !info.Committed {
+					t.Fatalf("a save of step %d by the zombie: committed is %v, error %v", step, info.Committed, err)
+				}
+			}
+		}
+
+		three := attempt(t, m, 3, Policy{Last: 2})
+		if step := resumes(t, three); step != 40 {
+			t.Errorf("attempt 3 goes on from step %d, want 40", step)
+		}
+		s, err := three.Load(t.Context(), 30)
+		must(t, err)
+		wantState(t, s, testState(30, 1))
+	}
+}
+
+// TestStaleZombieAtEachOperation stops attempt 1, and what its client learns of others, before each operation of three saves, which remove three
+// checkpoints. Attempt 2 begins then and dies. Whatever counts at that moment must be there when attempt 1 has gone on.
+func TestStaleZombieAtEachOperation(t *testing.T) {
+	t.Parallel()
+	for k := 1; ; k += thin.Step(5) {
+		m := vfstest.New(t)
+		view := vfs.NewView(m, 1)
+		base := attempt(t, view, 1, Policy{Last: 2})
+		begin(t, base, -1)
+		save(t, base, testState(10, 1))
+		save(t, base, testState(20, 1))
+		asleep, wake, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		in := vfs.NewInjector(view, func(i int, _ vfs.Op) vfs.Fault {
+			if i != k {
+				return vfs.Fault{}
+			}
+			close(asleep)
+			return vfs.Fault{Wait: wake}
+		})
+		go func() {
+			defer close(done)
+			one := openDir(t, Options{FS: in, Run: "r", Attempt: 1, Keep: Policy{Last: 2}})
+			for _, step := range []int64{30, 40, 50} {
+				one.Save(t.Context(), testState(step, 1)) // an error is allowed, and a commit: it counts for nothing
+			}
+		}()
+		select {
+		case <-asleep:
+		case <-done:
+			if k < 50 {
+				t.Fatalf("three saves took less than %d operations", k)
+			}
+			return
+		}
+		view.Hold()
+		two := attempt(t, m, 2, Policy{Last: 2})
+		from := resumes(t, two)
+		list, err := two.List(t.Context())
+		must(t, err)
+		list = slices.DeleteFunc(list, func(i Info) bool { return i.State != StateCommitted })
+		close(wake)
+		testkit.Within(t, testkit.Patience, func() { <-done })
+
+		three := attempt(t, m, 3, Policy{Last: 2})
+		if step := resumes(t, three); step != from {
+			t.Fatalf("asleep before operation %d: attempt 3 goes on from step %d, attempt 2 from %d", k, step, from)
+		}
+		for _, info := range list {
+			s, err := three.Load(t.Context(), info.Step)
+			if err != nil {
+				t.Fatalf("asleep before operation %d (%s): step %d: %v", k, in.Log()[k-1], info.Step, err)
+			}
+			wantState(t, s, testState(info.Step, 1))
+		}
+		if len(list) < 2 {
+			t.Fatalf("asleep before operation %d: only %v counted", k, list)
+		}
+	}
+}
+
+// stopped is the disk where attempt 1 ended between the two renames of a removal, that of step 10.
+func stopped(t *testing.T) (m *vfs.Mem, gate string) {
+	t.Helper()
+	m = vfstest.New(t)
+	f := func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "rename" && strings.HasSuffix(op.To, manifest.DeletingName) {
+			return vfs.Fault{Err: syscall.EIO}
+		}
+		return vfs.Fault{}
+	}
+	one := attempt(t, vfs.NewInjector(m, f), 1, Policy{Last: 2})
+	begin(t, one, -1)
+	for _, step := range []int64{10, 20, 30} {
+		save(t, one, testState(step, 1))
+	}
+	wantList(t, one, "10 partial, 20 committed, 30 committed")
+	return m, one.gate(1)
+}
+
+// TestRemovalThatEndedInTheGate is undone by the next attempt where the checkpoint is whole.
+func TestRemovalThatEndedInTheGate(t *testing.T) {
+	t.Parallel()
+	m, gate := stopped(t)
+	two := attempt(t, m, 2, Policy{Last: 2})
+	if step := resumes(t, two); step != 30 {
+		t.Errorf("attempt 2 goes on from step %d, want 30", step)
+	}
+	wantList(t, two, "10 committed, 20 committed, 30 committed")
+	if info, err := m.Stat(gate); err != nil || info.IsDir() {
+		t.Errorf("the gate is not closed: %v", err)
+	}
+	save(t, two, testState(40, 2))
+	wantList(t, two, "30 committed, 40 committed")
+
+	m, gate = stopped(t)
+	must(t, m.Remove(find(t, m, two.stepPath(10), "shard-"))) // whoever did that
+	two = attempt(t, m, 2, Policy{Last: 2})
+	resumes(t, two)
+	save(t, two, testState(40, 2))
+	wantList(t, two, "30 committed, 40 committed")
+}
+
+// TestGateWithOthersFile: what is not ddpbatch's stays, and the attempt does not begin.
+func TestGateWithOthersFile(t *testing.T) {
+	t.Parallel()
+	m, gate := stopped(t)
+	vfstest.Put(t, m, filepath.Join(gate, "notes"), []byte("x"))
+	_, err := attempt(t, m, 2, Policy{Last: 2}).FindForResume(t.Context())
+	if err == nil || !strings.Contains(err.Error(), gate+" does not get empty: remove what is in it") {
+		t.Errorf("error %v", err)
+	}
+	if got := string(vfstest.Read(t, m, filepath.Join(gate, "notes"))); got != "x" {
+		t.Errorf("the file holds %q", got)
+	}
+}
+
+// TestBeginFromWhatIsGone: an attempt does not begin from what an earlier one has just removed.
+func TestBeginFromWhatIsGone(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	one := attempt(t, m, 1, Policy{Last: 2})
+	save(t, one, testState(10, 1))
+	two := attempt(t, m, 2, Policy{Last: 2})
+	c, err := two.FindLatest(t.Context())
+	must(t, err)
+	defer c.Close()
+	save(t, one, testState(20, 1))
+	save(t, one, testState(30, 1))
+	wantErr(t, "Begin", two.Begin(t.Context(), c), ErrNone)
+	wantList(t, two, "20 committed, 30 committed")
+	if step := resumes(t, two); step != 30 {
+		t.Errorf("attempt 2 goes on from step %d, want 30", step)
+	}
+}
+
+// TestGateOnDisk: the operating system refuses what the disk in memory refuses.
+func TestGateOnDisk(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "checkpoints")
+	open := func(attempt int) *Dir {
+		d, err := Open(path, Options{Run: "r", Attempt: attempt, Keep: Policy{Last: 2}})
+		must(t, err)
+		return d
+	}
+	committed := func(want ...int64) {
+		t.Helper()
+		list, err := open(0).List(t.Context())
+		must(t, err)
+		var got []int64
+		for _, info := range list {
+			got = append(got, info.Step)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("left are steps %v, want %v", got, want)
+		}
+	}
+	one := open(1)
+	begin(t, one, -1)
+	for _, step := range []int64{10, 20, 30} {
+		save(t, one, testState(step, 1))
+	}
+	committed(20, 30)
+	if step := resumes(t, open(2)); step != 30 {
+		t.Errorf("attempt 2 goes on from step %d, want 30", step)
+	}
+	must(t, os.Remove(filepath.Join(path, manifest.RecordName(2, one.run)))) // so attempt 1 hears of attempt 2 by nothing else
+	_, err := one.Save(t.Context(), testState(40, 1))
+	wantErr(t, "Save", err, ErrFenced)
+	committed(20, 30, 40)
+}

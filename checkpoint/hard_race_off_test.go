@@ -1,5 +1,0 @@
-//go:build !race
-
-package checkpoint_test
-
-const hardRace = false
