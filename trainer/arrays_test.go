@@ -62,9 +62,10 @@ func TestHookCopiesCountAsMemory(t *testing.T) {
 		return needs.FindStringSubmatch(log.String())
 	}
 	for compress, kept := range map[string]int64{"none": 0, "int8": 4 * 32} { // a residual for each of 32 parameters
-		found := warned(compress, 1)
+		toEncode := 6<<20 + kept
+		found := warned(compress, toEncode)
 		if found == nil {
-			t.Fatalf("%s: nobody said that 1 byte is too little", compress)
+			t.Fatalf("%s: nobody said that %d bytes are too little", compress, toEncode)
 		}
 		enough, err := strconv.ParseInt(found[1], 10, 64)
 		if err != nil {

@@ -7,7 +7,8 @@ import (
 	"ddpbatch/mpi"
 )
 
-// asker has all ranks find out together, about once a second, whether one of them was asked to stop: in what takes longer than a step.
+// asker has all ranks find out together, about once a second, whether one of them was asked to stop, and whether the save that follows is in
+// haste: in what takes longer than a step.
 type asker struct {
 	t     *trainer
 	begun time.Time
@@ -24,17 +25,21 @@ func (a *asker) after(ctx context.Context, round int) (stop bool, err error) {
 	if round < a.next {
 		return false, nil
 	}
-	const stopAt, timeAt = 0, 1
+	const stopAt, timeAt, hasteAt = 0, 1, 2
 	took := a.t.now().Sub(a.begun) / time.Duration(round) // by a round
 	a.t.round = took
-	most := []float64{timeAt: took.Seconds()}
+	most := []float64{timeAt: took.Seconds(), hasteAt: 0}
 	if a.t.askedToStop(max(askEvery, took) + took) {
 		most[stopAt] = 1
+	}
+	if a.t.inHaste(took) {
+		most[hasteAt] = 1
 	}
 	if err := mpi.AllReduce(ctx, a.t.env.Comm, most, mpi.Max); err != nil {
 		return false, err
 	}
 	const rarest = 1 << 16
 	a.next = round + int(min(rarest, max(1, askEvery.Seconds()/max(1e-9, most[timeAt]))))
+	a.t.haste = most[hasteAt] > 0
 	return most[stopAt] > 0, nil
 }

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -36,7 +39,7 @@ func TestSavesInTheBackgroundAreTheSame(t *testing.T) {
 		"async":             func(env *Env) { env.Async = true },
 		"deltas":            func(env *Env) { env.Delta = 3 },
 		"async deltas":      func(env *Env) { env.Async, env.Delta = true, 3 },
-		"too little memory": func(env *Env) { env.Async, env.Delta, env.MaxMemory = true, 3, 1 },
+		"too little memory": func(env *Env) { env.Async, env.Delta, env.MaxMemory = true, 3, 6<<20+4*32 }, // to encode, and for the hook,
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCheckpoints()
@@ -91,6 +94,12 @@ func (c checkpoints) load(t testing.TB, step int64) *checkpoint.State {
 
 // A disk of the node's own in between changes nothing but when checkpoints are committed.
 func TestSavesOverALocalDisk(t *testing.T) {
+	for _, replicate := range []bool{false, true} {
+		t.Run(fmt.Sprint("replicate ", replicate), func(t *testing.T) { testLocalDisk(t, replicate) })
+	}
+}
+
+func testLocalDisk(t *testing.T, replicate bool) {
 	cfg := small(2, 2, 5)
 	straight, c := newCheckpoints(), newCheckpoints()
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
@@ -98,12 +107,20 @@ func TestSavesOverALocalDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop, progress := stopAfter(5)
+	var replicas atomic.Int32
+	disk := vfs.NewInjector(c.fs, func(_ int, op vfs.Op) vfs.Fault {
+		if op.Kind == "create" && strings.Contains(op.Path, "/replicas/") {
+			replicas.Add(1)
+		}
+		return vfs.Fault{}
+	})
 	local := func(rank int, _ *Config, env *Env) {
 		dir, err := checkpoint.Open("/checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: 1}) // c's folder
 		if err != nil {
 			t.Fatal(err)
 		}
-		env.Checkpoints, env.FS, env.EverySteps, env.Async, env.Local = dir, c.fs, 1, true, "/scratch"
+		env.Checkpoints, env.FS, env.EverySteps, env.Async, env.Local = dir, disk, 1, true, "/scratch"
+		env.Replicate, env.Node = replicate, strconv.Itoa(rank)
 		if rank == 0 {
 			env.Stop, env.Progress = stop, progress
 		}
@@ -119,6 +136,12 @@ func TestSavesOverALocalDisk(t *testing.T) {
 		t.Errorf("%+v, want a resume from step 6", r)
 	}
 	sameState(t, c.latest(t), straight.latest(t))
+	if (replicas.Load() > 0) != replicate {
+		t.Errorf("%d files of replicas were made", replicas.Load())
+	}
+	if left, err := c.fs.ReadDir("/scratch"); err != nil || len(left) > 0 {
+		t.Errorf("%v stays on the node's own disk: %v", left, err)
+	}
 }
 
 // A disk that stays full while training goes on ends it at the second save, on all ranks, for that reason, and what was saved before is good.

@@ -74,7 +74,7 @@ func TestBadFiles(t *testing.T) {
 		"init has a name twice":   {func(c *Config) { c.Init = "twice" }, []string{"init: ", "twice", "it has 0.weight twice"}},
 		"init is turned":          {func(c *Config) { c.Init = "turned" }, []string{"init: ", "0.weight is [4 2] in the file and [2 4] in the model"}},
 		"BLAS is missing":         {func(c *Config) { c.BLAS = "./nowhere.so" }, []string{"blas: ", filepath.Join(dir, "nowhere.so")}},
-		"BLAS is no library":      {func(c *Config) { c.BLAS = "./library.so" }, []string{"blas: ", filepath.Join(dir, "library.so"), `"gonum"`}},
+		"BLAS is no library":      {func(c *Config) { c.BLAS = "./library.so" }, []string{"blas: ", filepath.Join(dir, "library.so"), `"go"`}},
 		"fewer targets":           {func(c *Config) { c.Data.InputFile = "short.npy" }, []string{"short.npy has 11 rows and", "data.inputs and data.targets"}},
 		"an infinite input":       {func(c *Config) { c.Data.InputFile = "infinite.npy" }, []string{"infinite.npy: +Inf in row 11, column 3"}},
 		"a negative label":        {func(c *Config) { classes(c); c.Data.TargetFile = "negative.npy" }, []string{"negative.npy: label -1 of row 11 is out of range"}},

@@ -44,22 +44,20 @@ func (t *trainer) settle(ctx context.Context) error {
 	if t.average == nil || t.layout.replicas == 1 || last < int64(t.cfg.DDP.AverageWarmup) {
 		return nil
 	}
-	if t.settled = t.average.Due(last) || t.stepsLeft() == 0; !t.settled {
-		t.sums[stopSum] = 0
+	if t.settled = t.average.Due(last) || t.stepsLeft() == 0 || t.cut(); !t.settled {
+		clear(t.sums[stopSum:])
 		return nil
 	}
 	start := t.now()
 	if err := t.average.Average(ctx); err != nil {
 		return err
 	}
-	t.sums = [...]float64{lossSum: t.at.LossSum / float64(t.layout.replicas), stopSum: 0}
-	if t.askedToStop(t.nextStep()) {
-		t.sums[stopSum] = 1
-	}
+	t.sums = [sums]float64{lossSum: t.at.LossSum / float64(t.layout.replicas)}
+	t.ask()
 	if err := mpi.AllReduce(ctx, t.layout.peers, t.sums[:], mpi.Sum); err != nil {
 		return err
 	}
-	if err := t.overStages(ctx, t.sums[stopSum:stopSum+1]); err != nil {
+	if err := t.overStages(ctx, t.sums[stopSum:]); err != nil {
 		return err
 	}
 	if t.at.LossSum = t.sums[lossSum]; !finite(t.at.LossSum) {

@@ -3,6 +3,7 @@ package trainer
 // Config is the [train] table of a job. Validate says which values are possible.
 type Config struct {
 	Epochs       int             `json:"epochs"`
+	MaxSteps     int             `json:"max_steps"`     // the run's end, where it comes before that of its epochs; 0: it does not
 	BatchSize    int             `json:"batch_size"`    // rows per rank and backward pass; with a pipeline, per pipeline
 	Accumulate   int             `json:"accumulate"`    // backward passes of a step
 	Seed         uint64          `json:"seed"`          // of initial weights, the order of rows and dropout, by its low 32 bits, and of generated data
@@ -11,7 +12,7 @@ type Config struct {
 	Pipeline     int             `json:"pipeline"`      // ranks that a model's layers are split over; 1: not split
 	MicroBatches int             `json:"micro_batches"` // that a pipeline cuts a batch into; 0: as many as Pipeline
 	Precision    string          `json:"precision"`     // of matrix products: "float32", "bfloat16" or "float16"
-	BLAS         string          `json:"blas"`          // "auto", "gonum" or the path of a library
+	BLAS         string          `json:"blas"`          // "auto", "go" or the path of a library
 	Loss         string          `json:"loss"`          // "cross_entropy" or "mse"
 	Init         string          `json:"init"`          // a safetensors file with the initial parameters; empty: random ones
 	ClipNorm     float64         `json:"clip_norm"`     // the largest norm of a gradient; 0: any

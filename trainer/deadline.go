@@ -16,31 +16,44 @@ func (p *pace) add(step time.Duration) {
 // askedToStop tells whether this rank wants all to stop. On rank 0 it also does where the deadline leaves no time to go on until it is asked
 // again, which is thought to take so long, and to save then.
 func (t *trainer) askedToStop(again time.Duration) bool {
+	looked := t.lookAtDeadline()
 	select {
 	case <-t.env.Stop:
 		return true
 	default:
-		return t.runsOut(again)
+	}
+	if lead := again + t.saving + lookEvery; looked && !t.hurried && t.left <= lead {
+		t.hurried = true
+		t.print("rank 0 | stopping in time to save before the deadline | step %d | %s left, %s needed\n", t.at.Step, timeText(t.left), timeText(lead))
+	}
+	return t.hurried
+}
+
+// ask puts what this rank wants of all ranks after this step into the sums.
+func (t *trainer) ask() {
+	if t.askedToStop(t.nextStep()) {
+		t.sums[stopSum] = 1
+	}
+	if t.inHaste(t.pace.mean) {
+		t.sums[hasteSum] = 1
 	}
 }
 
 // lookEvery is how often rank 0 compares the deadline with what is left: a step may take far less.
 const lookEvery = 100 * time.Millisecond
 
-func (t *trainer) runsOut(again time.Duration) bool {
+// lookAtDeadline finds out, on rank 0, how long it is until the deadline and how long a save takes, unless it has just done so.
+func (t *trainer) lookAtDeadline() (looked bool) {
 	if t.saver == nil || t.env.Deadline.IsZero() || t.env.Comm.Rank() != 0 {
 		return false
 	}
 	now := t.now()
-	if t.hurried || now.Before(t.look) {
-		return t.hurried
+	if now.Before(t.look) {
+		return false
 	}
 	t.look = now.Add(lookEvery)
-	left, lead := t.env.Deadline.Sub(now), again+t.lead()+lookEvery
-	if t.hurried = left <= lead; t.hurried {
-		t.log.Info("stopping in time to save before the deadline", "left", left, "needed", lead, "step", t.at.Step)
-	}
-	return t.hurried
+	t.left, t.saving = t.env.Deadline.Sub(now), t.lead()
+	return true
 }
 
 // nextStep is how long it takes until a rank is asked again that is asked in a step: that step, or all until ranks have the same parameters
@@ -65,9 +78,15 @@ func (t *trainer) lead() time.Duration {
 	return save
 }
 
-// inHaste tells, on rank 0, whether the deadline may come before a save of the usual kind is over: then it is written as it is.
-func (t *trainer) inHaste() bool {
-	return t.env.Comm.Rank() == 0 && !t.env.Deadline.IsZero() && t.env.Deadline.Sub(t.now()) < t.lead()
+// inHaste tells, on rank 0, whether the deadline may come before a save of the usual kind is over that begins in so long: then it is written
+// as it is, by all ranks.
+func (t *trainer) inHaste(begins time.Duration) bool { return t.saving > 0 && t.left < begins+t.saving }
+
+// quick tells whether a save that begins now is to be written as it is. The ranks have agreed on it; rank 0, whose word is enough where there is no
+// node-local disk, looks once more, as a save may follow long after a step.
+func (t *trainer) quick() bool {
+	t.lookAtDeadline()
+	return t.haste || t.inHaste(0)
 }
 
 // guessSave is how long a save may take of which nothing is known but the bytes of all ranks.

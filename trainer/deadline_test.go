@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi"
 )
 
@@ -33,11 +33,11 @@ func TestDeadline(t *testing.T) {
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = straight.open(t), straight.fs })
 	clock := &sharedClock{now: time.Unix(1e9, 0)}
 	deadline := clock.now.Add(12 * time.Second)
-	var log testkit.Journal
+	var out bytes.Buffer
 	stopped := mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.Async, env.Clock = c.open(t), c.fs, true, clock.Now
 		if rank == 0 { // whose deadline counts
-			env.Deadline, env.Log = deadline, log.Logger()
+			env.Deadline, env.Out = deadline, &out
 		}
 	})[0].Result
 	if !stopped.Stopped || !stopped.OutOfTime || stopped.Steps < 2 || stopped.Steps >= 20 || !slices.Equal(c.steps(t), []int64{stopped.Steps}) {
@@ -46,8 +46,8 @@ func TestDeadline(t *testing.T) {
 	if end := clock.Now(); !end.Before(deadline) {
 		t.Errorf("the ranks stopped %v after the deadline", end.Sub(deadline))
 	}
-	if !strings.Contains(log.String(), "stopping in time to save before the deadline") {
-		t.Errorf("nobody said why: %q", log.String())
+	if strings.Count(out.String(), "rank 0 | stopping in time to save before the deadline | step ") != 1 {
+		t.Errorf("nobody, or not only one line, said why: %q", out.String())
 	}
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) {
 		env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true
@@ -94,24 +94,44 @@ func TestDeadlineDuringAnEvaluation(t *testing.T) {
 	}
 }
 
-// What is saved when the deadline is too near for more is not compressed, and anybody can go on from it.
+// What is saved when the deadline is too near for more is not compressed, by any rank, and anybody can go on from it.
 func TestASaveInHaste(t *testing.T) {
-	cfg := small(2, 1, 5)
-	cfg.Model.Hidden = []int{2000}
-	c := newCheckpoints()
-	for _, deadline := range []time.Time{time.Unix(1, 0), time.Now().Add(24 * time.Hour)} {
-		mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) {
-			env.Checkpoints, env.FS, env.Async, env.Resume, env.Deadline = c.open(t), c.fs, true, true, deadline
+	for name, change := range map[string]func(*Config, *Env){
+		"shared disk": func(*Config, *Env) {},
+		"local disk":  func(_ *Config, env *Env) { env.Local = "/scratch" },
+		"local disk, a pipeline": func(cfg *Config, env *Env) {
+			env.Local, cfg.Pipeline, cfg.Model.Hidden = "/scratch", 2, []int{300, 300}
+		},
+		"local disk, local SGD": func(cfg *Config, env *Env) {
+			env.Local, cfg.DDP.AverageEvery = "/scratch", 2
+		},
+		"local disk, during an evaluation": func(cfg *Config, env *Env) {
+			env.Local, cfg.Data.Rows, cfg.Data.Train, cfg.Data.Eval, cfg.Evaluate.EverySteps = "/scratch", 64, "0:40", "40:64", 1
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := small(2, 1, 5)
+			cfg.Model.Hidden = []int{2000}
+			c := newCheckpoints()
+			for _, deadline := range []time.Time{time.Unix(1, 0), time.Now().Add(24 * time.Hour)} {
+				mustTrain(t, 2, cfg, func(rank int, cfg *Config, env *Env) {
+					env.Checkpoints, env.FS, env.Async, env.Resume = c.open(t), c.fs, true, true
+					if rank == 0 { // whose deadline counts
+						env.Deadline = deadline
+					}
+					change(cfg, env)
+				})
+			}
+			list, err := c.open(t).List(t.Context())
+			if err != nil || len(list) != 2 {
+				t.Fatalf("%d checkpoints, error %v, want that of the stop and that of the end", len(list), err)
+			}
+			for i, info := range list {
+				if asItIs := info.Bytes > info.RawBytes; asItIs != (i == 0) {
+					t.Errorf("step %d: %d bytes of %d", info.Step, info.Bytes, info.RawBytes)
+				}
+			}
 		})
-	}
-	list, err := c.open(t).List(t.Context())
-	if err != nil || len(list) != 2 {
-		t.Fatalf("%d checkpoints, error %v, want that of the stop and that of the end", len(list), err)
-	}
-	for i, info := range list {
-		if asItIs := info.Bytes > info.RawBytes; asItIs != (i == 0) {
-			t.Errorf("step %d: %d bytes of %d", info.Step, info.Bytes, info.RawBytes)
-		}
 	}
 }
 

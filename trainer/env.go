@@ -28,12 +28,14 @@ type Env struct {
 
 	// Checkpoints is the folder to save to, opened for an attempt from 1 on, and to look in for a checkpoint to go on from; nil: no
 	// checkpoints. EverySteps is how often to save between the end and stops; 0: not between. Resume asks
-	// to go on from the newest one, if there is any; AtStart to save, where there was none, before the first step. With KeepBest there is a
+	// to go on from the newest one, if there is any. Without it, the first attempt from AnewFrom on (0: 1) that gets there begins from nothing, whatever
+	// there is; the later ones, and a restart within it, go on from what was saved since. AtStart asks to save, where there was none, before the first step. With KeepBest there is a
 	// checkpoint after every evaluation, for the folder's Policy to choose from. With Async training goes on while a
 	// checkpoint is written, and Delta is how many after each full one hold only what has changed. Only rank 0's values of these count.
 	Checkpoints *checkpoint.Dir
 	EverySteps  int
 	Resume      bool
+	AnewFrom    int
 	AtStart     bool
 	KeepBest    bool
 	Async       bool
@@ -41,6 +43,8 @@ type Env struct {
 
 	MaxMemory int64  // bytes that this rank may use for copies of the state, what a hook of ddp.compress keeps included; 0: as many as it needs
 	Local     string // folder on the node's own disk that checkpoints are written to first; empty: none
+	Replicate bool   // with Local: each shard goes to another node's disk, too, until it is shared. The same on all ranks
+	Node      string // this rank's node: ranks with the same one share Local. For Replicate
 	FS        vfs.FS // that ranks other than 0 write checkpoints to; nil: the operating system's
 
 	// Deadline is when the ranks will be killed; zero: never. Rank 0's counts. Where there are checkpoints, the ranks stop by themselves while
@@ -62,6 +66,10 @@ type Env struct {
 	Scalars func(step int64, at time.Time, values map[string]float64) error
 	// Progress, where set, is called on rank 0 after every step, and should return at once.
 	Progress func(Progress)
+
+	// Alive, where set, is called on every rank after each step, and after each round of an evaluation: while training gets on. It
+	// should return at once.
+	Alive func()
 
 	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
 	// even if only one of them was asked. nil: never.

@@ -72,6 +72,7 @@ func (t *trainer) scoreRows(ctx context.Context) (sums []float64, stopped bool, 
 			sums[0] += s.loss
 			sums[1] += float64(s.right)
 		}
+		t.alive()
 		if left := rounds - 1 - round; left > 0 {
 			if stopped, err := ask.after(ctx, round+1); err != nil || stopped {
 				return nil, stopped, err

@@ -128,3 +128,17 @@ func TestResumeWhereAnEvaluationIsDue(t *testing.T) {
 		})
 	}
 }
+
+// Every rank shows that it gets on: after each step, and in evaluations, however long they are.
+func TestAlive(t *testing.T) {
+	cfg := evaluatedJob(2, 2, 4)
+	cfg.Data.Eval, cfg.Data.Rows = rowRange(32, 72), 72 // 5 rounds of 4 rows on each of 2 ranks
+	cfg.Evaluate.EveryEpochs = 1
+	var beats [2]int
+	complete(t, "local", 2, cfg, func(rank int, _ *Config, env *Env) {
+		env.Alive = func() { beats[rank]++ }
+	})
+	if want := [2]int{2 * (4 + 5), 2 * (4 + 5)}; beats != want {
+		t.Errorf("they showed it %v times, want %v", beats, want)
+	}
+}

@@ -30,18 +30,18 @@ func (t *trainer) run(ctx context.Context) (Result, error) {
 // trainEpochs trains from where setUp left off to the end of the last epoch, to where nothing gets better any more, or to
 // a stop that the ranks have agreed on.
 func (t *trainer) trainEpochs(ctx context.Context) (stopped bool, err error) {
-	for t.at.Epoch < t.cfg.Epochs && !t.enough() {
+	for t.at.Epoch < t.cfg.Epochs && !t.enough() && !t.cut() {
 		if stopped, err := t.trainEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
 		if t.stepsLeft() > 0 {
-			break // enough
+			break // enough, or cut
 		}
 		if stopped, err := t.endEpoch(ctx); err != nil || stopped {
 			return stopped, err
 		}
-		if t.lastEpoch() {
-			break // at its end, from where a job with more epochs goes on
+		if t.lastEpoch() || t.cut() {
+			break // at its end, from where a job with more of them goes on
 		}
 		t.at = t.at.nextEpoch()
 	}
@@ -57,7 +57,7 @@ func (t *trainer) trainEpoch(ctx context.Context) (stopped bool, err error) {
 			return stopped, err
 		}
 	}
-	for t.stepsLeft() > 0 && !t.enough() {
+	for t.stepsLeft() > 0 && !t.enough() && !t.cut() {
 		if err := t.step(ctx); err != nil {
 			return false, err
 		}
@@ -115,6 +115,7 @@ func (t *trainer) step(ctx context.Context) error {
 	}
 	t.at = t.at.after(rows, loss)
 	t.measure(loss, rows, t.now().Sub(start), alone)
+	t.alive()
 	return nil
 }
 
@@ -136,6 +137,7 @@ func (t *trainer) afterStep(ctx context.Context) (stopped bool, err error) {
 	if err := t.settle(ctx); err != nil {
 		return false, inStep(t.at.Step, err)
 	}
+	t.haste = t.sums[hasteSum] > 0
 	if err := t.compareParameters(ctx); err != nil {
 		return false, inStep(t.at.Step, err)
 	}

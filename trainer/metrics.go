@@ -28,6 +28,19 @@ type metrics struct {
 	SaveStallS *float64 `json:"save_stall_s,omitempty"` // of that, training stood still
 	SaveBytes  *int64   `json:"save_bytes,omitempty"`   // on disk
 	SaveRatio  *float64 `json:"save_ratio,omitempty"`   // of that to the bytes of the state
+
+	// Its phases, in seconds. Rank 0's, of save_stall_s; the slowest rank's; and rank 0's.
+	SaveWaitS   *float64 `json:"save_wait_s,omitempty"`   // for the save before it
+	SaveCopyS   *float64 `json:"save_copy_s,omitempty"`   // to copy the state
+	SaveEncodeS *float64 `json:"save_encode_s,omitempty"` // waiting for the encoders
+	SaveWriteS  *float64 `json:"save_write_s,omitempty"`  // in write(2)
+	SaveSyncS   *float64 `json:"save_sync_s,omitempty"`   // in fsync, close and rename
+	SaveCommitS *float64 `json:"save_commit_s,omitempty"` // manifest and retention
+
+	// Of the checkpoint that the attempt goes on from, in its first line, by rank 0's clock.
+	ResumeFindS *float64 `json:"resume_find_s,omitempty"` // to find it, and to make sure that all ranks can go on from it
+	ResumeLoadS *float64 `json:"resume_load_s,omitempty"` // to read what a rank needs of it, every byte checked
+	ResumeBytes *int64   `json:"resume_bytes,omitempty"`  // on disk
 }
 
 // writeMetrics writes, on rank 0, a line about the steps since the last one and what e says, if
@@ -42,6 +55,7 @@ func (t *trainer) writeMetrics(e evaluation) {
 	if saved := m.addSave(t); w.steps == 0 && !e.done && !saved {
 		return
 	}
+	m.addResume(t)
 	rates := w
 	if w.steps == 0 { // the line before is of this step, too
 		rates = t.epoch

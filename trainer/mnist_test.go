@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testenv"
+	"ddpbatch/internal/testkit/thin"
 )
 
 // mnist is the job of DESIGN §4: an MLP 784-128-10 on the real digits, 9,000 to train and 1,000
@@ -19,6 +20,9 @@ func mnist(t testing.TB) Config {
 }
 
 func TestDigits(t *testing.T) {
+	if thin.Race {
+		t.Skip("takes half a minute with the race detector, which has watched two ranks by then in many tests")
+	}
 	cfg := mnist(t)
 	cfg.Epochs, cfg.BatchSize = 4, 32
 	cfg.Optimizer.LR, cfg.Optimizer.Momentum = 0.02, 0.9

@@ -24,11 +24,21 @@ func (t *trainer) openBLAS() error {
 	t.blas = library
 	if t.env.Comm.Rank() == 0 {
 		t.print("rank 0 | matrix products by %s | %s\n", info, how)
-		if info.Advice != "" {
-			t.log.Warn(info.Advice)
-		}
+		t.advice = info.Advice
 	}
 	return nil
+}
+
+// advise tells rank 0's user of a faster library, where the model is large enough for the products to matter.
+func (t *trainer) advise(model *nn.Sequential) {
+	const few = 4096 // parameters: a step takes no longer than its collectives
+	count := 0
+	for _, p := range model.Params() {
+		count += len(p.Value)
+	}
+	if t.advice != "" && count > few {
+		t.log.Warn(t.advice)
+	}
 }
 
 // libraryPath is what blas names: a path is relative to the job's workdir, where it has a slash; else the loader knows it.
@@ -46,6 +56,7 @@ func (t *trainer) newEngine() (engine, error) {
 		return nil, err
 	}
 	t.names = namesOf(whole.layers)
+	t.advise(whole.layers)
 	switch {
 	case t.cfg.Mode == "dp":
 		replicas := []*replica{whole}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testenv"
+	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/trainer/blas"
 	"ddpbatch/trainer/data"
 )
@@ -21,7 +22,7 @@ func needsBLAS(t *testing.T) {
 // On MNIST, 9,000 digits to train on and 1,000 to evaluate, models get as many right as PyTorch's, within half a percent: 5
 // digits. Both begin with the same parameters and take the same steps, so that only rounding can tell them apart.
 func TestDigitsAsPyTorch(t *testing.T) {
-	if raceEnabled {
+	if thin.Race {
 		t.Skip("takes a minute with the race detector, and has one rank alone")
 	}
 	base := mnist(t)
@@ -50,7 +51,7 @@ func TestDigitsAsPyTorch(t *testing.T) {
 // A small GPT on tinyshakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
 // amplify rounding.)
 func TestShakespeareAsPyTorch(t *testing.T) {
-	if raceEnabled {
+	if thin.Race {
 		t.Skip("takes half a minute with the race detector, and has one rank alone")
 	}
 	needsBLAS(t)

@@ -29,7 +29,11 @@ func (t *trainer) totalSteps() int64 {
 		return t.at.Step
 	}
 	later := int64(t.cfg.Epochs - 1 - t.at.Epoch)
-	return t.at.Step + int64(t.stepsLeft()) + later*int64(ceil(t.rowsPerEpoch(), t.rowsPerStep()))
+	steps := t.at.Step + int64(t.stepsLeft()) + later*int64(ceil(t.rowsPerEpoch(), t.rowsPerStep()))
+	if most := int64(t.cfg.MaxSteps); most > 0 && most < steps {
+		return max(most, t.at.Step) // a job may go on with fewer than it has behind it, here too
+	}
+	return steps
 }
 
 func (t *trainer) lastEpoch() bool { return t.at.Epoch >= t.cfg.Epochs-1 }
@@ -39,6 +43,9 @@ func (t *trainer) enough() bool {
 	patience := t.cfg.Evaluate.Patience
 	return patience > 0 && t.at.Best.Since >= patience
 }
+
+// cut tells whether the run has had as many steps as max_steps lets it have.
+func (t *trainer) cut() bool { return t.cfg.MaxSteps > 0 && t.at.Step >= int64(t.cfg.MaxSteps) }
 
 // seedOf is what the i-th pass of the step draws random numbers from: no other step, replica or pass has the same.
 func (t *trainer) seedOf(i int) uint64 {

@@ -91,6 +91,13 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 	}
 }
 
+// alive tells whoever wants to know that training gets on.
+func (t *trainer) alive() {
+	if t.env.Alive != nil {
+		t.env.Alive()
+	}
+}
+
 // measureAverage takes note of the time that averaging the parameters has taken.
 func (t *trainer) measureAverage(took time.Duration) {
 	for _, m := range []*meter{&t.window, &t.epoch} {

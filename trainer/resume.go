@@ -17,6 +17,7 @@ type plan struct {
 	EverySteps int  `json:"every_steps"`
 	KeepBest   bool `json:"keep_best"`
 	AtStart    bool `json:"at_start"`
+	Encode     bool `json:"encode"` // the codec is not "none"
 	Async      bool `json:"async"`
 	Delta      int  `json:"delta"`
 }
@@ -26,7 +27,7 @@ func (t *trainer) makePlan(ctx context.Context) (err error) {
 	e := &t.env
 	t.plan, err = mpi.BroadcastObject(ctx, e.Comm, plan{
 		Save: e.Checkpoints != nil, Resume: e.Resume, EverySteps: e.EverySteps, KeepBest: e.KeepBest,
-		AtStart: e.AtStart, Async: e.Async, Delta: e.Delta,
+		AtStart: e.AtStart, Encode: e.Checkpoints != nil && e.Checkpoints.Place().Codec != "none", Async: e.Async, Delta: e.Delta,
 	}, 0)
 	return err
 }
@@ -74,33 +75,69 @@ func (t *trainer) newSaver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.guess = guessSave(bytes)
+	t.guess, t.cost.since = guessSave(bytes), t.now()
 	memory := t.env.MaxMemory
 	if memory > 0 {
 		memory = max(1, memory-t.hookBytes())
 	}
-	t.saver, err = distributed.New(ctx, own, dir, arrays, distributed.Options{
-		Async: t.plan.Async, Delta: t.plan.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local,
+	o := distributed.Options{
+		Async: t.plan.Async, Delta: t.plan.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local, Node: t.env.Node,
 		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
-	})
+	}
+	if t.env.Replicate {
+		if o.Peers, err = newPeers(ctx, t.env.Comm); err != nil {
+			return err
+		}
+	}
+	if t.plan.Encode {
+		if o.Workers, err = t.encoders(o); err != nil {
+			err = fmt.Errorf("encode: %w", err)
+		}
+		if err := together(ctx, t.env.Comm, err); err != nil {
+			return err
+		}
+	}
+	if dir != nil {
+		dir.SetWorkers(o.Workers)
+	}
+	t.saver, err = distributed.New(ctx, own, dir, arrays, o)
 	return t.elsewhere(err)
+}
+
+// encoders is how many threads of this rank may encode, of those that it has.
+func (t *trainer) encoders(o distributed.Options) (int, error) {
+	n, least := o.Encoders()
+	if n > 0 {
+		return n, nil
+	}
+	const mega = 1 << 20
+	least += t.hookBytes()
+	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: raise checkpoint.memory to %dM or more, or leave it out",
+		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
 }
 
 // restore has rank 0, and only rank 0, choose the checkpoint to go on from: on a shared file system, ranks may see
 // different ones. Every rank reads its own part of it. It tells whether there was one.
 func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
-	if !t.plan.Resume {
+	anew, err := t.beginsAnew(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look whether the run has begun anew: %w", err)
+	}
+	if anew {
 		return false, t.elsewhere(t.saver.Begin(ctx))
 	}
 	wanted, err := t.wantedNames(ctx)
 	if err != nil {
 		return false, fmt.Errorf("resume: %w", err)
 	}
+	start, cost := t.now(), resumeCost{}
 	c, err := t.saver.Resume(ctx, func(c *checkpoint.Checkpoint) error {
+		found := t.now()
 		at, err := t.positionOf(c)
 		if err == nil {
 			err = t.readState(ctx, c, wanted)
 		}
+		cost.load = t.now().Sub(found)
 		if err != nil {
 			return fmt.Errorf("resume from %s: %w", c.Info().Path, err)
 		}
@@ -111,19 +148,36 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	case errors.Is(err, checkpoint.ErrNone):
 		return false, nil
 	case errors.Is(err, checkpoint.ErrCorrupt):
-		return false, fmt.Errorf("resume: %w; put a good copy back, or start a new run", err)
+		return false, fmt.Errorf("%w; put a good copy back, or start a new run", err)
 	case err != nil:
 		return false, err
 	}
 	t.resumed, t.saved, t.asked = t.at.Step, t.at.Step, t.at.Step
 	_, t.scored = c.Metrics()[evalLoss]
+	cost.find, cost.bytes = t.now().Sub(start)-cost.load, c.Info().Bytes
+	t.resuming = cost
 	if t.env.Comm.Rank() == 0 {
-		t.print("rank 0 | going on after step %d: %s\n", t.at.Step, t.path)
+		t.print("rank 0 | going on after step %d: %s | %v\n", t.at.Step, t.path, &cost)
 	}
 	if err := c.Close(); err != nil { // it was only read, and an error of this rank alone must not part the ranks
 		t.log.Warn("close the checkpoint that was resumed from", "error", err)
 	}
 	return true, t.keepPinned(ctx)
+}
+
+// beginsAnew says whether this attempt is to go on from nothing, whatever there is. That was asked of one attempt: where it held for those
+// that come after it, too, every requeue would throw away what the run has done.
+func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
+	if t.plan.Resume {
+		return false, nil
+	}
+	return onRank0(ctx, t.env.Comm, func() (bool, error) {
+		begun, err := t.env.Checkpoints.FirstBegun(max(1, t.env.AnewFrom))
+		if begun > 0 {
+			t.log.Info(fmt.Sprintf("begin anew only once: attempt %d has begun already, so this one goes on from what was saved since", begun))
+		}
+		return begun == 0, err
+	})
 }
 
 // keepPinned has the checkpoint of the best evaluation stay, where this job still compares by the same; an attempt may have died before it

@@ -1,15 +1,18 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/mpi"
 )
 
@@ -56,7 +59,7 @@ func TestResumeAtEveryStep(t *testing.T) {
 			if want.Step != epochs*steps || len(want.Tensors) != 8 {
 				t.Fatalf("a straight run saved step %d and %d tensors, want 20, and 4 parameters with their momentum", want.Step, len(want.Tensors))
 			}
-			for k := int64(1); k < epochs*steps; k++ {
+			for k := int64(1); k < epochs*steps; k += int64(thin.Step(3)) {
 				c := newCheckpoints()
 				stop, progress := stopAfter(k - 1)
 				stopped := mustTrain(t, size, cfg, func(rank int, _ *Config, env *Env) {
@@ -132,6 +135,51 @@ func TestOnlyRankZeroChooses(t *testing.T) {
 	}
 	if got := c.steps(t); !slices.Equal(got, []int64{10, 15}) {
 		t.Errorf("checkpoints of steps %v, want 10 and 15", got)
+	}
+}
+
+// Where resume is "never" a run begins anew once: what it saved since is never lost to a requeue, nor to a restart within the attempt. Asked
+// again for a later attempt, that one begins anew, once.
+func TestNeverResumeHoldsOnce(t *testing.T) {
+	c := newCheckpoints()
+	attempt := func(number, from, epochs int) (Result, string) {
+		t.Helper()
+		var log bytes.Buffer
+		world := mustTrain(t, 2, small(2, epochs, 5), func(rank int, _ *Config, env *Env) {
+			env.FS, env.AnewFrom = c.fs, from
+			if rank == 0 {
+				dir, err := checkpoint.Open("checkpoints", checkpoint.Options{FS: c.fs, Run: "test", Attempt: number})
+				if err != nil {
+					t.Error(err)
+				}
+				env.Checkpoints, env.Log = dir, slog.New(slog.NewTextHandler(&log, nil))
+			}
+		})
+		return world[0].Result, log.String()
+	}
+	for _, test := range []struct {
+		name                         string
+		attempt, from, epochs, after int
+		warns                        bool
+		tells                        string
+	}{
+		{"first", 1, 0, 1, 0, false, ""},
+		{"restarted in the attempt", 1, 0, 2, 5, false, "attempt 1 has begun already"},
+		{"requeued", 2, 0, 3, 10, false, "attempt 1 has begun already"},
+		{"asked again", 3, 3, 1, 0, true, ""},
+		{"restarted", 3, 3, 2, 5, false, "attempt 3 has begun already"},
+		{"requeued after that", 5, 3, 3, 10, false, "attempt 3 has begun already"},
+	} {
+		r, log := attempt(test.attempt, test.from, test.epochs)
+		if r.Resumed != int64(test.after) || r.Steps != int64(5*test.epochs) {
+			t.Errorf("%s: went on from step %d to %d, want from %d to %d", test.name, r.Resumed, r.Steps, test.after, 5*test.epochs)
+		}
+		if warned := strings.Contains(log, "begins anew although"); warned != test.warns || !strings.Contains(log, test.tells) {
+			t.Errorf("%s: log %q; a warning: want %v; want also %q", test.name, log, test.warns, test.tells)
+		}
+		if test.warns && !strings.Contains(log, "step=15") {
+			t.Errorf("%s: log %q does not name the step that is given up", test.name, log)
+		}
 	}
 }
 
@@ -240,6 +288,9 @@ func TestAllCorrupt(t *testing.T) {
 	for i, r := range train(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS, env.Resume = c.open(t), c.fs, true }) {
 		if !errors.Is(r.err, checkpoint.ErrCorrupt) || !strings.Contains(r.err.Error(), "start a new run") {
 			t.Errorf("rank %d: error %v, want ErrCorrupt and what to do", i, r.err)
+		}
+		if said := strings.Count(r.err.Error(), "resume: "); said != 1 {
+			t.Errorf("rank %d: error %v says %d times what was being done", i, r.err, said)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type trainer struct {
 	sampler     *data.DistributedSampler
 	loader      *data.Loader
 	blas        blas.Library
+	advice      string // rank 0: what would make it faster; "": nothing
 	engine      engine
 	names       []string    // of all parameters and buffers of the whole model
 	params      []*nn.Param // of the engine's model
@@ -52,8 +53,11 @@ type trainer struct {
 	pace    pace          // of the steps
 	round   time.Duration // of the newest evaluation; 0: there was none
 	guess   time.Duration // of a save, before the first
-	look    time.Time     // when to compare with the deadline again
-	hurried bool          // the deadline is too near to go on
+	look    time.Time     // rank 0: when to look at the deadline again
+	left    time.Duration // rank 0: until the deadline, when it looked
+	saving  time.Duration // rank 0: what a save takes that begins then
+	hurried bool          // rank 0: the deadline is too near to go on
+	haste   bool          // all ranks: and for a save of the usual kind
 
 	pass        nn.Pass
 	sums        [sums]float64                           // what travels with the gradients

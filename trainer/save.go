@@ -22,7 +22,8 @@ type saves struct {
 	best     bool   // whether asked is that of the best evaluation, and is to stay
 	bestPath string // of the checkpoint of the best evaluation, or empty
 
-	cost saveCost
+	cost     saveCost
+	resuming resumeCost
 }
 
 // bestLabel marks the checkpoint of the best evaluation.
@@ -74,8 +75,8 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	}
 	t.copyHookState()
 	start := t.now()
-	err = t.saver.Save(ctx, distributed.Meta{Step: t.at.Step, Values: values, Metrics: t.figures(), Quick: t.inHaste()})
-	t.cost.add(t.at.Step, start, t.now())
+	err = t.saver.Save(ctx, distributed.Meta{Step: t.at.Step, Values: values, Metrics: t.figures(), Quick: t.quick()})
+	t.cost.add(t.at.Step, start, t.now(), t.saver.Stats())
 	t.warnOfStall()
 	if err != nil {
 		t.open = false
@@ -113,7 +114,7 @@ func (t *trainer) commit(ctx context.Context) error {
 	t.open = false
 	info, err := t.saver.Wait(ctx)
 	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.asked {
-		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step, "error", earlier.Err)
+		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step)
 	} else if err != nil {
 		return t.elsewhere(err)
 	}
@@ -132,8 +133,8 @@ func (t *trainer) again(err error) bool {
 	if !ok || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, ErrDiverged) {
 		return false
 	}
-	if t.env.Comm.Rank() == 0 {
-		t.log.Warn("a checkpoint was not saved: trying once more, with what there is now", "not_saved", earlier.Step, "step", t.at.Step, "error", earlier.Err)
+	if t.env.Comm.Rank() == 0 { // whose Saver has logged why
+		t.log.Warn("a checkpoint was not saved: trying once more, with what there is now", "not_saved", earlier.Step, "step", t.at.Step)
 	}
 	return true
 }

@@ -1,9 +1,13 @@
 package trainer
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
+	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
 )
 
@@ -11,8 +15,8 @@ import (
 type saveCost struct {
 	count        int
 	stall        time.Duration // in which training stood still
+	since        time.Time     // when this attempt began
 	first, began time.Time     // the first save, and the newest
-	every        time.Duration // between the newest two
 	told         int           // saves that metrics have told of
 	warned       bool
 	recent       []stall // of the newest saves, the oldest first
@@ -20,14 +24,14 @@ type saveCost struct {
 
 // stall is how long training stood still for a save.
 type stall struct {
-	step int64
-	took time.Duration
+	step           int64
+	took           time.Duration
+	waited, copied time.Duration // of that, for the save before and to copy the state
 }
 
-func (c *saveCost) add(step int64, start, end time.Time) {
-	if c.count > 0 {
-		c.every = start.Sub(c.began)
-	} else {
+// add takes note of a save of a step, with what the Saver says of it.
+func (c *saveCost) add(step int64, start, end time.Time, s distributed.Stats) {
+	if c.count == 0 {
 		c.first = start
 	}
 	c.count++
@@ -37,17 +41,17 @@ func (c *saveCost) add(step int64, start, end time.Time) {
 	if len(c.recent) == enough {
 		c.recent = append(c.recent[:0], c.recent[1:]...)
 	}
-	c.recent = append(c.recent, stall{step, end.Sub(start)})
+	c.recent = append(c.recent, stall{step, end.Sub(start), s.Wait.Last, s.Copy.Last})
 }
 
-// of is the stall of the newest save of a step; 0 where it is not known any more.
-func (c *saveCost) of(step int64) time.Duration {
+// of is the stall of the newest save of a step; zero where it is not known any more.
+func (c *saveCost) of(step int64) stall {
 	for _, s := range slices.Backward(c.recent) {
 		if s.step == step {
-			return s.took
+			return s
 		}
 	}
-	return 0
+	return stall{}
 }
 
 // warnOfStall says, once and on rank 0, that saves come too often: that training stands still for them a tenth of its time.
@@ -72,19 +76,108 @@ func (m *metrics) addSave(t *trainer) bool {
 		return false
 	}
 	t.cost.told = s.Saves
-	seconds, stall := s.Total.Last.Seconds(), t.cost.of(s.Step).Seconds()
+	own := t.cost.of(s.Step)
 	ratio := s.Ratio()
-	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = &seconds, &stall, &s.Stored, &ratio
+	m.SaveS, m.SaveStallS, m.SaveBytes, m.SaveRatio = seconds(s.Total.Last), seconds(own.took), &s.Stored, &ratio
+	m.SaveWaitS, m.SaveCopyS = seconds(own.waited), seconds(own.copied)
+	m.SaveEncodeS, m.SaveWriteS = seconds(s.Encode.Last), seconds(s.Write.Last)
+	m.SaveSyncS, m.SaveCommitS = seconds(s.Sync.Last), seconds(s.Commit.Last)
 	return true
 }
 
-// reportSaves tells, on rank 0, what checkpoints have cost, and how often to save where the job's computers fail once a day.
-func (t *trainer) reportSaves() {
-	if t.saver == nil || t.env.Comm.Rank() != 0 || t.cost.count == 0 {
+// resumeCost is what it has cost this rank to go on from a checkpoint.
+type resumeCost struct {
+	find, load time.Duration
+	bytes      int64 // of the checkpoint, on disk
+	told       bool
+}
+
+func (c *resumeCost) String() string {
+	return fmt.Sprintf("found in %s, %s loaded in %s", timeText(c.find), sizeText(c.bytes), timeText(c.load))
+}
+
+// addResume tells in the first line of metrics what the attempt goes on from, if anything.
+func (m *metrics) addResume(t *trainer) {
+	c := &t.resuming
+	if c.bytes == 0 || c.told {
 		return
 	}
-	s, count := t.saver.Stats(), t.cost.count
-	advice := distributed.Interval(t.cost.stall/time.Duration(count), 24*time.Hour)
-	t.log.Info("checkpoints", "saves", count, "stalled", t.cost.stall, "newest_took", s.Total.Last, "stored_bytes", s.Stored, "ratio", s.Ratio(),
-		"interval", t.cost.every, "interval_for_a_failure_a_day", advice.Round(time.Second))
+	c.told = true
+	m.ResumeFindS, m.ResumeLoadS, m.ResumeBytes = seconds(c.find), seconds(c.load), &c.bytes
+}
+
+func seconds(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
+}
+
+// failures is how seldom a job is thought to be struck, for the advice of how often to save.
+const failures = 24 * time.Hour
+
+// reportSaves tells, on rank 0, what checkpoints have cost, and how often to save where the job is struck once a day.
+func (t *trainer) reportSaves() {
+	if t.saver == nil || t.env.Comm.Rank() != 0 {
+		return
+	}
+	if s := t.saver.Stats(); s.Saves > 0 {
+		t.print("%s\n", t.cost.report(s, t.now().Sub(t.cost.since), t.saver.Space()))
+	}
+}
+
+// report is a line for a person; all is how long the attempt has taken. It leaves out what is only noise: by how much a state gets smaller that is hardly
+// longer than its manifest, and advice from saves that hardly take any time.
+func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoint.Space) string {
+	const (
+		tellingBytes = 1 << 20
+		tellingStall = time.Millisecond
+	)
+	var line strings.Builder
+	fmt.Fprintf(&line, "rank 0 | checkpoints | %d saved | the newest %s", s.Saves, sizeText(s.Stored))
+	if s.Raw >= tellingBytes {
+		fmt.Fprintf(&line, ", %.2f of its arrays", s.Ratio())
+	}
+	fmt.Fprintf(&line, " | training waited %s", timeText(c.stall))
+	if all > 0 {
+		fmt.Fprintf(&line, ", %.1f %% of the time", 100*float64(c.stall)/float64(all))
+	}
+	if c.count > 1 {
+		fmt.Fprintf(&line, " | saved every %s", timeText(c.began.Sub(c.first)/time.Duration(c.count-1)))
+	}
+	if each := c.stall / time.Duration(max(c.count, 1)); each >= tellingStall {
+		fmt.Fprintf(&line, " | with a failure a day, one every %s loses least", timeText(advisedInterval(each, s.Total.P95)))
+	}
+	if space.Total > 0 {
+		fmt.Fprintf(&line, " | on %s, of which %s were free before", space.Type, sizeText(int64(min(space.Free, math.MaxInt64))))
+	}
+	return line.String()
+}
+
+// advisedInterval is how often to save where a save stalls training for so long, and takes so long in all: in the background the one can be
+// far shorter than the other, and a save that begins before the last one has ended waits for that.
+func advisedInterval(stall, total time.Duration) time.Duration {
+	return max(distributed.Interval(stall, failures), total)
+}
+
+// timeText is a time as exact as a person reads it.
+func timeText(d time.Duration) string {
+	for _, step := range []struct{ from, unit time.Duration }{
+		{10 * time.Minute, time.Minute}, {10 * time.Second, time.Second}, {time.Second, 100 * time.Millisecond}, {10 * time.Millisecond, time.Millisecond},
+	} {
+		if d >= step.from {
+			return d.Round(step.unit).String()
+		}
+	}
+	return d.Round(10 * time.Microsecond).String()
+}
+
+// sizeText is a number of bytes for people.
+func sizeText(n int64) string {
+	value, unit := float64(n), "bytes"
+	for _, next := range []string{"kB", "MB", "GB", "TB", "PB"} {
+		if value < 1000 {
+			break
+		}
+		value, unit = value/1000, next
+	}
+	return fmt.Sprintf("%.3g %s", value, unit)
 }

@@ -3,11 +3,14 @@ package trainer
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/distributed"
 	"ddpbatch/internal/testkit"
 )
 
@@ -39,6 +42,11 @@ func TestMetricsOfSaves(t *testing.T) {
 		if newest := max(line.Step/7*7, line.Step/24*24); *line.SaveBytes != bytes[newest] && *line.SaveBytes != bytes[21] {
 			t.Errorf("step %d: %d bytes were saved, the checkpoint of step %d has %d", line.Step, *line.SaveBytes, newest, bytes[newest])
 		}
+		// Copying takes no time where nothing is copied; the others are one after the other, and all within the save.
+		if *line.SaveCopyS < 0 || *line.SaveWaitS < 0 || min(*line.SaveWriteS, *line.SaveSyncS, *line.SaveCommitS) <= 0 ||
+			*line.SaveEncodeS+*line.SaveWriteS+*line.SaveSyncS+*line.SaveCommitS > 2*(*line.SaveS) { // the slowest ranks of each
+			t.Errorf("step %d: phases of %+v", line.Step, line)
+		}
 		if *line.SaveS <= 0 || *line.SaveStallS < *line.SaveS/2 { // synchronous: all of it, but for a moment
 			t.Errorf("step %d: a save of %v s, in %v s of which training stood still", line.Step, *line.SaveS, *line.SaveStallS)
 		}
@@ -55,20 +63,142 @@ func TestMetricsOfSaves(t *testing.T) {
 	}
 }
 
+// A run that goes on says how long it took to find and to load what it goes on from: in a line for people, and in its first line of metrics.
+func TestAResumeIsToldOf(t *testing.T) {
+	c := newCheckpoints()
+	cfg := small(2, 2, 12)
+	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })
+	list, err := c.open(t).List(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%v, error %v", list, err)
+	}
+	cfg.Epochs = 4
+	var lines, out bytes.Buffer
+	mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.Resume, env.Metrics = c.open(t), c.fs, true, &lines
+		if rank == 0 {
+			env.Out = &out
+		}
+	})
+	told := 0
+	for decoder := json.NewDecoder(&lines); decoder.More(); told++ {
+		var line metrics
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		if told > 0 {
+			if line.ResumeFindS != nil || line.ResumeLoadS != nil || line.ResumeBytes != nil {
+				t.Errorf("told again in the line of step %d: %+v", line.Step, line)
+			}
+			continue
+		}
+		if line.ResumeFindS == nil || line.ResumeLoadS == nil || line.ResumeBytes == nil {
+			t.Fatalf("the first line is %+v, want one that tells of the resume", line)
+		}
+		if *line.ResumeFindS <= 0 || *line.ResumeLoadS <= 0 || *line.ResumeBytes != list[0].Bytes {
+			t.Errorf("found in %v s, loaded in %v s, %d bytes; the checkpoint has %d", *line.ResumeFindS, *line.ResumeLoadS, *line.ResumeBytes, list[0].Bytes)
+		}
+	}
+	if told < 3 {
+		t.Errorf("%d lines of metrics", told)
+	}
+	if want := regexp.MustCompile(`(?m)^rank 0 \| going on after step 24: ` + list[0].Path + ` \| found in [0-9.]+(µs|ms|s), [0-9.]+ (bytes|kB) loaded in [0-9.]+(µs|ms|s)$`); !want.MatchString(out.String()) {
+		t.Errorf("no line %s in:\n%s", want, out.String())
+	}
+}
+
 // What a line tells of a save is of that save, whatever has been begun since.
 func TestTheStallOfAStep(t *testing.T) {
 	var c saveCost
 	at := time.Unix(0, 0)
 	for step := int64(1); step <= 100; step++ {
-		c.add(step, at, at.Add(time.Duration(step)*time.Second))
+		c.add(step, at, at.Add(time.Duration(step)*time.Second), distributed.Stats{Copy: distributed.Times{Last: time.Duration(step)}})
 	}
 	for step, want := range map[int64]time.Duration{100: 100 * time.Second, 98: 98 * time.Second, 3: 0, 101: 0} {
-		if got := c.of(step); got != want {
-			t.Errorf("the save of step %d took %v, want %v", step, got, want)
+		if got := c.of(step); got.took != want || got.copied != want/time.Second {
+			t.Errorf("the save of step %d took %+v, want %v", step, got, want)
 		}
 	}
-	if c.add(98, at, at.Add(time.Second)); c.of(98) != time.Second {
+	if c.add(98, at, at.Add(time.Second), distributed.Stats{}); c.of(98).took != time.Second {
 		t.Errorf("saved again, step 98 took %v, want 1 s", c.of(98))
+	}
+}
+
+// Saves in the background stall little, and are not advised to begin before the last one has ended.
+func TestAdvisedInterval(t *testing.T) {
+	const day = 24 * time.Hour
+	for _, row := range []struct{ stall, total, want time.Duration }{
+		{day / 20_000, day / 10_000, day / 100}, // the root of 2 / 20,000 is 1 / 100
+		{day / 20_000, day / 10, day / 10},
+	} {
+		if got := advisedInterval(row.stall, row.total); (got - row.want).Abs() > time.Microsecond {
+			t.Errorf("a stall of %v in a save of %v: one every %v, want %v", row.stall, row.total, got, row.want)
+		}
+	}
+}
+
+// costLine is what a run says of its saves at its end, by how often it saved: 24 steps.
+var costLine = map[int]*regexp.Regexp{
+	1:   regexp.MustCompile(`^rank 0 \| checkpoints \| 24 saved \| the newest \S+ (kB|bytes) \| training waited \S+s, \d+\.\d % of the time \| saved every \S+s \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .B were free before$`),
+	100: regexp.MustCompile(`^rank 0 \| checkpoints \| 1 saved \| the newest \S+ (kB|bytes) \| training waited \S+s, \d+\.\d % of the time \| with a failure a day, one every \S+s loses least \| on mem, of which \S+ .B were free before$`),
+}
+
+// What only noise could be told of is left out.
+func TestReportOfSaves(t *testing.T) {
+	begin := time.Unix(0, 0)
+	of := func(saves int, stall time.Duration) *saveCost {
+		var c saveCost
+		for i := range saves {
+			at := begin.Add(time.Duration(i) * time.Minute)
+			c.add(int64(i), at, at.Add(stall), distributed.Stats{})
+		}
+		return &c
+	}
+	for _, row := range []struct {
+		cost  *saveCost
+		stats distributed.Stats
+		all   time.Duration
+		space checkpoint.Space
+		want  string
+	}{
+		{of(3, 50*time.Millisecond), distributed.Stats{Saves: 3, Stored: 3 << 20, Raw: 4 << 20, Total: distributed.Times{P95: time.Second}}, 5 * time.Minute, checkpoint.Space{Total: 2e9, Free: 1e9, Type: "ext4"},
+			// a save stalls for 50 ms, a day has 86,400 s: the root of 8,640 is 92.95
+			"3 saved | the newest 3.15 MB, 0.75 of its arrays | training waited 150ms, 0.1 % of the time | saved every 1m0s | with a failure a day, one every 1m33s loses least | on ext4, of which 1 GB were free before"},
+		{of(1, 20*time.Microsecond), distributed.Stats{Saves: 1, Stored: 1000, Raw: 20}, 0, checkpoint.Space{},
+			"1 saved | the newest 1 kB | training waited 20µs"},
+	} {
+		if got := row.cost.report(row.stats, row.all, row.space); got != "rank 0 | checkpoints | "+row.want {
+			t.Errorf("got  %s\nwant %s", got, row.want)
+		}
+	}
+}
+
+// A run that saves nothing says nothing of it.
+func TestNoSaves(t *testing.T) {
+	var out bytes.Buffer
+	mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
+		if rank == 0 {
+			env.Out = &out
+		}
+	})
+	if strings.Contains(out.String(), "checkpoints") || out.Len() == 0 {
+		t.Error(out.String())
+	}
+}
+
+func TestTimesAndSizesForPeople(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		1234 * time.Microsecond: "1.23ms", 412345 * time.Microsecond: "412ms", 1696 * time.Millisecond: "1.7s", 41234 * time.Millisecond: "41s", 243 * time.Second: "4m3s",
+		3*time.Hour + 25*time.Minute + 7*time.Second: "3h25m0s", 0: "0s",
+	} {
+		if got := timeText(d); got != want {
+			t.Errorf("%d ns is %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 bytes", 999: "999 bytes", 1000: "1 kB", 3_141_592: "3.14 MB", 7e12: "7 TB", 9e18: "9e+03 PB"} {
+		if got := sizeText(n); got != want {
+			t.Errorf("%d bytes are %q, want %q", n, got, want)
+		}
 	}
 }
 
@@ -76,15 +206,20 @@ func TestTheStallOfAStep(t *testing.T) {
 func TestSavingTooOften(t *testing.T) {
 	for every, want := range map[int]int{1: 1, 100: 0} {
 		var log testkit.Journal
+		var out bytes.Buffer
 		c := newCheckpoints()
 		mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
 			env.Checkpoints, env.FS, env.EverySteps, env.Clock, env.Log = c.open(t), c.fs, every, ticking(), log.Logger()
+			if rank == 0 {
+				env.Out = &out
+			}
 		})
 		if n := strings.Count(log.String(), "training often stands still"); n != want {
 			t.Errorf("every %d steps: %d warnings, want %d:\n%s", every, n, want, log.String())
 		}
-		if n := strings.Count(log.String(), "msg=checkpoints saves="); n != 1 {
-			t.Errorf("every %d steps: %d lines of what saving has cost, want one:\n%s", every, n, log.String())
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if n := strings.Count(out.String(), "| checkpoints |"); n != 1 || !costLine[every].MatchString(lines[len(lines)-1]) {
+			t.Errorf("every %d steps: %d lines of what saving has cost, want one, and that the last:\n%s", every, n, out.String())
 		}
 	}
 }

@@ -8,8 +8,9 @@ import (
 
 // What travels with the gradients, as sums over all ranks.
 const (
-	lossSum = iota // of the ranks' shares of the step's mean loss
-	stopSum        // ranks that were asked to stop
+	lossSum  = iota // of the ranks' shares of the step's mean loss
+	stopSum         // ranks that were asked to stop
+	hasteSum        // whether rank 0 is inHaste
 	sums
 )
 
@@ -31,9 +32,7 @@ func (t *trainer) addLoss(_ context.Context, loss float64) {
 // sends the sums along.
 func (t *trainer) beginSums(ctx context.Context, loss float64) {
 	t.addLoss(ctx, loss)
-	if t.askedToStop(t.nextStep()) {
-		t.sums[stopSum] = 1
-	}
+	t.ask()
 	t.ddp.Begin(ctx, &t.pass, t.sums[:])
 }
 

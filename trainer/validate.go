@@ -26,6 +26,7 @@ const (
 func (c Config) Validate() error {
 	var f faults
 	f.between("epochs", c.Epochs, 1, maxEpochs)
+	f.between("max_steps", c.MaxSteps, 0, maxEpochs)
 	f.between("batch_size", c.BatchSize, 1, maxBatch)
 	f.between("accumulate", c.Accumulate, 1, maxBatch)
 	f.oneOf("mode", c.Mode, "ddp", "dp")
@@ -34,7 +35,7 @@ func (c Config) Validate() error {
 	f.between("micro_batches", c.MicroBatches, 0, maxBatch)
 	f.oneOf("precision", c.Precision, "float32", "bfloat16", "float16")
 	if c.BLAS == "" {
-		f.add("blas", c.BLAS, `must be "auto", "gonum" or the path of a library`)
+		f.add("blas", c.BLAS, `must be "auto", "go" or the path of a library`)
 	}
 	if want := lossOf(c.Data.Kind); want != "" && c.Loss != want {
 		f.add("loss", c.Loss, "must be %q for data.kind = %q", want, c.Data.Kind)

@@ -19,7 +19,6 @@ type arguments struct {
 	m, n, k, lda, ldb, ldc int64
 	alpha, beta            float32
 	tA, tB                 byte
-	next                   *arguments // of foreign.free
 }
 
 // shape fills in all but addresses, for the transposed product.

@@ -4,8 +4,10 @@ import "strconv"
 
 // Auto and InGo are the values of Config.Library that name no file.
 const (
-	Auto = "auto"  // the first library of the site that works, and gonum where there is none
-	InGo = "gonum" // products in plain Go
+	Auto = "auto" // the first library of the site that works, and this program's own products where there is none
+	InGo = "go"   // this program's own products
+
+	formerInGo = "gonum" // what InGo was while its products were gonum's: job files may still say so
 )
 
 // Config says which library to open.
@@ -21,11 +23,11 @@ type Config struct {
 
 // Info says what was opened, for people.
 type Info struct {
-	// Name is OpenBLAS, BLIS, MKL or gonum, or the name of the file where a library does not say what it is.
+	// Name is OpenBLAS, BLIS, MKL or go, or the name of the file where a library does not say what it is.
 	Name string
 	// Version is the library's own text on version and configuration; empty where it gives none.
 	Version string
-	// Path is the file, without links; empty for gonum.
+	// Path is the file, without links; empty for go.
 	Path string
 	// Threads is the number of cores a product uses, by the library's word; 0 where it gives none.
 	Threads int

@@ -1,5 +1,5 @@
-// Package blas gives the trainer its matrix products: in plain Go by gonum, or by a library of the site, OpenBLAS, BLIS or MKL,
-// which is loaded at run time and 6 to 18 times as fast.
+// Package blas gives the trainer its matrix products: its own, [Go], or those of a library of the site, OpenBLAS, BLIS or MKL,
+// which is loaded at run time and 3 to 8 times as fast.
 //
 //	lib, info, err := blas.Open(blas.Config{Library: blas.Auto, Threads: 1})
 //	...
@@ -22,22 +22,22 @@
 //
 // The same library with the same number of threads on the same kind of CPU gives the same bits for the same call. Another number of threads gives others:
 // of 600 products of random shapes, OpenBLAS 0.3.21 with 2 to 4 threads differed from itself with one in 300, as it cuts the matrices at other places.
-// Gonum's bits are the same on every machine of one architecture.
+// Those of Go are the same on every machine, with and without assembly, and wherever operands lie in memory: sums are taken in float64, in one order.
 //
 // # Cost
 //
-// Measured on one core of a shared EPYC (Zen 4, AVX-512; peak 137 GFLOP/s), float32, best of several runs of BenchmarkProduct, GFLOP/s:
+// Measured on one core of a shared Xeon (AVX-512), float32, best of three runs of BenchmarkProduct, GFLOP/s. Where there is no assembly, Go has 1 to 2.
 //
-//	m n k            gonum   OpenBLAS 0.3.21   BLIS 0.9.0
-//	64 64 64         6       108               82
-//	256 256 256      6       98                58
-//	512 512 512      6       103               94
-//	64 512 784       10      88                39
-//	128 128 32       11      87                86
-//	16 784 9         9       88                67
-//	32 196 144       16      103               77
+//	m n k            Go    OpenBLAS 0.3.21
+//	64 64 64         33    160
+//	256 256 256      45    140
+//	512 512 512      37    144
+//	64 512 784       47    119
+//	128 128 32       33    171
+//	16 784 9         15    125
+//	32 196 144       32    143
 //
-// A product of 1 x 1 x 1 takes 70 to 100 ns, with gonum 80. OpenBLAS takes 4 to 20 ms to load, 4 MB of resident memory then, 10 MB after the first large product,
+// A product of 1 x 1 x 1 takes 70 to 100 ns, with Go too. OpenBLAS takes 4 to 20 ms to load, 4 MB of resident memory then, 10 MB after the first large product,
 // and 0.7 MB for each further thread. Its builds for POSIX threads and OpenMP are equally fast in one thread, and in two from one caller
 // (190 GFLOP/s at 512 512 512). With several callers OpenMP's threads hinder each other, so callers of a library with more than one thread wait for
 // each other; products are expected from one goroutine.
@@ -45,7 +45,7 @@
 // # Limits
 //
 // Libraries are loaded on Linux, amd64 and arm64. The program then needs glibc's loader to start; built with -tags static it needs nothing and loads nothing, and
-// [Auto] gives gonum. The number of threads belongs to the library, not to the Library: opening the same file again changes it for both.
+// [Auto] gives Go. The number of threads belongs to the library, not to the Library: opening the same file again changes it for both.
 // Once a library is loaded, no goroutine may end while it is locked to its thread (runtime.LockOSThread): purego 0.10 writes one word above its frame
 // (syscall15X on amd64), where a thread that has called it finds its way out when it ends, so the process may crash.
 package blas

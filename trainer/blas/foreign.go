@@ -21,8 +21,7 @@ type foreign struct {
 	alone  bool    // one caller at a time (below)
 
 	calling sync.Mutex // held during calls where alone
-	mu      sync.Mutex
-	free    *arguments // those not in use
+	args    spares[arguments]
 }
 
 // Sgemm is the Library's.
@@ -38,7 +37,7 @@ func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []f
 	reads(tA, m, k, a, lda)
 	reads(tB, k, n, b, ldb)
 	writes(m, n, c, ldc)
-	args := f.take()
+	args := f.args.take()
 	args.fn, args.a, args.b, args.c = f.sgemm, unsafe.Pointer(&b[0]), unsafe.Pointer(&a[0]), unsafe.Pointer(&c[0])
 	args.shape(tA, tB, m, n, k, alpha, lda, ldb, beta, ldc)
 	f.call(args)
@@ -48,25 +47,13 @@ func (f *foreign) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []f
 func (f *foreign) bfloat16(tA, tB blas.Transpose, m, n, k int, alpha float32, a []uint16, lda int, b []uint16, ldb int, beta float32, c []float32, ldc int) {
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
 	writes(m, n, c, ldc)
-	args := f.take()
+	args := f.args.take()
 	args.fn, args.a, args.b, args.c = f.sbgemm, unsafe.Pointer(&b[0]), unsafe.Pointer(&a[0]), unsafe.Pointer(&c[0])
 	args.shape(tA, tB, m, n, k, alpha, lda, ldb, beta, ldc)
 	f.call(args)
 }
 
 func (f *foreign) hasBFloat16() bool { return f.sbgemm != 0 }
-
-// take returns arguments that nobody else uses.
-func (f *foreign) take() *arguments {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	args := f.free
-	if args == nil {
-		return new(arguments)
-	}
-	f.free = args.next
-	return args
-}
 
 // call calls, and puts args back.
 func (f *foreign) call(args *arguments) {
@@ -76,7 +63,5 @@ func (f *foreign) call(args *arguments) {
 	}
 	cgocall(gemm, unsafe.Pointer(args))
 	*args = arguments{}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	args.next, f.free = f.free, args
+	f.args.put(args)
 }

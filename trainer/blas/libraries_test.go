@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// libraries are those to test: gonum, what Auto takes, and the other builds that Debian installs beside each other.
+// libraries are those to test: Go, what Auto takes, and the other builds that Debian installs beside each other.
 func libraries(t testing.TB) map[string]Library {
 	t.Helper()
-	all := map[string]Library{InGo: Gonum{}}
+	all := map[string]Library{InGo: new(Go)}
 	for _, spec := range append(installed(t), Auto) {
 		lib, info, err := Open(Config{Library: spec, Threads: 1})
 		if err != nil {
@@ -37,7 +37,7 @@ func installed(t testing.TB) []string {
 	return all
 }
 
-// foreignLibrary opens what Auto takes, and skips the test where that is gonum.
+// foreignLibrary opens what Auto takes, and skips the test where that is Go.
 func foreignLibrary(t testing.TB, threads int) (Library, Info) {
 	t.Helper()
 	lib, info, err := Open(Config{Library: Auto, Threads: threads})

@@ -51,7 +51,7 @@ func TestNarrowMultipliesRoundedValues(t *testing.T) {
 }
 
 func TestFloat32IsTheLibrary(t *testing.T) {
-	lib := newRounded(Gonum{}, vec.RoundFloat16, Gonum{}.Sgemm) // any that can be told from others
+	lib := newRounded(new(Go), vec.RoundFloat16, new(Go).Sgemm) // any that can be told from others
 	if got, how := Narrow(lib, Float32); got != Library(lib) || how != "float32" {
 		t.Errorf("got %T, %s", got, how)
 	}
@@ -73,7 +73,7 @@ func TestNarrowRange(t *testing.T) {
 		{Float16, 2049, 2048}, {Float16, 2051, 2052}, {Float16, 0x1p-26, 0},
 		{BFloat16, 257, 256}, {BFloat16, 259, 260}, {BFloat16, 0x1p-126, 0x1p-126}, {Float32, 257, 257},
 	} {
-		narrow, _ := narrowOn(Gonum{}, test.precision, no)
+		narrow, _ := narrowOn(new(Go), test.precision, no)
 		narrow.Sgemm(blas.NoTrans, blas.NoTrans, 1, 1, 1, 1, []float32{test.x}, 1, []float32{1}, 1, 0, c, 1)
 		if c[0] != test.want {
 			t.Errorf("%v in %s: got %v, want %v", test.x, test.precision, c[0], test.want)
@@ -82,7 +82,7 @@ func TestNarrowRange(t *testing.T) {
 }
 
 func TestNarrowEmpty(t *testing.T) {
-	narrow, _ := Narrow(Gonum{}, BFloat16)
+	narrow, _ := Narrow(new(Go), BFloat16)
 	for _, size := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 4, 0}} {
 		newProduct(blas.NoTrans, blas.Trans, size[0], size[1], size[2], 1, 1, 0).check(t, narrow)
 	}
@@ -116,7 +116,7 @@ func TestNarrowByTheLibrary(t *testing.T) {
 			p := newProduct(blas.Trans, blas.Trans, 9, 20, 11, 3, 1, 0)
 			p.run(narrow)
 			got := slices.Clone(p.c)
-			rounded, _ := narrowOn(Gonum{}, BFloat16, no)
+			rounded, _ := narrowOn(new(Go), BFloat16, no)
 			p.run(rounded)
 			for i, x := range got { // both exact to some roundings of sums below 11
 				if i%p.ldc < p.n && !(math.Abs(float64(x-p.c[i])) <= 1e-5) {
@@ -152,5 +152,5 @@ func TestUnknownPrecision(t *testing.T) {
 			t.Error("no panic")
 		}
 	}()
-	Narrow(Gonum{}, "float8")
+	Narrow(new(Go), "float8")
 }

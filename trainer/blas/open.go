@@ -16,9 +16,9 @@ var candidates = []string{
 	"libblas.so.3",
 }
 
-// advice is Info.Advice with gonum, and adviceSerial with a library that has fewer threads than were asked for.
+// advice is Info.Advice with Go, and adviceSerial with a library that has fewer threads than were asked for.
 const (
-	advice       = `products in plain Go take 6 to 18 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, conda and Spack), or set blas = "PATH" to the library`
+	advice       = `products in Go take 3 to 8 times as long as OpenBLAS's: install OpenBLAS (libopenblas0 in Debian, openblas in EPEL, conda and Spack), or set blas = "PATH" to the library`
 	adviceSerial = "this library was built for fewer threads than were asked for: install its build for POSIX threads (libopenblas0-pthread in Debian, openblas-threads in EPEL)"
 )
 
@@ -44,17 +44,17 @@ const (
 func Open(cfg Config) (Library, Info, error) {
 	cfg.Threads = max(cfg.Threads, 1)
 	switch cfg.Library {
-	case InGo:
-		return Gonum{}, Info{Name: InGo, Threads: 1, Advice: advice}, nil
+	case InGo, formerInGo:
+		return new(Go), Info{Name: InGo, Threads: 1, Advice: advice}, nil
 	case Auto:
 		lib, info := choose(cfg)
 		return lib, info, nil
 	case "":
-		return nil, Info{}, errors.New(`blas: no library named: write "auto", "gonum" or a path`)
+		return nil, Info{}, errors.New(`blas: no library named: write "auto", "go" or a path`)
 	}
 	lib, info, err := load(cfg.Library, cfg.Threads, anyKind)
 	if err != nil {
-		return nil, Info{}, fmt.Errorf(`blas: %w; name another file, or set blas = "auto" or "gonum"`, err)
+		return nil, Info{}, fmt.Errorf(`blas: %w; name another file, or set blas = "auto" or "go"`, err)
 	}
 	return lib, info, nil
 }
@@ -70,12 +70,12 @@ func choose(cfg Config) (Library, Info) {
 			return lib, found
 		case errors.Is(err, errCannotLoad):
 			info.Advice = err.Error()
-			return Gonum{}, info
+			return new(Go), info
 		case !errors.Is(err, errNotFound):
 			info.PassedOver = append(info.PassedOver, err.Error())
 		}
 	}
-	return Gonum{}, info
+	return new(Go), info
 }
 
 // names are the candidates in each of dirs, then by the loader's own search.

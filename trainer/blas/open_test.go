@@ -10,16 +10,18 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-func TestGonumByName(t *testing.T) {
-	lib, info, err := Open(Config{Library: InGo, Threads: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := lib.(Gonum); !ok || info.Threads != 1 || info.Advice == "" {
-		t.Errorf("got %T, %+v", lib, info)
-	}
-	if got := info.String(); got != "gonum, 1 thread" {
-		t.Errorf("String is %q", got)
+func TestGoByName(t *testing.T) {
+	for _, name := range []string{"go", "gonum"} { // the latter was its name once
+		lib, info, err := Open(Config{Library: name, Threads: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := lib.(*Go); !ok || info.Threads != 1 || info.Advice == "" {
+			t.Errorf("%s: got %T, %+v", name, lib, info)
+		}
+		if got := info.String(); got != "go, 1 thread" {
+			t.Errorf("%s: String is %q", name, got)
+		}
 	}
 }
 

@@ -130,7 +130,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestLarge has sizes on both sides of what libraries, and Gonum's tiles, cut at.
+// TestLarge has sizes on both sides of what libraries, and Go's blocks, cut at.
 func TestLarge(t *testing.T) {
 	all := libraries(t)
 	for _, p := range []product{

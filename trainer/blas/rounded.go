@@ -1,10 +1,6 @@
 package blas
 
-import (
-	"sync"
-
-	"gonum.org/v1/gonum/blas"
-)
+import "gonum.org/v1/gonum/blas"
 
 // rounded is a Library that converts a and b, then multiplies. E is what it converts to: float32 with rounded values, or the 16
 // bits of a bfloat16.
@@ -13,14 +9,12 @@ type rounded[E float32 | uint16] struct {
 	convert  func(dst []E, x []float32)
 	multiply func(tA, tB blas.Transpose, m, n, k int, alpha float32, a []E, lda int, b []E, ldb int, beta float32, c []float32, ldc int)
 
-	mu   sync.Mutex
-	free *copies[E] // those not in use
+	copies spares[copies[E]]
 }
 
 // copies are the converted a and b of one call.
 type copies[E float32 | uint16] struct {
 	a, b []E
-	next *copies[E]
 }
 
 func newRounded[E float32 | uint16](lib Library, convert func([]E, []float32),
@@ -35,13 +29,13 @@ func (r *rounded[E]) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a 
 		return
 	}
 	check(tA, tB, m, n, k, len(a), lda, len(b), ldb, len(c), ldc)
-	s := r.take()
+	s := r.copies.take()
 	rowsA, colsA := stored(tA, m, k)
 	rowsB, colsB := stored(tB, k, n)
 	s.a = r.pack(s.a, a, rowsA, colsA, lda)
 	s.b = r.pack(s.b, b, rowsB, colsB, ldb)
 	r.multiply(tA, tB, m, n, k, alpha, s.a, colsA, s.b, colsB, beta, c, ldc)
-	r.put(s)
+	r.copies.put(s)
 }
 
 // pack converts a matrix into dst, grown where it is too small, row after row without gaps.
@@ -58,21 +52,4 @@ func (r *rounded[E]) pack(dst []E, x []float32, rows, cols, ld int) []E {
 		r.convert(dst[i*cols:][:cols], x[i*ld:][:cols])
 	}
 	return dst
-}
-
-func (r *rounded[E]) take() *copies[E] {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.free
-	if s == nil {
-		return new(copies[E])
-	}
-	r.free = s.next
-	return s
-}
-
-func (r *rounded[E]) put(s *copies[E]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s.next, r.free = r.free, s
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // idxBytes is an IDX file of unsigned bytes with the given header and data.
@@ -170,4 +172,21 @@ func FuzzIDX(f *testing.F) {
 			t.Errorf("dimensions %v with %d bytes", x.dims, len(x.data))
 		}
 	})
+}
+
+// A file that a file server holds a lease on, for a client of it, opens once that is given back.
+func TestOpenMappingUnderLease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Lease(t, path)
+	m, err := openMapping(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(m.bytes) != "x" {
+		t.Errorf("the file holds %q, want x", m.bytes)
+	}
+	runtime.KeepAlive(m)
 }

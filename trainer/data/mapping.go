@@ -1,11 +1,14 @@
 package data
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/vfs"
 )
 
 // mapping is a file in memory, read-only. Its pages are those of the kernel's cache, so that all
@@ -47,18 +50,9 @@ func mapFile(f *os.File, info os.FileInfo) (*mapping, error) {
 
 // openRegular opens a file that must be a plain one, for reading.
 func openRegular(path string) (*os.File, os.FileInfo, error) {
-	// Without O_NONBLOCK, opening a pipe would wait for its other end.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
+	f, info, err := vfs.OpenRegular(path)
+	if errors.Is(err, vfs.ErrNotRegular) {
 		err = fmt.Errorf("%s is not a regular file", path)
 	}
-	if err != nil {
-		f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
+	return f, info, err
 }

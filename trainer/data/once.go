@@ -42,24 +42,40 @@ func Once(ctx context.Context, path string, ready func() (bool, error), prepare 
 // lockFile returns the file, locked until it is closed. It does not wait in the kernel, where
 // ctx could not end it.
 func lockFile(ctx context.Context, path string) (*os.File, error) {
-	// For writing, as NFS wants for an exclusive lock; nothing is written.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
+	var f *os.File
+	err := untilFree(ctx, path, func() (err error) {
+		// For writing, as NFS wants for an exclusive lock; nothing is written.
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
+	err = untilFree(ctx, path, func() error {
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			return fmt.Errorf("lock %s: %w (choose a folder on a file system that has flock, such as a local disk)", path, err)
+		}
+		return nil
+	})
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// untilFree calls try as long as another process holds the lock of the file at path or, as Samba and the kernel's NFS server
+// do for their clients, a lease on it, which makes a first open fail and is asked back by it (fcntl(2), F_SETLEASE).
+func untilFree(ctx context.Context, path string, try func() error) error {
 	for pause := firstLockRetry; ; pause = min(2*pause, lastLockRetry) {
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
-		case err == nil:
-			return f, nil
-		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w (choose a folder on a file system that has flock, such as a local disk)", path, err)
+		err := try()
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			return err
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
-			f.Close()
-			return nil, fmt.Errorf("%w, and another process holds the lock of %s", ctx.Err(), path)
+			return fmt.Errorf("%w, and another process holds the lock of %s", ctx.Err(), path)
 		}
 	}
 }

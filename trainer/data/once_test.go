@@ -100,3 +100,16 @@ func TestOnceAsksAgainAfterTheWait(t *testing.T) {
 		t.Errorf("error %v, want one about the folder", err)
 	}
 }
+
+// A lock's file that a file server holds a lease on, for a client of it, is waited for as the lock is.
+func TestOnceUnderLease(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Lease(t, path)
+	prepared := false
+	if err := Once(t.Context(), path, never, func() error { prepared = true; return nil }); err != nil || !prepared {
+		t.Errorf("prepared %v, error %v", prepared, err)
+	}
+}

@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/crc32"
 	"io"
+
+	"ddpbatch/internal/crc32c"
 )
 
 // A file of prepared data is, little-endian:
@@ -39,8 +40,6 @@ type preparedArray struct {
 	Dims []int  `json:"dims"`
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func encodePrepared(w io.Writer, src source, p *prepared) error {
 	h := preparedHeader{Source: src, Classes: p.Classes}
 	for _, a := range p.Arrays {
@@ -60,12 +59,12 @@ func encodePrepared(w io.Writer, src source, p *prepared) error {
 		gap := make([]byte, -at&(preparedAlign-1))
 		pieces = append(pieces, gap, a.bytes)
 		at += len(gap) + len(a.bytes)
-		sum = crc32.Update(crc32.Update(sum, castagnoli, gap), castagnoli, a.bytes)
+		sum = crc32c.Update(crc32c.Update(sum, gap), a.bytes)
 	}
 	head := []byte(preparedMagic)
 	head = binary.LittleEndian.AppendUint32(head, preparedVersion)
 	head = binary.LittleEndian.AppendUint32(head, uint32(len(text)))
-	head = binary.LittleEndian.AppendUint32(head, crc32.Checksum(text, castagnoli))
+	head = binary.LittleEndian.AppendUint32(head, crc32c.Checksum(text))
 	head = binary.LittleEndian.AppendUint32(head, sum)
 	for _, piece := range append([][]byte{append(head, text...)}, pieces...) {
 		if _, err := w.Write(piece); err != nil {
@@ -92,7 +91,7 @@ func decodePrepared(b []byte) (*prepared, source, error) {
 		return stale("the header is cut short")
 	}
 	text, rest := b[preparedFixed:preparedFixed+int(size)], b[preparedFixed+int(size):]
-	if crc32.Checksum(text, castagnoli) != word(16) || crc32.Checksum(rest, castagnoli) != word(20) {
+	if crc32c.Checksum(text) != word(16) || crc32c.Checksum(rest) != word(20) {
 		return stale("a sum is wrong")
 	}
 	var h preparedHeader

@@ -50,7 +50,7 @@ func TestNumericalEdges(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, bad := range []float32{nan, float32(math.Inf(1))} {
-			productsKeep(t, "gonum", &Pass{Training: true}, bad)
+			productsKeep(t, tblas.InGo, &Pass{Training: true}, bad)
 			productsKeep(t, info.Name, &Pass{Training: true, BLAS: lib}, bad)
 		}
 	})

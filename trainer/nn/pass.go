@@ -6,13 +6,13 @@ import (
 	tblas "ddpbatch/trainer/blas"
 )
 
-// Pass is what modules compute a forward and a backward pass with. The zero value evaluates, with gonum's products. A Pass is used
+// Pass is what modules compute a forward and a backward pass with. The zero value evaluates, with products in Go. A Pass is used
 // by one goroutine at a time, and the Backward that belongs to a Forward gets the same one.
 type Pass struct {
 	// Training tells that parameters are being trained: dropout drops, and batch normalization takes the
 	// statistics of the batch and updates the running ones.
 	Training bool
-	// BLAS computes the matrix products; nil: gonum.
+	// BLAS computes the matrix products; the first of them makes it a blas.Go where it is nil.
 	BLAS tblas.Library
 	// Seed is what random layers draw from in this pass. The same Seed gives the same numbers: whoever trains sets another one for
 	// each step and rank.
@@ -50,7 +50,7 @@ func (p *Pass) Product(c, a Matrix, ta blas.Transpose, b Matrix, tb blas.Transpo
 
 func (p *Pass) library() tblas.Library {
 	if p.BLAS == nil {
-		return tblas.Gonum{}
+		p.BLAS = new(tblas.Go)
 	}
 	return p.BLAS
 }

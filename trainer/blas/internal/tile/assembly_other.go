@@ -1,0 +1,5 @@
+//go:build !amd64 || noasm
+
+package tile
+
+func assembly() []kernel { return nil }
