@@ -20,7 +20,7 @@ type Allocation struct {
 	ArrayJobID  string // of the whole array; empty outside an array
 	ArrayTaskID string
 
-	Nodes        []string // names, each once, in Slurm's order, which is not always sorted
+	Nodes        []string // names, each once, in the order of SLURM_NODEID, which is not always sorted
 	TasksPerNode []int    // by index into Nodes; nil outside a step unless they make Tasks
 	Tasks        int      // in all; 0 outside a step where Slurm does not say
 	NodeRank     int      // index of this node in Nodes; -1 outside the allocation (salloc's shell)
@@ -72,8 +72,8 @@ type Rank struct {
 }
 
 // Rank is the place of this task where every task is one rank. Slurm numbers the tasks itself, so
-// that uneven, cyclic and arbitrary layouts are right, where rank 0 is on the first node (FromEnviron
-// refuses others: nothing would tell the master address). Outside a step this process is alone, whatever
+// that uneven, cyclic and arbitrary layouts are right, where rank 0 is on the first node (see
+// CheckLayout: nothing would tell the master address). Outside a step this process is alone, whatever
 // the job asked for: a world of one.
 func (a *Allocation) Rank() Rank {
 	if !a.InStep() {

@@ -124,6 +124,9 @@ func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := a.CheckLayout(); err != nil {
+		t.Error(err)
+	}
 	procID := env.number(t, "SLURM_PROCID")
 	if tasks[procID]["SLURM_PROCID"] != env["SLURM_PROCID"] {
 		t.Fatalf("rank %d is not in the file of its number", procID)

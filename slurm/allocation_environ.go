@@ -9,7 +9,7 @@ import (
 )
 
 // SimAddresses names the variable in which simulate gives the pretend nodes' addresses: IP
-// addresses, one a node in the nodelist's order, with commas between. Slurm knows nothing of it.
+// addresses, one a node in the order of SLURM_NODEID, with commas between. Slurm knows nothing of it.
 const SimAddresses = "DDPBATCH_SIM_ADDRS"
 
 // maxNormalStep is the largest id of a step that srun makes (SLURM_MAX_NORMAL_STEP_ID in slurm.h).

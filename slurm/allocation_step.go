@@ -16,6 +16,9 @@ func (a *Allocation) readStep(env environ) error {
 	if err := a.setTasks(env, nodelist, counts); err != nil {
 		return err
 	}
+	if err := a.orderByComponent(env); err != nil {
+		return err
+	}
 	return a.readPlace(env, nodelist, counts)
 }
 
@@ -85,13 +88,25 @@ func (a *Allocation) readPlace(env environ, nodelist variable, counts taskCounts
 	if a.ProcID >= a.Tasks {
 		return fmt.Errorf("SLURM_PROCID is %d, but %s makes only %d tasks", a.ProcID, counts, a.Tasks)
 	}
-	if a.ProcID == 0 && a.NodeRank != 0 {
-		// only "-m arbitrary" lays tasks out so, and no variable tells the other nodes' tasks where rank 0 is
-		return fmt.Errorf("SLURM_PROCID is 0 on %s, but the other tasks look for rank 0 on %s, the first node of %s: begin the list of hosts with %s",
-			a.NodeName(), a.Nodes[0], nodelist, a.Nodes[0])
-	}
 	if here := a.TasksPerNode[a.NodeRank]; a.LocalID >= here {
 		return fmt.Errorf("SLURM_LOCALID is %d, but %s makes only %d for node %s", a.LocalID, counts, here, a.NodeName())
+	}
+	return nil
+}
+
+// CheckLayout tells that rank 0 is not on the step's first node, where the other tasks look for it, as far as this task can know: the task
+// that is rank 0 does, and so does the first of the first node, as Slurm numbers the tasks of a node in the order of their ranks. Only
+// "-m arbitrary" lays tasks out so, and no variable tells the others.
+func (a *Allocation) CheckLayout() error {
+	switch {
+	case !a.InStep():
+		return nil
+	case a.ProcID == 0 && a.NodeRank != 0:
+		return fmt.Errorf("SLURM_PROCID is 0 on %s, but the other tasks look for rank 0 on %s, the step's first node: begin the list of hosts with %s",
+			a.NodeName(), a.Nodes[0], a.Nodes[0])
+	case a.NodeRank == 0 && a.LocalID == 0 && a.ProcID != 0:
+		return fmt.Errorf("the first task on %s, the step's first node, has SLURM_PROCID %d, but the others look for rank 0 there: begin the list of hosts with %s",
+			a.Nodes[0], a.ProcID, a.Nodes[0])
 	}
 	return nil
 }

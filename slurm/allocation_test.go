@@ -85,7 +85,6 @@ func TestFromEnvironRefuses(t *testing.T) {
 		"node out of range":    {envFile{"SLURM_NODEID": "2"}, `SLURM_NODEID is 2, but SLURM_STEP_NODELIST="n[3-4]" names only 2 nodes`},
 		"no node":              {envFile{"SLURM_NODEID": ""}, "SLURM_NODEID is not set"},
 		"rank out of range":    {envFile{"SLURM_PROCID": "3"}, "SLURM_PROCID is 3"},
-		"rank 0 elsewhere":     {envFile{"SLURM_PROCID": "0"}, `SLURM_PROCID is 0 on n4, but the other tasks look for rank 0 on n3, the first node of SLURM_STEP_NODELIST="n[3-4]"`},
 		"no rank":              {envFile{"SLURM_PROCID": "(null)"}, "SLURM_PROCID is not set"},
 		"hostile rank":         {envFile{"SLURM_PROCID": "4294967295"}, "SLURM_PROCID"},
 		"local out of range":   {envFile{"SLURM_LOCALID": "1"}, `SLURM_LOCALID is 1, but SLURM_STEP_TASKS_PER_NODE="2,1" makes only 1 for node n4`},
@@ -108,6 +107,26 @@ func TestFromEnvironRefuses(t *testing.T) {
 			t.Errorf("%s: %v; want %q in it", name, err, tt.want)
 		case errors.Is(err, slurm.ErrNotInSlurm):
 			t.Errorf("%s: %v is taken for no job at all", name, err)
+		}
+	}
+}
+
+// TestCheckLayout: rank 0 is on the second node. Two tasks can know it, that one and the first of the first node.
+func TestCheckLayout(t *testing.T) {
+	for want, change := range map[string]envFile{
+		"":  {},
+		" ": {"SLURM_NODEID": "0", "SLURM_LOCALID": "1", "SLURM_PROCID": "2", "SLURMD_NODENAME": ""},
+		"SLURM_PROCID is 0 on n4, but the other tasks look for rank 0 on n3":                       {"SLURM_PROCID": "0"},
+		"the first task on n3, the step's first node, has SLURM_PROCID 1, but the others look for": {"SLURM_NODEID": "0", "SLURM_PROCID": "1", "SLURMD_NODENAME": ""},
+		"  ": {"SLURM_STEP_ID": "", "SLURM_PROCID": "1", "SLURM_NODEID": "0"},
+	} {
+		a, err := slurm.FromEnviron(uneven().with(change).lookup)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = strings.TrimSpace(want)
+		if err := a.CheckLayout(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", change, err, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Client talks to a Slurm cluster through its commands: sbatch, squeue, sacct, scontrol and
-// scancel, from 22.05 on. They are Slurm's one interface that every site has; their
+// Client talks to a Slurm cluster through its commands: sbatch, squeue, sacct, scontrol, scancel and
+// sinfo, from 22.05 on. They are Slurm's one interface that every site has; their
 // text is read in the forms that have stayed the same, and never as tables for people.
 //
 // The zero Client would run the commands with an empty environment. A Client may be used by several
@@ -42,7 +42,7 @@ type Output struct {
 
 // clientPrefixes begin the variables by which a user sets options of the commands that ask
 // (squeue(1), "ENVIRONMENT VARIABLES", and the like). They would filter jobs out or change the format.
-var clientPrefixes = []string{"SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SLURM_TIME_FORMAT=", "SLURM_JSON=", "SLURM_YAML="}
+var clientPrefixes = []string{"SQUEUE_", "SACCT_", "SCONTROL_", "SCANCEL_", "SINFO_", "SLURM_TIME_FORMAT=", "SLURM_JSON=", "SLURM_YAML="}
 
 // run runs one command. err is nil if it ran, and exited with any code at all.
 func (c *Client) run(ctx context.Context, name string, args ...string) (Output, error) {

@@ -29,6 +29,9 @@ var endedStates = map[string]bool{
 // Ended tells whether the job is over. States that this version does not know are not.
 func (s JobStatus) Ended() bool { return endedStates[s.State] }
 
+// Running tells whether the job runs; while Slurm hands it a signal its state is SIGNALING.
+func (s JobStatus) Running() bool { return s.State == "RUNNING" || s.State == "SIGNALING" }
+
 // Of tells whether s is, or is part of, the job that the plain id (without a cluster) names.
 func (s JobStatus) Of(id string) bool {
 	if s.ID == id || s.RawID == id {

@@ -7,10 +7,12 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// parsableForm is a line of "sbatch --parsable".
-var parsableForm = regexp.MustCompile(`^[0-9]{1,10}(?:;[A-Za-z0-9_.-]{1,64})?$`)
+// parsableForm is a line of "sbatch --parsable". Counted
+// repetitions take long to compile, and most processes never ask.
+var parsableForm = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,10}(?:;[A-Za-z0-9_.-]{1,64})?$`) })
 
 // Submit hands the script at the absolute path to sbatch; extraArgs stand before it and override
 // what it asks for. Sites print greetings into sbatch's output, so the id is the last line that
@@ -61,7 +63,7 @@ func (c *Client) sbatch(ctx context.Context, script string, args []string) (Outp
 func parseParsable(stdout []byte) (id JobID, found bool) {
 	for line := range strings.Lines(string(stdout)) {
 		line = strings.TrimSpace(line)
-		if parsableForm.MatchString(line) {
+		if parsableForm().MatchString(line) {
 			id.ID, id.Cluster, _ = strings.Cut(line, ";")
 			found = true
 		}

@@ -8,8 +8,8 @@ import (
 // maxWords bounds, in bytes, what of Slurm's words goes into an error.
 const maxWords = 600
 
-// unreachableWords are what Slurm's clients print when they could not ask: the controller does not
-// answer, or the daemon that authenticates them does not, or they do not know where it is.
+// unreachableWords are what Slurm's clients print when they could not ask, or do not know whether they were heard: the controller does not
+// answer, or hands over to its backup, or the daemon that authenticates them does not answer, or they do not know where it is.
 var unreachableWords = []string{
 	"Unable to contact slurm controller",
 	"Protocol authentication error",
@@ -17,7 +17,12 @@ var unreachableWords = []string{
 	"Unable to process configuration file",
 	"Socket timed out on send/recv operation",
 	"Communication connection failure",
+	"Communication shutdown failure",
+	"Message send failure",
+	"Message receive failure",
 	"Zero Bytes were transmitted or received",
+	"Slurm backup controller in standby mode",
+	"Controller is in standby mode",
 }
 
 func saysUnreachable(words string) bool {

@@ -33,7 +33,7 @@
 //
 // # Limits
 //
-// Heterogeneous jobs can be asked about, but not submitted. The commands' text output is read, not
+// Heterogeneous jobs can be asked about, and run in, but not submitted. The commands' text output is read, not
 // --json, whose fields change from release to release.
 //
 // # Example

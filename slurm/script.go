@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"text/template"
+	"time"
 )
 
 // maxScript is the longest script that Slurm takes where a site does not say otherwise
@@ -23,7 +24,12 @@ type Script struct {
 	Mode        string // "agent": one task a node | "task": one task a rank
 	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows
 	CPUsPerRank int    // 0: not asked
+	MinNodes    int    // the fewest nodes that the step goes on with where others are lost; 0: all
 	Setup       Setup
+
+	Requeue bool          // the job is one that Slurm may start again, and is warned before its end
+	Lead    time.Duration // how long before its end; in whole seconds
+	Grace   time.Duration // how long workers have between TERM and KILL
 }
 
 // Render fills the template (templates.Batch or a user's own), a text/template whose fields are
@@ -36,7 +42,8 @@ type Script struct {
 //	.Venv        the activation script of a Python venv; empty where none is asked for
 //	.Conda       the name or path of a conda environment; empty where none is asked for
 //	.Lines       the user's own shell lines
-//	.Srun        srun's options, as one text
+//	.Srun        srun's options, as one text; it may hold the shell's variable ddpbatch_mpi
+//	.Elastic     whether the run may go on with fewer nodes
 //
 // All but .Lines are quoted already: .Directives for Slurm's reader, the rest as words
 // of a shell. No template can therefore turn a name, a path or a value into shell text;
@@ -69,6 +76,10 @@ func (s Script) validate() error {
 		return fmt.Errorf("%d nodes make no job", s.Nodes)
 	case s.Mode != "agent" && s.Mode != "task":
 		return fmt.Errorf("launch.mode %q is neither agent nor task", s.Mode)
+	case s.MinNodes < 0 || s.MinNodes > s.Nodes:
+		return fmt.Errorf("launch.min_nodes %d is not between 1 and the job's %d nodes", s.MinNodes, s.Nodes)
+	case s.Lead < 0 || s.Grace < 0:
+		return errors.New("a time cannot be negative")
 	case s.Nproc < 0 || s.CPUsPerRank < 0:
 		return errors.New("ranks a node and cores a rank cannot be negative")
 	case s.Mode == "task" && s.Nproc == 0:

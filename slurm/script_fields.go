@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // scriptFields is what a template sees; [Script.Render] documents it.
@@ -20,6 +22,7 @@ type scriptFields struct {
 	Conda      string
 	Lines      []string
 	Srun       string
+	Elastic    bool
 }
 
 func (s Script) fields() (scriptFields, error) {
@@ -47,6 +50,7 @@ func (s Script) fields() (scriptFields, error) {
 		Conda:      s.Setup.condaWord(),
 		Lines:      s.Setup.Script,
 		Srun:       strings.Join(s.srunOptions(), " "),
+		Elastic:    s.MinNodes > 0,
 	}, nil
 }
 
@@ -60,8 +64,48 @@ func (s Script) ownOptions() []string {
 	}
 	// sbatch derives ntasks, and reads it beside ntasks-per-node as something else: a maximum
 	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" })
-	return s.words(slices.Concat(options, shape, s.leastCPUs()))
+	return s.words(slices.Concat(options, shape, s.leastCPUs(), s.lastingOptions()))
 }
+
+// lastingOptions let the job outlive what happens to it, where its user has not said otherwise: Slurm may start it again, warns
+// its script before the end ("B:": the shell alone, and not whatever runs in the step), and keeps it when
+// it can do with fewer nodes.
+func (s Script) lastingOptions() []Option {
+	given := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			_, given := s.Options.Get(name)
+			return given
+		})
+	}
+	var options []Option
+	if s.Requeue && !given("requeue", "no-requeue") {
+		options = append(options, Option{Name: "requeue", Flag: true})
+	}
+	if w, asked := s.Warning(); asked && !given("signal") {
+		options = append(options, Option{Name: "signal", Value: w.String()})
+	}
+	if s.MinNodes > 0 && !given("no-kill") {
+		options = append(options, Option{Name: "no-kill", Flag: true})
+	}
+	return options
+}
+
+// Warning is the signal that sbatch is asked for: the user's own, or ddpbatch's, which its script hands on. It is false where none is.
+func (s Script) Warning() (Warning, bool) {
+	text, theirs := s.Options.Get("signal")
+	switch {
+	case s.Options.skips("signal"):
+		return Warning{}, false
+	case theirs:
+		w, err := ParseWarning(text)
+		return w, err == nil && w.Lead > 0
+	}
+	lead := min(s.Lead.Truncate(time.Second), maxLead)
+	return Warning{Signal: syscall.SIGUSR2, Batch: true, Lead: lead}, s.Requeue && lead > 0
+}
+
+// maxLead is the longest warning that sbatch takes (sbatch(1), --signal).
+const maxLead = 65535 * time.Second
 
 // leastCPUs asks for a core for each rank of a node where the job does not say how many. It has to in
 // agent mode, where a node has one task, for which Slurm's own default is one core. Unlike
@@ -140,12 +184,23 @@ func (s Script) extraWords() ([]string, error) {
 	return words, nil
 }
 
-// srunOptions are constants and numbers, which need no quoting.
+// srunOptions are constants, numbers, and a variable of the template's, which need no quoting.
 func (s Script) srunOptions() []string {
-	return s.words(append(s.shape(),
-		Option{Name: "cpu-bind", Value: "none"},      // an agent binds its workers itself
-		Option{Name: "kill-on-bad-exit", Value: "1"}, // Slurm's default lets the other nodes wait for ever
-		Option{Name: "mpi", Value: "none"},           // the ranks meet without PMI
-		Option{Name: "export", Value: "ALL"},         // in spite of a SLURM_EXPORT_ENV=NONE
-	))
+	return s.words(slices.Concat(s.shape(), s.endOptions(), []Option{
+		{Name: "cpu-bind", Value: "none"},             // an agent binds its workers itself
+		{Name: "mpi", Value: "${ddpbatch_mpi:-none}"}, // the agents tell each other their addresses by PMI-2 where there is one
+		{Name: "export", Value: "ALL"},                // in spite of a SLURM_EXPORT_ENV=NONE
+	}))
+}
+
+// endOptions say what srun does when a task ends. Agents end together, when their workers are gone: one that
+// ended otherwise takes the step along, which by Slurm's default would wait for ever, and so does one that has ended for longer than
+// the others can need. Where the run goes on with fewer nodes, the step must outlive tasks and nodes that are lost; the script ends it
+// when the run is over ("attempt watch").
+func (s Script) endOptions() []Option {
+	if s.MinNodes > 0 {
+		return []Option{{Name: "kill-on-bad-exit", Value: "0"}, {Name: "no-kill", Flag: true}, {Name: "wait", Value: "0"}}
+	}
+	const farewell = 60 * time.Second
+	return []Option{{Name: "kill-on-bad-exit", Value: "1"}, {Name: "wait", Value: strconv.Itoa(int((s.Grace + farewell) / time.Second))}}
 }

@@ -4,27 +4,39 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // A pretend cluster: ddpbatch and srun are small scripts that write down how they were called.
 const (
 	fakeDdpbatch = `#!/bin/bash
+[ "$1 $2" != "attempt watch" ] || { printf '%s ' "$@" >"$LOG.watch"; exit; }
 printf '%s\0' ddpbatch "$@" $'\1' >>"$LOG"
 case "$1 $2" in
 "attempt begin") [ -z "$BEGIN_CODE" ] || exit "$BEGIN_CODE"
-  printf 'export DDPBATCH_RUN_DIR=%q\nexport DDPBATCH_SECRET=s3cret\n' "$3" ;;
-"attempt end") exit "$4" ;;
+  # an array's element has a run directory of its own
+  printf 'export DDPBATCH_RUN_DIR=%q\nexport DDPBATCH_SECRET=s3cret\nexport DDPBATCH_STOP_FILE=%q\n' "$3/tasks/0" "$3/stop" ;;
+"attempt end") [ -z "$DEAF" ] || [ -e "$LOG.deaf" ] || { touch "$LOG.deaf"; kill -s KILL $$; }
+  echo heard
+  [ -z "$END_SIGNAL" ] || kill -s "$END_SIGNAL" $$
+  exit "$4" ;;
 "run ") echo "secret $DDPBATCH_SECRET in $DDPBATCH_RUN_DIR" >>"$LOG.run"; exit "${RUN_CODE:-0}" ;;
 esac
 `
 	fakeSrun = `#!/bin/bash
+[ "$*" != --mpi=list ] || { printf 'MPI plugin types are...\n\tnone\n\t%s\n' "${MPI:-cray_shasta}" >&2; exit; }
 printf '%s\0' srun "$@" $'\1' >>"$LOG"
 while [[ $1 == --* ]]; do shift; done
 [ -z "$PAUSE" ] || { echo started; read -r line <"$PAUSE"; }
@@ -108,16 +120,17 @@ func TestScriptRuns(t *testing.T) {
 	}
 	run := filepath.Join(s.dir, hostileDir)
 	program := filepath.Join(run, "bin", "ddpbatch")
+	element := filepath.Join(run, "tasks", "0")
 	want := [][]string{
 		{"ddpbatch", "attempt", "begin", run},
-		{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--cpu-bind=none", "--kill-on-bad-exit=1", "--mpi=none", "--export=ALL", program, "run"},
+		{"srun", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpus-per-task=8", "--kill-on-bad-exit=1", "--wait=60", "--cpu-bind=none", "--mpi=none", "--export=ALL", program, "run"},
 		{"ddpbatch", "run"},
-		{"ddpbatch", "attempt", "end", "--code", "7", run},
+		{"ddpbatch", "attempt", "end", "--code", "7", "--signals", "     ", element},
 	}
 	if got := s.calls(t); !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("calls:\n got %q\nwant %q", got, want)
 	}
-	if said, err := os.ReadFile(filepath.Join(s.dir, "log.run")); err != nil || string(said) != "secret s3cret in "+run+"\n" {
+	if said, err := os.ReadFile(filepath.Join(s.dir, "log.run")); err != nil || string(said) != "secret s3cret in "+element+"\n" {
 		t.Errorf("the agent saw %q (%v)", said, err)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "pwned")); err == nil {
@@ -135,14 +148,73 @@ func TestScriptStopsWhereAttemptIsRefused(t *testing.T) {
 	}
 }
 
-// Signals interrupt bash's wait; the script must go on waiting, and still tell srun's own code.
+// The agents use PMI-2 where srun has it.
+func TestScriptUsesPMI2(t *testing.T) {
+	s := newStage(t, "run", func(s *Script) { s.MinNodes, s.Grace = 1, time.Minute })
+	if out, code := s.run(t, "MPI=pmi2"); code != 0 || out != "" {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	srun := s.calls(t)[1]
+	if want := []string{"--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none", "--mpi=pmi2", "--export=ALL"}; !slices.Equal(srun[4:10], want) {
+		t.Errorf("srun's options are %q, want %q at their end", srun[1:10], want)
+	}
+}
+
+// Where srun outlives agents that are lost, somebody sees to its end.
+func TestScriptWatchesAStepThatOutlivesAgents(t *testing.T) {
+	for least, want := range map[int]string{0: "", 1: `^attempt watch --srun [0-9]+ /.*/run/tasks/0 $`} {
+		s := newStage(t, "run", func(s *Script) { s.MinNodes = least })
+		if out, code := s.run(t); code != 0 || out != "" {
+			t.Errorf("exit code %d, output %q", code, out)
+		}
+		said, err := os.ReadFile(filepath.Join(s.dir, "log.watch"))
+		if (want == "") != errors.Is(err, os.ErrNotExist) || !regexp.MustCompile(want).Match(said) {
+			t.Errorf("with min_nodes %d: %q, %v", least, said, err)
+		}
+	}
+}
+
+// posixModes are how sbatch may hand its environment on to the script's bash: as most people have it, and in POSIX mode.
+var posixModes = map[string][]string{"bash": nil, "posix": {"POSIXLY_CORRECT=1"}}
+
+// Signals interrupt bash's wait; the script must go on waiting, tell of them, and still tell srun's own code. The first
+// warning becomes the stop file while srun runs.
 func TestScriptSurvivesSignals(t *testing.T) {
-	s := newStage(t, "run", nil)
+	for name, env := range posixModes {
+		t.Run(name, func(t *testing.T) { testScriptSurvivesSignals(t, env...) })
+	}
+	t.Run("after a setup with traps of its own", func(t *testing.T) {
+		testScriptSurvivesSignals(t, `SETUP=trap "rm -f $HOME/scratch" EXIT HUP INT QUIT TERM USR1 USR2; touch "$HOME/scratch"`)
+	})
+	t.Run("after a setup that ignores them", func(t *testing.T) {
+		testScriptSurvivesSignals(t, `SETUP=trap "" HUP INT QUIT TERM USR1 USR2; set -o posix`)
+	})
+}
+
+// listens tells whether a process sleeps, and has no signal to come. One that comes in the instant in which srun ends can cost bash 5.2 srun's code.
+func listens(t *testing.T, pid int) bool {
+	t.Helper()
+	for range 3 { // a trap that makes a file may sleep for a moment
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{"\nState:\tS", "\nSigPnd:\t0000000000000000\n", "\nShdPnd:\t0000000000000000\n"} {
+			if !strings.Contains(string(status), line) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func testScriptSurvivesSignals(t *testing.T, env ...string) {
+	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{`eval "$SETUP"`} })
 	pause := filepath.Join(s.dir, "pause")
 	if err := syscall.Mkfifo(pause, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := s.command("PAUSE="+pause, "RUN_CODE=5")
+	cmd := s.command(append(env, "PAUSE="+pause, "RUN_CODE=5")...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -155,19 +227,148 @@ func TestScriptSurvivesSignals(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "started\n" {
 		t.Fatalf("srun said %q (%v)", line, err)
 	}
-	for range 10 {
-		for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR2, syscall.SIGQUIT} {
-			if err := cmd.Process.Signal(sig); err != nil {
-				t.Fatalf("send %v: %v", sig, err)
-			}
+	stop := filepath.Join(s.dir, "run", "stop")
+	send := func(sig syscall.Signal) {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatalf("send %v: %v", sig, err)
 		}
 	}
+	for range 10 {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+			send(sig)
+		}
+	}
+	if _, err := os.Stat(stop); err == nil {
+		t.Error("there is a stop file before the warning")
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		send(syscall.SIGUSR2)
+		if _, err := os.Stat(stop); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no stop file after the warning")
+		}
+	}
+	testkit.Eventually(t, "bash has heard all signals and waits", func() bool { return listens(t, cmd.Process.Pid) })
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil { // blocks until srun reads
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // its code is looked at below
 	if code := cmd.ProcessState.ExitCode(); code != 5 {
 		t.Errorf("exit %v, want srun's code 5; stderr: %s", cmd.ProcessState, stderr.String())
+	}
+	calls := s.calls(t)
+	end := calls[len(calls)-1]
+	// bash 5.2 forgets some of several signals that come at once
+	told := strings.Fields(end[6])
+	strange := slices.ContainsFunc(told, func(s string) bool {
+		return !slices.Contains([]string{"HUP", "INT", "QUIT", "TERM", "USR2"}, s)
+	})
+	if end[5] != "--signals" || strange || !slices.Contains(told, "USR2") {
+		t.Errorf("attempt end was told of %q", end)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "scratch")); err == nil {
+		t.Error("the setup's own trap has not cleaned up")
+	}
+}
+
+// srun's code is told as it is, be it that of a signal.
+func TestScriptTellsCode(t *testing.T) {
+	for name, env := range posixModes {
+		for _, code := range []int{0, 1, 75, 93, 127, 128, 137, 143, 255} {
+			s := newStage(t, "run", nil)
+			if out, got := s.run(t, append(env, "RUN_CODE="+strconv.Itoa(code))...); got != code || out != "" {
+				t.Errorf("%s: exit code %d, want %d; output %q", name, got, code, out)
+			}
+		}
+	}
+}
+
+// A warning that cannot be handed on (no space, a file system that is read-only) is told at the end all the same.
+func TestScriptWithoutStopFile(t *testing.T) {
+	for name, env := range posixModes {
+		s := newStage(t, "run", nil)
+		if err := os.Mkdir(filepath.Join(s.dir, "run", "stop"), 0o700); err != nil { // where the file is to be
+			t.Fatal(err)
+		}
+		pause := filepath.Join(s.dir, "pause")
+		if err := syscall.Mkfifo(pause, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := s.command(append(env, "PAUSE="+pause, "RUN_CODE=5")...)
+		stdout, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = cmd.Stdout
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		said := bufio.NewReader(stdout)
+		if line, err := said.ReadString('\n'); err != nil || line != "started\n" {
+			t.Fatalf("srun said %q (%v)", line, err)
+		}
+		if err := cmd.Process.Signal(syscall.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := said.ReadString('\n'); err != nil || !strings.Contains(line, "stop: ") { // the trap has run
+			t.Fatalf("the script said %q (%v)", line, err)
+		}
+		if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // its code is looked at below
+		calls := s.calls(t)
+		if end := calls[len(calls)-1]; cmd.ProcessState.ExitCode() != 5 || end[2] != "end" || strings.TrimSpace(end[6]) != "USR2" {
+			t.Errorf("%s: exit code %d, attempt end was called as %q", name, cmd.ProcessState.ExitCode(), end)
+		}
+	}
+}
+
+// Slurm signals the script two or three times. What comes when attempt end has begun, and cannot catch it yet, must not end it: nobody
+// else decides what follows.
+func TestScriptProtectsItsEnd(t *testing.T) {
+	s := newStage(t, "run", nil)
+	for _, name := range []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"} {
+		if out, code := s.run(t, "RUN_CODE=7", "END_SIGNAL="+name); code != 7 {
+			t.Errorf("%s: exit code %d, output %q; want 7", name, code, out)
+		}
+	}
+}
+
+// What Slurm sends when it ends a job, attempt end hears of.
+func TestScriptTellsOfTERM(t *testing.T) {
+	s := newStage(t, "run", nil)
+	pause := filepath.Join(s.dir, "pause")
+	if err := syscall.Mkfifo(pause, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command("PAUSE=" + pause)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "started\n" {
+		t.Fatalf("srun said %q (%v)", line, err)
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT, syscall.SIGTERM} {
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	calls := s.calls(t)
+	if end := calls[len(calls)-1]; strings.TrimSpace(end[6]) != "TERM" {
+		t.Errorf("attempt end was told of %q, want TERM", end)
 	}
 }
 
@@ -216,12 +417,14 @@ func TestScriptSetup(t *testing.T) {
 	}
 }
 
-// "set -x" in the user's lines must not print the secret, nor "set -a" export what holds it.
+// "set -x" in the user's lines must not print the secret, nor "set -a" export what holds it, nor a trap show it.
 func TestScriptKeepsSecret(t *testing.T) {
-	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{"set -xa"} })
-	out, code := s.run(t)
-	if code != 0 || strings.Contains(out, "s3cret") {
-		t.Errorf("exit code %d, output %q", code, out)
+	for _, line := range []string{"set -xa", `trap 'echo "$BASH_COMMAND"' DEBUG`} {
+		s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{line} })
+		out, code := s.run(t)
+		if code != 0 || strings.Contains(out, "s3cret") {
+			t.Errorf("%s: exit code %d, output %q", line, code, out)
+		}
 	}
 }
 
@@ -232,5 +435,68 @@ func TestScriptWithoutSharedFiles(t *testing.T) {
 	}
 	if out, code := s.run(t); code != 1 || !strings.Contains(out, "a file system that all nodes share") {
 		t.Errorf("exit code %d, output %q", code, out)
+	}
+}
+
+// Signals that come before srun is called do not end the script, which would leave nobody to ask Slurm what they mean.
+func TestScriptHearsBeforeSrun(t *testing.T) {
+	for _, test := range []struct {
+		setup   string
+		code    string
+		signals string
+	}{
+		{"kill -s TERM $$", "143", "TERM"},
+		{"kill -s TERM $$; false", "143", "TERM"},
+		{"set -eu; kill -s INT $$", "143", "INT"},
+		{"set -u; kill -s USR2 $$", "75", "USR2"},
+		{"kill -s USR1 $$; kill -s TERM $$", "143", "TERM USR1"},
+	} {
+		s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{test.setup} })
+		out, code := s.run(t, "DDPBATCH_STOP_FILE="+filepath.Join(s.dir, "another's"))
+		if strconv.Itoa(code) != test.code {
+			t.Errorf("%s: exit code %d, want %s; output %q", test.setup, code, test.code, out)
+		}
+		run := filepath.Join(s.dir, "run")
+		calls := s.calls(t)
+		if len(calls) != 2 || !slices.Equal(calls[0], []string{"ddpbatch", "attempt", "begin", run}) {
+			t.Errorf("%s: %q", test.setup, calls)
+			continue
+		}
+		end := calls[1]
+		if end[4] != test.code || strings.Join(strings.Fields(end[6]), " ") != test.signals || !slices.Equal(end[7:], []string{"--unstarted", filepath.Join(run, "tasks", "0")}) {
+			t.Errorf("%s: %q", test.setup, end)
+		}
+		if _, err := os.Stat(filepath.Join(s.dir, "another's")); err == nil {
+			t.Errorf("%s: the stop file of another run was made", test.setup)
+		}
+	}
+}
+
+// Without a signal what fails in the setup is a fault, and not an attempt.
+func TestScriptFailsInSetup(t *testing.T) {
+	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
+	if out, code := s.run(t); code != 1 || !strings.Contains(out, "from: false") {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	if calls := s.calls(t); len(calls) != 0 {
+		t.Errorf("ran %q", calls)
+	}
+}
+
+// A signal that ends attempt end before it could catch it does not leave the run without a decision; one that ends it later is not
+// answered by a second decision.
+func TestScriptCallsItsEndAgain(t *testing.T) {
+	for env, want := range map[string]int{"DEAF=1": 2, "END_SIGNAL=KILL": 1} {
+		s := newStage(t, "run", nil)
+		out, code := s.run(t, "RUN_CODE=7", env)
+		ends := 0
+		for _, call := range s.calls(t) {
+			if len(call) > 2 && call[2] == "end" {
+				ends++
+			}
+		}
+		if ends != want || (code == 7) != (want == 2) {
+			t.Errorf("%s: attempt end was called %d times, want %d; exit code %d, output %q", env, ends, want, code, out)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -17,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 var goldenScripts = map[string]Script{
 	"agent": {
 		Name: "mnist", RunDir: "/home/ann/runs/mnist-20260101-120000-ab12", WorkDir: "/home/ann/train",
-		Nodes: 2, Mode: "agent", Nproc: 4,
+		Nodes: 2, Mode: "agent", Nproc: 4, Requeue: true, Lead: 2 * time.Minute, Grace: time.Minute,
 		Options: Options{List: []Option{{Name: "partition", Value: "gpu"}, {Name: "nodes", Value: "2"}, {Name: "gpus-per-node", Value: "4"}, {Name: "time", Value: "01:00:00"}}},
 	},
 	"agent-setup": {
@@ -98,7 +99,7 @@ func directives(t testing.TB, text string) []string {
 func TestRenderDirectives(t *testing.T) {
 	want := map[string][]string{
 		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
-			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--mincpus=4", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
+			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--mincpus=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
 		"agent-setup": {"--job-name=it's #1", `--output=/scratch/ann b/100%%/"runs"/x/slurm-%A_%a.log`, "--open-mode=append",
 			"--chdir=/home/ann/$HOME", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=24", "--array=1-10%2", "--exclusive",
 			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},
@@ -143,6 +144,37 @@ func TestRenderLeastCPUs(t *testing.T) {
 	}
 }
 
+// What lets a job be started again is asked for where the job wants it, unless its user has said something else.
+func TestRenderLasting(t *testing.T) {
+	list := func(options ...Option) func(*Script) { return func(s *Script) { s.Options.List = options } }
+	for name, c := range map[string]struct {
+		change func(*Script)
+		want   []string
+	}{
+		"asked for":          {func(*Script) {}, []string{"--requeue", "--signal=B:USR2@90"}},
+		"not asked for":      {func(s *Script) { s.Requeue = false }, nil},
+		"no warning":         {func(s *Script) { s.Lead = 0 }, []string{"--requeue"}},
+		"too early":          {func(s *Script) { s.Lead = 24 * time.Hour }, []string{"--requeue", "--signal=B:USR2@65535"}},
+		"the user's signal":  {list(Option{Name: "signal", Value: "B:USR1@9"}), []string{"--requeue", "--signal=B:USR1@9"}},
+		"the user's requeue": {list(Option{Name: "requeue", Value: "x"}), []string{"--signal=B:USR2@90", "--requeue=x"}},
+		"the user's no":      {list(Option{Name: "no-requeue", Flag: true}), []string{"--signal=B:USR2@90", "--no-requeue"}},
+		"the site's":         {func(s *Script) { s.Options.Skip = []string{"--requeue", "signal"} }, nil},
+		"fewer nodes":        {func(s *Script) { s.Requeue, s.MinNodes = false, 1 }, []string{"--no-kill"}},
+	} {
+		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 2, Mode: "agent", Nproc: 1, Requeue: true, Lead: 90 * time.Second}
+		c.change(&script)
+		var got []string
+		for _, word := range directives(t, render(t, script)) {
+			if strings.Contains(word, "requeue") || strings.Contains(word, "signal") || strings.Contains(word, "kill") {
+				got = append(got, word)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestRenderRefuses(t *testing.T) {
 	good := goldenScripts["agent"]
 	for name, c := range map[string]struct {
@@ -156,6 +188,8 @@ func TestRenderRefuses(t *testing.T) {
 		"negative":               {func(s *Script) { s.Nproc = -1 }, "negative"},
 		"relative run directory": {func(s *Script) { s.RunDir = "runs/x" }, "absolute"},
 		"relative workdir":       {func(s *Script) { s.WorkDir = "" }, "absolute"},
+		"more than all nodes":    {func(s *Script) { s.MinNodes = 3 }, "min_nodes"},
+		"negative lead":          {func(s *Script) { s.Lead = -1 }, "negative"},
 		"backslash":              {func(s *Script) { s.RunDir = `/r\x` }, "set run_dir"},
 		"newline in run dir":     {func(s *Script) { s.RunDir = "/r\nx" }, "control character"},
 		"newline in name":        {func(s *Script) { s.Name = "x\n#SBATCH --uid=0" }, "control character"},

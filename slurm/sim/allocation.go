@@ -1,57 +1,159 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strconv"
+	"time"
+
+	"ddpbatch/slurm"
 )
 
 // MaxNodes is the most pretend nodes there can be: one for each address of 127.0.0.0/24 less its
 // first and its last.
 const MaxNodes = 254
 
-// Allocation is a pretend allocation on this machine. It is plain data; its methods may be called
-// from several goroutines.
+// maxTasks bounds the tasks of a step: each is a process on this machine.
+const maxTasks = 1 << 14
+
+// Node is a pretend node.
+type Node struct {
+	Name    string
+	Address string // an IP address that the other pretend nodes reach
+}
+
+// PretendNode is node i of those that nobody named, from 0 on: node1 at 127.0.0.1. It panics where i is not below MaxNodes.
+func PretendNode(i int) Node {
+	if i < 0 || i >= MaxNodes {
+		panic("sim: node out of range")
+	}
+	return Node{Name: "node" + strconv.Itoa(i+1), Address: "127.0.0." + strconv.Itoa(i+1)}
+}
+
+// PretendNodes are the first n of them; no more than MaxNodes.
+func PretendNodes(n int) []Node {
+	nodes := make([]Node, max(0, min(n, MaxNodes)))
+	for i := range nodes {
+		nodes[i] = PretendNode(i)
+	}
+	return nodes
+}
+
+// NamedNodes are pretend nodes with the names of a host list, in its order.
+func NamedNodes(hostlist string) ([]Node, error) {
+	names, err := slurm.ExpandHostlist(hostlist, MaxNodes)
+	if err != nil {
+		return nil, err
+	}
+	nodes := PretendNodes(len(names))
+	for i, name := range names {
+		nodes[i].Name = name
+	}
+	return nodes, nil
+}
+
+// Allocation is a pretend job and its one step. It is plain data; its methods may be called from several
+// goroutines.
 type Allocation struct {
 	JobID    int    // from 1
 	JobName  string // may be empty
-	Nodes    int    // 1 to MaxNodes
+	Nodes    []Node // the job's, 1 to MaxNodes, in Slurm's order
+	Nodelist string // their list as the variables spell it; "": as Slurm folds it
 	Restarts int    // times the pretend job was requeued before
-	CPUs     int    // per node; 0: unknown
+	CPUs     []int  // of the job on each node, or one number for all of them; nil: unknown
 	WorkDir  string // what sbatch's working directory would be
+	Array    *Element
+	EndTime  time.Time // when the job ends at the latest; zero: not told, as by Slurm before 23.02
+
+	// The step runs on the nodes with these indices, in the order of the job's; nil: on all of them. Tasks is how many it has on
+	// each; nil: one.
+	Step   []int
+	Tasks  []int
+	Layout Layout
+
+	TasksPerNode int // what sbatch was asked for by --ntasks-per-node; 0: nothing
+	CPUsPerTask  int // and by --cpus-per-task
+
+	// Components are those of a heterogeneous job, which have its nodes one after the other, and the two numbers above in their stead.
+	// The step is `srun --het-group=0,1,...` with all of them: one world. nil: the job is not heterogeneous.
+	Components []Component
 }
 
 // Validate says what is wrong with the numbers. The other methods want a valid allocation.
 func (a Allocation) Validate() error {
 	switch {
-	case a.Nodes < 1 || a.Nodes > MaxNodes:
-		return fmt.Errorf("simulate %d nodes: it must be 1 to %d", a.Nodes, MaxNodes)
+	case len(a.Nodes) < 1 || len(a.Nodes) > MaxNodes:
+		return fmt.Errorf("simulate %d nodes: it must be 1 to %d", len(a.Nodes), MaxNodes)
 	case a.JobID < 1:
 		return fmt.Errorf("simulate job %d: a job id is 1 or more", a.JobID)
 	case a.Restarts < 0:
 		return fmt.Errorf("simulate restart %d: it must not be negative", a.Restarts)
-	case a.CPUs < 0:
-		return fmt.Errorf("simulate %d CPUs a node: it must not be negative", a.CPUs)
+	case a.CPUsPerTask < 0 || a.TasksPerNode < 0:
+		return errors.New("simulate: a number of CPUs or tasks is negative")
+	case len(a.CPUs) > 1 && len(a.CPUs) != len(a.Nodes):
+		return fmt.Errorf("simulate the CPUs of %d nodes: the job has %d", len(a.CPUs), len(a.Nodes))
+	}
+	for _, n := range a.CPUs {
+		if n < 1 {
+			return fmt.Errorf("simulate %d CPUs a node: it must be 1 or more", n)
+		}
+	}
+	return errors.Join(a.validateNodes(), a.validateStep(), a.validateComponents())
+}
+
+func (a Allocation) validateNodes() error {
+	seen := map[string]bool{}
+	for _, n := range a.Nodes {
+		if _, err := netip.ParseAddr(n.Address); err != nil {
+			return fmt.Errorf("simulate node %s: %w", n.Name, err)
+		}
+		if n.Name == "" || seen[n.Name] || seen[n.Address] {
+			return fmt.Errorf("simulate node %q at %s: names and addresses must differ", n.Name, n.Address)
+		}
+		seen[n.Name], seen[n.Address] = true, true
 	}
 	return nil
 }
 
-const badNode = "sim: node out of range"
-
-// Name is the name of node i, counted from 0: "node1" for i = 0. It panics where i is not below Nodes.
-func (a Allocation) Name(i int) string {
-	a.check(i)
-	return "node" + strconv.Itoa(i+1)
-}
-
-// Address is the loopback address of node i: 127.0.0.1 for i = 0. It panics where i is not below
-// Nodes.
-func (a Allocation) Address(i int) string {
-	a.check(i)
-	return "127.0.0." + strconv.Itoa(i+1)
-}
-
-func (a Allocation) check(i int) {
-	if i < 0 || i >= a.Nodes || i >= MaxNodes {
-		panic(badNode)
+func (a Allocation) validateStep() error {
+	if !slices.IsSorted(a.Step) || len(slices.Compact(slices.Clone(a.Step))) != len(a.Step) {
+		return fmt.Errorf("simulate a step on nodes %v: name each once, in the job's order", a.Step)
 	}
+	for _, node := range a.Step {
+		if node < 0 || node >= len(a.Nodes) {
+			return fmt.Errorf("simulate a step on node %d: the job has %d nodes", node, len(a.Nodes))
+		}
+	}
+	if a.Tasks != nil && len(a.Tasks) != a.stepNodes() {
+		return fmt.Errorf("simulate the tasks of %d nodes: the step has %d", len(a.Tasks), a.stepNodes())
+	}
+	total := 0
+	for _, n := range a.Tasks {
+		if n < 1 || n > maxTasks {
+			return fmt.Errorf("simulate %d tasks on a node: it must be 1 to %d", n, maxTasks)
+		}
+		total += n
+	}
+	if total > maxTasks {
+		return fmt.Errorf("simulate %d tasks: it must be at most %d", total, maxTasks)
+	}
+	return nil
+}
+
+// stepNodes is how many nodes the step has.
+func (a Allocation) stepNodes() int {
+	if a.Step == nil {
+		return len(a.Nodes)
+	}
+	return len(a.Step)
+}
+
+// StepNode is the index, among the job's nodes, of node i of the step.
+func (a Allocation) StepNode(i int) int {
+	if a.Step == nil {
+		return i
+	}
+	return a.Step[i]
 }

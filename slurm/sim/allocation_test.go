@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,19 +10,46 @@ import (
 )
 
 func TestValidate(t *testing.T) {
-	good := sim.Allocation{JobID: 1, Nodes: 2}
+	good := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(2)}
 	for name, tt := range map[string]struct {
 		change func(*sim.Allocation)
 		want   string
 	}{
 		"good":            {func(*sim.Allocation) {}, ""},
-		"one node":        {func(a *sim.Allocation) { a.Nodes = 1 }, ""},
-		"most nodes":      {func(a *sim.Allocation) { a.Nodes = 254 }, ""},
-		"no node":         {func(a *sim.Allocation) { a.Nodes = 0 }, "0 nodes"},
-		"too many nodes":  {func(a *sim.Allocation) { a.Nodes = 255 }, "255 nodes"},
+		"one node":        {func(a *sim.Allocation) { a.Nodes = a.Nodes[:1] }, ""},
+		"most nodes":      {func(a *sim.Allocation) { a.Nodes = sim.PretendNodes(254) }, ""},
+		"uneven":          {func(a *sim.Allocation) { a.Tasks = []int{2, 1} }, ""},
+		"a step":          {func(a *sim.Allocation) { a.Step, a.Tasks = []int{1}, []int{3} }, ""},
+		"no node":         {func(a *sim.Allocation) { a.Nodes = nil }, "0 nodes"},
+		"too many nodes":  {func(a *sim.Allocation) { a.Nodes = append(sim.PretendNodes(254), a.Nodes...) }, "256 nodes"},
 		"no job":          {func(a *sim.Allocation) { a.JobID = 0 }, "job 0"},
 		"negative run":    {func(a *sim.Allocation) { a.Restarts = -1 }, "restart -1"},
-		"negative number": {func(a *sim.Allocation) { a.CPUs = -1 }, "-1 CPUs"},
+		"negative number": {func(a *sim.Allocation) { a.CPUs = []int{-1} }, "-1 CPUs"},
+		"CPUs of three":   {func(a *sim.Allocation) { a.CPUs = []int{1, 1, 1} }, "CPUs of 3 nodes"},
+		"twice":           {func(a *sim.Allocation) { a.Nodes = append(a.Nodes, a.Nodes[0]) }, "must differ"},
+		"no address":      {func(a *sim.Allocation) { a.Nodes = []sim.Node{{Name: "n", Address: "here"}} }, "here"},
+		"no such node":    {func(a *sim.Allocation) { a.Step = []int{2} }, "node 2"},
+		"other order":     {func(a *sim.Allocation) { a.Step = []int{1, 0} }, "in the job's order"},
+		"node twice":      {func(a *sim.Allocation) { a.Step = []int{1, 1} }, "each once"},
+		"too few counts":  {func(a *sim.Allocation) { a.Tasks = []int{2} }, "tasks of 1 nodes"},
+		"a node left out": {func(a *sim.Allocation) { a.Tasks = []int{2, 0} }, "0 tasks"},
+		"too many tasks":  {func(a *sim.Allocation) { a.Tasks = []int{1 << 14, 1} }, "16385 tasks"},
+		"one component":   {func(a *sim.Allocation) { a.Components = []sim.Component{{Nodes: 2}} }, "1 components"},
+		"most components": {func(a *sim.Allocation) {
+			a.Nodes, a.Components = sim.PretendNodes(128), slices.Repeat([]sim.Component{{Nodes: 1}}, 128)
+		}, ""},
+		"129 components": {func(a *sim.Allocation) {
+			a.Nodes, a.Components = sim.PretendNodes(129), slices.Repeat([]sim.Component{{Nodes: 1}}, 129)
+		}, "129 components"},
+		"components": {func(a *sim.Allocation) { a.Components = []sim.Component{{Nodes: 1}, {Nodes: 1}} }, ""},
+		"too few in them": {func(a *sim.Allocation) {
+			a.Nodes, a.Components = sim.PretendNodes(3), []sim.Component{{Nodes: 1}, {Nodes: 1}}
+		}, "components have 2 nodes"},
+		"an empty one": {func(a *sim.Allocation) { a.Components = []sim.Component{{Nodes: 2}, {}} }, "component 1"},
+		"an array of them": {func(a *sim.Allocation) {
+			a.Components, a.Array = []sim.Component{{Nodes: 1}, {Nodes: 1}}, &sim.Element{}
+		}, "array"},
+		"a step of them": {func(a *sim.Allocation) { a.Components, a.Step = []sim.Component{{Nodes: 1}, {Nodes: 1}}, []int{1} }, "all components"},
 	} {
 		a := good
 		tt.change(&a)
@@ -33,15 +61,18 @@ func TestValidate(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	a := sim.Allocation{JobID: 1, Nodes: sim.MaxNodes}
-	for i, want := range map[int][2]string{
-		0:   {"node1", "127.0.0.1"},
-		1:   {"node2", "127.0.0.2"},
-		253: {"node254", "127.0.0.254"},
+	nodes := sim.PretendNodes(sim.MaxNodes)
+	for i, want := range map[int]sim.Node{
+		0:   {Name: "node1", Address: "127.0.0.1"},
+		1:   {Name: "node2", Address: "127.0.0.2"},
+		253: {Name: "node254", Address: "127.0.0.254"},
 	} {
-		if a.Name(i) != want[0] || a.Address(i) != want[1] {
-			t.Errorf("node %d is %s at %s, want %s at %s", i, a.Name(i), a.Address(i), want[0], want[1])
+		if nodes[i] != want {
+			t.Errorf("node %d is %+v, want %+v", i, nodes[i], want)
 		}
+	}
+	if n := len(sim.PretendNodes(1000)); n != sim.MaxNodes {
+		t.Errorf("there are %d pretend nodes, want %d", n, sim.MaxNodes)
 	}
 	for _, i := range []int{-1, 254} {
 		func() {
@@ -50,16 +81,33 @@ func TestNames(t *testing.T) {
 					t.Errorf("node %d of 254 has a name", i)
 				}
 			}()
-			a.Name(i)
+			sim.PretendNode(i)
 		}()
+	}
+}
+
+func TestNamedNodes(t *testing.T) {
+	// slurm-corpus/hostlists: several brackets, the last fastest
+	nodes, err := sim.NamedNodes("rack[0-1]n[01-02]")
+	if err != nil || len(nodes) != 4 {
+		t.Fatalf("%v, %v", nodes, err)
+	}
+	for i, want := range []string{"rack0n01", "rack0n02", "rack1n01", "rack1n02"} {
+		if nodes[i].Name != want || nodes[i].Address != sim.PretendNode(i).Address {
+			t.Errorf("node %d is %+v, want %s at %s", i, nodes[i], want, sim.PretendNode(i).Address)
+		}
+	}
+	for _, bad := range []string{"n[", "n[1-300]", "n[2-1]"} {
+		if nodes, err := sim.NamedNodes(bad); err == nil {
+			t.Errorf("%s: %v", bad, nodes)
+		}
 	}
 }
 
 // TestAddressesAreReal: each can be listened on without any set-up.
 func TestAddressesAreReal(t *testing.T) {
-	a := sim.Allocation{JobID: 1, Nodes: sim.MaxNodes}
 	for _, i := range []int{0, 1, 253} {
-		listener, err := net.Listen("tcp", net.JoinHostPort(a.Address(i), "0"))
+		listener, err := net.Listen("tcp", net.JoinHostPort(sim.PretendNode(i).Address, "0"))
 		if err != nil {
 			t.Errorf("node %d: %v", i, err)
 			continue

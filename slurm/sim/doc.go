@@ -1,19 +1,22 @@
-// Package sim is a pretend Slurm allocation on this machine: what simulate gives its agents, so
-// that the same code that reads a real step's variables (slurm.FromEnviron) reads these.
+// Package sim is a pretend Slurm on this machine, for simulate and rehearse: an allocation, an srun, the part of the controller
+// that signals jobs, and faults.
 //
-// Pretend node i is called node1, node2, ... and has the loopback address 127.0.0.(i+1), all of
-// which Linux answers to without any set-up. There is one task on each node, the agent, as
-// under `srun --ntasks-per-node=1`.
+// Pretend node i is called node1, node2, ..., or as its user likes, and has the loopback address 127.0.0.(i+1), all of
+// which Linux answers to without any set-up. There is one task on each node, the agent, as under `srun
+// --ntasks-per-node=1`, or as many as Allocation.Tasks says.
 //
 // The environment has the variables that Slurm 22.05 was seen to set for such a step, less those
 // that would be untrue: credentials and ports of an srun that does not exist, accounts, users.
 //
-//	pretend := sim.Allocation{JobID: 1, JobName: "mnist", Nodes: 2, CPUs: 4, WorkDir: dir}
-//	if err := pretend.Validate(); err != nil {
+//	pretend := sim.Allocation{JobID: 1, JobName: "mnist", Nodes: sim.PretendNodes(2), CPUs: []int{4}, WorkDir: dir}
+//	step, err := sim.Step{Allocation: pretend, Command: command, Environ: kept, Output: output}.Start()
+//	if err != nil {
 //		return err
 //	}
-//	kept, _ := slurm.Scrub(os.Environ())
-//	agent.Env = append(kept, pretend.Environ(0)...)
+//	defer step.Close()
+//	<-step.Ended()
+//	code := step.Code()
 //
-// Step is a whole pretend srun: the same command on every pretend node.
+// A [Controller] sends what Slurm sends when a job is cancelled, preempted, requeued or at its time limit. A [Scene] waits for
+// the moments of faults, and strikes. Two of them, a partition and a full disk, need a [World].
 package sim

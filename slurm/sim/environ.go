@@ -14,89 +14,150 @@ const (
 	partition   = "simulate"
 )
 
-// Environ is what Slurm sets for the agent's task on node i, as "NAME=value" in no particular order,
+// Environ is what Slurm sets for one task of the step, as "NAME=value" in no particular order,
 // with the pretend addresses ([slurm.SimAddresses]). It holds nothing of this process's own environment:
-// append it to what slurm.Scrub keeps of that. It panics where i is not below Nodes.
-func (a Allocation) Environ(i int) []string {
-	return slices.Concat(a.job(), a.step(), a.task(i))
+// append it to what slurm.Scrub keeps of that.
+func (a Allocation) Environ(p Place) []string {
+	return slices.Concat(a.job(), a.components(), a.step(), a.task(p))
 }
 
-// job is what is the same for all steps of the job.
+// ScriptEnviron is what of it the job's batch script has.
+func (a Allocation) ScriptEnviron() []string { return slices.Concat(a.leader().job(), a.components()) }
+
+// job is what is the same for all steps of the job, but for the node's CPUs.
 func (a Allocation) job() []string {
-	id, nodes, nodelist := strconv.Itoa(a.JobID), strconv.Itoa(a.Nodes), a.nodelist()
+	id, nodelist := strconv.Itoa(a.JobID), a.nodelist()
 	env := []string{
 		"SLURM_CLUSTER_NAME=" + clusterName,
 		"SLURM_JOB_PARTITION=" + partition,
 		"SLURM_JOB_ID=" + id,
 		"SLURM_JOBID=" + id,
 		"SLURM_JOB_NAME=" + a.JobName,
-		"SLURM_JOB_NUM_NODES=" + nodes,
-		"SLURM_NNODES=" + nodes,
+		"SLURM_JOB_NUM_NODES=" + strconv.Itoa(len(a.Nodes)),
 		"SLURM_JOB_NODELIST=" + nodelist,
 		"SLURM_NODELIST=" + nodelist,
 		"SLURM_SUBMIT_DIR=" + a.WorkDir,
 	}
-	if a.Restarts > 0 { // Slurm does not set it in the first run
-		env = append(env, "SLURM_RESTART_COUNT="+strconv.Itoa(a.Restarts))
+	env = appendSet(env, "SLURM_RESTART_COUNT", a.Restarts) // absent in the first run
+	if a.Components == nil {
+		env = appendSet(env, "SLURM_NTASKS_PER_NODE", a.TasksPerNode)
+		env = appendSet(env, "SLURM_CPUS_PER_TASK", a.CPUsPerTask)
 	}
-	if a.CPUs > 0 {
-		cpus := strconv.Itoa(a.CPUs)
-		env = append(env,
-			"SLURM_JOB_CPUS_PER_NODE="+a.perNode(a.CPUs),
-			"SLURM_CPUS_ON_NODE="+cpus,
-			"SLURM_CPUS_PER_TASK="+cpus,
-		)
+	if len(a.CPUs) > 0 {
+		env = append(env, "SLURM_JOB_CPUS_PER_NODE="+slurm.FormatTaskCounts(pick(a.cpus(), a.listed(a.Nodes))))
+	}
+	if !a.EndTime.IsZero() {
+		env = append(env, "SLURM_JOB_END_TIME="+strconv.FormatInt(a.EndTime.Unix(), 10))
+	}
+	if a.Array != nil {
+		env = append(env, a.Array.environ()...)
 	}
 	return env
 }
 
+// appendSet adds a variable that Slurm does not set to 0.
+func appendSet(env []string, name string, n int) []string {
+	if n == 0 {
+		return env
+	}
+	return append(env, name+"="+strconv.Itoa(n))
+}
+
+// cpus are those of each node of the job.
+func (a Allocation) cpus() []int {
+	if len(a.CPUs) == 1 {
+		return slices.Repeat(a.CPUs, len(a.Nodes))
+	}
+	return a.CPUs
+}
+
 // step is what is the same for all tasks of the step.
 func (a Allocation) step() []string {
-	nodes, tasks := strconv.Itoa(a.Nodes), a.perNode(1)
-	addresses := make([]string, a.Nodes)
-	for i := range addresses {
-		addresses[i] = a.Address(i)
+	nodes, counts := strconv.Itoa(a.stepNodes()), slurm.FormatTaskCounts(pick(a.tasks(), a.listed(a.stepOf())))
+	total := 0
+	for _, n := range a.tasks() {
+		total += n
 	}
+	tasks := strconv.Itoa(total)
 	return []string{
+		"SLURM_NNODES=" + nodes,
 		"SLURM_STEP_ID=0",
 		"SLURM_STEPID=0",
-		"SLURM_STEP_NODELIST=" + a.nodelist(),
+		"SLURM_STEP_NODELIST=" + a.stepNodelist(),
 		"SLURM_STEP_NUM_NODES=" + nodes,
-		"SLURM_STEP_NUM_TASKS=" + nodes,
-		"SLURM_STEP_TASKS_PER_NODE=" + tasks,
-		"SLURM_TASKS_PER_NODE=" + tasks,
-		"SLURM_NTASKS=" + nodes,
-		"SLURM_NPROCS=" + nodes,
-		"SLURM_NTASKS_PER_NODE=1",
-		"SLURM_DISTRIBUTION=cyclic",
-		"SLURM_LAUNCH_NODE_IPADDR=" + a.Address(0),
-		slurm.SimAddresses + "=" + strings.Join(addresses, ","),
+		"SLURM_STEP_NUM_TASKS=" + tasks,
+		"SLURM_STEP_TASKS_PER_NODE=" + counts,
+		"SLURM_TASKS_PER_NODE=" + counts,
+		"SLURM_NTASKS=" + tasks,
+		"SLURM_NPROCS=" + tasks,
+		"SLURM_LAUNCH_NODE_IPADDR=" + a.Nodes[0].Address,
+		slurm.SimAddresses + "=" + strings.Join(a.stepAddresses(), ","),
 	}
 }
 
-// task is what tells the task on node i from the others.
-func (a Allocation) task(i int) []string {
-	index, name := strconv.Itoa(i), a.Name(i)
-	return []string{
-		"SLURM_NODEID=" + index,
-		"SLURM_PROCID=" + index,
-		"SLURM_GTIDS=" + index,
-		"SLURM_LOCALID=0",
+// task is what tells one task from the others.
+func (a Allocation) task(p Place) []string {
+	node := a.StepNode(p.Node)
+	name := a.Nodes[node].Name
+	procs := make([]string, len(p.Procs))
+	for i, proc := range p.Procs {
+		procs[i] = strconv.Itoa(proc)
+	}
+	component := a.component(p.Node)
+	env := []string{
+		"SLURM_DISTRIBUTION=" + string(a.layout(a.spans()[component])),
+		"SLURM_NODEID=" + strconv.Itoa(p.Node),
+		"SLURM_PROCID=" + strconv.Itoa(p.Proc),
+		"SLURM_GTIDS=" + strings.Join(procs, ","),
+		"SLURM_LOCALID=" + strconv.Itoa(p.Local),
 		"SLURMD_NODENAME=" + name,
 		"SLURM_TOPOLOGY_ADDR=" + name,
 		"SLURM_TOPOLOGY_ADDR_PATTERN=node",
 	}
+	if len(a.CPUs) > 0 {
+		env = append(env, "SLURM_CPUS_ON_NODE="+strconv.Itoa(a.cpus()[node]))
+	}
+	if a.Components != nil {
+		env = appendSet(env, "SLURM_NTASKS_PER_NODE", a.Components[component].TasksPerNode)
+	}
+	return env
 }
 
 func (a Allocation) nodelist() string {
-	names := make([]string, a.Nodes)
-	for i := range names {
-		names[i] = a.Name(i)
+	if a.Nodelist != "" && a.Components == nil {
+		return a.Nodelist
 	}
-	return slurm.FoldHostlist(names)
+	return fold(pick(a.Nodes, a.listed(a.Nodes)))
 }
 
-// perNode writes the same number for every node.
-func (a Allocation) perNode(n int) string {
-	return slurm.FormatTaskCounts(slices.Repeat([]int{n}, a.Nodes))
+func (a Allocation) stepNodelist() string {
+	if a.Step == nil {
+		return a.nodelist()
+	}
+	return fold(a.stepOf())
+}
+
+func (a Allocation) stepAddresses() []string {
+	var addresses []string
+	for _, node := range a.stepOf() {
+		addresses = append(addresses, node.Address)
+	}
+	return addresses
+}
+
+// stepOf are the nodes of the step.
+func (a Allocation) stepOf() []Node {
+	nodes := make([]Node, a.stepNodes())
+	for i := range nodes {
+		nodes[i] = a.Nodes[a.StepNode(i)]
+	}
+	return nodes
+}
+
+func fold(nodes []Node) string {
+	names := make([]string, len(nodes))
+	for i, node := range nodes {
+		names[i] = node.Name
+	}
+	return slurm.FoldHostlist(names)
 }

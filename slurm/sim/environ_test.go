@@ -1,11 +1,15 @@
 package sim_test
 
 import (
+	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/testenv"
 	"ddpbatch/slurm"
@@ -28,25 +32,24 @@ func parse(t *testing.T, environ []string) map[string]string {
 
 // leftOut are the variables of a real agent's task that a pretend one does not get, and why.
 var leftOut = map[string]string{
-	"SLURM_CONF":                           "there is no configuration; the user's own stays for submit",
-	"SLURM_GPUS_ON_NODE":                   "pretend nodes share this machine's GPUs, and none is given to them",
-	"SLURM_JOB_GPUS":                       "as SLURM_GPUS_ON_NODE",
-	"SLURM_STEP_GPUS":                      "as SLURM_GPUS_ON_NODE",
-	"SLURM_JOB_ACCOUNT":                    "there is no accounting",
-	"SLURM_JOB_QOS":                        "there is no accounting",
-	"SLURM_JOB_CPUS_PER_NODE_PACK_GROUP_0": "a left-over of Slurm 22.05 in jobs that are not heterogeneous",
-	"SLURM_JOB_GID":                        "the process's own group is the truth",
-	"SLURM_JOB_UID":                        "the process's own user is the truth",
-	"SLURM_JOB_USER":                       "the process's own user is the truth",
-	"SLURM_UMASK":                          "the process's own mask is the truth",
-	"SLURM_TASK_PID":                       "not known before the process starts",
-	"SLURM_PRIO_PROCESS":                   "the submitter's nice value, not recorded",
-	"SLURM_NODE_ALIASES":                   `always "(null)", which Slurm means as unset`,
-	"SLURM_SRUN_COMM_HOST":                 "there is no srun to talk to",
-	"SLURM_SRUN_COMM_PORT":                 "there is no srun to talk to",
-	"SLURM_STEP_LAUNCHER_PORT":             "there is no srun to talk to",
-	"SLURM_WORKING_CLUSTER":                "there is no controller to talk to",
-	"SLURM_SUBMIT_HOST":                    "nothing was submitted",
+	"SLURM_CONF":               "there is no configuration; the user's own stays for submit",
+	"SLURM_GPUS_ON_NODE":       "pretend nodes share this machine's GPUs, and none is given to them",
+	"SLURM_JOB_GPUS":           "as SLURM_GPUS_ON_NODE",
+	"SLURM_STEP_GPUS":          "as SLURM_GPUS_ON_NODE",
+	"SLURM_JOB_ACCOUNT":        "there is no accounting",
+	"SLURM_JOB_QOS":            "there is no accounting",
+	"SLURM_JOB_GID":            "the process's own group is the truth",
+	"SLURM_JOB_UID":            "the process's own user is the truth",
+	"SLURM_JOB_USER":           "the process's own user is the truth",
+	"SLURM_UMASK":              "the process's own mask is the truth",
+	"SLURM_TASK_PID":           "not known before the process starts",
+	"SLURM_PRIO_PROCESS":       "the submitter's nice value, not recorded",
+	"SLURM_NODE_ALIASES":       `always "(null)", which Slurm means as unset`,
+	"SLURM_SRUN_COMM_HOST":     "there is no srun to talk to",
+	"SLURM_SRUN_COMM_PORT":     "there is no srun to talk to",
+	"SLURM_STEP_LAUNCHER_PORT": "there is no srun to talk to",
+	"SLURM_WORKING_CLUSTER":    "there is no controller to talk to",
+	"SLURM_SUBMIT_HOST":        "nothing was submitted",
 }
 
 // different are the variables whose values are this machine's own.
@@ -57,83 +60,250 @@ var different = map[string]string{
 	"SLURM_SUBMIT_DIR":         "/home/ann/digits",
 }
 
+// dumps are what Slurm 22.05 set for every task of some steps, and the allocation that should have the same.
+var dumps = map[string]sim.Allocation{
+	"03-agent-per-node":     {JobID: 3, Nodes: named("n[1-4]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
+	"04-uneven-7tasks":      {JobID: 4, Nodes: named("n[1-4]"), CPUs: []int{4, 1, 1, 1}, Tasks: []int{4, 1, 1, 1}},
+	"05-uneven-2x3-1":       {JobID: 5, Nodes: named("n[1-4]"), CPUs: []int{2}, Tasks: []int{2, 2, 2, 1}, TasksPerNode: 2},
+	"06-step-subset":        {JobID: 6, Nodes: named("n[1-4]"), CPUs: []int{2}, Step: []int{0, 1}, Tasks: []int{1, 1}, TasksPerNode: 2},
+	"07-step-nodelist-n3n4": {JobID: 7, Nodes: named("n[1-4]"), CPUs: []int{2}, Step: []int{2, 3}, Tasks: []int{2, 2}, TasksPerNode: 2},
+	"08-cyclic":             {JobID: 8, Nodes: named("n[1-4]"), CPUs: []int{4, 2, 1, 1}, Tasks: []int{4, 2, 1, 1}, Layout: sim.Cyclic},
+	"19-array": {
+		JobID: 19, Nodes: named("n[1-2]"), CPUs: []int{1}, TasksPerNode: 1,
+		Array: &sim.Element{JobID: 19, Index: 7, Array: sim.Array{Indices: []int{3, 5, 7}, Limit: 1}},
+	},
+	"29-hetjob-one-world": {
+		JobID: 30, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1, 2, 2}, Tasks: []int{1, 2, 2},
+		Components: []sim.Component{{Nodes: 1}, {Nodes: 2, TasksPerNode: 2}},
+	},
+	"26-direct-srun":    {JobID: 28, JobName: "envdump.sh", Nodes: named("n[1-3]"), CPUs: []int{2}, Tasks: []int{2, 2, 2}, TasksPerNode: 2},
+	"32-odd-node-names": {JobID: 3, JobName: "envdump.sh", Nodes: named("gpu001-ib0,gpu003-ib0,login,n[9-10],rack0node[00-01],rack1node00"), CPUs: []int{1}},
+}
+
+// direct are the dumps of an srun that was called outside of any job. It has the same variables, but for the layout, which it names only
+// where -m asks for one (tried again on a cluster of 22.05.8, with and without -m).
+var direct = map[string]bool{"26-direct-srun": true, "32-odd-node-names": true}
+
+// ofComponent ends a variable that tells of one component of a heterogeneous job. Slurm 22.05 has a left-over of them in other jobs.
+var ofComponent = regexp.MustCompile(`_(HET|PACK)_GROUP_[0-9]+$`)
+
+func named(hostlist string) []sim.Node {
+	nodes, err := sim.NamedNodes(hostlist)
+	if err != nil {
+		panic(err)
+	}
+	return nodes
+}
+
 // TestEnvironAgainstSlurm compares name by name and value by value with what Slurm 22.05 set for
-// four agents. The real nodes are n1 to n4.
+// each task.
 func TestEnvironAgainstSlurm(t *testing.T) {
-	pretend := sim.Allocation{JobID: 3, JobName: "shape.sh", Nodes: 4, CPUs: 4, WorkDir: "/home/ann/digits"}
-	names := regexp.MustCompile(`node(\d|\[)`)
-	for i, file := range []string{"task-00.env", "task-01.env", "task-02.env", "task-03.env"} {
-		data, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", "env", "03-agent-per-node", file))
-		if err != nil {
+	for folder, pretend := range dumps {
+		if pretend.JobName == "" {
+			pretend.JobName = "shape.sh"
+		}
+		pretend.WorkDir = "/home/ann/digits"
+		if err := pretend.Validate(); err != nil {
+			t.Errorf("%s: %v", folder, err)
+		}
+		files, err := filepath.Glob(filepath.Join(testenv.Shared(t, "slurm-corpus", "env", folder), "task-*.env"))
+		if err != nil || len(files) != len(pretend.Places()) {
+			t.Fatalf("%s: %d dumps for %d tasks, %v", folder, len(files), len(pretend.Places()), err)
+		}
+		for proc, file := range files {
+			t.Run(folder+"/"+filepath.Base(file), func(t *testing.T) { compare(t, parse(t, pretend.Environ(pretend.Places()[proc])), file) })
+		}
+	}
+}
+
+// TestHeterogeneousScriptAgainstSlurm: what a heterogeneous job's batch script is told is what Slurm told it.
+func TestHeterogeneousScriptAgainstSlurm(t *testing.T) {
+	pretend := dumps["29-hetjob-one-world"]
+	pretend.WorkDir = "/home/ann/digits"
+	data, err := os.ReadFile(filepath.Join(testenv.Shared(t, "slurm-corpus", "env", "28-hetjob"), "batch.env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := parse(t, strings.Split(strings.TrimSpace(string(data)), "\n"))
+	for name, got := range parse(t, pretend.ScriptEnviron()) {
+		want, set := told[name]
+		if own, ok := different[ofComponent.ReplaceAllString(name, "")]; ok {
+			want = own
+		}
+		if !set || got != want {
+			t.Errorf("%s=%q, want %q (set: %v)", name, got, want, set)
+		}
+	}
+}
+
+// TestHeterogeneousOrder: the lists go by name, and ranks and nodes by component, as Slurm 22.05.8 has it where component 0 is n3.
+func TestHeterogeneousOrder(t *testing.T) {
+	nodes := sim.PretendNodes(3)
+	for i, name := range []string{"n3", "n1", "n2"} {
+		nodes[i].Name = name
+	}
+	pretend := sim.Allocation{
+		JobID: 130, Nodes: nodes, Nodelist: "n3,n[1-2]", CPUs: []int{4, 2, 2}, Tasks: []int{1, 2, 2}, Layout: sim.Cyclic,
+		Components: []sim.Component{{Nodes: 1, CPUsPerTask: 4}, {Nodes: 2, TasksPerNode: 2}},
+	}
+	if err := pretend.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	env := parse(t, pretend.Environ(pretend.Places()[4]))
+	for name, want := range map[string]string{
+		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_STEP_NODELIST": "n[1-3]", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_JOB_CPUS_PER_NODE": "2(x2),4",
+		"SLURM_JOB_NODELIST_HET_GROUP_0": "n3", "SLURM_JOB_NODELIST_HET_GROUP_1": "n[1-2]", "SLURM_CPUS_PER_TASK_HET_GROUP_0": "4",
+		"SLURMD_NODENAME": "n2", "SLURM_NODEID": "2", "SLURM_LOCALID": "1", "SLURM_GTIDS": "2,4", "SLURM_CPUS_ON_NODE": "2",
+	} {
+		if env[name] != want {
+			t.Errorf("%s=%q, want %q", name, env[name], want)
+		}
+	}
+	readBack(t, pretend, 3)
+}
+
+// TestRestartedAgainstSlurm: a requeued job's tasks have one variable more, as the corpus' rqenv.0 and rqenv.1 show.
+func TestRestartedAgainstSlurm(t *testing.T) {
+	first := sim.Allocation{JobID: 31, Nodes: named("n1")}
+	again := first
+	again.Restarts = 1
+	before, after := parse(t, first.Environ(first.Places()[0])), parse(t, again.Environ(again.Places()[0]))
+	if after["SLURM_RESTART_COUNT"] != "1" || len(after) != len(before)+1 {
+		t.Errorf("the restarted run has %q, and %d variables where the first has %d", after["SLURM_RESTART_COUNT"], len(after), len(before))
+	}
+}
+
+// compare holds env against what Slurm set.
+func compare(t *testing.T, env map[string]string, file string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	heterogeneous := strings.Contains(string(data), "\nSLURM_HET_SIZE=")
+	for line := range strings.Lines(string(data)) {
+		name, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		whole := ofComponent.ReplaceAllString(name, "")
+		if !strings.HasPrefix(name, "SLURM") || name != whole && !heterogeneous {
+			continue
+		}
+		got, set := env[name]
+		delete(env, name)
+		if _, ok := leftOut[whole]; ok {
+			if set {
+				t.Errorf("%s is set, and listed as left out", name)
+			}
+			continue
+		}
+		if own, ok := different[whole]; ok {
+			want = own
+		}
+		if heterogeneous && (name == "SLURM_STEP_ID" || name == "SLURM_STEPID") {
+			want = "0" // it was its script's third step, and a pretend job has one
+		}
+		if !set || got != want {
+			t.Errorf("%s=%q (set: %v), want %q", name, got, set, want)
+		}
+	}
+	delete(env, slurm.SimAddresses)
+	if direct[filepath.Base(filepath.Dir(file))] {
+		delete(env, "SLURM_DISTRIBUTION")
+	}
+	for name := range env {
+		t.Errorf("%s is set, and Slurm does not set it", name)
+	}
+}
+
+// TestFromEnviron: what reads a real step reads a pretend one, whatever its shape.
+func TestFromEnviron(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		pretend := sim.Allocation{JobID: 7, JobName: "mnist", Nodes: sim.PretendNodes(1 + random.IntN(20)), Restarts: random.IntN(3), CPUs: []int{2}, WorkDir: "/w"}
+		if random.IntN(2) == 0 {
+			pretend.Step = []int{}
+			for i := range pretend.Nodes {
+				if random.IntN(2) == 0 || i == len(pretend.Nodes)-1 {
+					pretend.Step = append(pretend.Step, i)
+				}
+			}
+		}
+		nodes := len(pretend.Nodes)
+		if pretend.Step != nil {
+			nodes = len(pretend.Step)
+		}
+		if random.IntN(2) == 0 {
+			for range nodes {
+				pretend.Tasks = append(pretend.Tasks, 1+random.IntN(4))
+			}
+			pretend.Layout = []sim.Layout{"", sim.Block, sim.Cyclic}[random.IntN(3)]
+		}
+		if first := random.IntN(nodes); pretend.Step == nil && first > 0 {
+			pretend.Components = []sim.Component{{Nodes: first}, {Nodes: nodes - first}}
+			slices.Reverse(pretend.Nodes)
+		}
+		if err := pretend.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		env := parse(t, pretend.Environ(i))
-		for line := range strings.Lines(string(data)) {
-			name, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-			if !strings.HasPrefix(name, "SLURM") {
-				continue
-			}
-			got, set := env[name]
-			delete(env, name)
-			if _, ok := leftOut[name]; ok {
-				if set {
-					t.Errorf("%s is set, and listed as left out", name)
-				}
-				continue
-			}
-			if own, ok := different[name]; ok {
-				want = own
-			}
-			if got = names.ReplaceAllString(got, "n$1"); !set || got != want {
-				t.Errorf("task %d: %s=%q (set: %v), want %q", i, name, got, set, want)
-			}
-		}
-		delete(env, slurm.SimAddresses)
-		for name := range env {
-			t.Errorf("task %d: %s is set, and Slurm does not set it", i, name)
-		}
+		readBack(t, pretend, nodes)
 	}
 }
 
-// TestFromEnviron: what reads a real step reads a pretend one, whatever its size.
-func TestFromEnviron(t *testing.T) {
-	for nodes := 1; nodes <= sim.MaxNodes; nodes++ {
-		pretend := sim.Allocation{JobID: 7, JobName: "mnist", Nodes: nodes, Restarts: nodes - 1, CPUs: 2, WorkDir: "/w"}
-		for _, i := range slices.Compact([]int{0, nodes / 2, nodes - 1}) {
-			env := parse(t, pretend.Environ(i))
-			a, err := slurm.FromEnviron(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
-			if err != nil {
-				t.Fatalf("node %d of %d: %v", i, nodes, err)
-			}
-			want := slurm.Rank{Rank: i, WorldSize: nodes, LocalWorldSize: 1, NodeRank: i, Nodes: nodes}
-			if a.Rank() != want || !a.InStep() || a.TaskMode() {
-				t.Errorf("node %d of %d: %+v, want %+v", i, nodes, a.Rank(), want)
-			}
-			if a.JobID != "7" || a.StepID != "0" || a.Restarts != nodes-1 || a.CPUsOnNode != 2 {
-				t.Errorf("node %d of %d: job %s, step %s, restart %d, %d CPUs", i, nodes, a.JobID, a.StepID, a.Restarts, a.CPUsOnNode)
-			}
-			for j := range nodes {
-				if a.Nodes[j] != pretend.Name(j) || a.Address(j) != pretend.Address(j) {
-					t.Fatalf("node %d of %d: %s at %s, want %s at %s", j, nodes, a.Nodes[j], a.Address(j), pretend.Name(j), pretend.Address(j))
-				}
+// readBack holds what slurm.FromEnviron makes of every task's variables against the places that they were made of.
+func readBack(t *testing.T, pretend sim.Allocation, nodes int) {
+	t.Helper()
+	places := pretend.Places()
+	for _, p := range places {
+		env := parse(t, pretend.Environ(p))
+		a, err := slurm.FromEnviron(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+		if err != nil {
+			t.Fatalf("%+v: %v", pretend, err)
+		}
+		want := slurm.Rank{Rank: p.Proc, WorldSize: len(places), LocalRank: p.Local, LocalWorldSize: len(p.Procs), NodeRank: p.Node, Nodes: nodes}
+		wantCPUs := 2
+		if len(pretend.CPUs) > 1 {
+			wantCPUs = pretend.CPUs[pretend.StepNode(p.Node)]
+		}
+		if a.Rank() != want || !a.InStep() || a.JobID != strconv.Itoa(pretend.JobID) || a.StepID != "0" || a.Restarts != pretend.Restarts || a.CPUsOnNode != wantCPUs {
+			t.Fatalf("%+v: %+v, want %+v", pretend, a, want)
+		}
+		for j := range nodes {
+			if node := pretend.Nodes[pretend.StepNode(j)]; a.Nodes[j] != node.Name || a.Address(j) != node.Address {
+				t.Fatalf("node %d is %s at %s, want %+v", j, a.Nodes[j], a.Address(j), node)
 			}
 		}
 	}
 }
 
-// TestFirstRun: Slurm sets no restart count then, and no CPUs are claimed where none are known.
+// TestNodelistAsWritten: a list with several brackets reaches the reader as it was written, and means the same nodes.
+func TestNodelistAsWritten(t *testing.T) {
+	list := "rack[0-1]n[01-02]"
+	pretend := sim.Allocation{JobID: 7, Nodes: named(list), Nodelist: list, CPUs: []int{2}}
+	if env := parse(t, pretend.Environ(pretend.Places()[2])); env["SLURM_JOB_NODELIST"] != list || env["SLURMD_NODENAME"] != "rack1n01" {
+		t.Errorf("the list is %s, the third node %s", env["SLURM_JOB_NODELIST"], env["SLURMD_NODENAME"])
+	}
+	readBack(t, pretend, 4)
+}
+
+// TestFirstRun: Slurm sets no restart count then; no CPUs are claimed where none are known, and no end where there is none.
 func TestFirstRun(t *testing.T) {
-	env := parse(t, sim.Allocation{JobID: 1, Nodes: 1}.Environ(0))
-	for _, name := range []string{"SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK"} {
+	a := sim.Allocation{JobID: 1, Nodes: sim.PretendNodes(1)}
+	env := parse(t, a.Environ(a.Places()[0]))
+	for _, name := range []string{"SLURM_RESTART_COUNT", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_JOB_END_TIME", "SLURM_ARRAY_JOB_ID"} {
 		if value, set := env[name]; set {
 			t.Errorf("%s=%q", name, value)
 		}
+	}
+	a.EndTime = time.Unix(1_800_000_000, 0)
+	if got := parse(t, a.Environ(a.Places()[0]))["SLURM_JOB_END_TIME"]; got != "1800000000" {
+		t.Errorf("SLURM_JOB_END_TIME=%q", got)
 	}
 }
 
 // TestScrubbed: a simulation inside a job or another simulation leaves nothing of the outer one.
 func TestScrubbed(t *testing.T) {
-	kept, _ := slurm.Scrub(sim.Allocation{JobID: 1, Nodes: 3, Restarts: 2, CPUs: 1}.Environ(1))
+	a := dumps["19-array"]
+	a.Restarts, a.EndTime = 2, time.Unix(1_800_000_000, 0)
+	kept, _ := slurm.Scrub(a.Environ(a.Places()[1]))
 	if len(kept) != 0 {
 		t.Errorf("scrubbing leaves %q", kept)
 	}

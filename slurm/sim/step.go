@@ -1,22 +1,27 @@
 package sim
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
 	"ddpbatch/internal/proc"
 )
 
-// killWait is how long a cancelled step's tasks have between TERM and KILL: slurm.conf's
-// KillWait at its default.
-const killWait = 30 * time.Second
+// KillWait is how long tasks have between TERM and KILL (slurm.conf(5), KillWait, at its default), where a [Step] does not say
+// otherwise.
+const KillWait = 30 * time.Second
 
-// Step is one srun in an allocation: the same command once on every node.
+// lostAfter is how long it takes Slurm to notice that a node is gone. Its own SlurmdTimeout is 300 s by default; that much
+// patience would show nothing that a shorter time does not.
+const lostAfter = 30 * time.Second
+
+// Step is one srun in an allocation: the same command once in every place.
 type Step struct {
 	Allocation Allocation
 	Command    []string
@@ -24,64 +29,78 @@ type Step struct {
 	// Output returns the writer of one task's standard output or standard error; the step
 	// closes it. Writes to one writer do not overlap, writes to different ones do.
 	Output func(stderr bool) io.WriteCloser
+	// World is where the nodes are worlds of their own; nil: all share this machine as it is.
+	World *World
+
+	KillWait time.Duration // 0: KillWait
+	// Spare leaves the other tasks alone when one fails, and when a node is lost: srun --kill-on-bad-exit=0 --no-kill.
+	Spare bool
 }
 
-// Run starts a task on every node and waits for all of them. The code is srun's: the
-// largest of the tasks' own, 128+N for a task that signal N killed. When ctx ends every task gets CONT and TERM
-// as scancel(1) sends them, and KILL after KillWait; that is no error. As with srun
-// --kill-on-bad-exit, a task that fails takes the others with it.
-func (s Step) Run(ctx context.Context) (code int, err error) {
-	if err := s.Allocation.Validate(); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan error, s.Allocation.Nodes)
-	var tasks []*task
-	for i := range s.Allocation.Nodes {
-		t, err := s.start(i)
-		if err != nil {
-			cancel()
-			err = fmt.Errorf("start the task on %s: %w", s.Allocation.Name(i), err)
-			for _, t := range tasks {
-				t.process.Signal(syscall.SIGKILL)
-				<-t.process.Done()
-				err = errors.Join(err, t.close())
-			}
-			return 0, err
-		}
-		tasks = append(tasks, t)
-	}
-	for _, t := range tasks {
-		go func() {
-			stop := context.AfterFunc(ctx, t.cancel)
-			<-t.process.Done()
-			if stop(); t.process.Code() != 0 {
-				cancel()
-			}
-			ended <- t.close()
-		}()
-	}
-	for range tasks {
-		err = errors.Join(err, <-ended)
-	}
-	for _, t := range tasks {
-		code = max(code, t.process.Code())
-	}
-	return code, err
+// Running is a step that has begun. Its methods may be called from several goroutines.
+type Running struct {
+	step  Step
+	tasks []*task
+	ended chan struct{} // closed when all tasks have ended but for those that were lost
+
+	mu     sync.Mutex
+	left   int  // tasks that are waited for
+	bad    bool // one has failed, and the others were told
+	failed bool // Slurm has ended the step because a node does not answer
+	err    error
+	timers []*time.Timer
+	wg     sync.WaitGroup
 }
 
-// task is the step's process on one node.
+// task is one process of the step.
 type task struct {
+	place       Place
+	node        int // its index among the job's nodes
 	process     *proc.Process
 	out, stderr io.WriteCloser
+
+	over, lost, warned bool // Running.mu
 }
 
-func (s Step) start(node int) (*task, error) {
-	cmd := exec.Command(s.Command[0], s.Command[1:]...)
-	cmd.Env = append(s.Environ[:len(s.Environ):len(s.Environ)], s.Allocation.Environ(node)...)
+// Start starts a task in every place. Whoever called it calls Close in the end.
+//
+// The tasks of a step die with this process, even where that is killed (package proc).
+func (s Step) Start() (*Running, error) {
+	if err := s.Allocation.Validate(); err != nil {
+		return nil, err
+	}
+	if s.KillWait == 0 {
+		s.KillWait = KillWait
+	}
+	r := &Running{step: s, ended: make(chan struct{})}
+	for _, place := range s.Allocation.Places() {
+		t, err := s.start(place)
+		if err != nil {
+			err = fmt.Errorf("start task %d on %s: %w", place.Proc, s.Allocation.Nodes[s.Allocation.StepNode(place.Node)].Name, err)
+			return nil, errors.Join(err, r.abandon())
+		}
+		r.tasks = append(r.tasks, t)
+	}
+	r.left = len(r.tasks)
+	for _, t := range r.tasks {
+		r.wg.Go(func() {
+			<-t.process.Done()
+			r.taskEnded(t)
+		})
+	}
+	return r, nil
+}
+
+func (s Step) start(p Place) (*task, error) {
+	t := &task{place: p, node: s.Allocation.StepNode(p.Node)}
+	words := s.Command
+	if s.World != nil {
+		words = s.World.enter(s.Allocation.Nodes[t.node].Name, s.Allocation.WorkDir, words)
+	}
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = slices.Concat(s.Environ, s.Allocation.Environ(p))
 	cmd.Dir = s.Allocation.WorkDir
-	t := &task{out: s.Output(false), stderr: s.Output(true)}
+	t.out, t.stderr = s.Output(false), s.Output(true)
 	cmd.Stdout, cmd.Stderr = t.out, t.stderr
 	var err error
 	if t.process, err = proc.Start(cmd); err != nil {
@@ -90,15 +109,180 @@ func (s Step) start(node int) (*task, error) {
 	return t, nil
 }
 
-// cancel is scancel: CONT and TERM, and KILL after KillWait.
-func (t *task) cancel() {
-	t.process.Signal(syscall.SIGCONT)
-	t.process.Signal(syscall.SIGTERM)
-	select {
-	case <-t.process.Done():
-	case <-time.After(killWait):
-		t.process.Signal(syscall.SIGKILL)
+// abandon ends the tasks of a step that did not start whole.
+func (r *Running) abandon() error {
+	var errs []error
+	for _, t := range r.tasks {
+		errs = append(errs, t.process.Signal(syscall.SIGKILL))
+		<-t.process.Done()
+		errs = append(errs, t.close())
 	}
+	return errors.Join(errs...)
+}
+
+func (r *Running) taskEnded(t *task) {
+	err := t.close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = errors.Join(r.err, err)
+	t.over = true
+	if t.lost {
+		return
+	}
+	r.countDown()
+	if t.process.Code() != 0 && !r.step.Spare {
+		r.tellOthers()
+	}
+}
+
+// countDown takes one off the tasks that are waited for. r.mu is held.
+func (r *Running) countDown() {
+	if r.left--; r.left == 0 {
+		close(r.ended)
+	}
+}
+
+// tellOthers ends the tasks that are left, as srun --kill-on-bad-exit does. r.mu is held.
+func (r *Running) tellOthers() {
+	if r.bad || r.left == 0 {
+		return
+	}
+	r.bad = true
+	r.signal(syscall.SIGCONT)
+	r.signal(syscall.SIGTERM)
+	r.later(r.step.KillWait, func() { r.signal(syscall.SIGKILL) })
+}
+
+// later does something, with r.mu held, unless the step has ended by then. r.mu is held.
+func (r *Running) later(after time.Duration, do func()) {
+	r.timers = append(r.timers, time.AfterFunc(after, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.left > 0 {
+			do()
+		}
+	}))
+}
+
+// Signal sends a signal to every task that runs on a node that answers: to the task's own process group, not to what its workers have
+// made of themselves, which is what Slurm does where it tracks processes by cgroups.
+func (r *Running) Signal(sig syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.signal(sig)
+}
+
+func (r *Running) signal(sig syscall.Signal) {
+	for _, t := range r.tasks {
+		if !t.over && !t.lost {
+			_ = t.process.Signal(sig) // the signals are valid, and the group is ours or gone
+		}
+	}
+}
+
+// Warn sends a signal to every task that runs on a node that answers and has a handler for it: to that process alone, as a worker that the
+// task is about to start is in its process group for a moment, and would be killed. It is false as long as not all of them have got it, since
+// one has only just begun, or as nobody is left to be warned; it may be called again then.
+func (r *Running) Warn(sig syscall.Signal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	someone := false
+	for _, t := range r.tasks {
+		if t.over || t.lost {
+			continue
+		}
+		if !t.warned {
+			told, _ := t.process.Warn(sig) // what cannot be looked at is looked at again
+			t.warned = told > 0
+		}
+		if !t.warned {
+			return false
+		}
+		someone = true
+	}
+	for _, t := range r.tasks {
+		t.warned = false // a later warning is another one
+	}
+	return someone
+}
+
+// Ended is closed when every task has ended, but for those on lost nodes.
+func (r *Running) Ended() <-chan struct{} { return r.ended }
+
+// Lose says that a node of the job answers no more, dead or cut off. Its tasks are waited for no longer, and neither their ends
+// nor their codes count. Some seconds later Slurm ends the rest of the step. It is false where no task ran there.
+func (r *Running) Lose(node int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := false
+	for _, t := range r.tasks {
+		if t.node == node && !t.lost {
+			if t.lost = true; !t.over {
+				found = true
+				r.countDown()
+			}
+		}
+	}
+	if found && !r.step.Spare {
+		r.later(lostAfter, func() {
+			r.failed = true
+			r.tellOthers()
+		})
+	}
+	return found
+}
+
+// NodeFailed tells whether Slurm has ended the step because a node did not answer.
+func (r *Running) NodeFailed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+// SignalNode sends a signal to the tasks on one node of the job, and tells whether there were any.
+func (r *Running) SignalNode(node int, sig syscall.Signal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	any := false
+	for _, t := range r.tasks {
+		if t.node == node && !t.over && !t.lost {
+			any = true
+			_ = t.process.Signal(sig)
+		}
+	}
+	return any
+}
+
+// Code is srun's, once Ended is closed: the largest of the tasks' own, 128+N for a task that signal N
+// killed; 137 where a node was lost.
+func (r *Running) Code() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	code := 0
+	for _, t := range r.tasks {
+		if t.lost {
+			code = max(code, 128+int(syscall.SIGKILL))
+		} else {
+			code = max(code, t.process.Code())
+		}
+	}
+	return code
+}
+
+// Close kills what still runs, on lost nodes too, and waits for it. The error is that of a task's output.
+func (r *Running) Close() error {
+	r.mu.Lock()
+	for _, timer := range r.timers {
+		timer.Stop()
+	}
+	for _, t := range r.tasks {
+		_ = t.process.Signal(syscall.SIGKILL)
+	}
+	r.mu.Unlock()
+	r.wg.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }
 
 func (t *task) close() error {

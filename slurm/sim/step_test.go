@@ -2,11 +2,13 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,14 +19,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // screen collects what all tasks write, in whole writes.
 type screen struct {
-	mu     sync.Mutex
-	out    bytes.Buffer
-	open   int
-	first  chan struct{} // closed at the first write
-	closed sync.Once
+	mu   sync.Mutex
+	out  bytes.Buffer
+	open int
+	more chan struct{} // filled at every write
 }
 
-func newScreen() *screen { return &screen{first: make(chan struct{})} }
+func newScreen() *screen { return &screen{more: make(chan struct{}, 1)} }
 
 func (s *screen) stream(bool) io.WriteCloser {
 	s.mu.Lock()
@@ -33,12 +34,34 @@ func (s *screen) stream(bool) io.WriteCloser {
 	return (*end)(s)
 }
 
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.String()
+}
+
+// await waits until so many lines were written.
+func (s *screen) await(t *testing.T, lines int) {
+	t.Helper()
+	limit := time.After(20 * time.Second)
+	for strings.Count(s.text(), "\n") < lines {
+		select {
+		case <-s.more:
+		case <-limit:
+			t.Fatalf("the tasks wrote %q, want %d lines", s.text(), lines)
+		}
+	}
+}
+
 type end screen
 
 func (e *end) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.closed.Do(func() { close(e.first) })
+	select {
+	case e.more <- struct{}{}:
+	default:
+	}
 	return e.out.Write(p)
 }
 
@@ -49,29 +72,66 @@ func (e *end) Close() error {
 	return nil
 }
 
-func run(t *testing.T, ctx context.Context, nodes int, script string) (*screen, int, error) {
+// start starts a step of one task a node.
+func start(t *testing.T, nodes int, script string) (*screen, *Running) {
+	t.Helper()
+	return startStep(t, Step{Allocation: Allocation{JobID: 7, Nodes: PretendNodes(nodes), CPUs: []int{1}}, Command: []string{"/bin/sh", "-c", script}})
+}
+
+func startStep(t *testing.T, step Step) (*screen, *Running) {
 	t.Helper()
 	s := newScreen()
-	code, err := Step{
-		Allocation: Allocation{JobID: 7, Nodes: nodes, CPUs: 1, WorkDir: t.TempDir()},
-		Command:    []string{"/bin/sh", "-c", script},
-		Environ:    []string{"PATH=/usr/bin:/bin"},
-		Output:     s.stream,
-	}.Run(ctx)
-	if s.open != 0 {
-		t.Errorf("%d streams were left open", s.open)
+	step.Environ, step.Output = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, s.stream
+	if step.Allocation.WorkDir == "" {
+		step.Allocation.WorkDir = t.TempDir()
 	}
-	return s, code, err
+	r, err := step.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil || s.open != 0 {
+			t.Errorf("%d streams are open: %v", s.open, err)
+		}
+	})
+	return s, r
+}
+
+// code waits for a step's end.
+func code(t *testing.T, r *Running) int {
+	t.Helper()
+	select {
+	case <-r.Ended():
+		return r.Code()
+	case <-time.After(20 * time.Second):
+		t.Fatal("the step does not end")
+		return 0
+	}
 }
 
 func TestStepRunsOnEveryNode(t *testing.T) {
-	s, code, err := run(t, t.Context(), 3, `echo $SLURM_NODEID of $SLURM_NNODES`)
-	if err != nil || code != 0 {
-		t.Fatalf("code %d, %v", code, err)
+	s, r := start(t, 3, `echo $SLURM_NODEID of $SLURM_NNODES`)
+	if code := code(t, r); code != 0 {
+		t.Fatalf("code %d", code)
 	}
-	lines := strings.Split(strings.TrimSpace(s.out.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(s.text()), "\n")
 	slices.Sort(lines)
 	if want := []string{"0 of 3", "1 of 3", "2 of 3"}; !slices.Equal(lines, want) {
+		t.Errorf("got %q, want %q", lines, want)
+	}
+}
+
+func TestStepOfManyTasks(t *testing.T) {
+	s, r := startStep(t, Step{
+		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(3), Step: []int{1, 2}, Tasks: []int{2, 1}},
+		Command:    []string{"/bin/sh", "-c", `echo $SLURM_PROCID $SLURM_LOCALID $SLURMD_NODENAME`},
+	})
+	if code := code(t, r); code != 0 {
+		t.Fatalf("code %d", code)
+	}
+	lines := strings.Split(strings.TrimSpace(s.text()), "\n")
+	slices.Sort(lines)
+	if want := []string{"0 0 node2", "1 1 node2", "2 0 node3"}; !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q", lines, want)
 	}
 }
@@ -80,48 +140,101 @@ func TestStepRunsOnEveryNode(t *testing.T) {
 // (srun's --kill-on-bad-exit).
 func TestStepFails(t *testing.T) {
 	begin := time.Now()
-	_, code, err := run(t, t.Context(), 3, `trap 'exit 0' TERM; : >ready.$SLURM_NODEID
+	_, r := start(t, 3, `trap 'exit 0' TERM; : >ready.$SLURM_NODEID
 		if [ $SLURM_NODEID = 1 ]; then until [ -e ready.0 ] && [ -e ready.2 ]; do :; done; exit 9; fi
 		sleep 1000 & wait`)
-	if err != nil || code != 9 {
-		t.Errorf("code %d, %v; want 9", code, err)
+	if code := code(t, r); code != 9 {
+		t.Errorf("code %d; want 9", code)
 	}
-	if took := time.Since(begin); took > killWait {
+	if took := time.Since(begin); took > KillWait {
 		t.Errorf("the other tasks lived on for %v", took)
 	}
 }
 
-func TestStepKilledTask(t *testing.T) {
-	if _, code, err := run(t, t.Context(), 1, `kill -KILL $$`); err != nil || code != 137 {
-		t.Errorf("code %d, %v; want 137", code, err)
+// TestStepSpared: the others live on where srun is asked to leave them alone.
+func TestStepSpared(t *testing.T) {
+	_, r := startStep(t, Step{
+		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2)}, Spare: true,
+		Command: []string{"/bin/sh", "-c", `[ $SLURM_NODEID = 1 ] && { : >gone; exit 9; }; until [ -e gone ]; do :; done; trap 'exit 3' TERM; exit 4`},
+	})
+	if code := code(t, r); code != 9 {
+		t.Errorf("code %d; want 9", code)
 	}
 }
 
-func TestStepCancelled(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	s := newScreen()
-	go func() {
-		<-s.first
-		cancel()
-	}()
-	code, err := Step{
-		Allocation: Allocation{JobID: 7, Nodes: 1, WorkDir: t.TempDir()},
-		Command:    []string{"/bin/sh", "-c", `trap 'echo told; exit 5' TERM; echo ready; sleep 1000 & wait`},
-		Environ:    []string{"PATH=/usr/bin:/bin"},
-		Output:     s.stream,
-	}.Run(ctx)
-	if err != nil || code != 5 || s.out.String() != "ready\ntold\n" {
-		t.Errorf("code %d, %v, output %q", code, err, s.out.String())
+func TestStepKilledTask(t *testing.T) {
+	if _, r := start(t, 1, `kill -KILL $$`); code(t, r) != 137 {
+		t.Errorf("code %d; want 137", r.Code())
+	}
+}
+
+// TestStepSignalled: the tasks get the signals, and those that do not end get KILL after KillWait.
+func TestStepSignalled(t *testing.T) {
+	s, r := start(t, 1, `trap 'echo told; exit 5' TERM; echo ready; sleep 1000 & wait`)
+	s.await(t, 1)
+	r.Signal(syscall.SIGTERM)
+	if code := code(t, r); code != 5 || s.text() != "ready\ntold\n" {
+		t.Errorf("code %d, output %q", code, s.text())
+	}
+}
+
+// TestStepWarned: a warning waits for the task's handler, and is for the task alone: who has no handler in its group lives on.
+func TestStepWarned(t *testing.T) {
+	s, r := start(t, 1, `sleep 1000 & until [ -e go ]; do :; done; trap 'echo told; told=1' USR2; echo ready; `+
+		`until [ -n "$told" ]; do wait $!; done; kill -0 $! && echo alive; kill $!; exit 5`)
+	if r.Warn(syscall.SIGUSR2) {
+		t.Error("a task without a handler was warned")
+	}
+	if err := os.WriteFile(filepath.Join(r.step.Allocation.WorkDir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.await(t, 1)
+	if !r.Warn(syscall.SIGUSR2) {
+		t.Error("the task was not warned")
+	}
+	if code := code(t, r); code != 5 || s.text() != "ready\ntold\nalive\n" {
+		t.Errorf("code %d, output %q", code, s.text())
+	}
+	if r.Warn(syscall.SIGUSR2) {
+		t.Error("a task that has ended was warned")
+	}
+}
+
+func TestStepKilledAfterKillWait(t *testing.T) {
+	_, r := startStep(t, Step{
+		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2)}, KillWait: 50 * time.Millisecond,
+		Command: []string{"/bin/sh", "-c", `if [ $SLURM_NODEID = 1 ]; then until [ -e deaf ]; do :; done; exit 9; fi; trap '' TERM; : >deaf; while :; do sleep 0.1; done`},
+	})
+	if code := code(t, r); code != 137 {
+		t.Errorf("code %d; want 137", code)
+	}
+}
+
+// TestStepLosesNode: what runs on a lost node is waited for no longer, and its end means nothing to the others.
+func TestStepLosesNode(t *testing.T) {
+	s, r := start(t, 2, `echo ready; [ $SLURM_NODEID = 1 ] && exec sleep 1000; until [ -e go ]; do :; done; echo on; exit 0`)
+	s.await(t, 2)
+	if !r.Lose(1) || r.Lose(1) {
+		t.Error("a node is not lost once")
+	}
+	if r.SignalNode(1, syscall.SIGTERM) {
+		t.Error("a lost node got a signal")
+	}
+	if err := syscall.Mkfifo(r.step.Allocation.WorkDir+"/go", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := code(t, r); code != 137 || !strings.Contains(s.text(), "on\n") {
+		t.Errorf("code %d, output %q", code, s.text())
 	}
 }
 
 func TestStepNotStarted(t *testing.T) {
 	s := newScreen()
 	_, err := Step{
-		Allocation: Allocation{JobID: 7, Nodes: 2, WorkDir: t.TempDir()},
+		Allocation: Allocation{JobID: 7, Nodes: PretendNodes(2), WorkDir: t.TempDir()},
 		Command:    []string{"/nonexistent/program"},
 		Output:     s.stream,
-	}.Run(t.Context())
+	}.Start()
 	if err == nil || !strings.Contains(err.Error(), "node1") || s.open != 0 {
 		t.Errorf("error %v, %d streams open", err, s.open)
 	}

@@ -1,0 +1,99 @@
+package slurm
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// JobFacts is what scontrol tells of one job beside its [JobStatus]: what a batch script needs to know of itself when its
+// time has come.
+type JobFacts struct {
+	JobStatus
+	Requeue     bool      // it may be requeued (sbatch --requeue)
+	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
+	End         time.Time // EndTime; zero: no limit, or not known
+	Exclude     string    // nodes that it must not run on, folded; empty: none
+}
+
+// Facts asks the controller once for one job, or one element of an array. Slurm's times have no zone: they are those of this machine.
+func (c *Client) Facts(ctx context.Context, id string) (JobFacts, error) {
+	job, err := ParseJobID(id)
+	if err != nil {
+		return JobFacts{}, err
+	}
+	out, err := c.run(ctx, "scontrol", onCluster(job.Cluster, []string{"show", "job", "-o", job.ID})...)
+	if err == nil {
+		err = failure("scontrol", out)
+	}
+	if err != nil {
+		return JobFacts{}, fmt.Errorf("ask for job %s: %w", job.ID, err)
+	}
+	for _, facts := range parseFacts(out.Stdout) {
+		if facts.ID == job.ID || facts.RawID == job.ID {
+			return facts, nil
+		}
+	}
+	return JobFacts{}, fmt.Errorf("ask for job %s: %w", job.ID, ErrUnknownJob)
+}
+
+// parseFacts reads the output of "scontrol show job -o", as parseScontrol does.
+func parseFacts(stdout []byte) []JobFacts {
+	var all []JobFacts
+	for line := range strings.Lines(string(stdout)) {
+		jobs := parseScontrol([]byte(line))
+		if len(jobs) != 1 {
+			continue
+		}
+		_, tail, _ := strings.Cut(line, " UserId=")
+		facts := JobFacts{JobStatus: jobs[0], Requeue: scontrolField(tail, "Requeue", " ") == "1", Exclude: scontrolField(tail, "ExcNodeList", " ")}
+		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))
+		if facts.TimeLimit != "UNLIMITED" {
+			facts.End = slurmTime(facts.EndTime)
+		}
+		if facts.Exclude == "(null)" {
+			facts.Exclude = ""
+		}
+		all = append(all, facts)
+	}
+	return all
+}
+
+// slurmTime reads a time as scontrol writes it; zero for "None", "Unknown" and whatever else is none.
+func slurmTime(s string) time.Time {
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", s, time.Local)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// DownNodes are those of a folded list of nodes that Slurm gives up on: down, failing, or not answering ("down*", "mixed*").
+func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, error) {
+	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
+		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
+	}
+	out, err := c.run(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", "%N"+separator+"%T")
+	if err == nil {
+		err = failure("sinfo", out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the nodes %s: %w", hostlist, err)
+	}
+	var down []string
+	for line := range strings.Lines(string(out.Stdout)) {
+		name, state, found := strings.Cut(strings.TrimSpace(line), separator)
+		if found && lostState(state) && !slices.Contains(down, name) { // a node has a line for each of its partitions
+			down = append(down, name)
+		}
+	}
+	return down, nil
+}
+
+// lostState tells whether a node's state, as sinfo writes it, means that what ran there is lost; an asterisk is "does not answer".
+func lostState(state string) bool {
+	word := strings.TrimRight(state, "*~#!%$@^-+")
+	return word == "down" || word == "fail" || word == "failing" || word == "error" || strings.HasSuffix(state, "*")
+}

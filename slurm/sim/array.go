@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxElements is Slurm's own default bound of an array (slurm.conf, MaxArraySize).
+const maxElements = 1001
+
+// Array is what sbatch's --array asks for: the indices of its elements, ascending, and how many may run at once.
+type Array struct {
+	Indices []int
+	Limit   int // 0: all
+}
+
+// Element is one element of an array, as its job is told.
+type Element struct {
+	JobID int // of the array
+	Index int
+	Array Array
+}
+
+// ParseArray reads what --array takes (sbatch(1)): "0-15%4", "1,3,7", "0-20:5".
+func ParseArray(text string) (Array, error) {
+	list, limit, limited := strings.Cut(text, "%")
+	var a Array
+	if limited {
+		n, err := arrayNumber(limit)
+		if err != nil || n == 0 {
+			return a, fmt.Errorf("array %q: after %% stands how many elements may run at once, 1 or more", text)
+		}
+		a.Limit = n
+	}
+	for item := range strings.SplitSeq(list, ",") {
+		span, err := arraySpan(item)
+		if err != nil {
+			return Array{}, fmt.Errorf("array %q: %w", text, err)
+		}
+		a.Indices = append(a.Indices, span...)
+	}
+	slices.Sort(a.Indices)
+	a.Indices = slices.Compact(a.Indices)
+	return a, nil
+}
+
+// arraySpan reads "7", "3-6" or "20-40:5".
+func arraySpan(item string) ([]int, error) {
+	bounds, step, stepped := strings.Cut(item, ":")
+	low, high, ranged := strings.Cut(bounds, "-")
+	if !ranged {
+		high = low
+	}
+	if !stepped {
+		step = "1"
+	}
+	from, err1 := arrayNumber(low)
+	to, err2 := arrayNumber(high)
+	by, err3 := arrayNumber(step)
+	switch {
+	case err1 != nil || err2 != nil || err3 != nil || stepped && !ranged:
+		return nil, fmt.Errorf("%q is neither an index nor a range; write 0-15, 1,3,7 or 0-20:5", item)
+	case to < from:
+		return nil, fmt.Errorf("the range %q runs backwards", item)
+	case to >= maxElements:
+		return nil, fmt.Errorf("index %d is above %d, Slurm's usual MaxArraySize less one", to, maxElements-1)
+	case by == 0:
+		return nil, fmt.Errorf("the step of %q is 0", item)
+	}
+	var span []int
+	for i := from; i <= to; i += by {
+		span = append(span, i)
+	}
+	return span, nil
+}
+
+func arrayNumber(digits string) (int, error) {
+	n, err := strconv.ParseUint(digits, 10, 31)
+	return int(n), err
+}
+
+// Elements are the elements of the array that has the given job id.
+func (a Array) Elements(jobID int) []Element {
+	elements := make([]Element, len(a.Indices))
+	for i, index := range a.Indices {
+		elements[i] = Element{JobID: jobID, Index: index, Array: a}
+	}
+	return elements
+}
+
+// OwnJobID is the id of the element's own job. The last one has the array's (seen in Slurm 22.05), the others the ids after it.
+func (e Element) OwnJobID() int {
+	i := slices.Index(e.Array.Indices, e.Index)
+	if i == len(e.Array.Indices)-1 {
+		return e.JobID
+	}
+	return e.JobID + 1 + i
+}
+
+// environ is what tells an element from the others.
+func (e Element) environ() []string {
+	indices := e.Array.Indices
+	return []string{
+		"SLURM_ARRAY_JOB_ID=" + strconv.Itoa(e.JobID),
+		"SLURM_ARRAY_TASK_ID=" + strconv.Itoa(e.Index),
+		"SLURM_ARRAY_TASK_COUNT=" + strconv.Itoa(len(indices)),
+		"SLURM_ARRAY_TASK_MIN=" + strconv.Itoa(indices[0]),
+		"SLURM_ARRAY_TASK_MAX=" + strconv.Itoa(indices[len(indices)-1]),
+		"SLURM_ARRAY_TASK_STEP=" + strconv.Itoa(e.Array.step()),
+	}
+}
+
+// step is the common distance of the indices; 1 where they have none.
+func (a Array) step() int {
+	if len(a.Indices) < 2 {
+		return 1
+	}
+	by := a.Indices[1] - a.Indices[0]
+	for i := range a.Indices[1:] {
+		if a.Indices[i+1]-a.Indices[i] != by {
+			return 1
+		}
+	}
+	return by
+}

@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/slurm"
+)
+
+// Component is one of a heterogeneous job (sbatch's hetjob), and what sbatch was asked for it.
+type Component struct {
+	Nodes        int // the next so many of the job's
+	TasksPerNode int // by --ntasks-per-node; 0: nothing
+	CPUsPerTask  int // by --cpus-per-task; 0: nothing
+}
+
+// validateComponents says what is wrong with them. Slurm makes a plain job of a single one, and takes neither arrays of heterogeneous jobs
+// nor, with several components, a step on some of the nodes.
+func (a Allocation) validateComponents() error {
+	if a.Components == nil {
+		return nil
+	}
+	if n := len(a.Components); n < 2 || n > slurm.MaxHetSize {
+		return fmt.Errorf("simulate a heterogeneous job of %d components: Slurm takes 2 to %d", n, slurm.MaxHetSize)
+	}
+	nodes := 0
+	for i, c := range a.Components {
+		if c.Nodes < 1 || c.TasksPerNode < 0 || c.CPUsPerTask < 0 {
+			return fmt.Errorf("simulate component %d of a heterogeneous job with %d nodes: it must be 1 or more, and no number negative", i, c.Nodes)
+		}
+		nodes += c.Nodes
+	}
+	switch {
+	case nodes != len(a.Nodes):
+		return fmt.Errorf("simulate a heterogeneous job whose components have %d nodes: the job has %d", nodes, len(a.Nodes))
+	case a.Array != nil:
+		return errors.New("simulate an array of heterogeneous jobs: Slurm does not take one")
+	case a.Step != nil:
+		return errors.New("simulate a heterogeneous job's step on some of its nodes: it has the nodes of all components")
+	}
+	return nil
+}
+
+// spans are the first node of each component and the one after its last; of any other job, whose step may have fewer nodes than it,
+// those of the step.
+func (a Allocation) spans() [][2]int {
+	if a.Components == nil {
+		return [][2]int{{0, a.stepNodes()}}
+	}
+	spans := make([][2]int, len(a.Components))
+	first := 0
+	for i, c := range a.Components {
+		spans[i] = [2]int{first, first + c.Nodes}
+		first += c.Nodes
+	}
+	return spans
+}
+
+// component is the index of the component that has a node of the step.
+func (a Allocation) component(node int) int {
+	return slices.IndexFunc(a.spans(), func(span [2]int) bool { return node < span[1] })
+}
+
+// listed are the indices of nodes in the order of Slurm's lists: that of SLURM_NODEID, but in a heterogeneous job, where it is that of
+// the names (seen in Slurm 22.05).
+func (a Allocation) listed(nodes []Node) []int {
+	order := make([]int, len(nodes))
+	for i := range order {
+		order[i] = i
+	}
+	if a.Components != nil {
+		slices.SortFunc(order, func(i, j int) int { return byName(nodes[i].Name, nodes[j].Name) })
+	}
+	return order
+}
+
+// byName compares names as Slurm sorts them: the numbers at their ends count as numbers.
+func byName(a, b string) int {
+	const digits = "0123456789"
+	textA, textB := strings.TrimRight(a, digits), strings.TrimRight(b, digits)
+	numberA, numberB := strings.TrimLeft(a[len(textA):], "0"), strings.TrimLeft(b[len(textB):], "0")
+	return cmp.Or(strings.Compare(textA, textB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB), cmp.Compare(len(a), len(b)))
+}
+
+// pick is list in another order.
+func pick[T any](list []T, order []int) []T {
+	picked := make([]T, len(order))
+	for to, from := range order {
+		picked[to] = list[from]
+	}
+	return picked
+}
+
+// components is what every task of a heterogeneous job, and its batch script, is told of each component, by the name of today and by
+// that of Slurm's before 20.02.
+func (a Allocation) components() []string {
+	if a.Components == nil {
+		return nil
+	}
+	size := strconv.Itoa(len(a.Components))
+	env := []string{"SLURM_HET_SIZE=" + size, "SLURM_PACK_SIZE=" + size}
+	for i, span := range a.spans() {
+		for _, entry := range a.only(i, span) {
+			name, value, _ := strings.Cut(entry, "=")
+			for _, word := range []string{"HET", "PACK"} {
+				env = append(env, fmt.Sprintf("%s_%s_GROUP_%d=%s", name, word, i, value))
+			}
+		}
+	}
+	return env
+}
+
+// only is what is said of one component, without its suffix.
+func (a Allocation) only(i int, span [2]int) []string {
+	nodes, tasks := a.Nodes[span[0]:span[1]], a.tasks()[span[0]:span[1]]
+	total := 0
+	for _, n := range tasks {
+		total += n
+	}
+	env := []string{
+		"SLURM_JOB_ID=" + strconv.Itoa(a.JobID+i),
+		"SLURM_JOB_NAME=" + a.JobName,
+		"SLURM_JOB_NODELIST=" + fold(nodes),
+		"SLURM_JOB_NUM_NODES=" + strconv.Itoa(len(nodes)),
+		"SLURM_JOB_PARTITION=" + partition,
+		"SLURM_NPROCS=" + strconv.Itoa(total),
+		"SLURM_NTASKS=" + strconv.Itoa(total),
+		"SLURM_TASKS_PER_NODE=" + slurm.FormatTaskCounts(tasks),
+	}
+	if len(a.CPUs) > 0 {
+		env = append(env, "SLURM_JOB_CPUS_PER_NODE="+slurm.FormatTaskCounts(a.cpus()[span[0]:span[1]]))
+	}
+	env = appendSet(env, "SLURM_NTASKS_PER_NODE", a.Components[i].TasksPerNode)
+	return appendSet(env, "SLURM_CPUS_PER_TASK", a.Components[i].CPUsPerTask)
+}
+
+// leader is the job as its first component is told of it, which is where the batch script runs.
+func (a Allocation) leader() Allocation {
+	if a.Components == nil {
+		return a
+	}
+	first := a.Components[0]
+	a.Nodes, a.Nodelist, a.Components = a.Nodes[:first.Nodes], "", nil
+	if len(a.CPUs) > 1 {
+		a.CPUs = a.CPUs[:first.Nodes]
+	}
+	a.TasksPerNode, a.CPUsPerTask = first.TasksPerNode, 0 // as Slurm, which sets the latter with the component's suffix alone
+	return a
+}

@@ -1,0 +1,86 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/slurm"
+)
+
+// ear writes down what one side of a job gets, and when.
+type ear struct {
+	name  string
+	begin time.Time
+	heard *[]string
+}
+
+func (e ear) Signal(sig syscall.Signal) {
+	*e.heard = append(*e.heard, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
+}
+
+// TestController holds the order in which Slurm 22.05 was seen to signal (slurm-corpus/signals: tl-none, tl-B-USR1-20,
+// scancel-plain, requeue, pre-requeue-stay), KillWait and GraceTime being 5 s there.
+func TestController(t *testing.T) {
+	for event, want := range map[Event]string{
+		Cancelled: "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
+		Requeued:  "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
+		TimeLimit: "0s tasks TERM, 0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
+		Preempted: "0s tasks CONT, 0s tasks TERM, 6s tasks TERM, 6s tasks CONT, 6s tasks TERM, 6s batch CONT, 6s batch TERM, 11s batch KILL, 11s tasks KILL",
+		Warned:    "0s batch CONT, 0s batch USR2",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var heard []string
+			c := Controller{
+				Tasks: ear{"tasks", time.Now(), &heard}, Batch: ear{"batch", time.Now(), &heard},
+				KillWait: 5 * time.Second, GraceTime: 6 * time.Second,
+			}
+			c.Play(t.Context(), event)
+			if got := strings.Join(heard, ", "); got != want {
+				t.Errorf("%s:\n%s, want\n%s", event, got, want)
+			}
+		})
+	}
+}
+
+// TestControllerWarns: a signal of --signal goes to the batch script alone with B:, and to the tasks alone without
+// (slurm-corpus/signals: tl-B-USR1-60, tl-USR1-60, tl-TERM-20), and nothing follows it.
+func TestControllerWarns(t *testing.T) {
+	for text, want := range map[string]string{
+		"B:USR1@60": "0s batch CONT, 0s batch USR1", "USR1@60": "0s tasks CONT, 0s tasks USR1", "TERM@20": "0s tasks CONT, 0s tasks TERM",
+	} {
+		w, err := slurm.ParseWarning(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			var heard []string
+			Controller{
+				Tasks: ear{"tasks", time.Now(), &heard}, Batch: ear{"batch", time.Now(), &heard}, KillWait: 5 * time.Second, Warning: w,
+			}.Play(t.Context(), Warned)
+			if got := strings.Join(heard, ", "); got != want {
+				t.Errorf("%s: %s, want %s", text, got, want)
+			}
+		})
+	}
+}
+
+// TestControllerStops: nothing comes after the job's end.
+func TestControllerStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var heard []string
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		e := ear{"any", time.Now(), &heard}
+		Controller{Tasks: e, Batch: e, KillWait: 5 * time.Second}.Play(ctx, Cancelled)
+		if len(heard) != 4 || time.Since(e.begin) != time.Second {
+			t.Errorf("after %v: %q", time.Since(e.begin), heard)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package sim
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// child starts a shell with some variables, and waits for its first line.
+func child(t *testing.T, script string, environ ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", "echo ready; "+script)
+	cmd.Env = append(environ, "PATH=/usr/bin:/bin")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if _, err := out.Read(make([]byte, 6)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// TestWorker: a rank is found by its run and number, its own children and the ranks of other runs are not taken for it, and of two the
+// newer one is.
+func TestWorker(t *testing.T) {
+	run := t.TempDir()
+	if _, ok := worker(run, 1); ok {
+		t.Fatal("there is a rank before any was started")
+	}
+	child(t, "read -r _ </dev/zero", "DDPBATCH_RUN_DIR="+run, "RANK=11")
+	child(t, "read -r _ </dev/zero", "DDPBATCH_RUN_DIR="+run+"x", "RANK=1")
+	for range 2 {
+		want := child(t, "sleep 1000 & sleep 1000; wait", "DDPBATCH_RUN_DIR="+run, "RANK=1")
+		found := 0
+		deadline := time.Now().Add(10 * time.Second)
+		for found != want.Process.Pid && time.Now().Before(deadline) { // a start counts in hundredths of a second
+			if p, ok := worker(run, 1); ok {
+				found = p.pid
+				closeAll([]process{p})
+			}
+		}
+		if found != want.Process.Pid {
+			t.Errorf("rank 1 is process %d, want %d", found, want.Process.Pid)
+		}
+		// Those that the shell has started do not outlive the test.
+		t.Cleanup(func() {
+			for _, p := range processesWith("DDPBATCH_RUN_DIR="+run, "RANK=1") {
+				p.signal(syscall.SIGKILL)
+				closeAll([]process{p})
+			}
+		})
+		for range 3 { // the next one starts in another tick
+			exec.Command("true").Run()
+		}
+	}
+}
+
+func TestKillNode(t *testing.T) {
+	run := t.TempDir()
+	t.Cleanup(func() {
+		for _, p := range processesWith("DDPBATCH_RUN_DIR=" + run) {
+			p.signal(syscall.SIGKILL)
+			closeAll([]process{p})
+		}
+	})
+	gone := child(t, "while :; do sleep 1000 & sleep 0.01; done", "DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1", "RANK=0")
+	other := child(t, "sleep 1000", "DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node2", "RANK=1")
+	if err := killNode(run, "node1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := gone.Wait(); err == nil || gone.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("%v", err)
+	}
+	// What is killed is there until the kernel comes to its end.
+	testkit.Eventually(t, "no process of the node is left", func() bool {
+		left := processesWith("DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1")
+		closeAll(left)
+		return len(left) == 0
+	})
+	if _, err := os.Stat("/proc/" + strconv.Itoa(other.Process.Pid) + "/exe"); err != nil {
+		t.Errorf("the other node's process: %v", err)
+	}
+}
