@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/mpi/store"
@@ -51,8 +50,8 @@ func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.L
 	if addr == "" {
 		addr = net.JoinHostPort(e.master, e.port)
 	}
-	client, err := e.dialStore(ctx, store.DialConfig{
-		Addrs: []string{addr}, Secret: e.secret, Binding: binding, Name: fmt.Sprintf("rank %d", e.rank), Log: log,
+	client, err := store.Dial(ctx, addr, store.DialConfig{
+		Secret: e.secret, Binding: binding, Name: fmt.Sprintf("rank %d", e.rank), Log: log,
 	})
 	if err != nil {
 		return nil, err // it says what was done
@@ -63,24 +62,6 @@ func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.L
 	}
 	return &rendezvous{store: client, listen: local.Addr().Unmap().String(), close: client.Close, abandon: client.Close}, nil
 }
-
-// dialStore is store.Dial, but gives up early on a store that refuses a secret made of a key file: that is another file on that node,
-// most of the time, and stays one.
-func (e environment) dialStore(ctx context.Context, cfg store.DialConfig) (*store.Client, error) {
-	if e.keyFile == "" {
-		return store.Dial(ctx, cfg)
-	}
-	first, cancel := context.WithTimeout(ctx, refusalLimit)
-	defer cancel()
-	client, err := store.Dial(first, cfg)
-	if err == nil || ctx.Err() != nil || errors.Is(err, auth.ErrRefused) {
-		return client, err
-	}
-	return store.Dial(ctx, cfg) // it is not there yet
-}
-
-// refusalLimit leaves a store that had the port before some time to go.
-const refusalLimit = 5 * time.Second
 
 // host serves the store on this rank.
 func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.Logger) (*rendezvous, error) {

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/jobfile"
 )
 
 func newApp(e *env) *cli.App {
@@ -25,7 +28,7 @@ func newApp(e *env) *cli.App {
 		Action: func(c *cli.Context) error {
 			switch {
 			case c.Args().Present():
-				return unknownCommand(c.App.Commands, c.Args().First())
+				return unknownCommand(c, c.App.Commands)
 			case c.Bool("version"):
 				fmt.Fprintln(e.Out, versionString())
 				return nil
@@ -34,9 +37,9 @@ func newApp(e *env) *cli.App {
 		},
 		Commands: []*cli.Command{
 			newInitCommand(e), newCheckCommand(e), newRenderCommand(e), newSubmitCommand(e),
-			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newEnvCommand(e), newNodesCommand(e),
+			newRunCommand(e), newTrainCommand(e), newSimulateCommand(e), newRehearseCommand(e), newEnvCommand(e), newNodesCommand(e),
 			newStatusCommand(e), newLogsCommand(e), newCancelCommand(e), newResumeCommand(e),
-			newCkptCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e), newAttemptCommand(e),
+			newCkptCommand(e), newBenchCommand(e), newStoreCommand(e), newVersionCommand(e), newAttemptCommand(e), newGuardCommand(e),
 		},
 	}
 	for _, c := range app.Commands {
@@ -62,7 +65,7 @@ func prepare(c *cli.Command) {
 		commands := c.Subcommands
 		c.Action = func(ctx *cli.Context) error {
 			if ctx.Args().Present() {
-				return unknownCommand(commands, ctx.Args().First())
+				return unknownCommand(ctx, commands)
 			}
 			return cli.ShowSubcommandHelp(ctx)
 		}
@@ -70,18 +73,55 @@ func prepare(c *cli.Command) {
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	return &usageError{message: strings.TrimPrefix(err.Error(), "flag "), hint: tryHelp(c)}
+	return &usageError{message: flagMessage(c.Command.Flags, err), hint: tryHelp(c)}
+}
+
+// flagMessage is the flag package's error for a person: of a value that it cannot read it does not say what it should be.
+func flagMessage(flags []cli.Flag, err error) string {
+	message := strings.TrimPrefix(err.Error(), "flag ")
+	text, unread := strings.CutSuffix(message, ": parse error")
+	at := strings.LastIndex(text, " for flag -")
+	if !unread || at < 0 {
+		return message
+	}
+	value, name := strings.TrimPrefix(text[:at], "invalid value "), strings.TrimLeft(text[at+len(" for flag "):], "-")
+	want := "number"
+	for _, f := range flags {
+		if !slices.Contains(f.Names(), name) {
+			continue
+		}
+		switch f.(type) {
+		case *cli.DurationFlag:
+			want = "time with a unit, such as 90s or 10m"
+		case *cli.IntFlag, *cli.Int64Flag:
+			want = "whole number"
+		}
+	}
+	return fmt.Sprintf("%s for --%s is no %s", value, name, want)
 }
 
 // tryHelp names the help of the command that runs.
 func tryHelp(c *cli.Context) string { return fmt.Sprintf("try %q", c.Command.HelpName+" -h") }
 
-func unknownCommand(commands []*cli.Command, name string) error {
-	hint := `try "ddpbatch -h"`
-	// the library's suggestion is a whole sentence, Did you mean "train"?, and may be its own help command
-	near := cli.SuggestCommand(commands, name)
-	if _, word, _ := strings.Cut(strings.TrimSuffix(near, `"?`), `"`); find(commands, word) != nil {
-		hint = strings.ToLower(near[:1]) + near[1:]
+// unknownCommand says which of the commands may be meant: the only one that begins so, or one with a slip.
+func unknownCommand(c *cli.Context, commands []*cli.Command) error {
+	name, hint := c.Args().First(), tryHelp(c)
+	var names, begin []string
+	for _, command := range commands {
+		if command.Hidden {
+			continue
+		}
+		names = append(names, command.Name)
+		if strings.HasPrefix(command.Name, name) {
+			begin = append(begin, command.Name)
+		}
+	}
+	near := jobfile.Nearest(name, names)
+	if len(begin) == 1 {
+		near = begin[0]
+	}
+	if near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return &usageError{message: fmt.Sprintf("there is no command %q", name), hint: hint}
 }

@@ -26,8 +26,8 @@ func (b *benchRank) store(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	client, err := store.Dial(ctx, store.DialConfig{
-		Addrs: []string{addr}, Secret: secret, Binding: storeBinding, Name: fmt.Sprintf("rank %d", b.rank), Log: b.e.log(),
+	client, err := store.Dial(ctx, addr, store.DialConfig{
+		Secret: secret, Binding: storeBinding, Name: fmt.Sprintf("rank %d", b.rank), Log: b.e.log(),
 	})
 	if err != nil {
 		return err

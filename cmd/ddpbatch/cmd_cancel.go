@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/rundir"
 )
@@ -28,50 +29,154 @@ func newCancelCommand(e *env) *cli.Command {
 			if !c.Args().Present() {
 				return usagef("cancel needs a job id or a run directory")
 			}
-			var failed []error
-			for _, name := range c.Args().Slice() {
-				failed = append(failed, runCancel(c.Context, e, e.abs(c.String("runs")), name))
-			}
-			return errors.Join(failed...)
+			return cancelAll(c.Context, e, e.abs(c.String("runs")), c.Args().Slice())
 		},
 	}
 }
 
+// cancelAll cancels every job that it can. The exit code is the largest of theirs.
+func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
+	var failed []error
+	code := exitDone
+	for _, name := range names {
+		if err := runCancel(ctx, e, runs, name); err != nil {
+			failed = append(failed, err)
+			code = max(code, exitCode(err))
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return &codeError{code: code, err: errors.Join(failed...)}
+}
+
 func runCancel(ctx context.Context, e *env, runs, name string) error {
-	run, id, err := findJob(e, runs, name)
+	run, ids, err := findToCancel(e, runs, name)
 	if err != nil {
 		return err
+	}
+	if run.Spec().Kind == "simulate" {
+		return cancelSimulation(ctx, e, run, ids[0])
 	}
 	if run.Spec().Kind != "slurm" {
 		return usagef("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
-	if id == "" {
+	if ids[0] == "" {
 		return usagef("%s has no job id: its submission was never confirmed; see squeue", e.short(run.Path()))
 	}
-	client, _ := newSlurmClient(e)
-	if err := client.Cancel(ctx, id); err != nil {
-		return err
+	return cancelJobs(ctx, e, run, ids)
+}
+
+// cancelJobs cancels those of a run's jobs that are not over. That some are is an error only where all of them are.
+func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) error {
+	var over, failed []error
+	done := false
+	for _, id := range ids {
+		how, hasEnded, err := ended(ctx, e, run, id)
+		switch {
+		case hasEnded:
+			over = append(over, alreadyEnded(id, how))
+			continue
+		case !errors.As(err, new(*usageError)):
+			err = cancelJob(ctx, e, run, id, err)
+		}
+		failed = append(failed, err)
+		done = done || err == nil
 	}
-	if err := run.Append(rundir.Event{Time: e.Now(), Event: "cancel", Detail: "job " + id}); err != nil {
-		e.log().Warn("the job is cancelled, but its ledger could not be written", "job", id, "error", err)
+	if len(over) == len(ids) {
+		return errors.Join(over...)
 	}
-	fmt.Fprintf(e.Out, "cancelled job %s\nresume: %s\n", id, resumeCommand(run, ""))
+	if done {
+		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
+	}
+	return errors.Join(failed...)
+}
+
+// cancelJob marks a job as cancelled, and cancels it; unknown is why Slurm did not say whether it is over.
+func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown error) error {
+	noteCancel(e, run, id)
+	err := unknown
+	if client, _ := newSlurmClient(e); err == nil {
+		err = client.CancelNow(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("%w (until it is resumed, the run will not be requeued, as it is marked as cancelled)", err)
+	}
+	fmt.Fprintf(e.Out, "cancelled job %s\n", id)
 	return nil
+}
+
+// cancelSimulation asks the process that simulates a run to do what scancel does.
+func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) error {
+	fd, ok := openSimulation(run, id)
+	if !ok {
+		return alreadyEnded(id, howEnded(ctx, e, run, id, ""))
+	}
+	defer unix.Close(fd)
+	if array, _, ok := elementOf(run); ok {
+		return usagef("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(array))
+	}
+	noteCancel(e, run, id)
+	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
+		return fmt.Errorf("cancel %s: tell process %s: %w", e.short(run.Path()), id, err)
+	}
+	fmt.Fprintf(e.Out, "cancelled job %s\nresume: %s\n", id, resumeCommand(run))
+	return nil
+}
+
+// noteCancel writes a person's wish into the ledger before anybody acts on it: an attempt that ends just then must not requeue its job.
+// The elements of an array find it in the array's ledger.
+func noteCancel(e *env, run *rundir.Dir, id string) {
+	job, _, _ := strings.Cut(id, ";") // less the cluster: as the job itself knows it
+	if err := run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventCancel, Job: job, Detail: "job " + id}); err != nil {
+		e.log().Warn("the job is to be cancelled, but its ledger could not be written", "job", id, "error", err)
+	}
+}
+
+// findToCancel is findJob that finds an array's element, too, which waits: it has no directory yet, and its cancel is noted in the array's.
+// An array of which elements were resumed alone is several jobs: all of them where it is named by its path, and else the one that is named.
+func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
+	_, err := findRun(e, runs, name)
+	if array, id, waits := waitingElement(err); waits {
+		return array, []string{id}, nil
+	}
+	run, id, err := findJob(e, runs, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	array, err := arrayIn(run)
+	if err != nil || array == nil {
+		return run, []string{id}, err
+	}
+	jobs, err := array.jobs(run)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, id := range jobs.known {
+		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
+			return run, []string{id}, nil
+		}
+	}
+	return run, jobs.ids(), nil
 }
 
 // findJob opens the run that a person names by job id or path, and tells its newest job id.
 func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
-	// a folder that happens to be called 123 is not job 123
-	if _, err := rundir.Open(e.abs(name)); err == nil || strings.ContainsRune(name, filepath.Separator) {
-		name = e.abs(name)
-	}
-	run, err := rundir.Find(runs, name)
+	run, err := findRun(e, runs, name)
 	if err != nil {
-		return nil, "", &usageError{message: err.Error()}
+		return nil, "", &usageError{message: explainElement(e, err).Error()}
 	}
-	id, err := run.JobID()
+	id, err := newestJob(run)
 	if err != nil {
 		return nil, "", err
 	}
 	return run, id, nil
+}
+
+func findRun(e *env, runs, name string) (*rundir.Dir, error) {
+	// a folder that happens to be called 123 is not job 123
+	if _, err := rundir.Open(e.abs(name)); err == nil || strings.ContainsRune(name, filepath.Separator) {
+		name = e.abs(name)
+	}
+	return rundir.Find(runs, name)
 }

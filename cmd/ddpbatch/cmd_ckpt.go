@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -38,6 +39,9 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 				message: fmt.Sprintf("ckpt %s takes %s, not %s", c.Name, c.ArgsUsage, plural(len(words), "word")),
 				hint:    tryHelp(ctx),
 			}
+		}
+		if slices.Contains(words, "") { // as of a variable that is not set; it would be the working directory
+			return &usageError{message: fmt.Sprintf("ckpt %s takes %s, and an empty word is none", c.Name, c.ArgsUsage), hint: tryHelp(ctx)}
 		}
 		return judged(action(ctx, words))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ type valueDiffer struct {
 
 func runCkptDiff(ctx context.Context, e *env, a, b *side, t tolerance, asJSON bool) error {
 	d, err := compare(ctx, a, b, t)
-	if err != nil {
+	if err = cmp.Or(err, a.check(), b.check()); err != nil {
 		return err
 	}
 	if asJSON {
@@ -102,9 +103,13 @@ func (d *difference) print(e *env) error {
 		}
 	}
 	for _, v := range d.Values {
-		fmt.Fprintf(e.Out, "value %s: %s and %s\n", v.Name, valueText(v.A), valueText(v.B))
+		fmt.Fprintf(e.Out, "value %s: %s and %s\n", clean(v.Name), valueText(v.A), valueText(v.B))
 	}
-	_, err := fmt.Fprintf(e.Out, "%s the same, %d not\n", plural(d.Equal, "tensor"), len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB))
+	values := ""
+	if n := len(d.Values); n > 0 {
+		values = fmt.Sprintf("; values that differ: %d", n)
+	}
+	_, err := fmt.Fprintf(e.Out, "%s the same, %d not%s\n", plural(d.Equal, "tensor"), len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), values)
 	return err
 }
 

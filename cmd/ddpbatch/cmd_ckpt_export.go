@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,14 +18,27 @@ import (
 func newCkptExportCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
 		Name: "export", Usage: "write the model of a checkpoint, a run's newest or the one named, to a safetensors file or to .npy files",
-		ArgsUsage: "CKPT FILE",
-		Description: example("ddpbatch ckpt export 123 model.safetensors", "ddpbatch ckpt export runs/mnist-20261121-101500-1a2b/checkpoints/step-000000004000 all.safetensors --all",
+		ArgsUsage: "RUN [STEP] FILE",
+		Description: example("ddpbatch ckpt export 123 model.safetensors", "ddpbatch ckpt export 123 4000 all.safetensors --all",
 			"ddpbatch ckpt export 123 weight.npy --tensor 0.weight", "ddpbatch ckpt export 123 arrays/ --format npy"),
-	}, 2, 2, []cli.Flag{
+	}, 2, 3, []cli.Flag{
 		&cli.StringFlag{Name: "format", Usage: "`NAME`: safetensors, or npy (a file with --tensor, else a folder with a file for each); by FILE's ending where it is left out"},
 		&cli.StringFlag{Name: "tensor", Usage: "only the tensor of this `NAME`"},
 		&cli.BoolFlag{Name: "all", Usage: "also what is not the model, as the optimizer's state; names keep their prefix"},
 	}, func(c *cli.Context, words []string) error {
+		step, file := "", words[len(words)-1]
+		if len(words) == 3 {
+			step = words[1]
+		} else if _, err := parseStep(file); err == nil && filepath.Ext(file) == "" {
+			return &usageError{
+				message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, and %s is a step: name the file, too", file),
+				hint:    fmt.Sprintf("one that is to be named so: ./%s", file),
+			}
+		}
+		kind, err := exportKind(e, file, c.String("format"), c.String("tensor"))
+		if err != nil {
+			return err
+		}
 		place, err := findCheckpoints(e, c, words[0])
 		if err != nil {
 			return err
@@ -31,7 +47,7 @@ func newCkptExportCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		found, err := place.choose(c.Context, dir, "")
+		found, err := place.choose(c.Context, e, dir, step)
 		if err != nil {
 			return err
 		}
@@ -40,18 +56,9 @@ func newCkptExportCommand(e *env) *cli.Command {
 		if err := x.choose(c.String("tensor"), c.Bool("all")); err != nil {
 			return err
 		}
-		path := e.abs(words[1])
-		switch format := c.String("format"); {
-		case format == "safetensors" || format == "" && filepath.Ext(path) != ".npy":
-			err = x.safetensors(c.Context, path)
-		case format == "npy" && c.String("tensor") == "":
-			err = x.folder(c.Context, path)
-		case format == "npy" || format == "":
-			err = x.npy(c.Context, path)
-		default:
-			err = usagef("there is no format %q; it is safetensors or npy", format)
-		}
-		if err != nil {
+		path := e.abs(file)
+		write := map[string]func(context.Context, string) error{exportTensors: x.safetensors, exportArray: x.npy, exportArrays: x.folder}[kind]
+		if err := write(c.Context, path); err != nil {
 			return err
 		}
 		if c.Bool("json") {
@@ -78,8 +85,8 @@ func (x *exporter) npy(ctx context.Context, path string) error {
 	return npy.WriteFile(ctx, path, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
 }
 
-// folder writes each tensor to a file of its name in a folder.
-func (x *exporter) folder(ctx context.Context, path string) error {
+// folder writes each tensor to a file of its name in a folder. Where one fails, the files that were not there before are gone again.
+func (x *exporter) folder(ctx context.Context, path string) (err error) {
 	names := map[string]string{}
 	for _, t := range x.tensors {
 		name, err := arrayFile(t.as)
@@ -88,16 +95,38 @@ func (x *exporter) folder(ctx context.Context, path string) error {
 		}
 		names[t.Name] = name
 	}
-	if err := makeFolder(path); err != nil {
-		return err
+	made, err := makeFolder(path)
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
 	}
-	for _, t := range x.tensors {
-		err := npy.WriteFile(ctx, filepath.Join(path, names[t.Name]), t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
+	var written []string
+	defer func() {
 		if err != nil {
-			return fmt.Errorf("tensor %q: %w", t.Name, err)
+			discard(path, made, written)
+		}
+	}()
+	for _, t := range x.tensors {
+		file := filepath.Join(path, names[t.Name])
+		_, missing := os.Lstat(file)
+		err := npy.WriteFile(ctx, file, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
+		if err != nil {
+			return fmt.Errorf("export: tensor %q: %w", t.Name, err)
+		}
+		if errors.Is(missing, fs.ErrNotExist) {
+			written = append(written, file)
 		}
 	}
 	return nil
+}
+
+// discard removes what an export has made.
+func discard(folder string, made bool, files []string) {
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+	if made {
+		_ = os.Remove(folder) // not empty: somebody else has put something there
+	}
 }
 
 // arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX. No two tensors get the same.

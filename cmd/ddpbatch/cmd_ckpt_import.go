@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ func newCkptImportCommand(e *env) *cli.Command {
 		Name: "import", Usage: "write the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step", ArgsUsage: "FILE.safetensors DIR",
 		Description: example("ddpbatch ckpt import model.safetensors imported", "ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
 	}, 2, 2, []cli.Flag{
-		&cli.Int64Flag{Name: "step", Usage: "the checkpoint's step"},
+		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
 		&cli.StringFlag{Name: "prefix", Value: modelPrefix, Usage: "put before every name; what export takes away again"},
 	}, func(c *cli.Context, words []string) error {
 		if c.Int64("step") < 0 {
@@ -30,18 +31,17 @@ func newCkptImportCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		state, err := readImport(e.abs(words[0]), c.String("prefix"), c.Int64("step"))
+		file := e.abs(words[0])
+		f, err := openImport(e, file)
 		if err != nil {
 			return err
 		}
-		if err := makeFolder(place.path); err != nil {
-			return err
-		}
-		dir, err := place.openToWrite(c.Context, e)
+		defer f.Close() // it is only read
+		state, err := importState(f, file, c.String("prefix"), c.Int64("step"))
 		if err != nil {
 			return err
 		}
-		info, err := dir.Save(c.Context, state)
+		info, err := saveImport(c.Context, e, place, state)
 		if err != nil {
 			return err
 		}
@@ -71,66 +71,74 @@ func importPlace(e *env, path string) (ckptPlace, error) {
 		}
 	}
 	if info, err := os.Stat(p.path); err == nil && !info.IsDir() {
-		return p, usagef("%s is no folder", path)
+		return p, usagef("%s is no folder", e.named(path))
+	}
+	if err := needFolderOf(e, "import", path); err != nil {
+		return p, err
 	}
 	if isStepFolder(filepath.Base(p.path)) {
-		return p, usagef("%s is named as one checkpoint; name the folder that checkpoints are in", path)
+		return p, usagef("%s is named as one checkpoint; name the folder that checkpoints are in", e.named(path))
 	}
 	return p, nil
 }
 
-// readImport makes a checkpoint's state of a file.
-func readImport(path, prefix string, step int64) (*checkpoint.State, error) {
-	if err := metadataFits(path); err != nil {
-		return nil, err
+// openImport opens the file to import; exitUsage where there is none of that name.
+func openImport(e *env, path string) (*safetensors.File, error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, usagef("import: there is no file %s", e.named(path))
+	case err == nil && info.IsDir():
+		return nil, usagef("import: %s is a folder; name a safetensors file", e.named(path))
 	}
-	tensors, metadata, err := safetensors.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	for i := range tensors {
-		tensors[i].Name = prefix + tensors[i].Name
-	}
-	var pairs [][2]string // nil: the file has no metadata
-	if metadata != nil {
-		pairs = [][2]string{}
-	}
-	for _, f := range metadata {
-		pairs = append(pairs, [2]string{f.Key, f.Value})
-	}
-	text, err := json.Marshal(pairs)
-	if err != nil {
-		return nil, err
-	}
-	return &checkpoint.State{
-		Step: step, World: 1, Tensors: tensors, Values: map[string]json.RawMessage{fileMetadataKey: text},
-	}, nil
+	return safetensors.Open(path)
 }
 
 // maxMetadata is how much of a file's metadata a checkpoint takes, which has them in its manifest of 64 MiB at most.
 const maxMetadata = 32 << 20
 
-// metadataFits refuses a file before anything is made of its metadata, or its data are read.
-func metadataFits(path string) error {
-	f, err := safetensors.Open(path)
-	if err != nil {
-		return err
+// importState makes a checkpoint's state of an open file, which its tensors are read from while the state is saved. What a checkpoint cannot
+// hold is refused before any data are read.
+func importState(f *safetensors.File, path, prefix string, step int64) (*checkpoint.State, error) {
+	var pairs [][2]string // nil: the file has no metadata
+	if f.Metadata() != nil {
+		pairs = [][2]string{}
 	}
-	defer f.Close()
 	size := 0
 	for _, field := range f.Metadata() {
 		size += len(field.Key) + len(field.Value) + len(`["",""],`)
+		pairs = append(pairs, [2]string{field.Key, field.Value})
 	}
 	if size > maxMetadata {
-		return fmt.Errorf("import %s: its metadata take %d bytes, and a checkpoint takes %d", path, size, maxMetadata)
+		return nil, fmt.Errorf("import %s: its metadata take %d bytes, and a checkpoint takes %d", path, size, maxMetadata)
 	}
-	return nil
+	text, err := json.Marshal(pairs)
+	if err != nil {
+		return nil, err
+	}
+	s := &checkpoint.State{Step: step, World: 1, Values: map[string]json.RawMessage{fileMetadataKey: text}, Check: f.Unchanged}
+	for _, t := range f.Tensors() {
+		if err := t.Known(); err != nil {
+			return nil, fmt.Errorf("import %s: %w", path, err)
+		}
+		s.Tensors = append(s.Tensors, checkpoint.Tensor{Name: prefix + t.Name, DType: t.DType, Shape: t.Shape, From: f.Reader(t)})
+	}
+	return s, nil
 }
 
-// makeFolder makes a folder whose parent is there, unless it is there itself.
-func makeFolder(path string) error {
-	if err := os.Mkdir(path, 0o755); err != nil && (!errors.Is(err, fs.ErrExist) || !isDir(path)) {
-		return err
+// saveImport writes the checkpoint. Where that fails, a folder that it has made is gone again.
+func saveImport(ctx context.Context, e *env, place ckptPlace, state *checkpoint.State) (info checkpoint.Info, err error) {
+	made, err := makeFolder(place.path)
+	if err != nil {
+		return info, fmt.Errorf("import: %w", err)
 	}
-	return nil
+	defer func() {
+		if made && err != nil {
+			_ = os.Remove(place.path) // not empty: somebody else has put something there
+		}
+	}()
+	dir, err := place.openToWrite(ctx, e)
+	if err != nil {
+		return info, err
+	}
+	return dir.Save(ctx, state)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
@@ -22,23 +21,26 @@ func newCkptLsCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		return runCkptLs(c.Context, e, dir, c.Bool("json"))
+		infos, err := dir.List(c.Context)
+		if err != nil {
+			return err
+		}
+		if err := printCkptLs(e, infos, c.Bool("json")); err != nil {
+			return err
+		}
+		if len(infos) == 0 {
+			return place.none(e)
+		}
+		return nil
 	})
 }
 
-func runCkptLs(ctx context.Context, e *env, dir *checkpoint.Dir, asJSON bool) error {
-	infos, err := dir.List(ctx)
-	if err != nil {
-		return err
-	}
+func printCkptLs(e *env, infos []checkpoint.Info, asJSON bool) error {
 	if asJSON {
-		if infos == nil {
-			infos = []checkpoint.Info{}
-		}
-		return printJSON(e, infos)
+		return printJSON(e, append([]checkpoint.Info{}, infos...))
 	}
 	if len(infos) == 0 {
-		return checkpoint.ErrNone
+		return nil
 	}
 	t := newTable(e, "STEP", "STATE", "SIZE", "RATIO", "WORLD", "ATTEMPT", "BASE", "METRICS", "PINNED", "CREATED", "PATH")
 	for _, i := range infos {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"strconv"
@@ -36,8 +37,12 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 		return p, nil
 	}
 	if err != nil {
-		if run, _, err = findJob(e, e.abs(c.String("runs")), name); err != nil {
-			return ckptPlace{}, err
+		word := name
+		if strings.ContainsRune(name, filepath.Separator) {
+			word = path
+		}
+		if run, err = rundir.Find(e.abs(c.String("runs")), word); err != nil {
+			return ckptPlace{}, noPlace(c.Context, e, name, err)
 		}
 	}
 	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
@@ -88,12 +93,12 @@ func parseStep(name string) (int64, error) {
 
 // choose opens the checkpoint that word names, a step or the name of a folder; an empty word: the one whose folder was named, else the newest that counts. The
 // caller closes it.
-func (p ckptPlace) choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
+func (p ckptPlace) choose(ctx context.Context, e *env, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word == "" {
 		word = p.folder
 	}
 	if word == "" {
-		return dir.FindLatest(ctx)
+		return p.latest(ctx, e, dir)
 	}
 	if isStepFolder(word) && isDir(filepath.Join(p.path, word)) && filepath.Base(word) == word {
 		return dir.FindFolder(ctx, word)
@@ -102,5 +107,11 @@ func (p ckptPlace) choose(ctx context.Context, dir *checkpoint.Dir, word string)
 	if err != nil {
 		return nil, err
 	}
-	return dir.Find(ctx, step)
+	found, err := dir.Find(ctx, step)
+	if errors.Is(err, checkpoint.ErrNone) {
+		if infos, failed := dir.List(ctx); failed == nil {
+			err = p.noStep(e, step, infos)
+		}
+	}
+	return found, err
 }

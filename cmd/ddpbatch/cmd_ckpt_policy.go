@@ -1,9 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
 )
 
 // policy is what the flags say, or the run's job where there are none.
@@ -37,4 +43,27 @@ func (p ckptPlace) policy(c *cli.Context) (checkpoint.Policy, error) {
 		return policy, usagef("%v", err)
 	}
 	return policy, nil
+}
+
+// hasMetric refuses a metric that no checkpoint has: it is mistyped, and by it all of the best would go.
+func (p ckptPlace) hasMetric(e *env, plan []checkpoint.Decision, metric string) error {
+	known := map[string]bool{}
+	for _, d := range plan {
+		if d.Committed {
+			for name := range d.Metrics {
+				known[name] = true
+			}
+		}
+	}
+	if known[metric] {
+		return nil
+	}
+	err := &usageError{message: fmt.Sprintf("no checkpoint in %s has the metric %q; they have none at all", e.named(p.path), metric)}
+	if names := slices.Sorted(maps.Keys(known)); len(names) > 0 {
+		err.message = fmt.Sprintf("no checkpoint in %s has the metric %q; they have: %s", e.named(p.path), metric, clean(strings.Join(names, ", ")))
+		if near := jobfile.Nearest(metric, names); near != "" {
+			err.hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+	return err
 }

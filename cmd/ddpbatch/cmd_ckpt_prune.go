@@ -20,10 +20,10 @@ func newCkptPruneCommand(e *env) *cli.Command {
 		Description: example("ddpbatch ckpt prune --dry-run 123", "ddpbatch ckpt prune 123 --keep-last 2 --keep-every 1000", "ddpbatch ckpt prune 123 --keep-last 2 --keep-best 3 --metric eval_loss"),
 	}, 1, 1, []cli.Flag{
 		&cli.BoolFlag{Name: "dry-run", Usage: "only show what would be kept and removed, and why"},
-		&cli.IntFlag{Name: "keep-last", Usage: "keep the newest `N`, at least 2"},
-		&cli.Int64Flag{Name: "keep-every", Usage: "keep each step that is a multiple of `N`"},
-		&cli.DurationFlag{Name: "keep-within", Usage: "keep those not more than `D` older than the newest, such as 24h"},
-		&cli.IntFlag{Name: "keep-best", Usage: "keep the best `N` by --metric"},
+		&cli.IntFlag{Name: "keep-last", Usage: "keep the newest `N`, at least 2", DefaultText: "2 where only other rules are given"},
+		&cli.Int64Flag{Name: "keep-every", Usage: "keep each step that is a multiple of `N`", DefaultText: "none"},
+		&cli.DurationFlag{Name: "keep-within", Usage: "keep those made no longer ago than `D`, such as 24h", DefaultText: "none"},
+		&cli.IntFlag{Name: "keep-best", Usage: "keep the best `N` by --metric", DefaultText: "none"},
 		&cli.StringFlag{Name: "metric", Usage: "`NAME` of the metric of --keep-best, as eval_loss; the smaller the better"},
 		&cli.BoolFlag{Name: "max", Usage: "a larger metric is the better one"},
 		&cli.BoolFlag{Name: "force", Usage: "also while the run is, or may be, alive"},
@@ -44,7 +44,7 @@ func newCkptPruneCommand(e *env) *cli.Command {
 				return err
 			}
 		}
-		return runCkptPrune(c.Context, e, place, policy, c.Bool("dry-run"), c.Bool("json"))
+		return runCkptPrune(c.Context, e, place, policy, c.IsSet("metric"), c.Bool("dry-run"), c.Bool("json"))
 	})
 }
 
@@ -54,7 +54,7 @@ type pruned struct {
 	Removed bool `json:"removed"`
 }
 
-func runCkptPrune(ctx context.Context, e *env, place ckptPlace, policy checkpoint.Policy, dryRun, asJSON bool) error {
+func runCkptPrune(ctx context.Context, e *env, place ckptPlace, policy checkpoint.Policy, metricGiven, dryRun, asJSON bool) error {
 	dir, err := place.openToWrite(ctx, e)
 	if err != nil {
 		return err
@@ -63,12 +63,17 @@ func runCkptPrune(ctx context.Context, e *env, place ckptPlace, policy checkpoin
 	if err != nil {
 		return err
 	}
+	if len(plan) > 0 && metricGiven {
+		if err := place.hasMetric(e, plan, policy.Metric); err != nil {
+			return err
+		}
+	}
 	var failed error
 	if !dryRun {
 		_, failed = dir.Prune(ctx, policy)
 	}
 	if len(plan) == 0 && failed == nil {
-		return checkpoint.ErrNone
+		return place.none(e)
 	}
 	rows := []pruned{}
 	for _, d := range plan {
@@ -125,6 +130,6 @@ func printPruned(e *env, rows []pruned, dryRun bool) error {
 	if dryRun {
 		done = "would remove"
 	}
-	_, err := fmt.Fprintf(e.Err, "%s %s, %d bytes\n", done, plural(gone, "checkpoint"), freed)
+	_, err := fmt.Fprintf(e.Err, "%s %s, %s\n", done, plural(gone, "checkpoint"), t.bytes(freed))
 	return err
 }

@@ -29,7 +29,7 @@ func newCkptShowCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		found, err := place.choose(c.Context, dir, append(words, "")[1])
+		found, err := place.choose(c.Context, e, dir, append(words, "")[1])
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func codecsText(codecs map[string]int64) string {
 	})
 	for i, name := range names {
 		if len(names) > 1 {
-			names[i] = name + " " + strconv.FormatInt(100*codecs[name]/max(total, 1), 10) + "%"
+			names[i] = name + " " + strconv.FormatFloat(100*float64(codecs[name])/float64(max(total, 1)), 'f', 0, 64) + "%"
 		}
 	}
 	return orDash(strings.Join(names, ", "))

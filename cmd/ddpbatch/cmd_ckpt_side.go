@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,6 +21,7 @@ import (
 type side struct {
 	tensors []sideTensor
 	values  map[string]json.RawMessage // nil: a file, which has none
+	check   func() error               // after the reading: it did not change meanwhile
 	close   func() error
 }
 
@@ -30,29 +35,44 @@ type sideTensor struct {
 
 // openSide opens a safetensors file, or the checkpoint that name and word say.
 func openSide(c *cli.Context, e *env, name, word string) (*side, error) {
-	if info, err := os.Stat(e.abs(name)); err == nil && !info.IsDir() {
+	info, missing := os.Stat(e.abs(name))
+	if missing == nil && !info.IsDir() {
 		if word != "" {
 			return nil, usagef("%s is a file and has no steps; compare it with one checkpoint: ddpbatch ckpt diff %s CKPT", name, name)
 		}
 		return openFileSide(e.abs(name))
 	}
-	if strings.HasSuffix(name, ".safetensors") {
-		_, err := safetensors.Open(e.abs(name))
-		return nil, &codeError{code: exitNoCheckpoint, err: err}
+	if errors.Is(missing, fs.ErrNotExist) && strings.HasSuffix(name, ".safetensors") {
+		return nil, &codeError{code: exitNoCheckpoint, err: fmt.Errorf("there is no file %s", e.named(name))}
 	}
 	place, err := findCheckpoints(e, c, name)
 	if err != nil {
+		if usage, ok := errors.AsType[*usageError](err); ok && errors.Is(missing, fs.ErrNotExist) {
+			return nil, noSide(e, name, usage)
+		}
 		return nil, err
 	}
 	dir, err := place.open(e)
 	if err != nil {
 		return nil, err
 	}
-	found, err := place.choose(c.Context, dir, word)
+	found, err := place.choose(c.Context, e, dir, word)
 	if err != nil {
 		return nil, err
 	}
 	return checkpointSide(found), nil
+}
+
+// noSide is the error where name is neither a file nor what findCheckpoints takes, which says why.
+func noSide(e *env, name string, why *usageError) error {
+	if strings.ContainsRune(name, filepath.Separator) {
+		return usagef("there is no %s; name a safetensors file, %s", e.named(name), whatRun)
+	}
+	err := &usageError{message: why.message}
+	if _, step := parseStep(name); step == nil {
+		err.hint = "to compare two steps of a run: ddpbatch ckpt diff RUN STEP1 STEP2"
+	}
+	return err
 }
 
 func openFileSide(path string) (*side, error) {
@@ -60,7 +80,7 @@ func openFileSide(path string) (*side, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &side{close: f.Close}
+	s := &side{check: f.Unchanged, close: f.Close}
 	for _, t := range f.Tensors() {
 		dtype := t.DType
 		if dtype == "" {
@@ -77,7 +97,7 @@ func openFileSide(path string) (*side, error) {
 }
 
 func checkpointSide(c *checkpoint.Checkpoint) *side {
-	s := &side{close: c.Close, values: c.Values()}
+	s := &side{check: func() error { return nil }, close: c.Close, values: c.Values()} // it has checksums
 	if s.values == nil {
 		s.values = map[string]json.RawMessage{}
 	}

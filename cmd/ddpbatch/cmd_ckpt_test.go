@@ -122,6 +122,7 @@ func TestCkptTexts(t *testing.T) {
 		codecsText(nil): "-", codecsText(map[string]int64{"raw": 7}): "raw",
 		codecsText(map[string]int64{"raw": 1, "planes": 2, "zstd": 1}): "planes 50%, raw 25%, zstd 25%",
 		codecsText(map[string]int64{"raw": 0, "zstd": 0}):              "raw 0%, zstd 0%",
+		codecsText(map[string]int64{"raw": 917, "huff0": 83}):          "raw 92%, huff0 8%", // to the nearest
 		metricsText(map[string]float64{"b": 2, "a": 0.5}):              "a=0.5 b=2", metricsText(map[string]float64{}): "-",
 		pinnedText([]string{"", "best"}): "yes,best", ratio(1, 0): "-", ratio(1, 3): "0.333",
 		shorten(strings.Repeat("\u00e9", 101)): strings.Repeat("\u00e9", 100) + "...",
@@ -137,5 +138,12 @@ func TestCkptTexts(t *testing.T) {
 	}
 	if got := (&table{}).size(1 << 20); got != "1048576" {
 		t.Errorf("in a pipe: %q", got)
+	}
+	for want, got := range map[string]string{
+		"1023 bytes": (&table{terminal: true}).bytes(1023), "1 KiB": (&table{terminal: true}).bytes(1 << 10), "1024 bytes": (&table{}).bytes(1 << 10),
+	} {
+		if got != want {
+			t.Errorf("in a sentence: %q, want %q", got, want)
+		}
 	}
 }

@@ -22,6 +22,14 @@ func (t *table) size(n int64) string {
 	return fmt.Sprintf("%.4g %ciB", value, "KMGTPE"[unit])
 }
 
+// bytes is a size in a sentence, where no heading says that it is one.
+func (t *table) bytes(n int64) string {
+	if !t.terminal || n < 1<<10 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	return t.size(n)
+}
+
 // ratio is how much of the tensors' bytes is left on disk.
 func ratio(stored, raw int64) string {
 	if raw <= 0 {
@@ -60,6 +68,15 @@ func timeText(at time.Time) string {
 		return "-"
 	}
 	return at.Local().Format(time.DateTime)
+}
+
+// named is a path for a sentence: as a person would type it, and quoted where it could do something to a terminal, or hide where it ends.
+func (e *env) named(path string) string {
+	text := e.short(e.abs(path))
+	if strings.ContainsFunc(text, unicode.IsControl) {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 func orDash(text string) string {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -20,7 +21,12 @@ func newCkptVerifyCommand(e *env) *cli.Command {
 		Description: example("ddpbatch ckpt verify 123", "ddpbatch ckpt verify --read-data 123 4000"),
 	}, 1, 2, []cli.Flag{
 		&cli.BoolFlag{Name: "read-data", Usage: "read and check every byte of the tensors, too"},
+		&cli.StringFlag{Name: "read-data-subset", Usage: "read and check a sample of the tensors' chunks, as `5%` of them; the same ones every time"},
 	}, func(c *cli.Context, words []string) error {
+		share, err := shareToRead(c)
+		if err != nil {
+			return err
+		}
 		place, err := findCheckpoints(e, c, words[0])
 		if err != nil {
 			return err
@@ -29,16 +35,35 @@ func newCkptVerifyCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		infos, err := place.toVerify(c.Context, dir, words[1:])
+		infos, err := place.toVerify(c.Context, e, dir, words[1:])
 		if err != nil {
 			return err
 		}
-		return runCkptVerify(c.Context, e, dir, infos, c.Bool("read-data"), c.Bool("json"))
+		return runCkptVerify(c.Context, e, dir, infos, share, c.Bool("json"))
 	})
 }
 
+// shareToRead is how many per cent of the data verify is to read: 0 to 100.
+func shareToRead(c *cli.Context) (float64, error) {
+	word := c.String("read-data-subset")
+	switch {
+	case !c.IsSet("read-data-subset") && c.Bool("read-data"):
+		return 100, nil
+	case !c.IsSet("read-data-subset"):
+		return 0, nil
+	case c.Bool("read-data"):
+		return 0, usagef("--read-data reads all, --read-data-subset a part of it: give one of them")
+	}
+	number, ok := strings.CutSuffix(word, "%")
+	share, err := strconv.ParseFloat(number, 64)
+	if !ok || err != nil || !(share > 0 && share <= 100) {
+		return 0, usagef("--read-data-subset is %q: must be more than 0 to 100 per cent, such as 5%%", word)
+	}
+	return share, nil
+}
+
 // toVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
-func (p ckptPlace) toVerify(ctx context.Context, dir *checkpoint.Dir, words []string) ([]checkpoint.Info, error) {
+func (p ckptPlace) toVerify(ctx context.Context, e *env, dir *checkpoint.Dir, words []string) ([]checkpoint.Info, error) {
 	word := p.folder
 	if len(words) > 0 {
 		word = words[0]
@@ -64,10 +89,15 @@ func (p ckptPlace) toVerify(ctx context.Context, dir *checkpoint.Dir, words []st
 			chosen = append(chosen, i)
 		}
 	}
-	if len(chosen) == 0 {
-		return nil, checkpoint.ErrNone
+	switch {
+	case len(chosen) > 0:
+		return chosen, nil
+	case step >= 0:
+		return nil, p.noStep(e, step, infos)
+	case len(infos) == 0:
+		return nil, p.none(e)
 	}
-	return chosen, nil
+	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, e.named(p.path))
 }
 
 // verified is one row of verify; its JSON names are a contract.
@@ -76,31 +106,38 @@ type verified struct {
 	Path  string `json:"path"`
 	OK    bool   `json:"ok"`
 	Error string `json:"error"`
+	// Of one that is ok: how many of its chunks were read and checked, and how many it has.
+	Read   int `json:"read"`
+	Chunks int `json:"chunks"`
 }
 
-func runCkptVerify(ctx context.Context, e *env, dir *checkpoint.Dir, infos []checkpoint.Info, readData, asJSON bool) error {
+func runCkptVerify(ctx context.Context, e *env, dir *checkpoint.Dir, infos []checkpoint.Info, share float64, asJSON bool) error {
 	rows := []verified{}
 	var bad []error
 	for _, info := range infos {
-		err := verifyOne(ctx, dir, info, readData)
+		read, chunks, err := verifyOne(ctx, dir, info, share)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if err != nil && isGone(info) {
 			continue // pruned since it was listed, as a run that is alive does
 		}
-		row := verified{Step: info.Step, Path: info.Path, OK: err == nil}
+		row := verified{Step: info.Step, Path: info.Path, OK: err == nil, Read: read, Chunks: chunks}
 		if err != nil {
 			row.Error = err.Error()
 			bad = append(bad, err)
 		}
 		rows = append(rows, row)
 		if !asJSON && err == nil {
-			fmt.Fprintf(e.Out, "step %d: ok%s\n", info.Step, suffix(info))
+			sample := ""
+			if share > 0 && share < 100 {
+				sample = fmt.Sprintf(", %d of %s read", read, plural(chunks, "chunk"))
+			}
+			fmt.Fprintf(e.Out, "step %d: ok%s%s\n", info.Step, suffix(info), sample)
 		}
 	}
 	if len(rows) == 0 {
-		return checkpoint.ErrNone
+		return fmt.Errorf("%w: all were removed while they were checked; verify again", checkpoint.ErrNone)
 	}
 	failed := verdictOf(bad, len(rows))
 	if !asJSON {
@@ -112,17 +149,23 @@ func runCkptVerify(ctx context.Context, e *env, dir *checkpoint.Dir, infos []che
 	return &codeError{code: exitCode(failed)}
 }
 
-// verifyOne checks the checkpoint in just that folder.
-func verifyOne(ctx context.Context, dir *checkpoint.Dir, info checkpoint.Info, readData bool) error {
+// verifyOne checks the checkpoint in just that folder, and tells how many of its chunks it has read. What is not ok has none.
+func verifyOne(ctx context.Context, dir *checkpoint.Dir, info checkpoint.Info, share float64) (read, chunks int, err error) {
 	c, err := dir.FindFolder(ctx, filepath.Base(info.Path))
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	defer c.Close()
-	if readData {
-		return c.Verify(ctx)
+	switch {
+	case share == 100:
+		read, err = c.Chunks(), c.Verify(ctx)
+	case share > 0:
+		read, err = c.VerifySample(ctx, share)
 	}
-	return nil
+	if err != nil {
+		return 0, 0, err
+	}
+	return read, c.Chunks(), nil
 }
 
 // isGone tells whether a checkpoint that was listed is there no more. A removal begins with the manifest, and what is corrupt keeps it.

@@ -27,7 +27,7 @@ func TestVerifyOfARunThatIsAlive(t *testing.T) {
 	}
 	verify := func() (string, error) {
 		var out bytes.Buffer
-		err := runCkptVerify(t.Context(), &env{Out: &out, Err: &out}, dir, infos, false, false)
+		err := runCkptVerify(t.Context(), &env{Out: &out, Err: &out}, dir, infos, 0, false)
 		return out.String(), err
 	}
 	// as a removal that has begun, and one that is over

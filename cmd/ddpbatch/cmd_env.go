@@ -39,6 +39,9 @@ func runEnv(e *env, format string) error {
 	if errors.Is(err, slurm.ErrNotInSlurm) {
 		return &usageError{message: "there is no Slurm job here", hint: `call it in a task: srun -n4 bash -c 'eval "$(ddpbatch env)"; ...'`}
 	}
+	if err == nil {
+		err = alloc.CheckLayout()
+	}
 	if err != nil {
 		return usagef("%v", err)
 	}

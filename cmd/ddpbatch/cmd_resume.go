@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,7 +17,7 @@ import (
 
 type resumeOptions struct {
 	sets   []string
-	sbatch []string
+	rest   []string // words behind --: for sbatch, or of a simulated run for simulate
 	wait   bool
 	follow bool
 }
@@ -26,7 +26,7 @@ func newResumeCommand(e *env) *cli.Command {
 	return &cli.Command{
 		Name:        "resume",
 		Usage:       "run a job again in its own run directory, from its newest checkpoint",
-		ArgsUsage:   "RUN [-- SBATCH-OPTIONS]",
+		ArgsUsage:   "RUN [-- SBATCH-OPTIONS | SIMULATE-FLAGS]",
 		Description: example("ddpbatch resume 123", "ddpbatch resume runs/mnist-20261121-101500-1a2b --set train.epochs=20"),
 		Flags: []cli.Flag{
 			setFlag(), runDirFlag(),
@@ -42,12 +42,9 @@ func newResumeCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			rest, err := sbatchWords(c)
-			if err != nil {
-				return err
-			}
+			_, rest, _ := splitDash(c.Args().Slice())
 			return runResume(c.Context, e, run, id, resumeOptions{
-				sets: c.StringSlice("set"), sbatch: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),
+				sets: c.StringSlice("set"), rest: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),
 			})
 		},
 	}
@@ -64,28 +61,45 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, id string, o resume
 	if len(o.sets) == 0 && row.Attempt > 0 && row.Exit != nil && *row.Exit == 0 {
 		return sayFinished(e, run)
 	}
+	if err := checkAnew(e, run, o.sets, o.rest); err != nil {
+		return err
+	}
 	before := run.Spec()
-	job, err := resumedJob(e, run, o.sets)
+	if before.Kind == "simulate" {
+		return resumeSimulated(ctx, e, run, o.sets, o.rest)
+	}
+	if before.Kind == "train" && len(o.rest) > 0 {
+		return usagef("%q: a run of train is resumed by train, which takes no words behind --", o.rest[0])
+	}
+	if err := checkSbatchWords(o.rest); err != nil {
+		return err
+	}
+	job, err := resumedJob(e, run, before.Sets, o.sets, before.Pretend)
 	if err != nil {
 		return err
 	}
-	switch before.Kind {
-	case "simulate":
-		return simulateRun(ctx, e, run, job)
-	case "train":
+	if before.Kind == "train" {
 		return trainAgain(ctx, e, run, job)
 	}
+	element, resumed := run, rundir.Event{Event: rundir.EventResume}
 	if array, index, ok := elementOf(run); ok {
 		// the script is the array's; of it, this element alone
 		if run, err = rundir.Open(array); err != nil {
 			return err
 		}
-		o.sbatch = append([]string{"--array=" + index}, o.sbatch...)
+		o.rest = append([]string{"--array=" + index}, o.rest...)
+		number, _ := element.Index()
+		resumed.Element = &number
 	}
 	if err := writeScript(run, job, ""); err != nil {
 		return err
 	}
-	newID, err := submitRun(ctx, e, run, o.sbatch, "resume")
+	newID, err := submitRun(ctx, e, run, o.rest, resumed)
+	if err == nil && element != run { // whose ledger is its own
+		if err := element.Append(rundir.Event{Time: e.Now(), Event: rundir.EventResume, Detail: "job " + newID}); err != nil {
+			e.log().Warn("the job is submitted, but its element's ledger does not know", "job", newID, "error", err)
+		}
+	}
 	switch {
 	case err != nil && notSubmitted(err) && len(o.sets) > 0:
 		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
@@ -104,10 +118,32 @@ func sayFinished(e *env, run *rundir.Dir) error {
 	}
 	fmt.Fprintf(e.Out, "%s is finished", job.Name)
 	if job.Builtin() {
-		fmt.Fprintf(e.Out, "; for more of it: ddpbatch resume %s --set train.epochs=N", slurm.ShellQuote(e.short(run.Path())))
+		m, err := trainedSoFar(run)
+		if err != nil {
+			return err
+		}
+		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, m.Epoch+1 // that all of the last one is trained the metrics do not tell
+		if early {
+			epochs = m.Epoch
+		}
+		more := moreTraining(job.Train, m.Step, epochs, early)
+		fmt.Fprintf(e.Out, "; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
 	}
 	fmt.Fprintln(e.Out)
 	return nil
+}
+
+// trainedSoFar are the newest metrics of a run; of an array, those of its first element, which stands for all of them.
+func trainedSoFar(run *rundir.Dir) (rundir.Metrics, error) {
+	m, ok, err := run.LastMetrics()
+	if ok || err != nil {
+		return m, err
+	}
+	elements, err := run.Elements()
+	if err == nil && len(elements) > 0 {
+		m, _, err = elements[0].LastMetrics()
+	}
+	return m, err
 }
 
 // elementOf tells whether run is that of one element of an array (RUN/tasks/INDEX), and of which.
@@ -117,18 +153,22 @@ func elementOf(run *rundir.Dir) (array, index string, ok bool) {
 	return filepath.Clean(array), index, name == "tasks"
 }
 
-// resumedJob is the run's job, with sets over what it was started with; the
-// spec is rewritten to hold them.
-func resumedJob(e *env, run *rundir.Dir, sets []string) (*jobfile.Job, error) {
-	if len(sets) == 0 {
+// resumedJob is the run's job, with sets over what is kept of those that it was started with; the
+// spec is rewritten to hold them, and simulate's flags.
+func resumedJob(e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
+	spec := run.Spec()
+	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
 		return jobOf(run)
 	}
-	spec := run.Spec()
-	text, err := os.ReadFile(run.JobFilePath())
+	anew, elements, err := anewFrom(run, sets)
+	if err != nil {
+		return nil, err
+	}
+	text, err := readText(run.JobFilePath())
 	if err != nil {
 		return nil, fmt.Errorf("read the run's job file: %w", err)
 	}
-	sets = append(slices.Clone(spec.Sets), sets...)
+	sets = slices.Concat(kept, sets)
 	job, warnings, err := jobfile.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, sets)
 	warn(e, warnings)
 	if err != nil {
@@ -138,5 +178,15 @@ func resumedJob(e *env, run *rundir.Dir, sets []string) (*jobfile.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	return job, run.WriteSpec(spec.Override(rundir.Overridden{Sets: sets, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}))
+	changed := rundir.Overridden{Sets: sets, Anew: anew, AnewElements: elements, Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}
+	if index, ok := run.Index(); ok {
+		changed.Element = &index
+	}
+	return job, run.WriteSpec(spec.Override(changed))
+}
+
+// setKey is the key of the job file that a word of --set is about.
+func setKey(set string) string {
+	key, _, _ := strings.Cut(set, "=")
+	return strings.TrimSpace(key)
 }

@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,9 +14,6 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/mpi/launch"
-	"ddpbatch/slurm"
-	"ddpbatch/slurm/sim"
 	"ddpbatch/templates"
 )
 
@@ -30,44 +24,56 @@ func newSimulateCommand(e *env) *cli.Command {
 		ArgsUsage: "[JOB] | -- COMMAND...",
 		Description: example("ddpbatch simulate", "ddpbatch simulate job.toml --nodes 2 --nproc-per-node 2",
 			"ddpbatch simulate --nodes 2 --nproc-per-node 2 -- python3 train.py"),
-		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "nodes", Usage: "pretend `N` nodes (default: the job's)"},
-			&cli.StringFlag{Name: "nproc-per-node", Aliases: []string{"nproc_per_node"}, Usage: "`M` ranks on each (default: the job's)"},
-			exportFlag(),
-			setFlag(),
-		},
+		Flags: append([]cli.Flag{exportFlag(), setFlag()}, pretendFlags()...),
 		Action: func(c *cli.Context) error {
-			words, command, dashed := splitDash(c.Args().Slice())
-			sets := withExport(e, c, c.StringSlice("set"))
-			if c.IsSet("nodes") {
-				sets = append(sets, "slurm.nodes="+strconv.Itoa(c.Int("nodes")))
-			}
-			if c.IsSet("nproc-per-node") {
-				sets = append(sets, "launch.nproc_per_node="+c.String("nproc-per-node"))
-			}
-			switch {
-			case dashed && (len(words) > 0 || len(command) == 0):
-				return usagef("simulate takes a job file, or a command after --, not both")
-			case len(words) > 1:
-				return usagef("simulate takes one job file, not %d", len(words))
-			case dashed:
-				text, err := commandJob(command)
-				if err != nil {
-					return err
-				}
-				return runSimulate(c.Context, e, filepath.Join(e.Dir, "job.toml"), text, sets)
-			case len(words) == 0:
-				starter, _ := templates.Find("simulate")
-				return runSimulate(c.Context, e, filepath.Join(e.Dir, "job.toml"), []byte(starter.Text), sets)
-			}
-			path := e.abs(words[0])
-			text, err := readJob(path)
+			p, err := pretendOf(c)
 			if err != nil {
 				return err
 			}
-			return runSimulate(c.Context, e, path, text, sets)
+			source, err := jobSource(e, c, "simulate", []byte(starterJob()))
+			if err != nil {
+				return err
+			}
+			source.sets = slices.Concat(withExport(e, c, source.sets), p.sets())
+			return runSimulate(c.Context, e, source, p)
 		},
 	}
+}
+
+// starterJob is what simulate runs where nobody says.
+func starterJob() string {
+	starter, _ := templates.Find("simulate")
+	return starter.Text
+}
+
+// jobText is a job file, or one made of a command line, before it is parsed.
+type jobText struct {
+	path string // of the file, or where one would be
+	text []byte
+	sets []string
+}
+
+// jobSource is the job that a command was given: a file, or the words after --, or else the text given, where there is any.
+func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, error) {
+	words, command, dashed := splitDash(c.Args().Slice())
+	s := jobText{path: filepath.Join(e.Dir, "job.toml"), text: otherwise, sets: c.StringSlice("set")}
+	var err error
+	switch {
+	case dashed && len(command) == 0:
+		return s, usagef("there is no command after --")
+	case dashed && len(words) > 0:
+		return s, usagef("%s takes a job file, or a command after --, not both", verb)
+	case len(words) > 1:
+		return s, usagef("%s takes one job file, not %d", verb, len(words))
+	case dashed:
+		s.text, err = commandJob(command)
+	case len(words) == 1:
+		s.path = e.abs(words[0])
+		s.text, err = readJob(s.path)
+	case otherwise == nil:
+		err = &usageError{message: verb + " needs a job file, or a command after --", hint: tryHelp(c)}
+	}
+	return s, err
 }
 
 // notInName matches what a job's name may not hold.
@@ -96,88 +102,36 @@ func commandJob(command []string) ([]byte, error) {
 		name[:min(len(name), 64)], strings.Join(quoted, ", ")), nil
 }
 
-func runSimulate(ctx context.Context, e *env, path string, text []byte, sets []string) error {
-	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(path), text, sets)
-	warn(e, warnings)
+func runSimulate(ctx context.Context, e *env, source jobText, p pretend) error {
+	run, job, err := newSimulation(e, source, p)
 	if err != nil {
 		return err
 	}
-	if err := missingData(job); err != nil {
-		return err
-	}
-	if job.Nodes() > sim.MaxNodes {
-		return usagef("simulate pretends up to %d nodes, not %d", sim.MaxNodes, job.Nodes())
-	}
-	run, err := newRun(e, "simulate", job, path, text, sets)
-	if err != nil {
-		return err
-	}
-	return simulateRun(ctx, e, run, job)
+	return simulateRun(ctx, e, run, job, p)
 }
 
-// simulateRun runs one attempt of a run as pretend nodes, as its batch script would on real ones.
-func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job) error {
-	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
-		e.log().Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
-	}
-	deadline, err := deadlineOf(e)
+// newSimulation makes the run directory of a job that is to be simulated.
+func newSimulation(e *env, source jobText, p pretend) (*rundir.Dir, *jobfile.Job, error) {
+	job, warnings, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets)
+	warn(e, warnings)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	pid := os.Getpid()
-	id := strconv.Itoa(pid)
-	if err := run.SetJobID(id); err != nil {
-		return err
+	if err := missingData(job); err != nil {
+		return nil, nil, err
 	}
-	a, err := beginAttempt(e, run, id)
+	if err := p.check(job); err != nil {
+		return nil, nil, err
+	}
+	run, err := newRun(e, "simulate", job, source.path, source.text, source.sets)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer bearClosedPipes()()
-	out, err := openConsole(e, run, run.SlurmLogPath(id))
-	if err != nil {
-		return err
-	}
-	kept, _ := slurm.Scrub(e.Environ)
-	code, err := sim.Step{
-		Allocation: sim.Allocation{
-			JobID: pid, JobName: job.Name, Nodes: job.Nodes(), CPUs: cpusPerNode(job),
-			Restarts: a.number - 1, WorkDir: job.WorkDir,
-		},
-		Command: []string{run.Binary(), "run"},
-		Environ: slices.Concat(kept, a.environ(), deadlineEnviron(deadline)),
-		Output:  out.stream,
-	}.Run(ctx)
-	lost := out.close()
-	if err != nil {
-		return errors.Join(err, lost)
-	}
-	v, err := a.end(e, code)
-	err = errors.Join(err, lost)
-	if v.Exit == 0 {
-		return err
-	}
-	if v.Cause == causeUnknown { // or else agent 0 has said it
-		fmt.Fprintf(e.Err, "ddpbatch: %s\n", v.Message)
-	}
-	var stopped launch.SignalError
-	if errors.As(context.Cause(ctx), &stopped) {
-		fmt.Fprintf(e.Err, "resume: %s\n", resumeCommand(run, ""))
-		return &codeError{code: 128 + int(stopped.Sig), err: err}
-	}
-	fmt.Fprintf(e.Err, "logs: %s\n", e.short(run.LogsPath(a.number)))
-	return &codeError{code: v.Exit, err: err}
+	spec := run.Spec()
+	spec.Pretend = p.words()
+	return run, job, run.WriteSpec(spec)
 }
 
 func cpusPerNode(job *jobfile.Job) int {
 	return max(1, job.MaxNproc()) * max(1, job.CPUsPerRank())
-}
-
-// resumeCommand is what a person types to go on with a run, wherever they stand.
-func resumeCommand(run *rundir.Dir, set string) string {
-	words := []string{run.Binary(), "resume", run.Path()}
-	if set != "" {
-		words = append(words, "--set", set)
-	}
-	return slurm.ShellJoin(words)
 }

@@ -1,18 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
 
@@ -31,9 +30,20 @@ type jobStatus struct {
 	Message string   `json:"message"`
 	RunDir  string   `json:"run_dir"`
 
-	run   *rundir.Dir
-	cause string // of the newest attempt's verdict
-	ended bool   // it will not go on by itself
+	Cause    string `json:"cause"`    // of the newest attempt's end; empty where it has not ended
+	Restarts int    `json:"restarts"` // of the workers, within the run's jobs
+	Requeues int    `json:"requeues"`
+	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
+
+	run        *rundir.Dir
+	ended      bool   // it will not go on by itself
+	saved      bool   // the newest attempt did, before it ended
+	cancelled  bool   // by a person, before it began
+	verdictJob string // the job whose end Exit, Message and Cause tell
+
+	array    *arrayJobs  // nil: it is no array
+	elements []jobStatus // of an array
+	index    int         // of an element
 }
 
 func newStatusCommand(e *env) *cli.Command {
@@ -81,18 +91,15 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) err
 		fmt.Fprintln(e.Err, "no runs here")
 		return nil
 	}
-	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "STEP", "LOSS", "RUN", "REASON")
+	t := newTable(e, "JOB", "NAME", "STATE", "ATTEMPT", "CAUSE", "STEP", "LOSS", "RUN", "REASON")
 	for _, r := range rows {
 		step, loss := "-", "-"
 		if r.Step != nil {
 			step = fmt.Sprintf("%d/%d", *r.Step, *r.Steps)
 			loss = strconv.FormatFloat(*r.Loss, 'g', 4, 64)
 		}
-		reason := r.Reason
-		if reason == "" {
-			reason = r.Message
-		}
-		t.row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), step, loss, e.short(r.RunDir), reason)
+		reason := cmp.Or(r.Next, r.Reason, r.Message)
+		t.row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), step, loss, e.short(r.RunDir), reason)
 	}
 	return t.flush()
 }
@@ -111,10 +118,21 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 	rows := make([]jobStatus, len(runs))
 	var ids []string
 	for i, run := range runs {
-		if err := rows[i].readRun(run); err != nil {
+		id, err := newestJob(run)
+		if err != nil {
 			return nil, err
 		}
-		if rows[i].submitted() {
+		if err := rows[i].readRun(run, id); err != nil {
+			return nil, err
+		}
+		if err := rows[i].readElements(); err != nil {
+			return nil, err
+		}
+		switch {
+		case !rows[i].submitted():
+		case rows[i].array != nil:
+			ids = append(ids, rows[i].array.ids()...)
+		default:
 			ids = append(ids, rows[i].Job)
 		}
 	}
@@ -123,7 +141,11 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		return nil, err
 	}
 	for i := range rows {
-		rows[i].addState(jobs)
+		if rows[i].array != nil {
+			rows[i].addElements(jobs)
+		} else {
+			rows[i].addState(jobs)
+		}
 	}
 	return rows, nil
 }
@@ -141,18 +163,16 @@ func askSlurm(ctx context.Context, e *env, ids []string) ([]slurm.JobStatus, err
 	return jobs, err
 }
 
-// readRun takes from the run directory all but the state.
-func (row *jobStatus) readRun(run *rundir.Dir) (err error) {
-	*row = jobStatus{Name: run.Spec().Name, RunDir: run.Path(), run: run}
-	if row.Job, err = run.JobID(); err != nil {
-		return err
-	}
+// readRun takes from the run directory all but the state; id is its newest job.
+func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
+	*row = jobStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
 	}
 	if v, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
-		row.Exit, row.Message, row.cause = &v.Exit, v.Message, v.Cause
+		row.Exit, row.Message, row.Cause, row.saved, row.verdictJob = &v.Exit, v.Message, v.Cause, v.Saved, v.JobID
 	}
+	row.readLedger(run)
 	m, ok, err := run.LastMetrics()
 	if ok {
 		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, &m.Loss
@@ -160,35 +180,110 @@ func (row *jobStatus) readRun(run *rundir.Dir) (err error) {
 	return err
 }
 
-func (row *jobStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
-
-// addState takes Slurm's word; of a job that Slurm does not know any more, the verdict tells. A job of
-// another name is not this run's: a rebuilt cluster counts from 1 again.
-func (row *jobStatus) addState(jobs []slurm.JobStatus) {
-	if row.submitted() {
-		ours := slices.DeleteFunc(slices.Clone(jobs), func(j slurm.JobStatus) bool { return !j.Of(row.Job) || j.Name != row.Name })
-		if len(ours) > 0 {
-			job := worst(ours)
-			row.State, row.Reason, row.ended = job.State, cleanReason(job.Reason), job.Ended()
-			return
+// readLedger takes what the run has been through from its ledger. A ledger that cannot be read is not worth a failure here.
+func (row *jobStatus) readLedger(run *rundir.Dir) {
+	history, err := run.Ledger()
+	if err != nil {
+		return
+	}
+	begun := ""
+	for _, event := range history {
+		switch event.Event {
+		case rundir.EventRestart:
+			row.Restarts++
+		case rundir.EventRequeue:
+			row.Requeues++
+			row.Next = "starts again: " + event.Detail
+		case rundir.EventRefused:
+			row.Requeues--
+			row.Next = "Slurm did not requeue it: " + event.Detail
+		case rundir.EventGiveUp:
+			row.Next = "not started again: " + event.Detail
+		case rundir.EventBegin:
+			row.Next, begun = "", event.Job
+		case rundir.EventSubmit, rundir.EventResume:
+			row.Next = ""
 		}
 	}
-	row.ended = true
-	switch {
-	case row.Exit == nil && simulating(row.run, row.Job):
-		row.State, row.ended = "RUNNING", false
-	case row.Exit == nil:
-		row.State = "UNKNOWN"
-	case *row.Exit == 0:
-		row.State = "COMPLETED"
-	case row.cause == "cancelled":
-		row.State = "CANCELLED"
-	default:
-		row.State = "FAILED"
+	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
+		row.Next = ""
+		row.cancelled = cancelledBefore(history, row.Job)
 	}
 }
 
-// worst is what an array of jobs counts as: an element that is not over yet, or else one that
+func (row *jobStatus) isElement() bool { return strings.Contains(row.Job, "_") }
+
+func (row *jobStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
+
+// addState takes Slurm's word; of a job that Slurm does not know any more, the verdict tells.
+func (row *jobStatus) addState(jobs []slurm.JobStatus) {
+	if ours := row.partsIn(jobs); row.submitted() && len(ours) > 0 {
+		row.takeState(worst(ours))
+		return
+	}
+	row.ended = true
+	switch {
+	case simulating(row.run, row.Job): // between two attempts, too
+		row.State, row.ended = "RUNNING", false
+	case row.cancelled: // of an array that goes on, Slurm forgets it at once
+		row.State = "CANCELLED"
+	case row.Exit == nil:
+		row.State = "UNKNOWN"
+	default:
+		row.State = stateOf(*row.Exit, row.saved, recovery.Cause(row.Cause))
+	}
+}
+
+// takeState takes the state of what Slurm knows of the job.
+func (row *jobStatus) takeState(job slurm.JobStatus) {
+	row.State, row.Reason, row.ended = job.State, cleanReason(job.Reason), job.Ended()
+	if row.ended && row.Next == "" {
+		row.Next = row.silence()
+	}
+}
+
+// partsIn are those of jobs that are this one. A job of another name is not this run's: a rebuilt cluster counts from 1 again.
+func (row *jobStatus) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
+	array, _, isElement := strings.Cut(row.Job, "_")
+	var rest []slurm.JobStatus
+	for _, job := range jobs {
+		switch {
+		case job.Name != row.Name:
+		case job.Of(row.Job):
+			ours = append(ours, job)
+		case isElement && job.ID == array: // of an array that was cancelled, all that had not begun
+			rest = append(rest, job)
+		}
+	}
+	if len(ours) == 0 {
+		return rest
+	}
+	return ours
+}
+
+// stateOf is what Slurm would call the end of a job that it knows nothing of; SAVED is ours, for one that stopped in time and waits to be
+// resumed.
+func stateOf(exit int, saved bool, cause recovery.Cause) string {
+	switch {
+	case exit == 0:
+		return "COMPLETED"
+	case cause == recovery.Cancelled:
+		return "CANCELLED"
+	case cause == recovery.Preempt:
+		return "PREEMPTED"
+	case cause == recovery.Timeout && exit != exitTimeout:
+		return "TIMEOUT"
+	case exit == exitRequeue && saved:
+		return "SAVED"
+	case cause == recovery.Node || cause == recovery.AgentLost:
+		return "NODE_FAIL"
+	case cause == recovery.OOM:
+		return "OUT_OF_MEMORY"
+	}
+	return "FAILED"
+}
+
+// worst is what a job of several parts counts as: a part that is not over yet, or else one that
 // did not end well, where there is one.
 func worst(jobs []slurm.JobStatus) slurm.JobStatus {
 	found := jobs[0]
@@ -208,13 +303,4 @@ func cleanReason(reason string) string {
 		return ""
 	}
 	return reason
-}
-
-// simulating tells whether the process that simulates run still lives: its pretend job id is its pid.
-func simulating(run *rundir.Dir, id string) bool {
-	if run.Spec().Kind != "simulate" {
-		return false
-	}
-	target, err := os.Readlink(filepath.Join("/proc", id, "exe"))
-	return err == nil && strings.Contains(filepath.Base(target), "ddpbatch")
 }

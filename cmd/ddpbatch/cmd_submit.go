@@ -85,7 +85,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err := writeScript(run, job, template); err != nil {
 		return errors.Join(err, run.Discard())
 	}
-	id, err := submitRun(ctx, e, run, o.sbatch, "submit")
+	id, err := submitRun(ctx, e, run, o.sbatch, rundir.Event{Event: rundir.EventSubmit})
 	switch {
 	case err != nil && notSubmitted(err):
 		return errors.Join(err, run.Discard())
@@ -103,12 +103,16 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 // sbatchWords are the words after --, which go to sbatch.
 func sbatchWords(c *cli.Context) ([]string, error) {
 	_, rest, _ := splitDash(c.Args().Slice())
-	for _, word := range rest {
+	return rest, checkSbatchWords(rest)
+}
+
+func checkSbatchWords(words []string) error {
+	for _, word := range words {
 		if err := slurm.CheckExtra(word); err != nil {
-			return nil, usagef("%v", err)
+			return usagef("%v", err)
 		}
 	}
-	return rest, nil
+	return nil
 }
 
 // notSubmitted tells whether Slurm certainly knows nothing of the job that submitRun failed to submit. After a
@@ -131,7 +135,7 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string) error {
 }
 
 // submitRun hands a run's script to sbatch and records the job.
-func submitRun(ctx context.Context, e *env, run *rundir.Dir, sbatch []string, event string) (string, error) {
+func submitRun(ctx context.Context, e *env, run *rundir.Dir, sbatch []string, event rundir.Event) (string, error) {
 	client, dropped := newSlurmClient(e)
 	if len(dropped) > 0 {
 		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)
@@ -142,7 +146,8 @@ func submitRun(ctx context.Context, e *env, run *rundir.Dir, sbatch []string, ev
 	}
 	id := submitted.ID
 	// From here on the job exists: what fails now must not hide its id.
-	err = errors.Join(run.SetJobID(id), run.Append(rundir.Event{Time: e.Now(), Event: event, Detail: "job " + id}))
+	event.Time, event.Detail = e.Now(), "job "+id
+	err = errors.Join(run.SetJobID(id), run.Append(event))
 	if err != nil {
 		e.log().Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)
 	}

@@ -104,12 +104,13 @@ func joinWorld(ctx context.Context, e *env, cfg mpi.Config) (*mpi.Comm, error) {
 
 // rank is one rank of the built-in trainer.
 type rank struct {
-	e    *env
-	path string // "" : the job of the run directory
-	sets []string
-	job  *jobfile.Job
-	text []byte
-	comm *mpi.Comm
+	e     *env
+	path  string // "" : the job of the run directory
+	sets  []string
+	job   *jobfile.Job
+	text  []byte
+	comm  *mpi.Comm
+	heart *heartbeat
 
 	deadline  time.Time // when the allocation ends; zero: nobody knows
 	outOfTime bool      // training has stopped because of it
@@ -149,6 +150,7 @@ func (r *rank) work(ctx context.Context) (err error) {
 	if r.deadline, err = deadlineOf(r.e); err != nil {
 		return err
 	}
+	r.heart = newHeartbeat(r.e.get("DDPBATCH_HEARTBEAT_FILE"), r.e.log())
 	if r.comm, err = joinWorld(ctx, r.e, r.job.MPI); err != nil {
 		return err
 	}
@@ -172,6 +174,7 @@ func (r *rank) verdict(ctx context.Context, err error) rundir.Verdict {
 		Attempt: r.attempt, Cause: "done", FirstRank: -1, Host: r.e.Hostname, Exit: exitCode(err), Time: r.e.Now(),
 		Message: "training is done",
 	}
+	v.Saved = v.Exit == exitRequeue // a trainer ends with it once what it did is saved
 	switch {
 	case err != nil && ctx.Err() != nil:
 		v.Cause, v.Message = "cancelled", fmt.Sprint(context.Cause(ctx))
@@ -204,7 +207,7 @@ func (r *rank) openRun() (err error) {
 	}
 	r.checkpoints, err = checkpoint.Open(r.run.CheckpointsPath(), checkpoint.Options{
 		Codec: r.job.Checkpoint.Codec, Keep: r.job.Checkpoint.Policy(r.job.Train.Evaluate.Best), Run: r.run.Spec().Run, Attempt: r.attempt,
-		Fence: func() error { return r.run.Fence(r.attempt) }, Log: r.e.log(),
+		FS: r.heart.fs(), Fence: func() error { return r.run.Fence(r.attempt) }, Workers: threadsOf(r.e), Log: r.e.log(),
 	})
 	if err != nil {
 		return err
@@ -236,16 +239,29 @@ func openMetrics(path string) (io.WriteCloser, error) {
 	return f, nil
 }
 
+// nodeOf tells this rank's node from the others: by its number, which launchers give, as simulated ones have one name.
+func nodeOf(e *env) string {
+	if n, ok := e.lookup("GROUP_RANK"); ok {
+		return n
+	}
+	name, _ := os.Hostname() // "": all ranks are on one node, then
+	return name
+}
+
 func (r *rank) train(ctx context.Context) error {
-	stop := make(chan struct{})
-	defer context.AfterFunc(ctx, func() { close(stop) })()
+	stop, end := r.askedToStop(ctx)
+	defer end()
 	saves := r.job.Checkpoint
 	cfg := trainer.Env{
 		Comm: r.comm, Checkpoints: r.checkpoints, EverySteps: saves.EverySteps, Resume: saves.Resume == "auto",
 		AtStart: saves.AtStart, KeepBest: saves.KeepBest > 0, Async: saves.Async, Delta: saves.Delta, MaxMemory: saves.Memory, Local: saves.Local,
+		Replicate: saves.Replicate, Node: nodeOf(r.e),
 		Deadline: r.deadline, WorkDir: r.job.WorkDir, Attempt: r.attempt,
-		Out: unchecked(r.e.Out), Every: speakEvery, Stop: stop, Clock: r.e.Now, Log: r.e.log(),
-		Threads: threadsOf(r.e), LibraryDirs: libraryDirs(r.e),
+		Out: unchecked(r.e.Out), Every: speakEvery, Alive: r.heart.beat, Stop: stop, Clock: r.e.Now, Log: r.e.log(),
+		FS: r.heart.fs(), Threads: threadsOf(r.e), LibraryDirs: libraryDirs(r.e),
+	}
+	if r.run != nil {
+		cfg.AnewFrom = r.run.AnewFrom()
 	}
 	if r.metrics != nil {
 		cfg.Metrics = r.metrics
@@ -305,12 +321,9 @@ func (r *rank) letOthersFailFirst(ctx context.Context, err error) {
 
 // sayEnd prints where the checkpoint is and how to go on.
 func (r *rank) sayEnd(result trainer.Result) {
-	more := ""
-	switch {
-	case result.Early:
-		more = "train.evaluate.patience=" + strconv.Itoa(2*r.job.Train.Evaluate.Patience)
-	case !result.Stopped:
-		more = "train.epochs=" + strconv.Itoa(2*max(r.job.Train.Epochs, result.Epochs))
+	var more []string
+	if result.Early || !result.Stopped {
+		more = moreTraining(r.job.Train, result.Steps, result.Epochs, result.Early)
 	}
 	out := unchecked(r.e.Out)
 	if result.OutOfTime {
@@ -325,5 +338,21 @@ func (r *rank) sayEnd(result trainer.Result) {
 	if r.exported != "" {
 		fmt.Fprintf(out, "export: %s\n", r.exported)
 	}
-	fmt.Fprintf(out, "resume: %s\n", resumeCommand(r.run, more))
+	fmt.Fprintf(out, "resume: %s\n", resumeCommand(r.run, more...))
+}
+
+// moreTraining are the settings with which a run goes on that has ended by itself, after so many steps and epochs: twice what ended it, which
+// may be several at one step. early: that its evaluations got no better did.
+func moreTraining(t trainer.Config, steps int64, epochs int, early bool) []string {
+	var sets []string
+	if early {
+		sets = append(sets, "train.evaluate.patience="+strconv.Itoa(2*t.Evaluate.Patience))
+	}
+	if t.MaxSteps > 0 && steps >= int64(t.MaxSteps) {
+		sets = append(sets, "train.max_steps="+strconv.FormatInt(2*steps, 10))
+	}
+	if len(sets) == 0 || epochs >= t.Epochs {
+		sets = append(sets, "train.epochs="+strconv.Itoa(2*max(t.Epochs, epochs)))
+	}
+	return sets
 }

@@ -19,7 +19,8 @@ type console struct {
 	e       *env
 	run     *rundir.Dir
 	log     *os.File
-	columns int // 0: no terminal, no progress line
+	columns int  // 0: no terminal, no progress line
+	quiet   bool // what agents write goes into the log alone
 
 	mu       sync.Mutex
 	progress string // what the last line of the screen is to show
@@ -30,23 +31,30 @@ type console struct {
 	stopped chan struct{}
 }
 
+// consolePlan is what a console shows: one of several that share the screen no progress, a quiet one nothing of the agents'.
+type consolePlan struct{ shares, quiet bool }
+
 // progressPoll is how often the progress line is brought up to date.
 const progressPoll = 20 * time.Millisecond
 
-func openConsole(e *env, run *rundir.Dir, logPath string) (*console, error) {
+// openConsole opens the console of a job.
+func openConsole(e *env, run *rundir.Dir, logPath string, p consolePlan) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the job's log: %w", err)
 	}
 	c := &console{e: e, run: run, log: log, stop: make(chan struct{}), stopped: make(chan struct{})}
-	c.columns, _ = e.Terminal(e.Out)
+	c.quiet = p.quiet
+	if !p.shares && !p.quiet {
+		c.columns, _ = e.Terminal(e.Out)
+	}
 	go c.watch()
 	return c, nil
 }
 
 // stream returns the writer of one agent's output; the console ends it on close.
 func (c *console) stream(stderr bool) io.WriteCloser {
-	return &stream{lines.Writer{To: shown{c, stderr}, Max: maxLine}}
+	return &stream{lines.Writer{To: shown{c, stderr}, Max: maxLine, Redraw: true}}
 }
 
 func (c *console) close() error {
@@ -83,8 +91,11 @@ func (c *console) watch() {
 
 // refresh shows the newest progress line. c.mu is held.
 func (c *console) refresh() {
+	if c.columns == 0 {
+		return
+	}
 	line := c.progress
-	if m, ok, err := c.run.LastMetrics(); err == nil && ok && c.columns > 0 {
+	if m, ok, err := c.run.LastMetrics(); err == nil && ok {
 		line = progressLine(m, c.columns)
 	}
 	if line != c.progress || !c.shown {
@@ -110,14 +121,17 @@ func (c *console) draw() {
 	}
 }
 
-// write shows and logs whole lines.
-func (c *console) write(lines []byte, stderr bool) {
+// write logs whole lines, and shows them.
+func (c *console) write(lines []byte, stderr, show bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clear()
 	to := c.e.Out
 	if stderr {
 		to = c.e.Err
+	}
+	if !show {
+		to = io.Discard
 	}
 	if _, err := to.Write(lines); err != nil {
 		c.note(fmt.Errorf("show the job's output: %w", err))
@@ -168,6 +182,6 @@ type shown struct {
 
 // Write never fails: an agent whose output nobody takes would be ended by the next line that it writes.
 func (s shown) Write(p []byte) (int, error) {
-	s.console.write(p, s.stderr)
+	s.console.write(p, s.stderr, !s.console.quiet)
 	return len(p), nil
 }

@@ -35,7 +35,7 @@ func testConsole(t *testing.T, screen io.Writer, columns int) (c *console, run *
 	}
 	e := &env{Out: screen, Err: screen, Terminal: func(io.Writer) (int, bool) { return columns, columns > 0 }}
 	path := filepath.Join(dir, "log")
-	if c, err = openConsole(e, run, path); err != nil {
+	if c, err = openConsole(e, run, path, consolePlan{}); err != nil {
 		t.Fatal(err)
 	}
 	return c, run, func() string {
@@ -233,7 +233,7 @@ func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	untimed := &console{e: c.e, run: run, log: c.log, columns: 80}
-	untimed.write([]byte("a line\n"), false)
+	untimed.write([]byte("a line\n"), false, true)
 	if got := screen.String(); !strings.HasPrefix(got, "a line\n") || !strings.HasSuffix(got, "] 32/64 epoch 0 loss 0.5 10 samples/s comm 0 % overlap 0 % 0s left") {
 		t.Errorf("the screen holds %q", got)
 	}

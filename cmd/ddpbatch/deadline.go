@@ -1,8 +1,11 @@
 package main
 
 import (
+	"context"
 	"strconv"
 	"time"
+
+	"ddpbatch/slurm"
 )
 
 // latestDeadline is the end of the year 9999: what is beyond are milliseconds, or a slip of the pen.
@@ -45,3 +48,25 @@ func deadlineEnviron(at time.Time) []string {
 	}
 	return []string{"DDPBATCH_DEADLINE=" + strconv.FormatInt(at.Unix(), 10)}
 }
+
+// findDeadline asks squeue when the job around this process is ended by its limit: no variable tells before Slurm 23.02, and a limit may be
+// moved. It returns nil outside of a job, and where the user has set a deadline; and a function that gives zero for a job without a limit.
+func findDeadline(e *env) func(context.Context) (time.Time, error) {
+	id := jobIDOf(e)
+	if id == "" || e.get("DDPBATCH_DEADLINE") != "" {
+		return nil
+	}
+	return func(ctx context.Context) (time.Time, error) {
+		ctx, cancel := context.WithTimeout(ctx, deadlineLimit)
+		defer cancel()
+		client, _ := newSlurmClient(e)
+		left, err := client.TimeLeft(ctx, id)
+		if err != nil || left == slurm.Unlimited {
+			return time.Time{}, err
+		}
+		return e.Now().Add(left), nil
+	}
+}
+
+// deadlineLimit bounds the question.
+const deadlineLimit = 3 * time.Second

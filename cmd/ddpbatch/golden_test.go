@@ -23,6 +23,7 @@ func TestGolden(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else the race detector takes a second to end each command
 			trainings["1"].Write(t, env.WorkDir)
 			return nil
 		},

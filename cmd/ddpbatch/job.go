@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 	"ddpbatch/templates"
 )
@@ -123,16 +126,34 @@ const maxText = 1 << 20
 
 // readText reads a file, or a pipe, that a person wrote.
 func readText(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, isPipe, err := openText(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
-	if err == nil && len(text) > maxText {
+	switch {
+	case err == nil && len(text) > maxText:
 		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
+	case err == nil && len(text) == 0 && isPipe:
+		err = fmt.Errorf("%s is a pipe, and nobody has written to it", path)
 	}
 	return text, err
+}
+
+// openText opens a file, or a pipe that somebody writes to: a shell's <(...), say. A pipe without a writer is not waited for. It is opened
+// once only, as whoever waits for a reader must not lose the first one.
+func openText(path string) (f *os.File, isPipe bool, err error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, false, err
+	case info.Mode().IsRegular():
+		f, _, err = vfs.OpenRegular(path)
+		return f, false, err
+	}
+	f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return f, info.Mode()&fs.ModeNamedPipe != 0, err
 }
 
 // loadJob reads a job file for a command that will act on it; warnings are printed.
@@ -151,14 +172,20 @@ func renderScript(job *jobfile.Job, runDir, template string) (string, error) {
 	if template == "" {
 		template = templates.Batch
 	}
-	text, err := slurm.Script{
-		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
-		Nodes: job.Nodes(), Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(), Setup: job.Setup,
-	}.Render(template)
+	text, err := scriptOf(job, runDir).Render(template)
 	if err != nil {
 		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
 	}
 	return text, nil
+}
+
+// scriptOf is what a job's batch script is rendered from.
+func scriptOf(job *jobfile.Job, runDir string) slurm.Script {
+	return slurm.Script{
+		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
+		Nodes: job.Nodes(), MinNodes: job.Launch.MinNodes, Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(), Setup: job.Setup,
+		Requeue: len(job.Requeue.On) > 0, Lead: job.Requeue.Lead, Grace: job.Launch.Grace,
+	}
 }
 
 // readTemplate reads a user's own script template; "" is ours.

@@ -9,11 +9,16 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"ddpbatch/internal/proc"
 )
 
 // TestMain lets the test binary be ddpbatch: testscript starts it under that
 // name, and so do the run directories' copies of it.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand { // an agent's guard, which has the program by a descriptor, not by its name
+		os.Exit(Main(context.Background(), osEnv(), os.Args))
+	}
 	testscript.Main(m, map[string]func(){"ddpbatch": func() {
 		ctx, stop := withSignals(context.Background(), os.Stderr)
 		code := Main(ctx, osEnv(), os.Args)
@@ -22,7 +27,7 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// TestScripts runs testdata/script/*.txtar: what a user types and what comes back.
+// TestScripts runs testdata/script/*.txtar: what a user types and what comes back. Nothing that a script began may outlive it.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 filepath.Join("testdata", "script"),
@@ -30,8 +35,14 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else the race detector takes a second to end each command
 			program, err := exec.LookPath("ddpbatch") // for scripts that change PATH
 			env.Setenv("DDPBATCH", program)
+			env.Defer(func() {
+				if t := env.T().(testing.TB); !t.Failed() { // what a script that failed has in the background is ended later
+					noSurvivors(t, env.WorkDir)
+				}
+			})
 			return err
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

@@ -32,7 +32,7 @@ func permute(app *cli.App, args []string) []string {
 
 // handsOn names the commands that hand the words after -- on to another one, and so must see the --
 // (see splitDash). To the others they are words like any other.
-var handsOn = map[string]bool{"submit": true, "resume": true, "simulate": true}
+var handsOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true}
 
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {

@@ -2,9 +2,17 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // processesWith lists the live processes of this machine whose environment has all the given NAME=value
@@ -26,4 +34,41 @@ func processesWith(pairs ...string) []int {
 		}
 	}
 	return pids
+}
+
+// noSurvivors fails a test that has ended, where processes that have to do with its folders live on, for longer than what is on its way out
+// needs. They are killed, as they would write into folders that are about to be removed.
+func noSurvivors(t testing.TB, folders ...string) {
+	t.Helper()
+	ticker := time.NewTicker(50 * time.Millisecond) // between two looks at all processes
+	defer ticker.Stop()
+	deadline := time.Now().Add(testkit.Moment)
+	left := processesOn(folders...)
+	for ; len(left) > 0 && time.Now().Before(deadline); left = processesOn(folders...) {
+		<-ticker.C
+	}
+	for pid, args := range left {
+		t.Errorf("process %d lives on, %v after the test: %s", pid, testkit.Moment, args)
+		_ = syscall.Kill(pid, syscall.SIGKILL) // an error means that it has ended by now
+	}
+}
+
+// processesOn lists the command lines of the live processes of this machine, by their pids, that have to do with some folders: they run in
+// one, or have one in their environment or on their command line.
+func processesOn(folders ...string) map[int]string {
+	found := map[int]string{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		environ, _ := os.ReadFile(dir + "/environ") // errors: gone meanwhile, or a zombie
+		cmdline, _ := os.ReadFile(dir + "/cmdline")
+		cwd, _ := os.Readlink(dir + "/cwd")
+		all := slices.Concat(environ, []byte{0}, cmdline, []byte{0}, []byte(cwd), []byte{0})
+		on := func(folder string) bool { // with what ends its name, as another's may begin with it
+			return bytes.Contains(all, []byte(folder+"/")) || bytes.Contains(all, []byte(folder+"\x00"))
+		}
+		if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil && slices.ContainsFunc(folders, on) {
+			found[pid] = strings.TrimSpace(fmt.Sprintf("%s (in %s)", bytes.ReplaceAll(cmdline, []byte{0}, []byte{' '}), cwd))
+		}
+	}
+	return found
 }

@@ -13,12 +13,15 @@ import (
 )
 
 // withSignals returns a context that the first INT, TERM or HUP cancels, with the
-// signal as its cause. Slurm sends TERM two or three times, so only a second Ctrl-C means now: the program then
+// signal as its cause. A hang-up that the process was started to ignore (nohup) stays ignored. Slurm sends TERM two or three times, so only a second Ctrl-C means now: the program then
 // ends at once with 130.
 func withSignals(parent context.Context, w io.Writer) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	go func() {
 		var presses keyPresses

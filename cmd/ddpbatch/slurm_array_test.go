@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -41,12 +42,9 @@ func testSlurmArray(t *testing.T, c *cluster) {
 // testSlurmArrayFailure: an array is done only when every element is, and one element can be resumed alone.
 func testSlurmArrayFailure(t *testing.T, c *cluster) {
 	c.commandJob("array", "nodes = 1\narray = \"0-2\"", "1", "sh", "-c", `test -e mended || test "$SLURM_ARRAY_TASK_ID" != 1 || exit 5`)
-	out := c.run("ddpbatch", "submit", "array.toml", "--parsable", "--wait")
-	if out.code == 0 {
-		t.Errorf("submit --wait says that all went well: %v", out)
-	}
-	id := strings.TrimSpace(out.stdout)
-	if row := c.find(id).status(); row.State != "FAILED" {
+	id := strings.TrimSpace(c.exits(5, "ddpbatch", "submit", "array.toml", "--parsable", "--wait").stdout)
+	if row := c.find(id).status(); row.State != "FAILED" || row.Attempt != 1 || row.Exit == nil || *row.Exit != 5 || row.Cause != "crash" ||
+		!strings.HasPrefix(row.Message, "2 of 3 elements are done; element 1: rank 0 ") {
 		t.Errorf("status of the array: %+v", row)
 	}
 	elements := make([]*submitted, 3)
@@ -65,4 +63,68 @@ func testSlurmArrayFailure(t *testing.T, c *cluster) {
 			t.Errorf("after the resume of element 1, element %d: %+v, want attempt %d", i, row, want)
 		}
 	}
+}
+
+// testSlurmArrayFollow: the logs of an array are those of its elements, its exit code is the largest of theirs, and an element that waits can be
+// cancelled.
+func testSlurmArrayFollow(t *testing.T, c *cluster) {
+	c.commandJob("array", "nodes = 1\narray = \"0-4%3\"", "1", "sh", "-c", `echo element $SLURM_ARRAY_TASK_ID
+until [ -e go ]; do sleep 0.05; done
+[ -e mended ] && exit
+case $SLURM_ARRAY_TASK_ID in 1) exit 7;; 2) exit 3;; esac`)
+	follow := c.start("ddpbatch", "submit", "array.toml", "--follow")
+	eventually(t, commandLimit, "submit --follow shows what three elements write", func() bool {
+		out := follow.stdout.String()
+		return strings.Contains(out, "[0] element 0\n") && strings.Contains(out, "[1] element 1\n") && strings.Contains(out, "[2] element 2\n")
+	})
+	id := regexp.MustCompile(`submitted job ([0-9]+):`).FindStringSubmatch(follow.stdout.String())[1]
+	array := c.find(id)
+	if row := array.status(); row.State != "RUNNING" || row.Attempt != 1 || row.Exit != nil || row.Message != "0 of 5 elements are done" {
+		t.Errorf("status while it runs: %+v", row)
+	}
+	path := filepath.Join("runs", filepath.Base(array.dir.Path()))
+	says := func(code int, what string, args ...string) {
+		t.Helper()
+		if out := c.exits(code, "ddpbatch", args...); !strings.Contains(out.stdout+out.stderr, what) {
+			t.Errorf("ddpbatch %s: want %q, got %v", strings.Join(args, " "), what, out)
+		}
+	}
+	for _, command := range []string{"cancel", "logs", "status", "resume"} {
+		says(exitUsage, "there is no array element 7 in "+path+"; there are 0-4\n", command, id+"_7")
+	}
+	says(exitUsage, "element 3 of the array "+path+" has not begun", "logs", id+"_3")
+	says(0, "cancelled job "+id+"_3\n", "cancel", id+"_3")
+
+	c.write("go", "")
+	out := follow.end(commandLimit)
+	for _, want := range []string{"job " + id + ": 3 of 5 elements did not end well\n", "\n  job " + id + "_1: rank 0 ", "\n  job " + id + "_2: rank 0 ",
+		"\n  job " + id + "_3 ended as CANCELLED: it was cancelled before it began"} {
+		if out.code != 7 || !strings.Contains(out.stderr, want) {
+			t.Errorf("submit --follow: want exit code 7 and %q, got %v", want, out)
+		}
+	}
+	if row := array.status(); row.State != "FAILED" || row.Exit == nil || *row.Exit != 7 ||
+		!strings.HasPrefix(row.Message, "2 of 5 elements are done, 3 did not end well; element 1: rank 0 ") {
+		t.Errorf("status at its end: %+v", row)
+	}
+	ranks := c.ok("ddpbatch", "logs", id, "--rank", "0").stdout
+	if want := "[0] element 0\n[1] element 1\n[2] element 2\n[4] element 4\n"; ranks != want {
+		t.Errorf("logs --rank 0 are %q, want %q", ranks, want)
+	}
+	c.exits(7, "ddpbatch", "logs", "-f", id)
+
+	// of elements that are resumed alone, their own end counts
+	c.write("mended", "")
+	c.ok("ddpbatch", "resume", id+"_1", "--wait")
+	if out := c.ok("ddpbatch", "resume", id+"_2", "--follow"); !strings.Contains(out.stdout, "[2] element 2\n") || strings.Contains(out.stdout, "[1]") {
+		t.Errorf("resume --follow of element 2: %v", out)
+	}
+	if row := array.status(); row.State == "COMPLETED" || !strings.HasPrefix(row.Message, "4 of 5 elements are done") {
+		t.Errorf("status before element 3 has run: %+v", row)
+	}
+	c.ok("ddpbatch", "resume", id, "--wait")
+	if row := array.status(); row.State != "COMPLETED" || row.Attempt != 3 || row.Message != "all 5 elements are done" {
+		t.Errorf("status after all have run: %+v", row)
+	}
+	says(0, "array is finished\n", "resume", id)
 }

@@ -6,7 +6,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -15,26 +17,29 @@ import (
 // cancelled, killed and resumed, and what the program says is held against what Slurm says and
 // what the tasks themselves saw. scripts/test brings the cluster up; the tests may share it with others.
 func TestSlurm(t *testing.T) {
-	script := os.Getenv("DDPBATCH_TEST_SLURM")
-	if script == "" {
-		t.Skip("needs a Slurm cluster: scripts/test has one where it can, and sets DDPBATCH_TEST_SLURM")
-	}
+	script := clusterScript(t)
 	if os.Getenv("SLURM_CONF") == "" {
 		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
 	}
-	program := buildProgram(t)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T, *cluster)
-	}{
-		{"Train", testSlurmTrain},
-		{"TrainInTasks", testSlurmTrainInTasks},
-		{"Resume", testSlurmResume},
+	useProgram(t)
+	// It needs two whole nodes, so that it would wait for all others.
+	runAtOnce(t, script, 1, []clusterTest{{"RequeuePreempted", testSlurmRequeuePreempted}})
+	// Most wait for Slurm most of the time.
+	runAtOnce(t, script, clusterLanes(t, 4), []clusterTest{
+		{"MeetNot", testSlurmMeetNot},
+		{"Decline", testSlurmDecline},
+		{"RequeueWarned", testSlurmRequeueWarned},
+		{"RequeueNode", testSlurmRequeueNode},
+		{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
+		{"RequeueStubborn", testSlurmRequeueStubborn},
+		{"RequeueElement", testSlurmRequeueElement},
+		{"RequeueRefused", testSlurmRequeueRefused},
 		{"Env", testSlurmEnv},
 		{"EnvArbitrary", testSlurmEnvArbitrary},
 		{"EnvSteps", testSlurmEnvSteps},
 		{"EnvFormats", testSlurmEnvFormats},
 		{"Run", testSlurmRun},
+		{"Meet", testSlurmMeet},
 		{"RunByHand", testSlurmRunByHand},
 		{"RunByHandSecret", testSlurmRunByHandSecret},
 		{"Refused", testSlurmRefused},
@@ -42,43 +47,125 @@ func TestSlurm(t *testing.T) {
 		{"Singleton", testSlurmSingleton},
 		{"Crash", testSlurmCrash},
 		{"AgentKilled", testSlurmAgentKilled},
+		{"LostAgentLives", testSlurmLostAgentLives},
+		{"CancelIsFinal", testSlurmCancelIsFinal},
+		{"CancelEnded", testSlurmCancelEnded},
+		{"Forbidden", testSlurmForbidden},
 		{"Wait", testSlurmWait},
 		{"Follow", testSlurmFollow},
 		{"Array", testSlurmArray},
 		{"ArrayFailure", testSlurmArrayFailure},
+		{"ArrayFollow", testSlurmArrayFollow},
 		{"Quoting", testSlurmQuoting},
 		{"Nested", testSlurmNested},
-	} {
-		t.Run(test.name, func(t *testing.T) { test.run(t, newCluster(t, script, program)) })
-	}
+		{"JobsShareNodes", testSlurmJobsShareNodes},
+		{"ElementsShareNodes", testSlurmElementsShareNodes},
+		{"StepsShareNodes", testSlurmStepsShareNodes},
+		{"Uneven", testSlurmUneven},
+		{"Heterogeneous", testSlurmHeterogeneous},
+		{"Arbitrary", testSlurmArbitrary},
+		{"BadCommands", testSlurmBadCommands},
+		{"LeavesEarly", testSlurmLeavesEarly},
+		{"OtherSecret", testSlurmOtherSecret},
+		{"TooFewGPUs", testSlurmTooFewGPUs},
+		{"NotShared", testSlurmNotShared},
+		{"NoProgram", testSlurmNoProgram},
+		{"FullDisk", testSlurmFullDisk},
+		{"ReadOnly", testSlurmReadOnly},
+	})
+	// They fill the cores of a small machine, and some of the others count seconds.
+	runAtOnce(t, script, clusterLanes(t, 2), []clusterTest{
+		{"Resume", testSlurmResume},
+		{"Train", testSlurmTrain},
+		{"TrainInTasks", testSlurmTrainInTasks},
+		{"TorchTrain", testSlurmTorchTrain},
+		{"TorchRestart", testSlurmTorchRestart},
+		{"TorchRequeue", testSlurmTorchRequeue},
+		{"TorchRaises", testSlurmTorchRaises},
+	})
 }
 
-// buildProgram builds ddpbatch as it is shipped, where every node sees it.
-func buildProgram(t *testing.T) string {
+// clusterScript is scripts/slurm-cluster, or skips the test.
+func clusterScript(t *testing.T) string {
+	t.Helper()
+	script := os.Getenv("DDPBATCH_TEST_SLURM")
+	if script == "" {
+		t.Skip("needs a Slurm cluster: scripts/test has one where it can, and sets DDPBATCH_TEST_SLURM")
+	}
+	return script
+}
+
+// clusterLanes is how many tests, up to most, the cluster's nodes have CPUs for at once: some have several jobs that must run at the same
+// time, and would wait for each other.
+func clusterLanes(t *testing.T, most int) int {
+	t.Helper()
+	out, err := exec.Command("sinfo", "-h", "-p", "main", "-o", "%c").Output()
+	if err != nil {
+		t.Fatalf("sinfo: %v", err)
+	}
+	cpus, err := strconv.Atoi(strings.TrimSpace(string(out)))
+	if err != nil {
+		t.Fatalf("sinfo says that nodes have %q CPUs", out)
+	}
+	const each = 4 // on a node, at most
+	return max(1, min(most, cpus/each))
+}
+
+// clusterTest is a test on a cluster, in a corner of its own.
+type clusterTest struct {
+	name string
+	run  func(*testing.T, *cluster)
+}
+
+// runAtOnce runs tests in so many lanes, each of which takes the next test that is left. It is not t.Parallel, which counts cores: most
+// of the tests wait for Slurm most of the time.
+func runAtOnce(t *testing.T, script string, lanes int, tests []clusterTest) {
+	t.Helper()
+	left := make(chan clusterTest, len(tests))
+	for _, test := range tests {
+		left <- test
+	}
+	close(left)
+	var all sync.WaitGroup
+	for range lanes {
+		all.Go(func() {
+			for test := range left {
+				t.Run(test.name, func(t *testing.T) { test.run(t, newCluster(t, script)) })
+			}
+		})
+	}
+	all.Wait()
+}
+
+// useProgram builds ddpbatch as it is shipped, where every node sees it, and puts it into PATH.
+func useProgram(t *testing.T) {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "ddpbatch")
 	build := exec.Command("go", "build", "-o", program, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	return program
+	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
 }
 
 // clusterNodes are in Slurm's order.
 var clusterNodes = []string{"n1", "n2", "n3", "n4"}
 
-// cluster is one test's corner of the cluster: a folder that commands run in, a home of its own, and
-// the program in PATH. What the test leaves running is cancelled at its end.
+// cluster is one test's corner of the cluster: a folder that commands run in, and a home of its own. What the test leaves running is
+// cancelled at its end, and nothing of it may live on then: the nodes are on this machine, which sees their processes.
 type cluster struct {
 	t      *testing.T
 	script string // scripts/slurm-cluster
 	dir    string
+	home   string
+	env    []string // of its commands, as NAME=value, beside this process's own
 }
 
-func newCluster(t *testing.T, script, program string) *cluster {
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
-	c := &cluster{t: t, script: script, dir: t.TempDir()}
+func newCluster(t *testing.T, script string) *cluster {
+	c := &cluster{t: t, script: script, dir: t.TempDir(), home: t.TempDir()}
+	c.env = []string{"HOME=" + c.home}
+	t.Cleanup(func() { noSurvivors(t, c.dir, c.home) })
 	t.Cleanup(c.cancelJobs)
 	t.Cleanup(c.explain)
 	return c

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -67,6 +68,7 @@ func (c *cluster) start(name string, args ...string) *process {
 	c.t.Helper()
 	p := &process{t: c.t, cmd: exec.Command(name, args...), done: make(chan struct{})}
 	p.cmd.Dir = c.dir
+	p.cmd.Env = append(os.Environ(), c.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = 10 * time.Second // for a child that keeps the pipes open

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,6 +33,9 @@ const envAndSay = `set -e; ddpbatch env >/dev/null; eval "$(ddpbatch env)"; ` + 
 func readPlaces(t *testing.T, out string) (tasks []seen) {
 	t.Helper()
 	for line := range strings.Lines(out) {
+		if at := strings.Index(line, "] place "); at >= 0 && line[0] == '[' { // [HOST RANK], by which run begins the lines of several ranks
+			line = line[at+2:]
+		}
 		words := strings.Fields(line)
 		if len(words) == 0 || words[0] != "place" {
 			continue
@@ -81,15 +86,40 @@ func checkPlaces(t *testing.T, tasks []seen, world int) {
 			host: got.host, rank: i, world: world,
 			localRank: slices.Index(byHost[got.host], i), localWorld: len(byHost[got.host]),
 			node: node, nodes: len(hosts), nodeRank: node,
-			master: tasks[0].host, port: tasks[0].port, proc: got.proc,
+			master: tasks[0].master, port: tasks[0].port, proc: got.proc,
 		}
 		if got != want {
 			t.Errorf("rank %d is told %+v, and it is %+v", i, got, want)
 		}
 	}
+	if got := nodeAt(t, tasks[0].master); got != tasks[0].host && !(got == "loopback" && len(hosts) == 1) {
+		t.Errorf("MASTER_ADDR is %s (%s), and rank 0 is on %s", tasks[0].master, got, tasks[0].host)
+	}
 	if port := tasks[0].port; port < 1024 || port > 65535 || port >= 32768 && port <= 60999 {
 		t.Errorf("MASTER_PORT is %d: reserved, or of those that Linux gives to clients", port)
 	}
+}
+
+// nodeAt is the node that a name or an address is of, or "loopback".
+func nodeAt(t *testing.T, host string) string {
+	t.Helper()
+	if slices.Contains(clusterNodes, host) {
+		return host
+	}
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
+		return "loopback"
+	}
+	out, err := exec.Command("scontrol", "-o", "show", "node").Output()
+	if err != nil {
+		t.Fatalf("scontrol: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if slices.Contains(words, "NodeAddr="+host) {
+			return strings.TrimPrefix(words[0], "NodeName=")
+		}
+	}
+	return "no node"
 }
 
 // checkProcs checks that every task's rank is the number that Slurm gave it.
@@ -105,12 +135,13 @@ func checkProcs(t *testing.T, tasks []seen) {
 // batch runs a batch script to its end, in the test's folder, and returns its output.
 func (c *cluster) batch(options, text string) string {
 	c.t.Helper()
-	script := c.write("batch.sh", "#!/bin/bash\n"+text)
-	args := append([]string{"--wait", "--output=batch.out"}, strings.Fields(options)...)
-	out := c.run("sbatch", append(args, script)...)
+	script := c.write("batch.sh", "#!/bin/bash\n#SBATCH --output=batch.out\n"+text)
+	// sbatch --wait looks for the job's end at longer and longer intervals
+	id := strings.TrimSpace(c.ok("sbatch", append(append([]string{"--parsable"}, strings.Fields(options)...), script)...).stdout)
+	job := (&submitted{c: c, id: id}).await()
 	printed, err := os.ReadFile(filepath.Join(c.dir, "batch.out"))
-	if err != nil || out.code != 0 {
-		c.t.Fatalf("sbatch: %v, %v, its output:\n%s", out, err, printed)
+	if err != nil || job["JobState"] != "COMPLETED" {
+		c.t.Fatalf("Slurm says: %s, exit code %s; %v, its output:\n%s", job["JobState"], job["ExitCode"], err, printed)
 	}
 	return string(printed)
 }
@@ -133,8 +164,10 @@ func testSlurmEnv(t *testing.T, c *cluster) {
 		checkLayout(t, layout.name, c.ok("srun", args...).stdout, layout.counts, layout.world)
 	}
 	// only a batch script's srun makes these of 7 tasks
-	out := c.batch("-N4 -n7 --ntasks-per-node=2", "srun bash -c '"+envAndSay+"'\n")
-	checkLayout(t, "uneven", out, []int{2, 2, 2, 1}, 7)
+	for _, distribution := range []string{"block", "cyclic"} {
+		out := c.batch("-N4 -n7 --ntasks-per-node=2", "srun -m "+distribution+" bash -c '"+envAndSay+"'\n")
+		checkLayout(t, "uneven, "+distribution, out, []int{2, 2, 2, 1}, 7)
+	}
 }
 
 func checkLayout(t *testing.T, name, out string, counts []int, world int) {

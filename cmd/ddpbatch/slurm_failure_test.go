@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -41,7 +42,7 @@ func testSlurmCrash(t *testing.T, c *cluster) {
 	if v := s.verdict(1); v.Cause != "crash" || v.Exit != 7 || v.FirstRank != 4 || v.Host != "n3" || !strings.Contains(v.Message, "rank 4 on n3") {
 		t.Errorf("verdict: %+v", v)
 	}
-	s.gone(5 * time.Second)
+	s.gone(20 * time.Second)
 	for rank := range 8 {
 		want := fmt.Sprintf("rank %d sleeps\n", rank)
 		if rank == 4 {
@@ -59,7 +60,7 @@ func testSlurmCrash(t *testing.T, c *cluster) {
 // testSlurmAgentKilled: an agent is killed, and cannot say so. The others notice, and nobody's workers stay.
 func testSlurmAgentKilled(t *testing.T, c *cluster) {
 	c.commandJob("lost", "nodes = 3", "2", "sh", "-c", `touch "running.$RANK"; exec sleep 1000`)
-	s := c.submit("lost.toml", "--", "--nodelist=n[1-3]")
+	s := c.submit("lost.toml", "--set", "requeue.on=[]", "--", "--nodelist=n[1-3]")
 	eventually(t, commandLimit, "all 6 ranks run", func() bool {
 		found, err := filepath.Glob(filepath.Join(c.dir, "running.*"))
 		return err == nil && len(found) == 6
@@ -72,10 +73,10 @@ func testSlurmAgentKilled(t *testing.T, c *cluster) {
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
-	if v := s.verdict(1); v.Cause != "agent-lost" || v.Host != "n2" || v.Exit == 0 {
+	if v := s.verdict(1); v.Cause != "node" || v.Host != "n2" || v.Exit == 0 {
 		t.Errorf("verdict: %+v", v)
 	}
-	s.gone(5 * time.Second)
+	s.gone(20 * time.Second)
 }
 
 // testSlurmWait: submit --wait ends as the job does.
@@ -113,6 +114,15 @@ func testSlurmFollow(t *testing.T, c *cluster) {
 	}
 	if _, err := s.dir.Verdict(1); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a verdict while the job runs (%v)", err)
+	}
+	watch := c.start("ddpbatch", "logs", "-f", s.id)
+	eventually(t, commandLimit, "another logs -f prints the first line", func() bool {
+		return strings.Contains(watch.stdout.String(), "first\n")
+	})
+	watch.signal(syscall.SIGINT)
+	want := "job " + s.id + " goes on\nwatch: ddpbatch logs -f " + s.id + "\ncancel: ddpbatch cancel " + s.id + "\n"
+	if out := watch.end(30 * time.Second); out.code != exitInterrupted || !strings.HasSuffix(out.stderr, want) {
+		t.Errorf("logs -f that is interrupted: %v", out)
 	}
 	c.write("go", "")
 	if out := follow.end(30 * time.Second); out.code != 0 || !strings.HasSuffix(out.stdout, "first\nlast\n") {

@@ -62,7 +62,7 @@ func testSlurmQuoting(t *testing.T, c *cluster) {
 	}
 	c.ok("ddpbatch", "logs", s.id)
 	nothingPwned(t, filepath.Dir(c.dir))
-	nothingPwned(t, os.Getenv("HOME"))
+	nothingPwned(t, c.home)
 }
 
 // nothingPwned checks that no hostile text was ever run.

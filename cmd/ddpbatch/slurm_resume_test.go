@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/rundir"
 )
 
 // longJob takes a few seconds, so that it can be stopped in its middle.
@@ -34,8 +37,8 @@ every_steps = 100
 `
 )
 
-// testSlurmResume stops a job in its middle, by a cancel and by the death of one of its ranks, and
-// resumes it: it must end with the very same bytes as the same job that nobody stopped.
+// testSlurmResume stops a job in its middle, by a cancel and by the death of one of its ranks, and resumes it; and interrupts one that goes
+// on by itself. They must end with the very same bytes as the same job that nobody stopped.
 func testSlurmResume(t *testing.T, c *cluster) {
 	c.write("long.toml", fmt.Sprintf(longJob, longEpochs))
 	whole := c.submit("long.toml")
@@ -61,6 +64,60 @@ func testSlurmResume(t *testing.T, c *cluster) {
 		}
 		resumeAndCompare(s, stop.name, want)
 	}
+	goOnByItself(c, whole)
+}
+
+// goOnByItself interrupts a job twice that nobody resumes: the time limit draws near, and a person has Slurm requeue it.
+func goOnByItself(c *cluster, whole *submitted) {
+	t := c.t
+	t.Helper()
+	s := c.submit("long.toml", "--set", `requeue.lead="60s"`)
+	past := func(step int64, attempt int) {
+		t.Helper()
+		eventually(t, commandLimit, fmt.Sprintf("attempt %d is past step %d", attempt, step), func() bool {
+			last, _, err := s.dir.LastMetrics()
+			return err == nil && last.Attempt == attempt && last.Step > step
+		})
+	}
+	past(longSteps/4, 1)
+	// All wait for one rank until the warning is there: Slurm looks for it only now and then (sbatch(1), --signal).
+	all := s.kin("")
+	at := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == "2" })
+	if at < 0 {
+		t.Fatalf("rank 2 is none of %v", all)
+	}
+	held := all[at].pid
+	c.signalled(syscall.SIGSTOP, held)
+	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now+50")
+	eventually(t, commandLimit, "the stop file", func() bool {
+		_, err := os.Stat(s.dir.StopPath(1))
+		return err == nil
+	})
+	c.signalled(syscall.SIGCONT, held)
+	eventually(t, commandLimit, "the job is requeued", func() bool { return s.event(rundir.EventRequeue).Attempt == 1 })
+	c.ok("scontrol", "update", "jobid="+s.id, "TimeLimit=5") // the end that was set is a limit of the next attempt, too
+	past(longSteps/2, 2)
+	c.ok("scontrol", "requeue", s.id)
+	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "2" {
+		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
+	}
+	first, second, last := s.verdict(1), s.verdict(2), s.verdict(3)
+	if first.Cause != "timeout" || !first.Saved || !first.Requeue || first.Exit != exitRequeue || first.Step >= longSteps {
+		t.Errorf("verdict of the warned attempt: %+v", first)
+	}
+	if second.Cause != "preempt" || !second.Saved || second.Step <= longSteps/2 || second.Step >= longSteps {
+		t.Errorf("verdict of the attempt that was requeued by hand: %+v", second)
+	}
+	if last.Cause != "done" || last.Step != longSteps {
+		t.Errorf("verdict of the last attempt: %+v", last)
+	}
+	if row := s.status(); row.Attempt != 3 || row.Requeues != 2 || row.Cause != "done" {
+		t.Errorf("status --json: %+v", row)
+	}
+	c.ok("ddpbatch", "ckpt", "diff", whole.dir.Path(), s.dir.Path()) // 0 is the exit code of those that are alike, bit for bit
+	if !equalStates(t, s.finalState(), whole.finalState()) {
+		t.Error("the job that was interrupted twice ends with other bytes than the one that nobody stopped")
+	}
 }
 
 func cancelInTheMiddle(s *submitted) {
@@ -79,7 +136,7 @@ func cancelInTheMiddle(s *submitted) {
 	if events := s.events(); !slices.Contains(events, "cancel") {
 		t.Errorf("ledger after cancel: %q", events)
 	}
-	s.gone(5 * time.Second)
+	s.gone(20 * time.Second)
 }
 
 // killInTheMiddle kills the rank on n3, as the kernel does where memory is short.
@@ -94,7 +151,7 @@ func killInTheMiddle(s *submitted) {
 	if out := s.c.onNode("n3", "kill", "-KILL", pids[0]); out.code != 0 {
 		t.Fatalf("kill: %v", out)
 	}
-	s.gone(5 * time.Second)
+	s.gone(20 * time.Second)
 	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 		t.Errorf("after the kill Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}

@@ -44,7 +44,7 @@ func (s *submitted) await() map[string]string {
 	var job map[string]string
 	eventually(s.c.t, commandLimit, "job "+s.id+" is over", func() bool {
 		job = s.c.job(s.id)
-		return !slices.Contains([]string{"PENDING", "CONFIGURING", "RUNNING", "COMPLETING"}, job["JobState"])
+		return !slices.Contains([]string{"PENDING", "CONFIGURING", "RUNNING", "SIGNALING", "COMPLETING"}, job["JobState"])
 	})
 	return job
 }

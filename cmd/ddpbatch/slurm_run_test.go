@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -100,9 +101,20 @@ func (c *cluster) byHand(rank int, port int, env ...string) *process {
 // handPort is a MASTER_PORT for byHand: some of a range where little else listens, since others may use the
 // cluster at the same time. The agents meet on the eight after it.
 func handPort(t *testing.T) int {
-	port := 20000 + 10*rand.IntN(1200)
-	t.Logf("MASTER_PORT is %d", port)
-	return port
+	for {
+		port := 20000 + 10*rand.IntN(1200)
+		free := true
+		for next := port; next <= port+8 && free; next++ {
+			l, err := net.Listen("tcp", fmt.Sprintf(":%d", next))
+			if free = err == nil; free {
+				l.Close()
+			}
+		}
+		if free {
+			t.Logf("MASTER_PORT is %d", port)
+			return port
+		}
+	}
 }
 
 // testSlurmRunByHand starts a run from two terminals. They share nothing but the home folder, in which the

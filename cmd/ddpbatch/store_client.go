@@ -138,8 +138,8 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 				err = fmt.Errorf("gave up after %v (--timeout): %w", c.Duration("timeout"), err)
 			}
 		}()
-		s, err := store.Dial(ctx, store.DialConfig{
-			Addrs: []string{addr}, Secret: secret, Binding: binding, Name: "ddpbatch store " + c.Command.Name, Log: e.log(),
+		s, err := store.Dial(ctx, addr, store.DialConfig{
+			Secret: secret, Binding: binding, Name: "ddpbatch store " + c.Command.Name, Log: e.log(),
 		})
 		if err != nil {
 			return err

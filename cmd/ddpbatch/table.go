@@ -76,7 +76,7 @@ func (t *table) paint(cell string, heading bool) string {
 		code = "1" // bold
 	case cell == "COMPLETED" || cell == "committed":
 		code = "32" // green
-	case cell == "RUNNING" || cell == "COMPLETING":
+	case cell == "RUNNING" || cell == "SIGNALING" || cell == "COMPLETING":
 		code = "36" // cyan
 	case cell == "PENDING" || cell == "CANCELLED" || cell == "PREEMPTED" || cell == "SUSPENDED" || cell == "partial" || cell == "newer":
 		code = "33" // yellow

@@ -37,11 +37,12 @@ func TestTableColours(t *testing.T) {
 	table := newTable(e, "STATE", "LOSS")
 	table.row("FAILED", "1")
 	table.row("COMPLETED", "2")
+	table.row("SIGNALING", "3")
 	if err := table.flush(); err != nil {
 		t.Fatal(err)
 	}
 	// columns stand below each other, as the colours take no place on the screen
-	want := "\x1b[1mSTATE\x1b[0m      \x1b[1mLOSS\x1b[0m\n\x1b[31mFAILED\x1b[0m     1\n\x1b[32mCOMPLETED\x1b[0m  2\n"
+	want := "\x1b[1mSTATE\x1b[0m      \x1b[1mLOSS\x1b[0m\n\x1b[31mFAILED\x1b[0m     1\n\x1b[32mCOMPLETED\x1b[0m  2\n\x1b[36mSIGNALING\x1b[0m  3\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}

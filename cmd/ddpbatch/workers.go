@@ -4,11 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 // meetingPorts is how many ports agents try to meet on.
@@ -23,32 +27,28 @@ type workers struct {
 	env     map[string]string
 	nproc   launch.Nproc
 	launch  launch.Config
+	policy  recovery.Policy
 	run     *rundir.Dir // nil: none
 	attempt int
 	version string
 }
 
-func workersOf(e *env, o runOptions) (*workers, error) {
-	w := &workers{command: o.command, dir: e.Dir, launch: launch.DefaultConfig(), version: version}
-	w.nproc = w.launch.NprocPerNode
+func workersOf(e *env, o *runOptions) (w *workers, err error) {
+	w = &workers{dir: e.Dir, launch: launch.DefaultConfig(), version: version}
+	w.launch.Hang = 0 // nobody asked for it, and an unknown command may sleep for as long as it likes
+	if w.command, err = o.argv(e); err != nil {
+		return nil, err
+	}
 	path := e.get("DDPBATCH_RUN_DIR")
 	switch {
-	case len(o.command) > 0 && o.command[0] == "":
-		return nil, usagef("the command to run is empty")
-	case len(o.command) == 0 && path == "":
+	case w.command == nil && path == "":
 		return nil, &usageError{message: "run needs a command", hint: "write it after --: ddpbatch run -- python3 train.py"}
-	case len(o.command) == 0:
+	case w.command == nil:
 		if err := w.fromRun(e, path); err != nil {
 			return nil, err
 		}
 	}
-	if o.nproc != "" {
-		n, err := launch.ParseNproc(o.nproc)
-		if err != nil {
-			return nil, usagef("--nproc-per-node: %v", err)
-		}
-		w.nproc = n
-	}
+	w.nproc = o.nprocOf(w.launch.NprocPerNode)
 	return w, nil
 }
 
@@ -66,7 +66,7 @@ func (w *workers) fromRun(e *env, path string) error {
 		return usagef("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
 	w.run, w.version = run, run.Spec().SHA256
-	w.dir, w.env, w.launch, w.nproc = job.WorkDir, job.Env, job.Launch, job.Launch.NprocPerNode
+	w.dir, w.env, w.launch, w.policy = job.WorkDir, job.Env, job.Launch, job.Policy()
 	w.command, w.builtin = commandOf(run, job), job.Builtin()
 	return nil
 }
@@ -81,8 +81,9 @@ func commandOf(run *rundir.Dir, job *jobfile.Job) []string {
 // config is the agent's, less its place among the others.
 func (w *workers) config(e *env) launch.AgentConfig {
 	cfg := launch.AgentConfig{
-		Attempt: w.attempt, Version: w.version, MaxRestarts: w.launch.MaxRestarts,
-		Command: w.command, Env: e.Environ, Dir: w.dir, Builtin: w.builtin, RunDir: w.run, Grace: w.launch.Grace,
+		Attempt: w.attempt, Version: w.version, MaxRestarts: w.launch.MaxRestarts, Policy: w.policy, MinCount: w.launch.MinNodes,
+		Command: w.command, Env: withoutPMI(e.Environ), Dir: w.dir, Builtin: w.builtin, RunDir: w.run,
+		Grace: w.launch.Grace, TermGrace: termGrace(e), HangAfter: w.launch.Hang, GPUs: w.launch.GPUs, NUMA: w.launch.NUMA, Sweep: true,
 		Stdout: unchecked(e.Out), Stderr: e.Err, Log: e.log(),
 	}
 	cfg.Host = e.Hostname
@@ -92,6 +93,15 @@ func (w *workers) config(e *env) launch.AgentConfig {
 	return cfg
 }
 
+// warnSignal is the signal that the batch script warns agents by, and agents their workers.
+func (w *workers) warnSignal() (syscall.Signal, error) {
+	sig := unix.SignalNum("SIG" + w.launch.WarnSignal)
+	if sig == 0 {
+		return 0, usagef("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
+	}
+	return sig, nil
+}
+
 func sortedKeys(m map[string]string) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -99,14 +109,6 @@ func sortedKeys(m map[string]string) []string {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// secretOf is what the agents of a run prove to each other. A single one proves it to its workers alone, and takes a new one.
-func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
-	if e.get("DDPBATCH_SECRET") == "" && cfg.Count == 1 {
-		return auth.NewSecret()
-	}
-	return runSecret(e, cfg.RunID)
 }
 
 // runSecret is what the processes of a run share: the batch script's secret, or, where there is none, one made from a key file

@@ -1,21 +1,28 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
+	"syscall"
 	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/output"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 const (
 	defaultGrace       = 60 * time.Second
 	defaultJoinTimeout = 5 * time.Minute
+	defaultLastCall    = 30 * time.Second // as torchrun's last_call_timeout
+	defaultWarnSignal  = syscall.SIGUSR2
 	maxWorld           = 1 << 20 // ranks; more is a slip of the pen
 )
 
@@ -33,10 +40,12 @@ type Place struct {
 // AgentConfig is what one agent needs to know. Everything but its place, its
 // host and its own workers must be the same for all agents of a run.
 type AgentConfig struct {
-	Index int      // this agent's place among the agents of the run
+	Index int      // this agent's number among the agents of the run; -1: it gets one at the meeting, see Endpoint
 	Count int      // how many there are: one a node, or in task mode one a task
 	Host  string   // this node's name, for logs and messages
 	Hosts []string // every agent's node name, where known, for messages
+
+	Layout map[string]int // in place of Hosts, where only that is known: how many agents each node has
 
 	// Workers: in agent mode Nproc of them, with ranks contiguous by agent; in
 	// task mode Local, whose places are fixed beforehand.
@@ -44,14 +53,19 @@ type AgentConfig struct {
 	Local []Place
 
 	// Agents meet at MasterAddr, on the first of Ports that agent 0 could bind.
-	// Workers get MasterAddr and MasterPort; 0 lets agent 0 find a free port. A
+	// Workers get MasterPort; 0 lets agent 0 find a free port. A
 	// single agent needs neither.
-	MasterAddr string
-	MasterPort int
-	Ports      []int
+	// OneMachine: the nodes are pretended ones of this machine, and have loopback addresses.
+	// MasterGiven: workers get MasterAddr as it is written, and otherwise the address by which their agent reached agent 0.
+	MasterAddr  string
+	MasterPort  int
+	MasterGiven bool
+	Ports       []int
+	OneMachine  bool
 
 	Secret  auth.Secret
 	RunID   string
+	TorchID string // the workers' TORCHELASTIC_RUN_ID, which several runs may share; "": RunID
 	Attempt int    // claimed by the caller; 0: none
 	Version string // of the program; all agents must have the same
 
@@ -72,7 +86,52 @@ type AgentConfig struct {
 	StopFile      string
 
 	Grace       time.Duration // between TERM and KILL; 0: 60 s
+	TermGrace   time.Duration // in place of Grace, where it is shorter, once this run is told to stop: whoever tells may kill soon; 0: Grace
 	JoinTimeout time.Duration // for all agents to meet; 0: 5 min
+
+	// MinCount is the fewest agents that the run begins with, and goes on with after others were lost; 0: Count. Once
+	// so many are there, the others have LastCall (0: 30 s) to come; who comes later joins at the next restart.
+	MinCount int
+	LastCall time.Duration
+	// Endpoint, where Index is -1, is where agents meet that have no number yet (host:port): the one that can bind it is
+	// agent 0, and the others are numbered as they come.
+	Endpoint string
+	Guest    bool // with Endpoint: another agent is agent 0, even if this one could bind it
+
+	Role       string          // ROLE_NAME; "": "default"
+	Policy     recovery.Policy // what follows a failure
+	Output     output.Config
+	LogDir     string // torchrun's --log-dir; "": the run directory's logs
+	TorchStore bool   // serve PyTorch's TCPStore at MASTER_PORT, and tell the workers so
+
+	GPUs, NUMA, OMP  string // see device.Request
+	VirtualLocalRank bool
+	CPUsPerTask      int
+
+	Interface string // network to meet and talk on (see reach); "": the one that routes to the peer
+	// Exchange tells every agent what agent 0 passed, where they have another way to talk than the meeting (PMI-2): all agents call
+	// it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where it
+	// listens, on a port that the kernel chose, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
+	// MinCount cannot be less than Count. nil: there is none.
+	Exchange func(ctx context.Context, mine string) (string, error)
+	// Declines is why this agent cannot take part, which Run tells the other agents before it returns it; nil: it can.
+	Declines error
+	// FindDeadline is asked by agent 0 where Deadline is zero, and once more when the time has come to warn: it may have moved. nil: it
+	// has not.
+	FindDeadline func(ctx context.Context) (time.Time, error)
+	WarnSignal   syscall.Signal  // forwarded on a warning, to workers that have a handler; 0: USR2
+	Warn         <-chan struct{} // receives when this agent got a warning
+	HangAfter    time.Duration   // workers without a sign of life for so long hang; 0: never
+
+	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver's LookupNetIP
+	joinBy  time.Time                                                             // see joinEnd
+	id      string                                                                // see join
+
+	portTaken bool // somebody on this machine has the endpoint's port: agent 0, or another program
+
+	// Sweep has processes ended that left their worker, at the end of each round and of this process. The program must serve
+	// proc.GuardCommand (proc.ServeGuard), since it is started again as a guard.
+	Sweep bool
 
 	Stdout, Stderr io.Writer    // whole lines of all workers; nil: nowhere
 	Log            *slog.Logger // nil: nowhere
@@ -83,14 +142,36 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 	if err := c.check(); err != nil {
 		return c, fmt.Errorf("agent %d of %d: %w", c.Index, c.Count, err)
 	}
+	if c.Index < 0 {
+		host, port, err := splitEndpoint(c.Endpoint)
+		if err != nil {
+			return c, err
+		}
+		c.MasterAddr, c.Ports = host, []int{port}
+	}
 	if c.MasterAddr == "" {
 		c.MasterAddr = loopback
+	}
+	if c.MinCount == 0 {
+		c.MinCount = c.Count
+	}
+	if c.LastCall == 0 {
+		c.LastCall = defaultLastCall
+	}
+	if c.WarnSignal == 0 {
+		c.WarnSignal = defaultWarnSignal
 	}
 	if c.Grace == 0 {
 		c.Grace = defaultGrace
 	}
+	if c.TermGrace == 0 {
+		c.TermGrace = c.Grace
+	}
 	if c.JoinTimeout == 0 {
 		c.JoinTimeout = defaultJoinTimeout
+	}
+	if c.resolve == nil {
+		c.resolve = net.DefaultResolver.LookupNetIP
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
@@ -112,21 +193,27 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 
 func (c AgentConfig) check() error {
 	switch {
-	case c.Count < 1 || c.Index < 0 || c.Index >= c.Count:
+	case c.Count < 1 || c.Index >= c.Count || c.Index < 0 && c.Endpoint == "":
 		return errors.New("there is no such agent")
+	case c.MinCount < 0 || c.MinCount > c.Count:
+		return fmt.Errorf("the run cannot go on with %d agents or more", c.MinCount)
+	case len(c.Local) > 0 && (c.Index < 0 || c.MinCount != 0 && c.MinCount != c.Count):
+		return errors.New("ranks that are fixed beforehand need every agent, and a number for each")
 	case c.Host == "":
 		return errors.New("the node has no name")
 	case len(c.Command) == 0 || c.Command[0] == "":
 		return errors.New("there is no command to run")
 	case c.MasterPort < 0 || c.MasterPort > 65535:
 		return fmt.Errorf("master port %d is not between 1 and 65535", c.MasterPort)
-	case c.Count > 1 && (c.MasterAddr == "" || len(c.Ports) == 0):
+	case c.Exchange != nil && (c.Index < 0 || c.MinCount != 0 && c.MinCount != c.Count):
+		return errors.New("agents that exchange a word before they meet have numbers, and all of them come")
+	case c.Count > 1 && c.Index >= 0 && (c.MasterAddr == "" || len(c.Ports) == 0 && c.Exchange == nil):
 		return errors.New("several agents need the address of agent 0 and ports to meet at")
 	case len(c.Hosts) != 0 && len(c.Hosts) != c.Count:
 		return fmt.Errorf("%d hosts are named", len(c.Hosts))
 	case c.Attempt < 0 || c.RunDir != nil && c.Attempt == 0:
 		return errors.New("a run directory needs a claimed attempt")
-	case c.Grace < 0 || c.JoinTimeout < 0:
+	case c.Grace < 0 || c.TermGrace < 0 || c.JoinTimeout < 0 || c.LastCall < 0:
 		return errors.New("a time limit is negative")
 	}
 	return c.checkWorkers()
@@ -151,6 +238,14 @@ func (c AgentConfig) checkWorkers() error {
 	return nil
 }
 
+// joinEnd is when the agents' time to meet is over, where that begins now, or began with the search for the endpoint's name.
+func (c AgentConfig) joinEnd() time.Time {
+	if c.joinBy.IsZero() {
+		return time.Now().Add(c.JoinTimeout)
+	}
+	return c.joinBy
+}
+
 // hostOf names the node of another agent as well as it is known.
 func (c AgentConfig) hostOf(index int) string {
 	switch {
@@ -161,8 +256,10 @@ func (c AgentConfig) hostOf(index int) string {
 	case index == 0:
 		return c.MasterAddr
 	}
-	return "an unnamed node"
+	return unnamed
 }
+
+const unnamed = "an unnamed node"
 
 const loopback = "127.0.0.1"
 

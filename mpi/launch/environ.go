@@ -1,15 +1,21 @@
 package launch
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"ddpbatch/mpi/launch/device"
 )
 
 // workerEnviron is the environment of one worker: what it inherits, less every name
 // that only an agent may set, plus torchrun's variables and ddpbatch's own.
-func workerEnviron(c AgentConfig, m *meeting, p Place) []string {
-	own := torchVariables(c, p, m.plan.MasterPort)
-	own = append(own, ddpbatchVariables(c, m, p)...)
+func workerEnviron(r *round, p Place, devices device.Plan, files logs) []string {
+	c := r.cfg
+	own := torchVariables(c, p, r.plan.MasterPort)
+	own = append(own, ddpbatchVariables(r, p, devices, files)...)
+	own = withDevices(own, devices)
 	drop := make(map[string]bool)
 	for _, v := range own {
 		drop[v.name] = true
@@ -28,7 +34,7 @@ func workerEnviron(c AgentConfig, m *meeting, p Place) []string {
 			env = append(env, v.name+"="+v.value)
 		}
 	}
-	for _, v := range c.defaults(p) {
+	for _, v := range append(defaults(devices), r.m.socketVariables(p)...) {
 		if !has[v.name] {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -66,6 +72,10 @@ func text(name, value string) variable {
 // torchVariables are those that torchrun gives to a worker
 // (torch.distributed.run, "Environment Variables"), and NODE_RANK.
 func torchVariables(c AgentConfig, p Place, masterPort int) []variable {
+	useAgentStore := "False"
+	if c.TorchStore {
+		useAgentStore = "True"
+	}
 	return []variable{
 		number("RANK", p.Rank),
 		number("LOCAL_RANK", p.LocalRank),
@@ -74,47 +84,42 @@ func torchVariables(c AgentConfig, p Place, masterPort int) []variable {
 		number("GROUP_RANK", p.NodeRank),
 		number("GROUP_WORLD_SIZE", p.Nodes),
 		number("NODE_RANK", p.NodeRank),
-		text("ROLE_NAME", "default"),
+		text("ROLE_NAME", cmp.Or(c.Role, "default")),
 		number("ROLE_RANK", p.Rank),
 		number("ROLE_WORLD_SIZE", p.WorldSize),
 		text("MASTER_ADDR", c.MasterAddr),
 		number("MASTER_PORT", masterPort),
 		number("TORCHELASTIC_RESTART_COUNT", c.Restarts),
 		number("TORCHELASTIC_MAX_RESTARTS", c.MaxRestarts),
-		text("TORCHELASTIC_RUN_ID", c.RunID),
-		// True would make every rank a client of a store that the launcher
-		// serves in torch's own protocol, and rank 0 would wait for ever.
-		text("TORCHELASTIC_USE_AGENT_STORE", "False"),
+		text("TORCHELASTIC_RUN_ID", cmp.Or(c.TorchID, c.RunID)),
+		// True makes every rank a client of a store that the launcher
+		// serves in torch's own protocol; without one, rank 0 would wait for ever.
+		text("TORCHELASTIC_USE_AGENT_STORE", useAgentStore),
 	}
 }
 
 // ddpbatchVariables are DESIGN §7's, and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
-func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
-	var runDir, errorFile, flightFile, deadline string
+func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []variable {
+	c := r.cfg
+	var runDir, deadline string
 	if c.RunDir != nil {
 		runDir = c.RunDir.Path()
-		errorFile = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "error.json")
-		flightFile = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "flight.jsonl")
 	}
 	if !c.Deadline.IsZero() {
 		deadline = strconv.FormatInt(c.Deadline.Unix(), 10)
 	}
 	ownCores := ""
-	if c.coresOf(p) != nil {
+	if devices.Own {
 		ownCores = "1"
-	}
-	storeHost := c.MasterAddr
-	if c.Count == 1 {
-		storeHost = loopback // see listen
 	}
 	inner := []variable{
 		text("DDPBATCH_SECRET", c.Secret.Hex()),
-		text("DDPBATCH_STORE", joinPort(storeHost, m.plan.StorePort)),
-		text("DDPBATCH_LISTEN", m.listen),
+		text("DDPBATCH_STORE", joinPort(cmp.Or(r.m.reached, r.m.listen), r.plan.WorkerPort)),
+		text("DDPBATCH_LISTEN", r.m.listen),
 		text("DDPBATCH_RUN_ID", c.RunID),
 		number("DDPBATCH_ATTEMPT", c.Attempt),
-		text("DDPBATCH_FLIGHT_FILE", flightFile),
+		text("DDPBATCH_FLIGHT_FILE", files.flight),
 		text("DDPBATCH_OWN_CORES", ownCores),
 	}
 	for i := range inner {
@@ -128,26 +133,28 @@ func ddpbatchVariables(c AgentConfig, m *meeting, p Place) []variable {
 		text("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
 		text("DDPBATCH_STOP_FILE", c.StopFile),
 		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
-		text("TORCHELASTIC_ERROR_FILE", errorFile),
+		text("DDPBATCH_HEARTBEAT_FILE", files.heartbeat),
+		number("DDPBATCH_ROUND", r.plan.Round),
+		text("DDPBATCH_COOKIE", r.cookie),
+		text("TORCHELASTIC_ERROR_FILE", files.errorFile),
 	)
+}
+
+// withDevices has the GPUs that the worker sees, and its LOCAL_RANK among them, take the place of what was said of them.
+func withDevices(own []variable, devices device.Plan) []variable {
+	for _, entry := range devices.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		own = slices.DeleteFunc(own, func(v variable) bool { return v.name == name })
+		own = append(own, text(name, value))
+	}
+	return own
 }
 
 // defaults are set where the user did not. torchrun's OMP_NUM_THREADS is 1,
 // which leaves cores idle; without it every rank would use all of them.
-func (c AgentConfig) defaults(p Place) []variable {
+func defaults(devices device.Plan) []variable {
 	return []variable{
-		number("OMP_NUM_THREADS", c.threads(p, cores())),
+		number("OMP_NUM_THREADS", devices.Threads),
 		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
 	}
-}
-
-// threads is a worker's share of the cores that its agent may run on. In task mode srun may
-// have bound each task to cores of its own (srun(1), --cpu-bind): then there are fewer of them than the
-// job has on the node, and they are nobody else's.
-func (c AgentConfig) threads(p Place, cores int) int {
-	onNode, err := strconv.Atoi(valueOf(c.Env, "SLURM_CPUS_ON_NODE"))
-	if len(c.Local) == 1 && err == nil && cores < onNode {
-		return cores
-	}
-	return max(1, cores/p.LocalWorldSize)
 }

@@ -1,17 +1,16 @@
 package launch
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/launch/device"
 )
 
 // Every name of DESIGN §7, by the second worker of the second of two nodes.
@@ -27,7 +26,9 @@ func TestWorkerEnviron(t *testing.T) {
 		"RANK=9", "MASTER_ADDR=stale", "TORCHELASTIC_USE_AGENT_STORE=True", "DDPBATCH_SECRET=stale", "DDPBATCH_SECRET_FILE=/k",
 		"DDPBATCH_STORE=stale", "DDPBATCH_LISTEN=stale", "DDPBATCH_RUN_ID=stale", "DDPBATCH_ATTEMPT=9", "DDPBATCH_STOP_FILE=stale",
 	}
-	m := &meeting{listen: "10.0.0.2", plan: plan{StorePort: 61001, MasterPort: 61002}}
+	r := &round{
+		m: &meeting{listen: "10.0.0.2", reached: "10.0.0.1"}, plan: &plan{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
+	}
 	p := Place{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
 	run := w.dir.Path()
 	want := map[string]string{
@@ -36,13 +37,20 @@ func TestWorkerEnviron(t *testing.T) {
 		"NODE_RANK": "1", "ROLE_NAME": "default", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4", "MASTER_ADDR": "n1", "MASTER_PORT": "61002",
 		"TORCHELASTIC_RESTART_COUNT": "2", "TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_RUN_ID": "job/7",
 		"TORCHELASTIC_ERROR_FILE": run + "/attempts/1/logs/n2.3.error.json", "TORCHELASTIC_USE_AGENT_STORE": "False",
-		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": fmt.Sprint(max(1, runtime.NumCPU()/2)),
+		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "7",
 		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
-		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_SECRET_FILE": "/k", // a path, which the user's own program may read
+		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k", // a path, which the user's own program may read
+	}
+	devices := device.Plan{Threads: 7}
+	environ := func(c AgentConfig) map[string]string {
+		r.cfg = c
+		files, err := r.logsOf(p)
+		must(t, err)
+		return environMap(t, workerEnviron(r, p, devices, files))
 	}
 	check := func(what string) {
 		t.Helper()
-		if got := environMap(t, workerEnviron(c, m, p)); !maps.Equal(got, want) {
+		if got := environ(c); !maps.Equal(got, want) {
 			t.Errorf("%s: got  %v\nwant %v", what, got, want)
 		}
 	}
@@ -50,21 +58,25 @@ func TestWorkerEnviron(t *testing.T) {
 
 	c.Builtin = true
 	maps.Copy(want, map[string]string{
-		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "n1:61001", "DDPBATCH_LISTEN": "10.0.0.2",
+		"DDPBATCH_SECRET": c.Secret.Hex(), "DDPBATCH_STORE": "10.0.0.1:61001", "DDPBATCH_LISTEN": "10.0.0.2",
 		"DDPBATCH_RUN_ID": "job/7", "DDPBATCH_ATTEMPT": "1", "DDPBATCH_FLIGHT_FILE": run + "/attempts/1/logs/n2.3.flight.jsonl",
 	})
 	delete(want, "DDPBATCH_SECRET_FILE")
-	if runtime.NumCPU() >= p.LocalWorldSize { // it is bound to its share of them
-		want["DDPBATCH_OWN_CORES"] = "1"
-	}
 	check("ddpbatch's own worker")
+
+	devices.Own = true
+	want["DDPBATCH_OWN_CORES"] = "1"
+	check("a worker with cores of its own")
 
 	// A single agent listens on this machine alone, whatever the node is called.
 	one := c
 	one.Index, one.Count = 0, 1
-	if got := environMap(t, workerEnviron(one, m, p))["DDPBATCH_STORE"]; got != "127.0.0.1:61001" {
+	m := r.m
+	r.m = &meeting{listen: loopback}
+	if got := environ(one)["DDPBATCH_STORE"]; got != "127.0.0.1:61001" {
 		t.Errorf("a single agent's store is at %s", got)
 	}
+	r.m = m
 
 	// The user's own values stand where they may.
 	c.Env = append(c.Env, "OMP_NUM_THREADS=11", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0")
@@ -74,11 +86,20 @@ func TestWorkerEnviron(t *testing.T) {
 	})
 	check("what the user chose")
 
+	// A worker that sees one GPU has another LOCAL_RANK; nothing stands twice (environMap).
+	devices.Env = []string{"CUDA_VISIBLE_DEVICES=5", "LOCAL_RANK=0"}
+	c.Env = append(c.Env, "CUDA_VISIBLE_DEVICES=4,5")
+	maps.Copy(want, map[string]string{"CUDA_VISIBLE_DEVICES": "5", "LOCAL_RANK": "0"})
+	check("a worker with a GPU of its own")
+	devices.Env = nil
+	want["LOCAL_RANK"] = "1"
+
 	// Without a run directory nothing points into one.
 	c.Builtin, c.RunDir, c.StopFile, c.CheckpointDir, c.Deadline = false, nil, "", "", time.Time{}
-	got := environMap(t, workerEnviron(c, m, p))
+	got := environ(c)
+	outside := []string{"DDPBATCH_SECRET_FILE", "DDPBATCH_ROUND", "DDPBATCH_COOKIE"}
 	for name := range got {
-		if strings.HasPrefix(name, "DDPBATCH_") && name != "DDPBATCH_SECRET_FILE" || name == "TORCHELASTIC_ERROR_FILE" {
+		if strings.HasPrefix(name, "DDPBATCH_") && !slices.Contains(outside, name) || name == "TORCHELASTIC_ERROR_FILE" {
 			t.Errorf("without a run directory there is %s=%s", name, got[name])
 		}
 	}
@@ -87,34 +108,6 @@ func TestWorkerEnviron(t *testing.T) {
 	for _, name := range []string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"} {
 		if rank[name] != want[name] {
 			t.Errorf("RankEnviron has %s=%s, want %s", name, rank[name], want[name])
-		}
-	}
-}
-
-// Cores that srun has bound a task to are that rank's alone.
-func TestThreads(t *testing.T) {
-	for name, tc := range map[string]struct {
-		onNode   string
-		taskMode bool
-		cores    int
-		want     int
-	}{
-		"agent":                  {"16", false, 16, 4},
-		"agent, bound":           {"16", false, 8, 2},
-		"task":                   {"16", true, 16, 4},
-		"task, bound":            {"16", true, 4, 4},
-		"task, bound to one":     {"16", true, 1, 1},
-		"task, no such variable": {"", true, 4, 1},
-		"task, no number":        {"4(x2)", true, 4, 1},
-		"more ranks than cores":  {"2", true, 2, 1},
-	} {
-		c := AgentConfig{Env: []string{"SLURM_CPUS_ON_NODE=" + tc.onNode}}
-		p := Place{LocalWorldSize: 4}
-		if tc.taskMode {
-			c.Local = []Place{p}
-		}
-		if got := c.threads(p, tc.cores); got != tc.want {
-			t.Errorf("%s: %d threads, want %d", name, got, tc.want)
 		}
 	}
 }

@@ -12,31 +12,43 @@ import (
 // ErrTimeout: not all agents of the run came in time.
 var ErrTimeout = errors.New("the time for all agents to meet is over")
 
-// LostError: the connection to another agent ended before the run did.
+// LostError: another agent went away, or fell silent, before the run ended.
 type LostError struct {
 	Agent int
 	Host  string
+	Why   string
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("agent %d on %s was lost: its connection ended", e.Agent, e.Host)
+	return fmt.Sprintf("agent %d on %s was lost: %s", e.Agent, e.Host, e.Why)
 }
+
+// connectionEnded is the most frequent reason for a loss.
+const connectionEnded = "its connection ended"
+
+// overError: this agent came too late to have a part in the run, which ended so.
+type overError struct{ last rundir.Verdict }
+
+func (e *overError) Error() string { return "the run is over: " + e.last.Message }
 
 // Causes of a verdict (DESIGN §5).
 const (
 	causeDone      = "done"
-	causeCrash     = "crash"      // a worker exited with another code than 0
-	causeSignal    = "signal"     // a worker was killed by a signal
-	causeCancelled = "cancelled"  // an agent was told to stop
-	causeLost      = "agent-lost" // an agent went away
-	causeStart     = "start"      // the agents did not meet, or a worker could not be started
-	causeStopped   = "stopped"    // the workers agreed to stop and asked to be started again
-	causeTimeout   = "timeout"    // not all agents came in time, or the caller's deadline passed
+	causeCrash     = "crash"     // a worker exited with another code than 0
+	causeSignal    = "signal"    // a worker was killed by a signal
+	causeHang      = "hang"      // the workers did not get on
+	causeOOM       = "oom"       // memory ran out
+	causeCancelled = "cancelled" // an agent was told to stop
+	causeNode      = "node"      // an agent, and perhaps its node, went away
+	causeStart     = "start"     // the agents did not meet, or a worker could not be started
+	causeStopped   = "stopped"   // the workers agreed to stop and asked to be started again
+	causeTimeout   = "timeout"   // not all agents came in time, or the caller's deadline passed
 )
 
 // Exit codes with a meaning of their own (DESIGN §6).
 const (
 	exitFailed        = 1
+	exitUsage         = 2
 	exitRequeue       = 75 // EX_TEMPFAIL of sysexits.h
 	exitNoRequeue     = 93
 	exitTimeout       = 124 // as timeout(1)
@@ -60,9 +72,13 @@ func refusalOf(err error) *refusal {
 	var (
 		known *refusal
 		lost  *LostError
+		unmet *unmetError
 		told  SignalError
 	)
 	r := &refusal{Cause: causeStart, Exit: exitFailed, Message: err.Error()}
+	if errors.As(err, &unmet) {
+		r.Message = unmet.err.Error()
+	}
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -73,7 +89,7 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		r.Cause, r.Exit = causeTimeout, exitTimeout
 	case errors.As(err, &lost):
-		r.Cause = causeLost
+		r.Cause = causeNode
 	case errors.Is(err, rundir.ErrSuperseded):
 		r.Exit = exitNoRequeue
 	}

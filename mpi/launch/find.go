@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -99,6 +100,11 @@ func valueOf(env []string, name string) string {
 		}
 	}
 	return value
+}
+
+// hasName tells whether a variable is set at all.
+func hasName(env []string, name string) bool {
+	return slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
 // execError is what remains to go wrong when the file is there and executable.

@@ -3,6 +3,8 @@ package launch
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -47,6 +49,43 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 	}
 }
 
+// A rank that only lost its peer is heard of first; the peer, whose exception closed its connections before it ended, is the one
+// to blame, by its own exit code and words.
+func TestTheRankThatWasLostIsTheCause(t *testing.T) {
+	for name, nproc := range map[string][]int{"on one node": {2}, "on two nodes": {1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nproc, "")
+			script := fmt.Sprintf(`if [ $RANK = 0 ]; then echo > "$%s/0"; while [ ! -e "$%s/1" ]; do sleep 0.02; done; sleep 0.3
+				echo 'ValueError: the data is bad' >&2; exit 7; fi
+				while [ ! -e "$%s/0" ]; do sleep 0.02; done; echo > "$%s/1"; echo 'RuntimeError: Connection closed by peer [127.0.0.1]:4711' >&2; exit 1`,
+				workerFolder, workerFolder, workerFolder, workerFolder)
+			for i := range w.agents {
+				w.agents[i].Command = []string{"/bin/sh", "-c", script}
+			}
+			v := w.agree(w.run())
+			if v.FirstRank != 0 || v.Exit != 7 || v.Host != "n1" || v.Cause != "crash" || !strings.Contains(v.Message, w.dir.LogPath(1, "n1", 0, "err")) {
+				t.Errorf("verdict is %+v", v)
+			}
+			if len(v.Ranks) != 2 || v.Ranks[0].Rank != 0 || v.Ranks[0].Followed || !v.Ranks[1].Followed {
+				t.Errorf("ranks ended as %+v", v.Ranks)
+			}
+			if !strings.Contains(v.Report, "ValueError: the data is bad") {
+				t.Errorf("report is\n%s", v.Report)
+			}
+		})
+	}
+}
+
+// A rank that lost a peer of which nothing more is heard is the one to name.
+func TestLostPeerThatIsNotHeardOf(t *testing.T) {
+	w := newWorld(t, []int{2}, "")
+	w.agents[0].Command = []string{"/bin/sh", "-c", `[ $RANK = 0 ] && exec sleep 100; echo 'Connection reset by peer' >&2; exit 3`}
+	r := w.run()
+	if v := w.agree(r); v.FirstRank != 1 || v.Exit != 3 || r[0].took > 2*time.Second {
+		t.Errorf("verdict is %+v after %v", v, r[0].took)
+	}
+}
+
 // Agent 0 is stopped or its machine hangs: the connection lives, and nothing answers. The others
 // end all the same, with what they know.
 func TestAgent0DoesNotAnswer(t *testing.T) {
@@ -63,7 +102,7 @@ func TestAgent0DoesNotAnswer(t *testing.T) {
 				for s.busy() || !s.finished {
 					s.step(ctx)
 				}
-				v, err := s.conclude()
+				v, _, err := s.conclude(ctx)
 				want, _ := s.cfg.exitOutcome(w)
 				if err != nil || v.Cause != want.Cause || v.Exit != want.Exit || v.FirstRank != 1 {
 					t.Errorf("ended with %+v, %v; want %+v", v, err, want)
@@ -82,12 +121,13 @@ func TestProposalToALostAgent(t *testing.T) {
 	c, err := AgentConfig{Index: 1, Count: 2, MasterAddr: "n1", Ports: []int{1}, Host: "n2", Nproc: 1, Command: []string{"x"}}.withDefaults()
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &supervisor{cfg: c, talk: startTalk(ctx, c, &meeting{store: lostStore{}})}
+	r := newRound(&meeting{cfg: c, keeper: &keeper{}, store: lostStore{}}, twoMembers())
+	s := &supervisor{round: r, cfg: c, talk: startTalk(ctx, r)}
 	s.propose(c.verdict(causeCancelled, 143, "told"))
 	for s.busy() || !s.finished {
 		s.step(ctx)
 	}
-	if s.outcome.Cause != causeLost {
+	if s.outcome.Cause != causeNode {
 		t.Errorf("outcome is %+v", s.outcome)
 	}
 	cancel()
@@ -103,9 +143,19 @@ func meetInMemory(t *testing.T, ctx context.Context, s store.Store) []*superviso
 			Index: index, Count: 2, Host: host, Nproc: 1, Command: []string{"x"}, MasterAddr: "n1", Ports: []int{1},
 		}.withDefaults()
 		must(t, err)
-		agents = append(agents, &supervisor{cfg: c, alive: 1, talk: startTalk(ctx, c, &meeting{store: s, roster: newRoster(2)})})
+		r := newRound(&meeting{cfg: c, keeper: &keeper{}, ctx: ctx, store: s, warned: make(chan struct{})}, twoMembers())
+		agents = append(agents, &supervisor{round: r, cfg: c, alive: 1, talk: startTalk(ctx, r)})
 	}
 	return agents
+}
+
+func twoMembers() *plan {
+	g := newGuest(newNonce(), loopback)
+	g.index, g.join.Host = 1, "n2"
+	return &plan{
+		Count: 2, World: 2, Host: "n1", MasterPort: 1, guests: []*guest{g},
+		Members: []member{{Index: 0, Host: "n1", Nproc: 1}, {Index: 1, Host: "n2", First: 1, Nproc: 1}},
+	}
 }
 
 // silentStore is a store that never answers.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,7 +21,7 @@ func (w *world) away(index int) *exec.Cmd {
 	text, err := json.Marshal(remoteAgent{
 		Index: c.Index, Count: c.Count, Nproc: c.Nproc, Attempt: c.Attempt, Host: c.Host, Hosts: c.Hosts,
 		Ports: c.Ports, Secret: c.Secret.Hex(), RunID: c.RunID, Version: c.Version,
-		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(),
+		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(), MinCount: c.MinCount, MaxRestarts: c.Policy.MaxRestarts, Sweep: c.Sweep,
 	})
 	must(w.t, err)
 	exe, err := os.Executable()
@@ -49,13 +50,41 @@ func TestAgentLost(t *testing.T) {
 	begin := time.Now()
 	must(t, agent.Process.Kill())
 	v := w.agree([]result{<-ended})
-	if v.Cause != "agent-lost" || v.Exit != 1 || v.Host != "n2" || !strings.HasPrefix(v.Message, "agent 1 on n2 was lost") {
+	if v.Cause != "node" || v.Exit != 1 || v.Host != "n2" || !strings.HasPrefix(v.Message, "agent 1 on n2 was lost") {
 		t.Errorf("verdict is %+v", v)
 	}
 	if took := time.Since(begin); took > 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	w.noSurvivors()
+}
+
+// An agent that is killed takes along what its workers have started, what has left their groups, and who has cleared its environment as well.
+func TestKilledAgentLeavesNothing(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "child", "0", "setsid", "stranger")
+	w.agents[1].Sweep = true
+	w.agents[0].Command = append(w.agents[0].Command[:1:1], "wait", "0")
+	agent := w.away(1)
+	first := w.begin(t.Context(), 0)
+	w.awaitMarks("0", "orphan", "stranger")
+	pid, err := os.ReadFile(filepath.Join(w.folder, "stranger"))
+	must(t, err)
+	lives := func() bool {
+		line, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline"))
+		return err == nil && len(line) > 0 // a zombie has none
+	}
+	t.Cleanup(func() {
+		if lives() {
+			_ = exec.Command("kill", "-9", strings.TrimSpace(string(pid))).Run()
+		}
+	})
+	if !lives() {
+		t.Fatal("the stranger has ended before the agent")
+	}
+	must(t, agent.Process.Kill())
+	w.agree([]result{<-first})
+	w.noSurvivors()
+	testkit.Eventually(t, "the stranger's end", func() bool { return !lives() })
 }
 
 func TestAgent0Lost(t *testing.T) {
@@ -70,7 +99,7 @@ func TestAgent0Lost(t *testing.T) {
 	w.awaitMarks("0", "1", "2")
 	must(t, agent.Process.Kill())
 	v := w.agree([]result{<-ended}) // the survivor writes the verdict
-	if v.Cause != "agent-lost" || v.Exit != 1 || v.Host != "n1" || v.Message != "agent 0 on n1 was lost: its connection ended" {
+	if v.Cause != "node" || v.Exit != 1 || v.Host != "n1" || v.Message != "agent 0 on n1 was lost: its connection ended" {
 		t.Errorf("verdict is %+v", v)
 	}
 	w.noSurvivors()
@@ -102,13 +131,13 @@ func TestLostBeforeAllMet(t *testing.T) {
 		v, err := Run(t.Context(), w.agents[0])
 		ended <- result{v, err, 0}
 	}()
-	testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
+	testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "an agent came") })
 	must(t, agent.Process.Kill())
 	r := <-ended
-	if r.err == nil || r.Cause != "agent-lost" || r.Exit != 1 || !strings.Contains(r.Message, "agent 1 on n2 was lost") {
+	if r.err == nil || r.Cause != "node" || r.Exit != 1 || !strings.Contains(r.Message, "agent 1 on n2 was lost") {
 		t.Errorf("ended with %+v", r)
 	}
-	if v, err := w.dir.Verdict(1); err != nil || v.Cause != "agent-lost" {
+	if v, err := w.dir.Verdict(1); err != nil || v.Cause != "node" {
 		t.Errorf("on disk is %+v, %v", v, err)
 	}
 }
@@ -126,7 +155,7 @@ func TestToldBeforeAllMet(t *testing.T) {
 	theirs, cancelTheirs := context.WithCancelCause(t.Context())
 	defer cancelTheirs(nil)
 	go func() {
-		testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "client=agent/1") })
+		testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "an agent came") })
 		cancelTheirs(SignalError{syscall.SIGTERM})
 	}()
 	if v, err := Run(theirs, w.agents[1]); err == nil || v.Cause != "cancelled" {
@@ -195,6 +224,16 @@ func TestChildrenOfWorkers(t *testing.T) {
 		}
 		for _, pid := range w.processes() { // not the agent's to find
 			must(t, exec.Command("kill", "-9", pid).Run())
+		}
+	})
+	t.Run("that left the group, and are swept", func(t *testing.T) {
+		w := newWorld(t, []int{1}, "child", "0", "setsid")
+		w.agents[0].Sweep = true
+		if v := w.agree(w.run()); v.Cause != "done" {
+			t.Errorf("verdict is %+v", v)
+		}
+		if left := w.processes(); len(left) != 0 {
+			t.Errorf("processes are left: %v", left)
 		}
 	})
 }

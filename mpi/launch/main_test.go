@@ -1,13 +1,22 @@
 package launch
 
 import (
+	"context"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"ddpbatch/internal/proc"
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
+		if _, err := proc.ServeGuard(context.Background(), os.Args[2:], os.Stdin); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if os.Getenv(workerSwitch) != "" {
 		workerMain() // this process is a worker, or an agent, of a test
 	}

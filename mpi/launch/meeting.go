@@ -1,270 +1,157 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/store"
 )
 
-// Keys of the agents in the run's store, below their own prefix.
+// Keys of the agents in the run's control store, below their own prefix. Those of a round (round.go) are below its number.
 const (
-	prefix     = "launch/"
-	keyJoin    = "join/%d" // join, by agent
-	keyPlan    = "plan"    // plan, by agent 0
-	keyFirst   = "first"   // rundir.Verdict, of the worker that ended badly before all others, by its agent
-	keyOutcome = "outcome" // rundir.Verdict, by whoever comes first
-	keyEnd     = "end/%d"  // this agent's workers are gone, by agent
-	keyVerdict = "verdict" // rundir.Verdict, by agent 0, when it is on disk
+	prefix   = "launch"
+	keyJoin  = "join/%s" // join, by an agent's nonce
+	keySeat  = "seat/%s" // seat, by agent 0
+	keyBeat  = "beat/%s" // a number that grows as long as the agent lives
+	keyOut   = "out/%s"  // why agent 0 goes on without the agent
+	keyPlan  = "plan/%d" // plan, by round, by agent 0
+	keyWarn  = "warn"    // warning, by whoever comes first
+	keyRound = "round/%d"
 )
 
-// meeting is an agent's connection to the others: the store itself at agent 0,
-// a client of it elsewhere.
+// meeting is an agent's connection to the others, for the whole run: the control store itself at agent 0, a client
+// of it elsewhere.
 type meeting struct {
+	cfg    AgentConfig // with the agent's number
+	nonce  string
 	store  store.Store
 	closer func() error
-	plan   plan
-	listen string   // where this agent's workers can be reached
-	hosts  []string // the agents' nodes, from agent 0 on, as far as they told
+	network
+	listen  string         // where this agent's workers can be reached
+	reached string         // the address by which agent 0 was reached, from this node; "": nobody had to
+	logDir  *output.LogDir // nil: --log-dir is not given
+	keeper  *keeper
+	first   *plan // of the first round that this agent has a part in
 
-	roster *roster // at agent 0 only
+	// At agent 0 only.
+	fresh    bool // the run's secret was made here
+	roster   *roster
+	services services
+	ports    map[int]bool              // that were a MASTER_PORT
+	claim    io.Closer                 // of the MASTER_PORT that was given; nil: none was
+	stood    atomic.Pointer[time.Time] // when this process ran again, which had not run for so long that the others gave it up; nil: never
+
+	moved atomic.Pointer[time.Time] // when the job ends; zero: never; nil: as the configuration says
+	led   atomic.Int64              // a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
+
+	ctx    context.Context // of the tasks; ends with close
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+
+	warned  chan struct{} // closed when the run was warned
+	warning warning       // read after warned
+
+	mu     sync.Mutex
+	silent string // why this agent has given agent 0 up, though the connection lived
 }
 
-// meet brings all agents of the run together. An error is what all of them get,
-// where agent 0 could still tell them.
-func meet(ctx context.Context, c AgentConfig) (*meeting, error) {
+// meet brings the agents of the run together. An error is what all of them get, where agent 0 could still tell
+// them. own gets the number 0 where this agent turns out to be agent 0.
+func meet(ctx context.Context, own *AgentConfig) (*meeting, error) {
+	c := *own
+	c.id = newNonce()
+	n, err := c.network()
+	c.Declines = cmp.Or(c.Declines, err)
+	var l net.Listener
+	var claim io.Closer
+	switch {
+	case c.Declines != nil, c.Guest:
+	case c.Index < 0 && c.Count > 1:
+		c.joinBy = c.joinEnd()
+		switch l, err = c.claimEndpoint(ctx, n); {
+		case errors.Is(err, syscall.EADDRINUSE): // by agent 0, as a rule
+			c.portTaken = true
+		case err != nil:
+			return nil, err
+		case l != nil:
+			c.Index, own.Index = 0, 0
+		}
+	case c.Index <= 0:
+		c.Index, own.Index = 0, 0
+		if claim, c.Declines = c.claimMasterPort(); c.Declines == nil {
+			l, c.Declines = c.listen(n)
+		}
+	}
+	var m *meeting
+	switch {
+	case c.Declines != nil:
+		err = c.decline(ctx)
+	case l != nil:
+		m, err = host(ctx, c, n, l)
+	default:
+		m, err = visit(ctx, c, n)
+	}
+	switch {
+	case claim != nil && err != nil:
+		err = errors.Join(err, claim.Close())
+	case claim != nil:
+		m.claim = claim
+	}
+	return m, err
+}
+
+func newMeeting(ctx context.Context, c AgentConfig, n network) *meeting {
+	m := &meeting{cfg: c, network: n, nonce: newNonce(), keeper: &keeper{}, warned: make(chan struct{}), ports: make(map[int]bool)}
+	// What agents say to each other outlives the signal that ends the run.
+	m.ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return m
+}
+
+// close ends this agent's part; it returns when nothing of it runs any more.
+func (m *meeting) close() error {
+	m.cancel()
+	err := errors.Join(m.services.close(), m.closer())
+	if m.claim != nil {
+		err = errors.Join(err, m.claim.Close())
+	}
+	m.tasks.Wait()
+	return err
+}
+
+// binding is what agents prove to each other.
+func (c AgentConfig) binding() auth.Binding {
+	return auth.Binding{Run: c.RunID, Attempt: c.Attempt, Role: "agents"}
+}
+
+// workerBinding is what ddpbatch's own workers prove to their store (package mpi).
+func (c AgentConfig) workerBinding(attempt int) auth.Binding {
+	return auth.Binding{Run: c.RunID, Attempt: attempt, Role: "store"}
+}
+
+// newNonce names one connection, and keeps it apart from all others.
+func newNonce() string {
 	var nonce [8]byte
 	rand.Read(nonce[:]) // never returns an error (crypto/rand)
-	me := c.join(hex.EncodeToString(nonce[:]))
-	if c.Index == 0 {
-		return host(ctx, c, me)
-	}
-	return visit(ctx, c, me)
+	return hex.EncodeToString(nonce[:])
 }
 
-func (c AgentConfig) binding() auth.Binding {
-	return auth.Binding{Run: c.RunID, Attempt: c.Attempt, Role: "store"}
+func isNonce(s string) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(b) == 8
 }
-
-// host is agent 0's part: it serves the store, waits for the others, and
-// publishes the plan, or why there is none.
-func host(ctx context.Context, c AgentConfig, me join) (*meeting, error) {
-	l, err := c.listen()
-	if err != nil {
-		return nil, err
-	}
-	r := newRoster(c.Count)
-	server := store.Serve(l, store.ServerConfig{Secret: c.Secret, Binding: c.binding(), Joined: r.joined, Left: r.left, Log: c.Log})
-	m := &meeting{store: store.Prefix(server, prefix), closer: server.Close, roster: r}
-	m.plan = plan{Count: c.Count, Host: c.Host, StorePort: l.Addr().(*net.TCPAddr).Port}
-	if err := m.gather(ctx, c, me); err != nil {
-		m.refuse(ctx, c, err)
-		return nil, errors.Join(err, m.close())
-	}
-	c.Log.Info("all agents met", "agents", c.Count, "world", m.plan.World, "port", m.plan.StorePort)
-	return m, nil
-}
-
-// listen opens the port that agents meet at.
-func (c AgentConfig) listen() (net.Listener, error) {
-	if c.Count == 1 {
-		return net.Listen("tcp", joinPort(loopback, 0))
-	}
-	return listenFirst(c.bindHost(), c.Ports)
-}
-
-// bindHost is what agent 0 listens on: every interface, since which one the
-// others reach is theirs to find out, or this machine only.
-func (c AgentConfig) bindHost() string {
-	if isLoopback(c.MasterAddr) {
-		return c.MasterAddr
-	}
-	return ""
-}
-
-// gather waits for every agent and publishes the plan.
-func (m *meeting) gather(ctx context.Context, c AgentConfig, me join) error {
-	joins, err := m.joins(ctx, c, me)
-	if err != nil {
-		return err
-	}
-	if err := m.plan.lay(joins); err != nil {
-		return err
-	}
-	for _, j := range joins {
-		m.hosts = append(m.hosts, j.Host)
-	}
-	m.listen = m.roster.address(loopback)
-	m.plan.Listen = m.listen
-	if m.plan.MasterPort, err = c.masterPort(m.plan.StorePort); err != nil {
-		return err
-	}
-	return setJSON(ctx, m.store, keyPlan, m.plan)
-}
-
-// joins waits for every agent to say what it is.
-func (m *meeting) joins(ctx context.Context, c AgentConfig, me join) ([]join, error) {
-	ctx, cancelTimeout := context.WithTimeoutCause(ctx, c.JoinTimeout, ErrTimeout)
-	defer cancelTimeout()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case index := <-m.roster.lost:
-			m.roster.lost <- index // the supervisor wants to know, too
-			select {
-			case <-time.After(settle): // it may have been told to stop, and this agent be told a moment later
-				cancel(&LostError{Agent: index, Host: c.hostOf(index)})
-			case <-ctx.Done():
-			}
-		case <-ctx.Done():
-		}
-	}()
-	var keys []string
-	for index := 1; index < c.Count; index++ {
-		keys = append(keys, fmt.Sprintf(keyJoin, index))
-	}
-	if err := m.store.Wait(ctx, keys...); err != nil {
-		return nil, m.whyNot(ctx, c, err)
-	}
-	select { // the roster hears of connections a moment later than of keys
-	case <-m.roster.complete:
-	case <-ctx.Done():
-		return nil, m.whyNot(ctx, c, ctx.Err())
-	}
-	joins := []join{me}
-	for _, key := range keys {
-		j, err := getJSON[join](ctx, m.store, key)
-		if err != nil {
-			return nil, m.whyNot(ctx, c, err)
-		}
-		joins = append(joins, j)
-	}
-	return joins, nil
-}
-
-// whyNot says why a wait for the others ended.
-func (m *meeting) whyNot(ctx context.Context, c AgentConfig, err error) error {
-	cause := context.Cause(ctx)
-	switch {
-	case errors.Is(cause, ErrTimeout):
-		missing := m.roster.missing()
-		return fmt.Errorf("%d of %d agents came within %v; missing: %s: %w",
-			c.Count-len(missing), c.Count, c.JoinTimeout, c.describe(missing), ErrTimeout)
-	case cause != nil:
-		return cause
-	}
-	return err
-}
-
-// masterPort is what the workers get as MASTER_PORT.
-func (c AgentConfig) masterPort(storePort int) (int, error) {
-	if c.MasterPort != 0 {
-		return c.MasterPort, nil
-	}
-	ports := c.Ports
-	if c.Count == 1 {
-		// No other agent on this machine holds the same store port.
-		ports = Ports(fmt.Sprint(c.RunID, storePort), 256)
-	}
-	port, err := freePort(c.bindHost(), ports)
-	if err != nil {
-		return 0, fmt.Errorf("find a MASTER_PORT for the workers: %w", err)
-	}
-	return port, nil
-}
-
-// refuse tells every agent that is there why the run cannot begin, and gives
-// them a moment to read it.
-func (m *meeting) refuse(ctx context.Context, c AgentConfig, err error) {
-	ctx = context.WithoutCancel(ctx)
-	m.plan.Refused = refusalOf(err)
-	if err := setJSON(ctx, m.store, keyPlan, m.plan); err != nil {
-		c.Log.Warn("the other agents cannot be told", "error", err)
-		return
-	}
-	m.roster.waitGone(farewell)
-}
-
-// visit is the part of every other agent.
-func visit(ctx context.Context, c AgentConfig, me join) (*meeting, error) {
-	var addrs []string
-	for _, port := range c.Ports {
-		addrs = append(addrs, joinPort(c.MasterAddr, port))
-	}
-	dialCtx, cancel := context.WithTimeoutCause(ctx, c.JoinTimeout, ErrTimeout)
-	defer cancel()
-	client, err := store.Dial(dialCtx, store.DialConfig{
-		Addrs: addrs, Secret: c.Secret, Binding: c.binding(), Name: agentName(c.Index), Log: c.Log,
-	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, fmt.Errorf("agent %d on %s did not get through to agent 0 at %s: %w", c.Index, c.Host, c.MasterAddr, err)
-	}
-	m := &meeting{store: store.Prefix(client, prefix), closer: client.Close}
-	if err := m.attend(ctx, c, me); err != nil {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		return nil, errors.Join(m.lostOr(c, err), m.close())
-	}
-	m.hosts = []string{m.plan.Host}
-	m.listen = hostOnly(client.LocalAddr())
-	if c.Host == m.plan.Host {
-		m.listen = m.plan.Listen
-	}
-	return m, nil
-}
-
-// attend says what this agent is and waits for the plan. Agent 0 decides how
-// long that may take, since it can name those that are missing; the bound here,
-// twice as long, is for an agent 0 that hangs.
-func (m *meeting) attend(ctx context.Context, c AgentConfig, me join) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*c.JoinTimeout, ErrTimeout)
-	defer cancel()
-	text, err := json.Marshal(me)
-	if err != nil {
-		return err
-	}
-	there, err := m.store.CompareSet(ctx, fmt.Sprintf(keyJoin, c.Index), nil, text)
-	if err != nil {
-		return err
-	}
-	if string(there) != string(text) {
-		var other join
-		if err := json.Unmarshal(there, &other); err != nil {
-			return fmt.Errorf("read who else is agent %d: %w", c.Index, err)
-		}
-		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", c.Index, other.Host, c.Host)
-	}
-	if m.plan, err = getJSON[plan](ctx, m.store, keyPlan); err != nil {
-		return err
-	}
-	if m.plan.Refused != nil {
-		return m.plan.Refused
-	}
-	return m.plan.check(c)
-}
-
-// lostOr is err, or that agent 0 is lost where its connection ended.
-func (m *meeting) lostOr(c AgentConfig, err error) error {
-	var lost *store.LostError
-	if errors.As(err, &lost) {
-		return fmt.Errorf("%w: %w", &LostError{Agent: 0, Host: c.hostOf(0)}, err)
-	}
-	return err
-}
-
-func (m *meeting) close() error { return m.closer() }
 
 func hostOnly(addr net.Addr) string {
 	host, _, err := net.SplitHostPort(addr.String())

@@ -3,7 +3,9 @@ package launch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -45,14 +47,18 @@ func TestWrongSecret(t *testing.T) {
 	w.agents[1].Secret, err = auth.NewSecret()
 	must(t, err)
 	for i := range w.agents {
-		w.agents[i].JoinTimeout = time.Second
+		w.agents[i].JoinTimeout = 5 * time.Second // half of it for another port to answer
 	}
 	results := w.run()
-	if m := results[1].Message; results[1].err == nil || !strings.Contains(m, "refused this run's secret") {
-		t.Errorf("the refused agent says %q", m)
+	refused := regexp.MustCompile(`n2    127\.0\.0\.1:\d+ +\d  +this very run refused this side's secret`)
+	if r := results[1]; r.err == nil || !strings.Contains(r.Message, ": this very run refused") || r.Exit != 1 || strings.Contains(r.Message, "\n") || !refused.MatchString(r.err.Error()) {
+		t.Errorf("the refused agent says %q: %v", r.Message, r.err)
 	}
-	if m := results[0].Message; !strings.Contains(m, "missing: agent 1") {
-		t.Errorf("agent 0 says %q", m)
+	if r := results[0]; r.err == nil || !strings.Contains(r.Message, "missing: agent 1") || strings.Contains(r.Message, "\n") || !refused.MatchString(r.err.Error()) {
+		t.Errorf("agent 0 says %q: %v", r.Message, r.err)
+	}
+	if v, err := w.dir.Verdict(1); err != nil || !refused.MatchString(v.Report) {
+		t.Errorf("on disk is %+v, %v", v, err)
 	}
 	if log := w.log.String(); !strings.Contains(log, "refused") {
 		t.Errorf("agent 0 logged %s", log)
@@ -114,7 +120,7 @@ func TestTwoAgentsWithOneNumber(t *testing.T) {
 	}
 	cancel(SignalError{15})
 	wg.Wait()
-	if v := w.agree(results); v.Cause != "cancelled" {
+	if v := w.agree(results); v.Cause != "done" {
 		t.Errorf("the run ended with %+v", v)
 	}
 }
@@ -143,69 +149,73 @@ func TestPortsThatAreTaken(t *testing.T) {
 	}
 }
 
-func TestMasterPortAsGiven(t *testing.T) {
-	w := newWorld(t, []int{1, 1}, "environ")
-	for i := range w.agents {
-		w.agents[i].MasterPort = 29500
-	}
-	w.agree(w.run())
-	if got := w.environOf("n2", 1)["MASTER_PORT"]; got != "29500" {
-		t.Errorf("MASTER_PORT is %s", got)
-	}
-}
-
-// Elsewhere than in simulate, agent 0 listens on every interface.
-func TestBindHost(t *testing.T) {
-	for _, tc := range []struct {
-		addr  string
-		count int
-		want  string
-	}{
-		{"127.0.0.1", 2, "127.0.0.1"}, {"127.0.0.3", 2, "127.0.0.3"}, {"::1", 2, "::1"}, {"localhost", 2, "localhost"},
-		{"n1", 2, ""}, {"10.77.0.11", 2, ""}, {"fe80::1", 2, ""}, {"n1", 1, ""},
-	} {
-		if got := (AgentConfig{MasterAddr: tc.addr, Count: tc.count}).bindHost(); got != tc.want {
-			t.Errorf("%s with %d agents is listened for on %q, want %q", tc.addr, tc.count, got, tc.want)
-		}
-	}
-}
-
 func TestRoster(t *testing.T) {
 	addr := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7} }
-	r := newRoster(4)
-	r.joined("rank 0", addr("10.0.0.9")) // a worker, not an agent
-	r.joined("agent/9", addr("10.0.0.9"))
-	r.joined("agent/x", addr("10.0.0.9"))
+	r := newRoster(join{Host: "n1", Count: 4})
+	for _, name := range []string{"rank 0", "agent/", "agent/1", "agent/zz00000000000000", "agent/00"} { // a worker, or hostile
+		if r.joined(name, addr("10.0.0.9")) != nil {
+			t.Errorf("%q is taken for an agent", name)
+		}
+	}
 	r.left("agent/0")
 	if got := r.address("fallback"); got != "fallback" {
 		t.Errorf("address before anybody came is %s", got)
 	}
-	r.joined("agent/1", addr("127.0.1.1"))
-	r.joined("agent/2", addr("10.0.0.1"))
-	r.joined("agent/2", addr("10.0.0.2")) // a second one
+	come := func(ip string, index int, host string) *guest {
+		g := r.joined(agentName(newNonce()), addr(ip))
+		if told := r.arrive(g, join{Index: index, Count: 4, Host: host}); told != nil {
+			t.Errorf("agent %d on %s is told %v", index, host, told.Refused)
+		}
+		return g
+	}
+	first := come("127.0.1.1", 1, "n1.cluster") // beside agent 0
+	second := come("10.0.0.1", 2, "n3")
+	double := r.joined(agentName(newNonce()), addr("10.0.0.2"))
+	if r.joined(agentName(double.nonce), addr("10.0.0.2")) != nil {
+		t.Error("a nonce is taken twice")
+	}
+	if told := r.arrive(double, join{Index: 2, Count: 4, Host: "n9"}); told == nil || told.Refused == nil ||
+		told.Refused.Message != "two agents say that they are agent 2: on n3 and on n9; give each a number of its own" {
+		t.Errorf("a second agent 2 is told %+v", told)
+	}
 	if got := r.address(""); got != "10.0.0.1" {
 		t.Errorf("address is %s, want the first that is no loopback", got)
 	}
 	if got := fmt.Sprint(r.missing()); got != "[3]" {
 		t.Errorf("missing are %s", got)
 	}
-	r.left("agent/2")
-	select {
-	case <-r.gone[2]:
+	astray := r.joined(agentName(newNonce()), addr("127.0.0.1"))
+	if told := r.arrive(astray, join{Index: 3, Count: 4, Host: "n7"}); told == nil || told.Refused == nil ||
+		!strings.Contains(told.Refused.Message, "the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
+		t.Errorf("an agent of another node that came by a loopback address is told %+v", told)
+	}
+	r.left(agentName(double.nonce))
+	if second.isGone() {
 		t.Error("agent 2 is gone with its double")
-	case <-r.complete:
-		t.Error("complete without agent 3")
-	default:
 	}
-	r.joined("agent/3", addr("10.0.0.1"))
-	<-r.complete
-	r.left("agent/2")
-	r.left("agent/1")
-	r.joined("agent/1", addr("10.0.0.1"))
-	r.left("agent/1")
-	if first, second := <-r.lost, <-r.lost; first != 2 || second != 1 || len(r.lost) != 0 {
-		t.Errorf("lost are %d, %d and %d more", first, second, len(r.lost))
+	third := come("10.0.0.1", -1, "n4")
+	spare := come("10.0.0.1", -1, "n5") // no number is free
+	if third.index != 3 || spare.index != 0 || len(r.seated()) != 3 {
+		t.Errorf("numbers are %d and %d, and %d have one", third.index, spare.index, len(r.seated()))
 	}
-	r.left("agent/3")
+	r.left(agentName(second.nonce))
+	if !second.isGone() || second.why != connectionEnded || spare.index != 2 || r.firstLost() != second {
+		t.Errorf("agent 2 left (%q), and the one who waited has number %d", second.why, spare.index)
+	}
+	r.begin()
+	if !r.drop(first, "silent") || r.drop(first, "again") || first.why != "silent" || len(r.seated()) != 2 {
+		t.Errorf("agent 1 was dropped: %q", first.why)
+	}
+	back := come("10.0.0.1", 1, "n2")
+	if back.index != 1 {
+		t.Error("who comes back does not get its number")
+	}
+	r.close(seat{Index: 77})
+	if told := r.arrive(r.joined(agentName(newNonce()), addr("10.0.0.1")), join{Index: -1, Count: 4}); told == nil || told.Index != 77 {
+		t.Errorf("who comes too late is told %+v", told)
+	}
+	for nonce := range maps.Clone(r.guests) {
+		r.left(agentName(nonce))
+	}
 	r.waitGone(time.Hour) // all that came have left
 }

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
+
+	"ddpbatch/mpi/launch/device"
 )
 
 // ParseNproc reads torchrun's --nproc-per-node: a number, or gpu, cpu or auto.
@@ -12,6 +13,8 @@ func ParseNproc(text string) (Nproc, error) {
 	switch text {
 	case "gpu", "cpu", "auto":
 		return Nproc{Word: text}, nil
+	case "xpu":
+		return Nproc{}, errors.New(`"xpu" asks for a worker for each of Intel's GPUs, which ddpbatch cannot count: write their number`)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxWorld {
@@ -20,47 +23,57 @@ func ParseNproc(text string) (Nproc, error) {
 	return Nproc{Counts: []int{n}}, nil
 }
 
-// On is how many workers the node with the given index runs, from 1. The words are worked out
-// here, on the node: "gpu" is one worker for each GPU that lookup's variables show, "cpu" one for each core
-// that this process may use, and "auto" the first of these that there is.
+// On is how many workers the node with the given index, which is this one, runs, from 1; far more than it has cores for are an error. The words are worked out
+// here, on the node: "gpu" is one worker for each GPU that lookup's variables show, or else that the machine has, "cpu" one for each core
+// that this process may use, and "auto" the first of these that there is; in a job of Slurm's, GPUs that it did not give are none.
 func (n Nproc) On(node int, lookup func(string) (string, bool)) (int, error) {
 	switch {
 	case n.Word == "" && len(n.Counts) == 1:
-		return n.Counts[0], nil
+		return checkCount(n.Counts[0])
 	case n.Word == "" && node < len(n.Counts):
-		return n.Counts[node], nil
+		return checkCount(n.Counts[node])
 	case n.Word == "":
 		return 0, fmt.Errorf("nproc_per_node lists %d nodes, and this is node %d, counted from 0", len(n.Counts), node)
-	case n.Word == "cpu":
-		return cores(), nil
 	}
-	if gpus := visibleGPUs(lookup); gpus > 0 {
-		return gpus, nil
+	machine, err := device.This()
+	if err != nil {
+		return 0, err
 	}
-	if n.Word == "auto" {
-		return cores(), nil
-	}
-	return 0, errors.New(`one worker per GPU is asked for ("gpu"), and neither CUDA_VISIBLE_DEVICES nor SLURM_GPUS_ON_NODE shows one; ask Slurm for GPUs, or give a number`)
+	return n.onMachine(machine, lookup)
 }
 
-// visibleGPUs counts the entries of CUDA_VISIBLE_DEVICES, up to the first that is not valid, as CUDA does
-// (CUDA C++ Programming Guide, environment variables); where it is not set, what Slurm gave this node.
-func visibleGPUs(lookup func(string) (string, bool)) int {
-	if list, ok := lookup("CUDA_VISIBLE_DEVICES"); ok {
-		count := 0
-		for id := range strings.SplitSeq(list, ",") {
-			id = strings.TrimSpace(id)
-			if id == "" || strings.HasPrefix(id, "-") || id == "NoDevFiles" {
-				break
-			}
-			count++
-		}
-		return count
+const (
+	manyWorkers  = 1024 // of one node; as many are taken for meant, whatever the machine
+	manyEachCore = 16
+)
+
+// checkCount refuses so many workers that the machine would be busy with their start alone: a slip of the pen.
+func checkCount(workers int) (int, error) {
+	if workers <= manyWorkers {
+		return workers, nil
 	}
-	text, _ := lookup("SLURM_GPUS_ON_NODE")
-	count, err := strconv.Atoi(text)
+	machine, err := device.This()
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	return count
+	if most := max(manyWorkers, manyEachCore*machine.Cores()); workers > most {
+		return 0, fmt.Errorf("%d workers on this node are more than it can do with (%d cores; at most %d): write how many each node runs, not the whole world, or use more nodes",
+			workers, machine.Cores(), most)
+	}
+	return workers, nil
+}
+
+func (n Nproc) onMachine(machine *device.Node, lookup func(string) (string, bool)) (int, error) {
+	gpus, name := machine.GPUs(lookup)
+	_, inJob := lookup("SLURM_JOB_ID")
+	if _, given := lookup("SLURM_GPUS_ON_NODE"); inJob && !given && name == "" && n.Word == "auto" {
+		gpus = nil
+	}
+	switch {
+	case len(gpus) > 0 && n.Word != "cpu":
+		return len(gpus), nil
+	case n.Word != "gpu":
+		return machine.Cores(), nil
+	}
+	return 0, errors.New(`one worker per GPU is asked for ("gpu"), and neither CUDA_VISIBLE_DEVICES, SLURM_GPUS_ON_NODE nor /dev/nvidia0 shows one; ask Slurm for GPUs, or give a number`)
 }

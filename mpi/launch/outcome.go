@@ -17,9 +17,12 @@ import (
 func (c AgentConfig) verdict(cause string, exit int, message string) rundir.Verdict {
 	return rundir.Verdict{
 		Attempt: c.Attempt, JobID: c.JobID, Cause: cause, FirstRank: -1,
-		Exit: exit, Message: message, Time: time.Now().Round(0),
+		Exit: exit, Message: message, Time: now(),
 	}
 }
+
+// now is the time without its monotonic part, which does not travel.
+func now() time.Time { return time.Now().Round(0) }
 
 func (c AgentConfig) doneOutcome(world int) rundir.Verdict {
 	if world == 1 {
@@ -38,14 +41,17 @@ func (c AgentConfig) exitOutcome(w *worker) (rundir.Verdict, bool) {
 		v.Signal = int(w.signal)
 	case w.exit == exitRequeue:
 		v = c.verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, w.exit))
-		v.Requeue = true
+		v.Requeue, v.Saved = true, true
 	case w.exit != 0:
 		v = c.verdict(causeCrash, w.exit, fmt.Sprintf("%s exited with code %d", who, w.exit))
 	default:
 		return v, false
 	}
 	v.FirstRank, v.Host = w.place.Rank, c.Host
-	return c.withLog(v), true
+	if w.logs.Err != "" && v.Cause != causeStopped {
+		v.Message += "; its last words are in " + w.logs.Err
+	}
+	return v, true
 }
 
 // startOutcome says why a rank could not be started.
@@ -57,14 +63,6 @@ func (c AgentConfig) startOutcome(rank int, err error) rundir.Verdict {
 	}
 	v := c.verdict(causeStart, exit, fmt.Sprintf("rank %d on %s was not started: %v", rank, c.Host, err))
 	v.FirstRank, v.Host = rank, c.Host
-	return v
-}
-
-// withLog adds where the rank's words are.
-func (c AgentConfig) withLog(v rundir.Verdict) rundir.Verdict {
-	if c.RunDir != nil && v.Cause != causeStopped {
-		v.Message += "; its last words are in " + c.RunDir.LogPath(c.Attempt, v.Host, v.FirstRank, "err")
-	}
 	return v
 }
 
@@ -83,10 +81,10 @@ func (c AgentConfig) toldOutcome(ctx context.Context) rundir.Verdict {
 	return v
 }
 
-func (c AgentConfig) lostOutcome(index int) rundir.Verdict {
-	lost := &LostError{Agent: index, Host: c.hostOf(index)}
-	v := c.verdict(causeLost, exitFailed, lost.Error())
-	v.Host = lost.Host
+// lostOutcome says that another agent is lost.
+func (c AgentConfig) lostOutcome(lost *LostError) rundir.Verdict {
+	v := c.verdict(causeNode, exitFailed, lost.Error())
+	v.Host, v.Nodes = lost.Host, []string{lost.Host}
 	return v
 }
 
@@ -95,6 +93,10 @@ func (c AgentConfig) refusedOutcome(err error) rundir.Verdict {
 	r := refusalOf(err)
 	v := c.verdict(r.Cause, r.Exit, r.Message)
 	v.Signal = r.Signal
+	var unmet *unmetError
+	if errors.As(err, &unmet) && len(unmet.rows) > 0 {
+		v.Report = unmet.Error()
+	}
 	return v
 }
 

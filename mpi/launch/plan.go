@@ -1,67 +1,107 @@
 package launch
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+	"time"
+)
 
 // join is what an agent says of itself when it comes.
 type join struct {
-	Index   int     `json:"index"`
+	Index   int     `json:"index"` // -1: it has no number yet
 	Count   int     `json:"count"`
 	Host    string  `json:"host"`
+	ID      string  `json:"id,omitempty"` // unlike any other agent's, and the same by whatever connection it comes
 	Version string  `json:"version"`
-	Nonce   string  `json:"nonce"`
 	Nproc   int     `json:"nproc,omitempty"`
 	Local   []Place `json:"local,omitempty"`
+
+	Declines *refusal `json:"declines,omitempty"` // it cannot take part
 }
 
-// plan is what agent 0 makes of all joins: the world, or why there is none.
+// seat is what agent 0 answers: its number and its first round, or that there is no place for it.
+type seat struct {
+	Refused *refusal `json:"refused,omitempty"`
+	Over    *last    `json:"over,omitempty"` // the run ended before there was a round for it
+	Index   int      `json:"index"`
+	Round   int      `json:"round"`
+}
+
+// plan is what agent 0 makes of all joins: the world of one round.
 type plan struct {
-	Refused    *refusal `json:"refused,omitempty"`
-	Count      int      `json:"count"` // of agents
-	World      int      `json:"world"`
-	First      []int    `json:"first,omitempty"` // the lowest rank of each agent, in agent mode
-	Host       string   `json:"host"`            // of agent 0
-	Listen     string   `json:"listen"`          // where workers on that host can be reached
-	StorePort  int      `json:"store_port"`
-	MasterPort int      `json:"master_port"`
+	Round      int       `json:"round"`
+	Attempt    int       `json:"attempt"`
+	Count      int       `json:"count"`   // of agents that there may be
+	Members    []member  `json:"members"` // agents of this round, by number
+	World      int       `json:"world"`
+	Host       string    `json:"host"`                  // of agent 0
+	Listen     string    `json:"listen"`                // where workers on that host can be reached
+	MasterAddr string    `json:"master_addr,omitempty"` // "": as configured
+	MasterPort int       `json:"master_port"`
+	WorkerPort int       `json:"worker_port,omitempty"` // of the store for ddpbatch's own workers; 0: there is none
+	Deadline   time.Time `json:"deadline,omitzero"`
+
+	guests []*guest // at agent 0: the members but itself
 }
 
-func (c AgentConfig) join(nonce string) join {
-	return join{Index: c.Index, Count: c.Count, Host: c.Host, Version: c.Version, Nonce: nonce, Nproc: c.Nproc, Local: c.Local}
+// member is an agent that has a part in a round.
+type member struct {
+	Index int    `json:"index"`
+	Host  string `json:"host"`
+	First int    `json:"first"` // its lowest rank, in agent mode
+	Nproc int    `json:"nproc"`
 }
 
-// lay gives every worker its place in p. joins has one entry an agent, in
-// order; the first is agent 0's own.
+func (c AgentConfig) join() join {
+	j := join{Index: c.Index, Count: c.Count, Host: c.Host, ID: c.id, Version: c.Version, Nproc: c.Nproc, Local: c.Local}
+	if c.Declines != nil {
+		j.Declines = c.declined()
+	}
+	return j
+}
+
+// isOf tells whether another join is the same agent's: by its number on its node, or, while it has none, by its id, since a machine may have
+// several.
+func (j join) isOf(other join) bool {
+	return j.Index == other.Index && j.Host == other.Host && (j.Index >= 0 || j.ID == other.ID)
+}
+
+// lay gives every worker its place in p. joins are those of the members, in
+// the order of their numbers; the first is agent 0's own.
 func (p *plan) lay(joins []join) error {
-	if err := checkAlike(joins); err != nil {
-		return err
+	for _, j := range joins[1:] {
+		if err := joins[0].alike(j); err != nil {
+			return err
+		}
+	}
+	for _, j := range joins {
+		p.Members = append(p.Members, member{Index: j.Index, Host: j.Host, Nproc: j.Nproc})
 	}
 	if len(joins[0].Local) > 0 {
 		return p.layFixed(joins)
 	}
-	for _, j := range joins {
+	for i, j := range joins {
 		if j.Nproc < 1 || j.Nproc > maxWorld-p.World {
 			return fmt.Errorf("agent %d on %s has %d workers of its own; %d are counted before it", j.Index, j.Host, j.Nproc, p.World)
 		}
-		p.First = append(p.First, p.World)
+		p.Members[i].First = p.World
 		p.World += j.Nproc
 	}
 	return nil
 }
 
-func checkAlike(joins []join) error {
-	first := joins[0]
-	for _, j := range joins[1:] {
-		switch {
-		case j.Version != first.Version:
-			return fmt.Errorf("agent %d on %s runs ddpbatch %s, agent 0 on %s runs %s: use one program on every node",
-				j.Index, j.Host, j.Version, first.Host, first.Version)
-		case j.Count != first.Count:
-			return fmt.Errorf("agent %d on %s was started as one of %d agents, agent 0 on %s as one of %d",
-				j.Index, j.Host, j.Count, first.Host, first.Count)
-		case (len(j.Local) > 0) != (len(first.Local) > 0):
-			return fmt.Errorf("agent %d on %s and agent 0 on %s disagree on whether ranks are fixed beforehand",
-				j.Index, j.Host, first.Host)
-		}
+// alike says why another agent cannot be in one run with agent 0.
+func (first join) alike(j join) error {
+	switch {
+	case j.Version != first.Version:
+		return fmt.Errorf("agent %d on %s runs ddpbatch %s, agent 0 on %s runs %s: use one program on every node",
+			j.Index, j.Host, j.Version, first.Host, first.Version)
+	case j.Count != first.Count:
+		return fmt.Errorf("agent %d on %s was started as one of %d agents, agent 0 on %s as one of %d",
+			j.Index, j.Host, j.Count, first.Host, first.Count)
+	case (len(j.Local) > 0) != (len(first.Local) > 0):
+		return fmt.Errorf("agent %d on %s and agent 0 on %s disagree on whether ranks are fixed beforehand",
+			j.Index, j.Host, first.Host)
 	}
 	return nil
 }
@@ -90,29 +130,38 @@ func (p *plan) layFixed(joins []join) error {
 
 // check tells whether what agent 0 sent fits the agent that c is for.
 func (p *plan) check(c AgentConfig) error {
-	fits := p.Count == c.Count && isPort(p.StorePort) && isPort(p.MasterPort)
-	if len(c.Local) == 0 {
-		fits = fits && len(p.First) == c.Count && p.First[c.Index] >= c.Index && p.World-p.First[c.Index] >= c.Nproc
+	at := p.position(c.Index)
+	fits := p.Count == c.Count && len(p.Members) <= c.Count && at >= 0 && isPort(p.MasterPort) &&
+		(p.WorkerPort == 0 || isPort(p.WorkerPort)) && p.Round >= 0 && p.Attempt >= 0
+	if fits && len(c.Local) == 0 {
+		m := p.Members[at]
+		fits = m.Nproc == c.Nproc && m.First >= at && p.World <= maxWorld && p.World-m.First >= c.Nproc
 	}
 	if !fits {
-		return fmt.Errorf("agent 0 on %s counts %d agents and %d ranks, in which agent %d of %d has no place", p.Host, p.Count, p.World, c.Index, c.Count)
+		return fmt.Errorf("agent 0 on %s counts %d agents and %d ranks, in which agent %d of %d has no place", p.Host, len(p.Members), p.World, c.Index, c.Count)
 	}
 	return nil
 }
 
 func isPort(n int) bool { return n > 0 && n <= 65535 }
 
-// places are those of the workers of the agent that c is for.
+// position is where an agent stands among the members; -1: it is none.
+func (p *plan) position(index int) int {
+	return slices.IndexFunc(p.Members, func(m member) bool { return m.Index == index })
+}
+
+// places are those of the workers of the agent that c is for. Nodes are counted over the members.
 func (p *plan) places(c AgentConfig) []Place {
 	if len(c.Local) > 0 {
 		return c.Local
 	}
+	at := p.position(c.Index)
 	var list []Place
 	for local := range c.Nproc {
 		list = append(list, Place{
-			Rank: p.First[c.Index] + local, LocalRank: local,
+			Rank: p.Members[at].First + local, LocalRank: local,
 			WorldSize: p.World, LocalWorldSize: c.Nproc,
-			NodeRank: c.Index, Nodes: c.Count,
+			NodeRank: at, Nodes: len(p.Members),
 		})
 	}
 	return list

@@ -16,7 +16,7 @@ func TestPlanCoversTheWorld(t *testing.T) {
 			joins = append(joins, join{Index: index, Nproc: n})
 			world += n
 		}
-		p := plan{Count: len(joins), StorePort: 1, MasterPort: 65535}
+		p := plan{Count: len(joins), WorkerPort: 1, MasterPort: 65535}
 		if err := p.lay(joins); err != nil {
 			t.Fatal(err)
 		}
@@ -42,19 +42,30 @@ func TestPlanCoversTheWorld(t *testing.T) {
 
 func TestPlanThatDoesNotFit(t *testing.T) {
 	c := AgentConfig{Index: 1, Count: 2, Nproc: 2}
-	good := plan{Count: 2, World: 4, First: []int{0, 2}, Host: "n1", StorePort: 61000, MasterPort: 61001}
+	members := func(first ...int) (list []member) {
+		for index, f := range first {
+			list = append(list, member{Index: index, First: f, Nproc: 2})
+		}
+		return list
+	}
+	good := plan{Count: 2, World: 4, Members: members(0, 2), Host: "n1", WorkerPort: 61000, MasterPort: 61001}
 	if err := good.check(c); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func(p *plan){
-		"agents":       func(p *plan) { p.Count = 3 },
-		"no ranks":     func(p *plan) { p.First = nil },
-		"ranks cut":    func(p *plan) { p.First = p.First[:1] },
-		"small world":  func(p *plan) { p.World = 3 },
-		"negative":     func(p *plan) { p.First = []int{0, -2} },
-		"overflow":     func(p *plan) { p.World, p.First = -1, []int{0, 1 << 62} },
-		"store port":   func(p *plan) { p.StorePort = 0 },
-		"masters port": func(p *plan) { p.MasterPort = 65536 },
+		"agents":        func(p *plan) { p.Count = 3 },
+		"no ranks":      func(p *plan) { p.Members = nil },
+		"ranks cut":     func(p *plan) { p.Members = members(0) },
+		"small world":   func(p *plan) { p.World = 3 },
+		"negative":      func(p *plan) { p.Members = members(0, -2) },
+		"overflow":      func(p *plan) { p.World, p.Members = -1, members(0, 1<<62) },
+		"workers port":  func(p *plan) { p.WorkerPort = -1 },
+		"other workers": func(p *plan) { p.Members = members(0, 2); p.Members[1].Nproc = 1 },
+		"other agents":  func(p *plan) { p.Members = members(0, 2); p.Members[1].Index = 2 },
+		"too many":      func(p *plan) { p.Members = members(0, 2, 4) },
+		"round":         func(p *plan) { p.Round = -1 },
+		"attempt":       func(p *plan) { p.Attempt = -1 },
+		"masters port":  func(p *plan) { p.MasterPort = 65536 },
 	} {
 		p := good
 		spoil(&p)

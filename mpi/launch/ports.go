@@ -3,11 +3,8 @@ package launch
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"net"
 	"strconv"
-	"syscall"
 )
 
 // portRanges lie outside Linux's default range for outgoing connections,
@@ -44,31 +41,14 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// listenFirst listens on the first port of the list that is free.
-func listenFirst(host string, ports []int) (net.Listener, error) {
-	var last error
-	for _, port := range ports {
-		l, err := net.Listen("tcp", joinPort(host, port))
-		if err == nil {
-			return l, nil
-		}
-		last = err
-		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
-			break // no other port will do better
-		}
-	}
-	return nil, fmt.Errorf("none of %d ports to meet at can be used: %w", len(ports), last)
-}
-
-// freePort finds a port that nobody listens on now: what other programs do
-// before the worker of rank 0 binds it, nobody can know.
-func freePort(host string, ports []int) (int, error) {
-	l, err := listenFirst(host, ports)
+// freePort finds a port that nobody on this machine listens on now, whatever the address: what other programs do before the worker of
+// rank 0 binds it, nobody can know.
+func freePort(ports []int) (int, error) {
+	l, err := listenFirst([]string{""}, ports)
 	if err != nil {
 		return 0, err
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return port, l.Close()
+	return portOf(l), l.Close()
 }
 
 func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

@@ -1,148 +1,322 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// roster is agent 0's list of the other agents' connections. An agent is there
-// while it has one; a second program that says it is the same agent comes and
-// goes without harm.
+// roster is agent 0's list of the other agents: who is connected, and which number each has. An agent keeps its
+// number as long as its connection lives; then another may get it.
 type roster struct {
-	mu      sync.Mutex
-	came    []bool // by agent
-	open    []int  // connections of each
-	absent  int    // agents that never came
-	reached string // the address of this machine that another agent reached
+	mine       join          // agent 0's own
+	oneMachine bool          // nodes are pretended ones of this machine
+	changed    chan struct{} // receives when somebody sat down, was lost, or declined
 
-	complete chan struct{}   // closed when every agent has come
-	gone     []chan struct{} // closed when that agent has come and gone
-	lost     chan int        // the same, in order of events; each agent once
+	mu       sync.Mutex
+	guests   map[string]*guest // those that are connected, by nonce
+	seats    []*guest          // those that have a number, by it
+	waiting  []*guest          // those that came when no number was free, in order
+	begun    bool              // the first round has
+	shut     *seat             // what who is in no round is told once there will be no other
+	lost     *guest            // the first that had a number and was lost before the first round
+	declined []join            // of those that cannot take part, in order; agent 0 is the first
+	reached  string            // the address of this machine that another agent reached
 }
 
-func newRoster(count int) *roster {
-	r := &roster{
-		came: make([]bool, count), open: make([]int, count), absent: count - 1,
-		complete: make(chan struct{}), lost: make(chan int, count),
-	}
-	for range count {
-		r.gone = append(r.gone, make(chan struct{}))
-	}
-	if count == 1 {
-		close(r.complete)
+func newRoster(mine join) *roster {
+	r := &roster{mine: mine, changed: make(chan struct{}, 1), guests: make(map[string]*guest), seats: make([]*guest, mine.Count)}
+	if mine.Declines != nil {
+		r.declined = []join{mine}
 	}
 	return r
 }
 
 // agentName names an agent's connection.
-func agentName(index int) string { return fmt.Sprintf("agent/%d", index) }
+func agentName(nonce string) string { return "agent/" + nonce }
 
-// index reads agentName's; false for other clients, such as workers.
-func (r *roster) index(name string) (int, bool) {
-	digits, ok := strings.CutPrefix(name, "agent/")
-	index, err := strconv.Atoi(digits)
-	return index, ok && err == nil && index > 0 && index < len(r.came)
-}
-
-// joined and left are the store's callbacks.
-func (r *roster) joined(name string, local net.Addr) {
-	index, ok := r.index(name)
-	if !ok {
-		return
+// joined notes a connection; nil where it is no agent's. local is the address of this machine that it reached.
+func (r *roster) joined(name string, local net.Addr) *guest {
+	nonce, ok := strings.CutPrefix(name, "agent/")
+	if !ok || !isNonce(nonce) {
+		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.guests[nonce] != nil {
+		return nil // nobody else can know it
+	}
 	// An agent beside this one may come by a loopback address, where /etc/hosts
 	// gives the master's name one; that is no use to the others.
 	if r.reached == "" || isLoopback(r.reached) {
 		r.reached = hostOnly(local)
 	}
-	r.open[index]++
-	if r.came[index] {
-		return
-	}
-	r.came[index] = true
-	if r.absent--; r.absent == 0 {
-		close(r.complete)
-	}
+	g := newGuest(nonce, hostOnly(local))
+	r.guests[nonce] = g
+	return g
 }
 
+// left notes that a connection has ended.
 func (r *roster) left(name string) {
-	index, ok := r.index(name)
-	if !ok {
-		return
-	}
+	nonce, _ := strings.CutPrefix(name, "agent/")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.open[index]--; r.open[index] > 0 {
-		return
-	}
-	select {
-	case <-r.gone[index]: // it came back, and has gone again
-	default:
-		close(r.gone[index])
-		r.lost <- index
+	if g := r.guests[nonce]; g != nil {
+		r.lose(g, connectionEnded)
+		delete(r.guests, nonce)
+		close(g.left)
 	}
 }
 
-// missing lists the agents that never came.
+// drop counts an agent as lost whose connection may live on; false where it is already.
+func (r *roster) drop(g *guest, why string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lose(g, why)
+}
+
+// lose frees a guest's number, for the one that has waited longest. mu is held.
+func (r *roster) lose(g *guest, why string) bool {
+	if g.isGone() {
+		return false
+	}
+	g.lostAt, g.why = time.Now(), why
+	close(g.gone)
+	r.waiting = slices.DeleteFunc(r.waiting, func(w *guest) bool { return w == g })
+	if g.index != 0 {
+		r.seats[g.index] = nil
+		if !r.begun {
+			r.lost = cmp.Or(r.lost, g)
+		}
+		if len(r.waiting) > 0 {
+			r.sit(r.waiting[0], g.index)
+			r.waiting = slices.Delete(r.waiting, 0, 1)
+		}
+	}
+	r.tell()
+	return true
+}
+
+// arrive gives who has said what it is a number. The answer is nil where it is to wait for a round, or is lost.
+func (r *roster) arrive(g *guest, j join) *seat {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.isGone() {
+		return nil
+	}
+	g.join = j
+	if r.shut != nil {
+		return r.shut
+	}
+	if j.Declines != nil {
+		r.declined = append(r.without(j), j)
+		r.tell()
+		return &seat{Refused: j.Declines}
+	}
+	if err := r.admit(g, j); err != nil {
+		return &seat{Refused: refusalOf(err)}
+	}
+	r.tell()
+	return nil
+}
+
+func (r *roster) admit(g *guest, j join) error {
+	if r.begun || j.Index >= len(r.seats) { // else that it does not fit is for all to hear
+		if err := r.mine.alike(j); err != nil {
+			return err
+		}
+	}
+	if isLoopback(g.local) && !r.oneMachine && !sameHost(j.Host, r.mine.Host) {
+		return fmt.Errorf("the agent on %s reached the one on %s by %s, where no other node could reach either of them; meet at an address that all nodes have",
+			j.Host, r.mine.Host, g.local)
+	}
+	index := j.Index
+	if index < 0 {
+		index = r.free()
+	}
+	switch {
+	case index < 0:
+		r.waiting = append(r.waiting, g)
+		return nil
+	case index == 0 || index >= len(r.seats):
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, r.mine.Host, j.Host)
+	case r.seats[index] != nil:
+		return fmt.Errorf("two agents say that they are agent %d: on %s and on %s; give each a number of its own", index, r.seats[index].join.Host, j.Host)
+	}
+	r.sit(g, index)
+	return nil
+}
+
+// nodeOf is the node of a guest, as it said; "": it has not said yet.
+func (r *roster) nodeOf(g *guest) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return g.join.Host
+}
+
+// free is the lowest number that nobody has; -1: there is none.
+func (r *roster) free() int {
+	for index := 1; index < len(r.seats); index++ {
+		if r.seats[index] == nil {
+			return index
+		}
+	}
+	return -1
+}
+
+func (r *roster) sit(g *guest, index int) {
+	r.declined = r.without(g.join) // what was wrong there is mended
+	r.seats[index], g.index, g.join.Index = g, index, index
+}
+
+// without is declined less this agent, if it came before. mu is held.
+func (r *roster) without(j join) []join {
+	return slices.DeleteFunc(r.declined, j.isOf)
+}
+
+// looked notes that agent 0 looks whether a guest beats, and returns the time.
+func (r *roster) looked(g *guest) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.looked = time.Now()
+	return g.looked
+}
+
+func (r *roster) tell() {
+	select {
+	case r.changed <- struct{}{}:
+	default: // who looks sees all changes at once
+	}
+}
+
+// attendance is how many agents can take part, agent 0 among them, and those that have come and cannot.
+func (r *roster) attendance() (able int, declined []join) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mine.Declines == nil {
+		able++
+	}
+	for _, g := range r.seats {
+		if g != nil {
+			able++
+		}
+	}
+	return able, slices.Clone(r.declined)
+}
+
+// seated lists those that have a number, in order.
+func (r *roster) seated() []*guest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(r.seats), func(g *guest) bool { return g == nil })
+}
+
+// begin is seated, and from now on a loss is a member's.
+func (r *roster) begin() []*guest {
+	r.mu.Lock()
+	r.begun = true
+	r.mu.Unlock()
+	return r.seated()
+}
+
+// close ends the admission: whoever has no part in a round is told so from now on. It returns those that are here.
+func (r *roster) close(told seat) []*guest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shut = &told
+	return r.here()
+}
+
+// all lists everybody who is connected and not lost.
+func (r *roster) all() []*guest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.here()
+}
+
+func (r *roster) here() []*guest {
+	var list []*guest
+	for _, g := range r.guests {
+		if !g.isGone() {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// firstLost is the first agent that was lost before the first round; nil: none was.
+func (r *roster) firstLost() *guest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost
+}
+
+// missing lists the agents that have not come.
 func (r *roster) missing() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var list []int
-	for index := 1; index < len(r.came); index++ {
-		if !r.came[index] {
+	for index := 1; index < len(r.seats); index++ {
+		if r.seats[index] == nil && !slices.ContainsFunc(r.declined, func(d join) bool { return d.Index == index }) {
 			list = append(list, index)
 		}
 	}
 	return list
 }
 
+// hosts names each agent's node: of those that have come as they said, of the others the nodes that are short of agents. layout is how many
+// each node has; which are where, nothing tells.
+func (r *roster) hosts(layout map[string]int) []string {
+	const most = 4
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := maps.Clone(layout)
+	left[r.mine.Host]--
+	names := make([]string, len(r.seats))
+	names[0] = r.mine.Host
+	for index, g := range r.seats {
+		if g != nil {
+			names[index] = g.join.Host
+			left[g.join.Host]--
+		}
+	}
+	for _, d := range r.declined {
+		if d.Index > 0 {
+			left[d.Host]--
+		}
+	}
+	maps.DeleteFunc(left, func(_ string, n int) bool { return n <= 0 })
+	short := strings.Join(slices.Sorted(maps.Keys(left)), " or ")
+	if len(left) == 0 || len(left) > most {
+		short = unnamed
+	}
+	for index, name := range names {
+		names[index] = cmp.Or(name, short)
+	}
+	return names
+}
+
 // address is where this machine can be reached; fallback where nobody came.
 func (r *roster) address(fallback string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reached == "" {
-		return fallback
-	}
-	return r.reached
+	return cmp.Or(r.reached, fallback)
 }
 
-// waitGone waits until every agent that came has left, but no longer than d.
+// waitGone waits until everybody who is here has left, but no longer than d.
 func (r *roster) waitGone(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for index := 1; index < len(r.gone); index++ {
-		if !r.isThere(index) {
-			continue
-		}
+	for _, g := range r.all() {
 		select {
-		case <-r.gone[index]:
+		case <-g.left:
 		case <-timer.C:
 			return
 		}
 	}
-}
-
-func (r *roster) isThere(index int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.open[index] > 0
-}
-
-// describe names agents and their nodes: "agent 1 (n2), agent 3 (n4)".
-func (c AgentConfig) describe(agents []int) string {
-	const most = 8
-	var words []string
-	for _, index := range agents[:min(most, len(agents))] {
-		words = append(words, fmt.Sprintf("agent %d (%s)", index, c.hostOf(index)))
-	}
-	if more := len(agents) - most; more > 0 {
-		words = append(words, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(words, ", ")
 }

@@ -1,15 +1,17 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"os"
 
 	"ddpbatch/internal/rundir"
 )
 
 // Run is the agent of one node: it meets the other agents, starts this node's
-// workers, stops all of them when one fails anywhere, and returns when the
-// workers of all agents are gone, with the same verdict at each of them. The
+// workers, stops all of them when one fails anywhere, starts all of them again as often as c.Policy says, and returns
+// when the workers of all agents are gone, with the same verdict at each of them: the last round's. The
 // program should exit with Verdict.Exit, whether or not there is an error.
 //
 // When ctx ends, the run is stopped: the cause's signal (a [SignalError]; TERM
@@ -29,23 +31,55 @@ func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 			return c.refusedOutcome(err), err
 		}
 	}
-	m, err := meet(ctx, c)
+	logDir, err := c.openLogDir()
+	c.Declines = cmp.Or(c.Declines, err)
+	m, err := meet(ctx, &c)
 	if err != nil {
 		return notMet(c, err)
 	}
-	if len(c.Hosts) == 0 {
-		c.Hosts = m.hosts
-	}
-	v, err := supervise(ctx, c, m)
-	return v, errors.Join(err, m.close())
+	m.logDir, m.keeper = logDir, newKeeper(c)
+	v, err := m.rounds(ctx)
+	return v, errors.Join(err, m.keeper.end(), m.close())
 }
 
-// notMet is the end of a run that did not begin.
+// rounds runs one round after the other, from this agent's first to the run's last.
+func (m *meeting) rounds(ctx context.Context) (rundir.Verdict, error) {
+	for p := m.first; ; {
+		v, next, err := supervise(ctx, newRound(m, p))
+		if next == nil || err != nil {
+			return v, err
+		}
+		p = next
+	}
+}
+
+// notMet is the end of a run that did not begin, at least for this agent.
 func notMet(c AgentConfig, err error) (rundir.Verdict, error) {
+	var over *overError
+	if errors.As(err, &over) {
+		c.Log.Warn("the run is over, and this agent had no part in it: it came when all places were taken, or too late, and the workers were not started again",
+			"end", over.last.Message)
+		return over.last, nil
+	}
 	v := c.refusedOutcome(err)
-	if c.Index != 0 {
+	if !c.recordsUnmet(err) {
 		return v, err
 	}
-	v, recordErr := c.record(v)
-	return v, errors.Join(err, recordErr)
+	v = c.withStep(v)
+	return v, errors.Join(err, c.record(v))
+}
+
+// recordsUnmet tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
+// reached an agent 0, if no other such agent has done so.
+func (c AgentConfig) recordsUnmet(why error) bool {
+	var told *refusal
+	var lost *LostError
+	switch {
+	case c.Index >= 0:
+		return c.Index == 0
+	case c.RunDir == nil, errors.As(why, &told), errors.As(why, &lost): // there was an agent 0
+		return false
+	}
+	_, err := c.RunDir.Verdict(c.Attempt)
+	return errors.Is(err, os.ErrNotExist)
 }

@@ -118,6 +118,31 @@ func TestFirstFailureStopsAll(t *testing.T) {
 	}
 }
 
+// Four nodes of four: from the first worker's end to that of all others.
+func TestFirstFailureOfFourNodes(t *testing.T) {
+	w := newWorld(t, []int{4, 4, 4, 4}, "flaky", "1", "9", "3", "go")
+	for i := range w.agents {
+		w.agents[i].Policy.MaxRestarts = 0
+	}
+	ended := make(chan []result)
+	go func() { ended <- w.run() }()
+	for rank := range 16 {
+		w.awaitMarks(fmt.Sprintf("0.%d", rank))
+	}
+	begin := time.Now()
+	w.mark("go")
+	v := w.agree(<-ended)
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if v.FirstRank != 9 || v.Host != "n3" || v.Exit != 3 || len(v.Ranks) != 16 || v.Ranks[0].Rank != 9 || v.Ranks[0].Followed {
+		t.Errorf("verdict is %+v", v)
+	}
+	if left := w.processes(); len(left) != 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+}
+
 func TestTermIgnoredMeansKill(t *testing.T) {
 	w := newWorld(t, []int{2, 1}, "stubborn")
 	for i := range w.agents {
@@ -153,6 +178,16 @@ func TestStepOfTheMetrics(t *testing.T) {
 		must(t, os.WriteFile(w.dir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
 		if v := w.agree(w.run()); v.Step != want {
 			t.Errorf("step is %d, want %d", v.Step, want)
+		}
+		// the early verdict, too, may be the last word
+		c, err := newWorld(t, []int{1}, "fail", "0", "4").agents[0].withDefaults()
+		must(t, err)
+		must(t, os.WriteFile(c.RunDir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
+		s := &supervisor{cfg: c, round: &round{m: &meeting{}}}
+		s.decided(c.verdict(causeCrash, 1, "failed"))
+		s.early.Wait()
+		if v, err := c.RunDir.Verdict(1); err != nil || v.Step != want {
+			t.Errorf("the early verdict is %+v, %v; want step %d", v, err, want)
 		}
 	}
 }

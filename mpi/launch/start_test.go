@@ -49,7 +49,7 @@ func TestLogsThatCannotBeOpened(t *testing.T) {
 	logs := filepath.Dir(w.dir.LogPath(1, "n1", 0, "out"))
 	must(t, os.Remove(logs))
 	v := w.agree(w.run())
-	if v.Cause != "start" || v.Exit != 1 || !strings.Contains(v.Message, "open a worker's log") {
+	if v.Cause != "start" || v.Exit != 1 || !strings.Contains(v.Message, "open the log of rank 0") {
 		t.Errorf("verdict is %+v", v)
 	}
 	// The second of two files: the first is not left open.

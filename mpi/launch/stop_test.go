@@ -18,10 +18,9 @@ func TestSignalIsPassedOn(t *testing.T) {
 		exit   int
 		worker string // what the workers saw
 	}{
-		{syscall.SIGTERM, "0", 143, "terminated\n"},
+		{syscall.SIGTERM, "3", 143, "terminated\n"},
 		{syscall.SIGINT, "0", 130, "interrupt\n"},
 		{syscall.SIGUSR2, "5", 140, "user defined signal 2\n"},
-		{syscall.SIGTERM, "75", 143, "terminated\n"},
 	} {
 		t.Run(fmt.Sprint(tc.sig, " ", tc.code), func(t *testing.T) {
 			w := newWorld(t, []int{1, 2}, "wait", tc.code)
@@ -44,9 +43,44 @@ func TestSignalIsPassedOn(t *testing.T) {
 	}
 }
 
+// What workers that were told to stop exit with tells whether they saved.
+func TestSavedWhenToldToStop(t *testing.T) {
+	for name, tc := range map[string]struct {
+		codes []string
+		exit  int
+		saved bool
+	}{
+		"all saved":                      {[]string{"75", "75", "75"}, 75, true},
+		"all are done":                   {[]string{"0", "0", "0"}, 0, true},
+		"some saved, some had ended":     {[]string{"0", "75", "0"}, 75, true},
+		"some saved, some just ended":    {[]string{"75", "143", "143"}, 75, true},
+		"none saved":                     {[]string{"143", "1", "0"}, 143, false},
+		"none saved, all ended by error": {[]string{"1", "1", "1"}, 143, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{1, 2}, append([]string{"mixed"}, tc.codes...)...)
+			w.elastic(0, 3) // who is told to stop does not start again
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			go func() {
+				w.awaitMarks("0", "1", "2")
+				cancel(SignalError{syscall.SIGTERM})
+			}()
+			v := w.agree(w.runUntil(ctx))
+			cause := "cancelled"
+			if tc.exit == 0 {
+				cause = "done"
+			}
+			if v.Cause != cause || v.Exit != tc.exit || v.Saved != tc.saved || v.Requeue != (tc.exit == 75) || v.Round != 0 {
+				t.Errorf("verdict is %+v", v)
+			}
+		})
+	}
+}
+
 // One agent is told, as scancel of a task does; all stop.
 func TestSignalToOneAgent(t *testing.T) {
-	w := newWorld(t, []int{1, 1}, "wait", "0")
+	w := newWorld(t, []int{1, 1}, "wait", "3")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	go func() {
@@ -108,7 +142,7 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
 				must(t, err)
-				s := &supervisor{cfg: c, told: ctx.Done(), talk: &talk{}}
+				s := &supervisor{round: newRound(&meeting{cfg: c, keeper: &keeper{}}, &plan{}), cfg: c, told: ctx.Done(), talk: &talk{}}
 				s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 				s.workerEnded(ctx, tc.worker)
 				if s.mine != nil {
@@ -133,7 +167,7 @@ func TestStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute}.withDefaults()
 		must(t, err)
-		s := &supervisor{cfg: c, talk: &talk{}}
+		s := &supervisor{cfg: c, talk: &talk{}, alive: 1}
 		begin := time.Now()
 		s.obey(c.verdict(causeStopped, 75, ""))
 		for _, want := range []struct {
@@ -152,4 +186,37 @@ func TestStages(t *testing.T) {
 			t.Error("a stage was taken back")
 		}
 	})
+}
+
+// Who tells a run to stop from outside may kill it soon: workers that do not leave are killed before that, those too that were told to
+// leave earlier and for another reason.
+func TestTermGrace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before string // the cause of a stop that goes on when TERM comes
+		after  time.Duration
+		killed time.Duration
+	}{
+		"running":                             {"", 0, 20 * time.Second},
+		"told to stop long ago, KILL is near": {causeCrash, 55 * time.Second, time.Minute},
+		"told to stop just now":               {causeCrash, time.Second, 21 * time.Second},
+		"asked to stop just now":              {causeStopped, time.Second, 21 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute, TermGrace: 20 * time.Second}.withDefaults()
+				must(t, err)
+				s := &supervisor{alive: 1, cfg: c, talk: &talk{}}
+				begin := time.Now()
+				if tc.before != "" {
+					s.obey(c.verdict(tc.before, 1, ""))
+				}
+				time.Sleep(tc.after) // of synctest's time
+				s.obey(c.verdict(causeCancelled, 143, ""))
+				s.step(t.Context())
+				if s.stop.stage != killed || time.Since(begin) != tc.killed {
+					t.Errorf("at %v stage is %d, want %d at %v", time.Since(begin), s.stop.stage, killed, tc.killed)
+				}
+			})
+		})
+	}
 }

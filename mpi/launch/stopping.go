@@ -20,6 +20,19 @@ const (
 type stopping struct {
 	stage stage
 	next  <-chan time.Time
+	due   time.Time // when next comes, where workers have a time to leave in
+}
+
+// within has the next stage come after d.
+func (s *stopping) within(d time.Duration) {
+	s.next, s.due = time.After(d), time.Now().Add(d)
+}
+
+// hurry leaves workers that are on their way out already no more time than s.cfg.Grace.
+func (s *supervisor) hurry() {
+	if (s.stop.stage == asked || s.stop.stage == signalled) && time.Until(s.stop.due) > s.cfg.Grace {
+		s.stop.within(s.cfg.Grace)
+	}
 }
 
 // raise takes this node's workers to a later stage. Each stage signals every
@@ -29,15 +42,19 @@ func (s *supervisor) raise(to stage, sig syscall.Signal) {
 		return
 	}
 	s.stop.stage = to
+	if s.alive == 0 {
+		return
+	}
 	switch to {
 	case asked:
-		s.stop.next = time.After(s.cfg.Grace)
+		s.stop.within(s.cfg.Grace)
 	case signalled:
 		s.send(sig)
-		s.stop.next = time.After(s.cfg.Grace)
+		s.send(syscall.SIGCONT) // for those that were stopped: nothing but KILL reaches them otherwise
+		s.stop.within(s.cfg.Grace)
 	case killed:
-		s.cfg.Log.Warn("workers did not end in time and are killed", "grace", s.cfg.Grace, "workers", s.alive)
 		s.send(syscall.SIGKILL)
+		s.cfg.Log.Warn("workers did not end in time and are killed", "grace", s.cfg.Grace, "workers", s.alive)
 		s.stop.next = time.After(killWait)
 	case abandoned:
 		s.cfg.Log.Error("killed workers do not end: the kernel holds them, perhaps for a file system that does not answer", "workers", s.alive)

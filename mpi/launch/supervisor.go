@@ -7,69 +7,117 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/output"
 )
 
 const (
-	settle   = 200 * time.Millisecond // for the agent's own signal to arrive, see mayBeTold
-	killWait = 10 * time.Second       // for the kernel to end a killed worker
-	margin   = 15 * time.Second       // for other agents to report beyond what their workers may take
-	farewell = 5 * time.Second        // for others to read the last word
+	settle = 200 * time.Millisecond // for the agent's own signal to arrive, see mayBeTold
+
+	victimWait = time.Second // for the end of the peer that a worker lost, see isVictim
+
+	killWait = 10 * time.Second // for the kernel to end a killed worker
+	margin   = 15 * time.Second // for other agents to report beyond what their workers may take
+	farewell = 5 * time.Second  // for others to read the last word
+
+	orphanGrace = 5 * time.Second // between TERM and KILL where agent 0 is lost
 )
 
 // supervisor watches one agent's workers and what the other agents say. Its
 // fields belong to the goroutine that calls run.
 type supervisor struct {
-	cfg  AgentConfig
-	m    *meeting
-	talk *talk
+	round *round
+	cfg   AgentConfig // the round's
+	talk  *talk
 
-	workers []*worker // those that were started
-	alive   int       // how many of them are
+	output  *output.Mux // nil: it could not be opened
+	workers []*worker   // those that were started
+	alive   int         // how many of them are
+	before  proc.Memory // this node's, before they began
 	exits   chan *worker
 	stop    stopping
 
 	told    <-chan struct{} // closed when the caller wants the run to stop; nil once it does
 	mine    *rundir.Verdict // what this agent proposed as the outcome
 	suspect *rundir.Verdict // a worker's bad end, which it will propose unless it is told to stop first
+	victim  bool            // the suspect only lost a peer, which may be heard of soon
 	settled <-chan time.Time
 
 	outcome  *rundir.Verdict  // the run's, once known
 	overdue  <-chan time.Time // when other agents are waited for no longer
 	finished bool             // nothing more is waited for from other agents
-	early    sync.WaitGroup   // writing the outcome, at agent 0
-	verdict  *rundir.Verdict  // agent 0's last word, at the other agents
+	early    sync.WaitGroup   // writing the outcome, at agent 0, and the stop file
+	reports  map[int]report   // at agent 0: how the workers of each agent ended
+	last     *last            // agent 0's last word, at the other agents
+
+	lookout   *lookout         // nil: nobody looks whether the workers hang
+	looks     <-chan time.Time // when to look again
+	hung      *hang            // at agent 0: the workers hang
+	inspected <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are to be
+	stacks    []stacks         // of this agent's workers
+
+	warned   <-chan struct{}  // closed when the workers are to be warned; nil once they are
+	warnedAt time.Time        // zero: they are not
+	again    <-chan time.Time // when to look again for workers that have got a handler for the warning
+	pause    time.Duration    // before that look
 }
 
-// supervise runs this agent's workers and returns the run's verdict when those
-// of all agents are gone.
-func supervise(ctx context.Context, c AgentConfig, m *meeting) (rundir.Verdict, error) {
+// supervise runs this agent's workers of one round, and returns the round's verdict when those
+// of all agents are gone, and the next round's plan; nil: there is none.
+func supervise(ctx context.Context, r *round) (rundir.Verdict, *plan, error) {
 	// What agents say to each other outlives the signal that ends the run.
 	talkCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &supervisor{cfg: c, m: m, told: ctx.Done(), talk: startTalk(talkCtx, c, m)}
+	s := &supervisor{round: r, cfg: r.cfg, told: ctx.Done(), warned: r.m.warned, talk: startTalk(talkCtx, r)}
 	defer s.talk.wait()
 	defer cancel()
-	s.start()
+	defer r.makePrivate()()
+	if ctx.Err() == nil {
+		s.start(ctx)
+	}
+	defer s.lookOut()()
 	for s.busy() {
 		s.step(ctx)
 	}
+	if s.inspected != nil {
+		s.stacks = <-s.inspected
+	}
+	left := r.m.keeper.sweep(talkCtx, r.cookie)
 	s.drain()
-	s.talk.ended <- struct{}{}
+	s.talk.ended <- s.report(left)
 	for !s.finished {
 		s.step(ctx)
 	}
-	if c.Index == 0 {
-		s.early.Wait()
-		return concludeAll(talkCtx, c, m)
+	s.awaitEarly() // not before the report, without which agent 0 takes this node for lost
+	if r.cfg.Index == 0 {
+		s.reports = s.talk.reports()
+		return s.concludeAll(ctx, talkCtx)
 	}
-	return s.conclude()
+	return s.conclude(talkCtx)
+}
+
+// awaitEarly waits for what is being written while the round goes on.
+func (s *supervisor) awaitEarly() {
+	if err := finished("write the stop file, or the first word on the verdict", func() error { s.early.Wait(); return nil }); err != nil {
+		s.cfg.Log.Warn("a file is not written", "error", err)
+	}
 }
 
 // busy is true until this agent may report that its part is over, which must not
 // change any more: it has no worker, and what it has to propose has been accepted or overruled.
 func (s *supervisor) busy() bool {
-	proposing := (s.suspect != nil || s.mine != nil) && s.outcome == nil
+	proposing := (s.suspect != nil || s.mine != nil || len(s.workers) == 0 && s.toStop()) && s.outcome == nil
 	return s.alive > 0 && s.stop.stage < abandoned || proposing && !s.finished
+}
+
+// toStop tells whether the caller wants the run to stop, and this agent has not acted on it.
+func (s *supervisor) toStop() bool {
+	select {
+	case <-s.told:
+		return true
+	default:
+		return false
+	}
 }
 
 // step waits for one event and acts on it.
@@ -88,15 +136,24 @@ func (s *supervisor) step(ctx context.Context) {
 		s.raise(s.stop.stage+1, syscall.SIGTERM)
 	case v := <-s.talk.outcomes:
 		s.decided(v)
-	case index := <-s.talk.lost:
-		s.propose(s.cfg.lostOutcome(index))
-	case s.verdict = <-s.talk.verdicts:
+	case g := <-s.talk.lost:
+		s.lost(g)
+	case l := <-s.talk.lasts:
+		s.ended(l)
+	case <-s.talk.reported:
 		s.finished = true
-		if s.verdict == nil {
-			s.decided(s.cfg.lostOutcome(0)) // nobody is left to decide otherwise
-		}
-	case <-s.talk.allEnded:
-		s.finished = true
+	case <-s.warned:
+		s.warned = nil
+		s.warn()
+	case <-s.again:
+		s.forward()
+	case <-s.looks:
+		s.look()
+	case h := <-s.talk.heard:
+		s.hear(h)
+	case s.stacks = <-s.inspected:
+		s.inspected = nil
+		s.raise(signalled, syscall.SIGTERM)
 	case <-s.overdue:
 		s.finished = true
 		s.outcome = cmp.Or(s.outcome, s.mine, s.suspect) // agent 0 may not have answered
@@ -104,111 +161,44 @@ func (s *supervisor) step(ctx context.Context) {
 	}
 }
 
-func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
-	s.alive--
-	s.cfg.Log.Debug("worker ended", "rank", w.place.Rank, "exit", w.exit, "signal", int(w.signal))
-	v, bad := s.cfg.exitOutcome(w)
-	switch {
-	case !bad || s.suspect != nil || s.mine != nil || s.outcome != nil: // a consequence
-	case ctx.Err() != nil:
-		s.told = nil
-		s.propose(s.cfg.toldOutcome(ctx))
-	default:
-		s.suspect = &v
-		s.talk.ends <- v
-		s.weigh(v)
+// lost ends the round where another agent was lost.
+func (s *supervisor) lost(g *guest) {
+	s.propose(s.cfg.lostOutcome(&LostError{Agent: g.index, Host: g.join.Host, Why: g.why}))
+}
+
+// ended takes agent 0's last word; nil: agent 0 is lost.
+func (s *supervisor) ended(l *last) {
+	s.last, s.finished = l, true
+	if l == nil {
+		s.leaderless()
 	}
 }
 
-// ranked learns which worker of the run ended badly first.
-func (s *supervisor) ranked(first rundir.Verdict) {
-	if s.mine != nil || s.outcome != nil {
-		return
-	}
-	s.suspect = &first
-	s.weigh(first)
-	if s.settled == nil {
-		s.propose(first)
-	}
-}
-
-// weigh waits for the signal that v may be the consequence of; in any other case this
-// node's workers are stopped at once.
-func (s *supervisor) weigh(v rundir.Verdict) {
-	s.settled = nil
-	if mayBeTold(v) {
-		s.settled = time.After(settle)
-		return
-	}
-	s.obey(v)
-}
-
-// propose makes v the run's outcome, unless there is one. This node's workers
-// are stopped at once: the others may be slow to answer, or gone.
-func (s *supervisor) propose(v rundir.Verdict) {
-	s.settled = nil
-	if s.mine == nil && s.outcome == nil {
-		s.mine = &v
-		s.talk.proposals <- v
-	} else if v.Cause != causeCancelled {
-		return // a consequence; only a signal has more to say to the workers
-	}
-	s.obey(v)
-}
-
-// decided learns the run's outcome.
-func (s *supervisor) decided(v rundir.Verdict) {
-	if s.outcome != nil {
-		return
-	}
-	s.settled, s.outcome = nil, &v
-	if v.Cause != causeDone {
-		s.cfg.Log.Info("the run ends", "why", v.Message)
-	}
-	s.obey(v)
-	if s.cfg.Index == 0 && s.cfg.RunDir != nil && v.Cause != causeDone {
-		// Slurm may kill this agent before its workers' grace is over (slurm.conf, KillWait). An
-		// error will be that of the last word, too.
-		s.early.Go(func() { _ = s.cfg.RunDir.WriteVerdict(v) })
-	}
-}
-
-// obey stops this node's workers as an outcome asks for, and bounds the wait for other agents.
-func (s *supervisor) obey(v rundir.Verdict) {
-	if v.Cause == causeDone {
-		return
-	}
-	// All workers of all agents have passed every stage by then; agent 0 decides sooner.
-	patience := 2*s.cfg.Grace + killWait + margin
-	if s.cfg.Index != 0 {
-		patience += farewell
-	}
-	s.overdue = time.After(patience)
-	switch v.Cause {
-	case causeStopped:
-		s.raise(asked, 0)
-	case causeCancelled:
-		s.raise(signalled, syscall.Signal(v.Signal))
-	default:
-		s.raise(signalled, syscall.SIGTERM)
-	}
+// leaderless ends this agent's part without agent 0: nobody is left to decide otherwise. This node may be the one
+// that is cut off, and the others may go on without it; so its workers have little time.
+func (s *supervisor) leaderless() {
+	s.cfg.Grace = min(s.cfg.Grace, orphanGrace)
+	s.decided(s.cfg.lostOutcome(s.round.m.leaderLost()))
+	s.raise(signalled, syscall.SIGTERM) // those, too, that had been asked to leave by themselves
+	s.hurry()
 }
 
 // drain waits until all that the workers wrote is in its files.
 func (s *supervisor) drain() {
-	if s.stop.stage == abandoned {
+	if s.stop.stage == abandoned || s.output == nil {
 		return
 	}
 	timer := time.NewTimer(farewell)
 	defer timer.Stop()
 	for _, w := range s.workers {
-		for _, output := range []*stream{w.out, w.errs} {
+		for _, stream := range []*output.Stream{w.out, w.errs} {
 			select {
-			case <-output.done:
+			case <-stream.Done():
 			case <-timer.C:
 				s.cfg.Log.Warn("workers' output still waits for a slow console and may be cut", "limit", farewell)
 				return
 			}
 		}
 	}
+	s.output.Close()
 }

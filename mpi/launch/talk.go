@@ -4,58 +4,70 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"sync"
+	"time"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/mpi/store"
 )
 
-// talk is what an agent says to the others and hears from them, through the
-// store, in goroutines of its own: a Get there takes as long as the run.
+// talk is what an agent says to the others and hears from them in one round, through the control
+// store, in goroutines of its own: a Get there takes as long as the round.
 type talk struct {
 	ends      chan rundir.Verdict // in: at most one, of a worker that ended badly
 	proposals chan rundir.Verdict // in: at most one
-	ended     chan struct{}       // in: this agent's workers are gone
+	ended     chan report         // in: this agent's workers are gone
+	says      chan quiet          // in, but for agent 0: the workers give no signs of life, or do again
 
-	first    chan rundir.Verdict  // out: which of all agents' ends came first
-	outcomes chan rundir.Verdict  // out: the run's outcome
-	lost     <-chan int           // out, at agent 0: an agent went away
-	allEnded chan struct{}        // out, at agent 0: all agents' workers are gone, or the agent is
-	verdicts chan *rundir.Verdict // out, elsewhere: agent 0's last word; nil: agent 0 went away
+	first    chan rundir.Verdict // out: which of all agents' ends came first
+	outcomes chan rundir.Verdict // out: the round's outcome
+	lost     chan *guest         // out, at agent 0: a member was lost before its workers were gone
+	reported chan struct{}       // out, at agent 0: all members have said how their workers ended, or are lost; see reports
+	heard    chan heard          // out, at agent 0: what members say of their workers' signs of life
+	lasts    chan *last          // out, elsewhere: agent 0's last word; nil: agent 0 is lost
 
 	wg sync.WaitGroup
+
+	mu  sync.Mutex
+	got map[int]report // by agent
 }
 
 // startTalk begins to listen; it all ends with ctx.
-func startTalk(ctx context.Context, c AgentConfig, m *meeting) *talk {
+func startTalk(ctx context.Context, r *round) *talk {
 	t := &talk{
 		ends:      make(chan rundir.Verdict, 1),
 		proposals: make(chan rundir.Verdict, 1),
-		ended:     make(chan struct{}, 1),
+		ended:     make(chan report, 1),
+		says:      make(chan quiet, 4),
 		first:     make(chan rundir.Verdict, 1),
 		outcomes:  make(chan rundir.Verdict, 1),
-		allEnded:  make(chan struct{}, 1),
-		verdicts:  make(chan *rundir.Verdict, 1),
+		lost:      make(chan *guest, len(r.plan.guests)),
+		reported:  make(chan struct{}, 1),
+		heard:     make(chan heard),
+		got:       make(map[int]report),
+		lasts:     make(chan *last, 1),
 	}
-	t.wg.Go(func() { t.rank(ctx, m.store) })
-	t.wg.Go(func() { t.propose(ctx, c, m.store) })
+	t.wg.Go(func() { t.rank(ctx, r) })
+	t.wg.Go(func() { t.propose(ctx, r) })
 	t.wg.Go(func() {
-		if v, err := getJSON[rundir.Verdict](ctx, m.store, keyOutcome); err == nil {
+		if v, err := getJSON[rundir.Verdict](ctx, r.store, keyOutcome); err == nil {
 			t.outcomes <- v
 		}
 	})
-	if c.Index == 0 {
-		t.lost = m.roster.lost
-		t.wg.Go(func() { t.awaitEnds(ctx, c, m) })
+	if r.cfg.Index == 0 {
+		t.wg.Go(func() { t.awaitReports(ctx, r) })
+		t.wg.Go(func() { r.awaitStopFile(ctx) })
+		t.hearAll(ctx, r)
 		return t
 	}
-	t.wg.Go(func() { t.reportEnd(ctx, c, m.store) })
+	t.wg.Go(func() { t.tellEnd(ctx, r) })
+	t.wg.Go(func() { t.sayQuiet(ctx, r) })
 	t.wg.Go(func() {
-		v, err := getJSON[*rundir.Verdict](ctx, m.store, keyVerdict)
+		l, err := getJSON[*last](ctx, r.store, keyLast)
 		if err != nil {
-			v = nil
+			l = nil
 		}
-		t.verdicts <- v
+		t.lasts <- l
 	})
 	return t
 }
@@ -65,13 +77,13 @@ func (t *talk) wait() { t.wg.Wait() }
 
 // rank asks the store which worker ended badly first: a consequence on another node
 // may be proposed sooner than its cause, of which there may be doubt (see mayBeTold).
-func (t *talk) rank(ctx context.Context, s store.Store) {
+func (t *talk) rank(ctx context.Context, r *round) {
 	select {
 	case v := <-t.ends:
 		first := v
 		text, err := json.Marshal(v)
 		if err == nil {
-			text, err = s.CompareSet(ctx, keyFirst, nil, text)
+			text, err = r.store.CompareSet(ctx, keyFirst, nil, text)
 		}
 		if err != nil || json.Unmarshal(text, &first) != nil {
 			first = v // agent 0 is gone, most likely, and the proposal will fail, too
@@ -83,49 +95,101 @@ func (t *talk) rank(ctx context.Context, s store.Store) {
 
 // propose makes this agent's proposal the outcome, unless there is one: the
 // first CompareSet wins. Where that fails agent 0 is lost, and that is the outcome.
-func (t *talk) propose(ctx context.Context, c AgentConfig, s store.Store) {
+func (t *talk) propose(ctx context.Context, r *round) {
 	select {
 	case v := <-t.proposals:
 		text, err := json.Marshal(v)
 		if err == nil {
-			_, err = s.CompareSet(ctx, keyOutcome, nil, text)
+			_, err = r.store.CompareSet(ctx, keyOutcome, nil, text)
 		}
 		if err != nil && ctx.Err() == nil {
-			c.Log.Warn("the other agents cannot be told why the run ends", "why", v.Message, "error", err)
+			r.cfg.Log.Warn("the other agents cannot be told why the run ends", "why", v.Message, "error", err)
 		}
 	case <-ctx.Done():
 	}
 }
 
-func (t *talk) reportEnd(ctx context.Context, c AgentConfig, s store.Store) {
+func (t *talk) tellEnd(ctx context.Context, r *round) {
 	select {
-	case <-t.ended:
-		if err := s.Set(ctx, fmt.Sprintf(keyEnd, c.Index), []byte(c.Host)); err != nil && ctx.Err() == nil {
-			c.Log.Warn("agent 0 cannot be told that this agent's workers are gone", "error", err)
+	case mine := <-t.ended:
+		text, err := mine.encode(maxReport)
+		if err == nil {
+			err = r.store.Set(ctx, fmt.Sprintf(keyEnd, r.cfg.Index), text)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("agent 0 cannot be told that this agent's workers are gone", "error", err)
 		}
 	case <-ctx.Done():
 	}
 }
 
-// awaitEnds waits until every other agent has reported that its workers are
-// gone, or is gone itself, and agent 0's own are.
-func (t *talk) awaitEnds(ctx context.Context, c AgentConfig, m *meeting) {
-	for index := 1; index < c.Count; index++ {
-		getCtx, cancel := context.WithCancel(ctx)
-		t.wg.Go(func() {
-			select {
-			case <-m.roster.gone[index]:
-				cancel()
-			case <-getCtx.Done():
+// awaitReports waits until every member has reported that its workers are
+// gone, or is lost, and agent 0's own are.
+func (t *talk) awaitReports(ctx context.Context, r *round) {
+	var others sync.WaitGroup
+	for _, g := range r.plan.guests {
+		others.Go(func() {
+			rep, ok := r.reportOf(ctx, g)
+			switch {
+			case ok:
+				t.keep(g.index, rep)
+			case ctx.Err() == nil:
+				t.lost <- g
 			}
 		})
-		// An error means that the agent is gone, or that ctx has ended.
-		_, _ = m.store.Get(getCtx, fmt.Sprintf(keyEnd, index))
-		cancel()
 	}
 	select {
-	case <-t.ended:
-		t.allEnded <- struct{}{}
+	case mine := <-t.ended:
+		mine.heard(r.began)
+		t.keep(0, mine)
 	case <-ctx.Done():
+	}
+	others.Wait()
+	t.reported <- struct{}{}
+}
+
+func (t *talk) keep(index int, r report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.got[index] = r
+}
+
+// reports is what members have said of their workers so far, by agent.
+func (t *talk) reports() map[int]report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.got)
+}
+
+// reportOf waits for a member's report; false where the member is lost before, or ctx ends.
+func (r *round) reportOf(ctx context.Context, g *guest) (report, bool) {
+	key := fmt.Sprintf(keyEnd, g.index)
+	getCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // ends with this call
+		select {
+		case <-g.gone:
+			cancel()
+		case <-stop:
+		}
+	}()
+	rep, err := getJSON[report](getCtx, r.store, key)
+	if err != nil && ctx.Err() == nil {
+		// It may have reported just before it left.
+		if there, _ := r.store.Check(ctx, key); there {
+			rep, err = getJSON[report](ctx, r.store, key)
+		}
+	}
+	rep.heard(r.began)
+	return rep, err == nil
+}
+
+// heard puts the times of a report, which has come this moment, on agent 0's clock: since the round began. However the
+// nodes' clocks differ, that is right but for the time that the report took.
+func (r *report) heard(began time.Time) {
+	for i := range r.Deaths {
+		r.Deaths[i].Heard += time.Since(began)
 	}
 }

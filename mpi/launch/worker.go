@@ -1,13 +1,13 @@
 package launch
 
 import (
-	"io"
 	"os/exec"
 	"syscall"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"ddpbatch/internal/proc"
+	"ddpbatch/mpi/launch/device"
+	"ddpbatch/mpi/launch/output"
 )
 
 // worker is one process of the run. It leads a process group of its own, which
@@ -15,31 +15,39 @@ import (
 type worker struct {
 	place     Place
 	cmd       *exec.Cmd
-	cores     *unix.CPUSet // that it is bound to; nil: all
+	device    device.Plan
 	process   *proc.Process
-	out, errs *stream
+	out, errs *output.Stream
+	logs      logs
 
 	exit   int // its code; 0 where a signal killed it
 	signal syscall.Signal
+
+	words []string // its last ones, as blame.Words, before it was asked for its stacks; nil: it was not
+
+	ended    time.Time // zero: it has not
+	followed bool      // the workers were being stopped when it ended, see following
+	warned   bool      // it got the warning's signal
 }
 
 // start starts the process; ended is called once, from another goroutine, when
 // it is over and its exit and signal are set.
-func (w *worker) start(ended func(*worker)) error {
-	w.cmd.Stdout, w.cmd.Stderr = w.out.w, w.errs.w
-	process, err := proc.StartOn(w.cores, w.cmd)
+func (w *worker) start(guard *proc.Guard, ended func(*worker)) error {
+	w.cmd.Stdout, w.cmd.Stderr = w.out.Pipe(), w.errs.Pipe()
+	process, err := guard.Start(w.device.Cores, w.cmd)
 	if err != nil {
-		w.out.drop()
-		w.errs.drop()
+		w.out.Drop()
+		w.errs.Drop()
 		return err
 	}
 	w.process = process
-	w.out.begin()
-	w.errs.begin()
+	w.out.Begin()
+	w.errs.Begin()
 	go func() {
 		<-process.Done()
-		w.out.end()
-		w.errs.end()
+		w.out.End()
+		w.errs.End()
+		w.readOut()
 		w.exit, w.signal = process.End()
 		ended(w)
 	}()
@@ -51,22 +59,41 @@ func (w *worker) send(sig syscall.Signal) {
 	_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
 }
 
+// lastWords is how long the end of a worker waits for its last lines, which tell what it failed of; they are there at once, unless
+// another process holds the pipe.
+const lastWords = 100 * time.Millisecond
+
+// readOut waits until all that the worker wrote was read, but not for long.
+func (w *worker) readOut() {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	for _, stream := range []*output.Stream{w.out, w.errs} {
+		select {
+		case <-stream.Done():
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// warn signals those of the worker's processes that have a handler; false where none has.
+func (w *worker) warn(sig syscall.Signal) (bool, error) {
+	told, err := w.process.Warn(sig)
+	return told > 0, err
+}
+
 // newWorker makes a worker ready to start.
-func newWorker(c AgentConfig, m *meeting, p Place, path string, out, errs io.Writer) (*worker, error) {
-	w := &worker{place: p, cores: c.coresOf(p)}
-	var outPath, errPath string
-	if c.RunDir != nil {
-		outPath = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "out")
-		errPath = c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, "err")
-	}
-	var err error
-	if w.out, err = newStream(outPath, out, c.Log); err != nil {
+func (r *round) newWorker(p Place, path string, devices device.Plan, to *output.Mux) (*worker, error) {
+	c := r.cfg
+	files, err := r.logsOf(p)
+	if err != nil {
 		return nil, err
 	}
-	if w.errs, err = newStream(errPath, errs, c.Log); err != nil {
-		w.out.drop()
+	w := &worker{place: p, device: devices, logs: files}
+	w.out, w.errs, err = to.Worker(output.Worker{Host: c.Host, Rank: p.Rank, LocalRank: p.LocalRank, Role: c.Role}, files.Paths)
+	if err != nil {
 		return nil, err
 	}
-	w.cmd = &exec.Cmd{Path: path, Args: c.Command, Dir: c.Dir, Env: workerEnviron(c, m, p)}
+	w.cmd = &exec.Cmd{Path: path, Args: c.commandOf(p), Dir: c.Dir, Env: workerEnviron(r, p, devices, files)}
 	return w, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 // The test binary is also the workers' program: Env holds workerSwitch, and the
@@ -68,6 +69,47 @@ func workerMain() {
 			}
 			os.Exit(atoi(args[1]))
 		}
+	case "flaky": // flaky ROUNDS RANK CODE: in the first ROUNDS rounds that rank exits with CODE when all are there
+		fmt.Println(rank(), os.Getenv("WORLD_SIZE"), os.Getenv("NODE_RANK"), os.Getenv("GROUP_WORLD_SIZE"),
+			os.Getenv("TORCHELASTIC_RESTART_COUNT"), os.Getenv("DDPBATCH_ROUND"), os.Getenv("MASTER_PORT"), os.Getenv("DDPBATCH_COOKIE"))
+		round := os.Getenv("DDPBATCH_ROUND")
+		if atoi(round) >= atoi(args[1]) {
+			break
+		}
+		mark(round + "." + fmt.Sprint(rank()))
+		if rank() == atoi(args[2]) {
+			for r := range atoi(os.Getenv("WORLD_SIZE")) {
+				await([]string{round + "." + fmt.Sprint(r)})
+			}
+			await(args[4:])
+			os.Exit(atoi(args[3]))
+		}
+		select {}
+	case "store": // store ROUNDS: dials the workers' store, leaves a key there, and fails in the first ROUNDS rounds
+		useStore()
+		if atoi(os.Getenv("DDPBATCH_ROUND")) < atoi(args[1]) {
+			os.Exit(1)
+		}
+	case "torch": // torch ROUNDS: counts in PyTorch's store; rank 0 fails in the first ROUNDS rounds when all have
+		fmt.Println(os.Getenv("TORCHELASTIC_USE_AGENT_STORE"), countInTorchStore())
+		round := os.Getenv("DDPBATCH_ROUND")
+		mark(round + "." + fmt.Sprint(rank()))
+		if atoi(round) >= atoi(args[1]) {
+			break
+		}
+		for r := range atoi(os.Getenv("WORLD_SIZE")) {
+			await([]string{round + "." + fmt.Sprint(r)})
+		}
+		if rank() == 0 {
+			os.Exit(1)
+		}
+		select {}
+	case "mixed": // mixed CODE...: rank r exits with the r-th code at the first signal
+		signals := make(chan os.Signal, 8)
+		signal.Notify(signals, syscall.SIGTERM)
+		mark(fmt.Sprint(rank()))
+		<-signals
+		os.Exit(atoi(args[1+rank()]))
 	case "stop": // rank 0 exits with 75, the others a little later, undisturbed
 		if rank() == 0 {
 			await(all())
@@ -92,6 +134,14 @@ func workerMain() {
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
+		if len(args) > 3 { // stranger: one more, in whose environment nothing is, and the worker stays
+			other := exec.Command("/bin/sh", "-c", `trap '' TERM; echo $$ >"$0.new"; mv "$0.new" "$0"; sleep 1000; :`, filepath.Join(os.Getenv(workerFolder), "stranger"))
+			other.Env, other.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
+			if err := other.Start(); err != nil {
+				panic(err)
+			}
+			select {}
+		}
 		mark("pid")
 		await([]string{"orphan"})
 		fmt.Println("parent's last word")
@@ -109,6 +159,9 @@ func workerMain() {
 			fmt.Fprintln(os.Stdout, line[half:])
 			fmt.Fprintln(os.Stderr, line[half:])
 		}
+	case "hang":
+		fmt.Println("the last word")
+		time.Sleep(time.Hour)
 	case "say": // say TEXT
 		fmt.Print(args[1])
 	case "agent": // agent JSON: this process is an agent
@@ -123,10 +176,12 @@ func workerMain() {
 // secret prints itself as redacted.)
 type remoteAgent struct {
 	Index, Count, Nproc, Attempt int
+	MinCount, MaxRestarts        int
 	Host, RunID, Version         string
 	Ports                        []int
 	Hosts, Command, Env          []string
 	Secret, RunDir               string
+	Sweep                        bool
 }
 
 func agentMain(text string) {
@@ -144,8 +199,9 @@ func agentMain(text string) {
 	}
 	v, err := Run(context.Background(), AgentConfig{
 		Index: r.Index, Count: r.Count, Nproc: r.Nproc, Attempt: r.Attempt, Host: r.Host, Hosts: r.Hosts,
-		MasterAddr: loopback, Ports: r.Ports, Secret: secret, RunID: r.RunID, Version: r.Version,
-		Command: r.Command, Env: r.Env, RunDir: dir,
+		OneMachine: true, MasterAddr: loopback, Ports: r.Ports, Secret: secret, RunID: r.RunID, Version: r.Version,
+		Command: r.Command, Env: r.Env, RunDir: dir, Grace: 10 * time.Second,
+		MinCount: r.MinCount, LastCall: 100 * time.Millisecond, Policy: recovery.Policy{MaxRestarts: r.MaxRestarts}, Sweep: r.Sweep,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

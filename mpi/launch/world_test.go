@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -60,7 +61,7 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	for index, n := range nproc {
 		c := AgentConfig{
 			Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n,
-			MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
+			OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
 			Version: "v1", JobID: "77", Command: append([]string{exe}, command...),
 			Env:    []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie},
 			RunDir: w.dir, Grace: 10 * time.Second, JoinTimeout: 20 * time.Second, Stdout: &w.out, Stderr: &w.out,
@@ -74,10 +75,35 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	return w
 }
 
+// elastic lets the run begin, and go on, with fewer agents than there may be.
+func (w *world) elastic(minCount, maxRestarts int) {
+	for i := range w.agents {
+		w.agents[i].MinCount, w.agents[i].LastCall, w.agents[i].Policy.MaxRestarts = minCount, 100*time.Millisecond, maxRestarts
+	}
+}
+
+// begin runs one agent in this process, and tells its end.
+func (w *world) begin(ctx context.Context, index int) <-chan result {
+	ended := make(chan result, 1)
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	go func() {
+		defer cancel()
+		start := time.Now()
+		v, err := Run(ctx, w.agents[index])
+		ended <- result{v, err, time.Since(start)}
+	}()
+	return ended
+}
+
+// bound ends a run that should have ended long before.
+const bound = 3 * testkit.Patience
+
 // run runs all agents to their ends.
 func (w *world) run() []result { return w.runUntil(context.Background()) }
 
 func (w *world) runUntil(ctx context.Context) []result {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
 	results := make([]result, len(w.agents))
 	var wg sync.WaitGroup
 	for i, c := range w.agents {
@@ -113,13 +139,17 @@ func (w *world) agree(results []result) rundir.Verdict {
 func sameVerdict(a, b rundir.Verdict) bool {
 	same := a.Time.Equal(b.Time)
 	a.Time, b.Time = time.Time{}, time.Time{}
-	return same && a == b
+	return same && reflect.DeepEqual(a, b)
 }
 
-// logOf is what one rank wrote.
+// logOf is what one rank wrote in the first round.
 func (w *world) logOf(host string, rank int, stream string) string {
+	return w.logAt(1, host, rank, stream)
+}
+
+func (w *world) logAt(attempt int, host string, rank int, stream string) string {
 	w.t.Helper()
-	text, err := os.ReadFile(w.dir.LogPath(1, host, rank, stream))
+	text, err := os.ReadFile(w.dir.LogPath(attempt, host, rank, stream))
 	must(w.t, err)
 	return string(text)
 }

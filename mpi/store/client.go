@@ -43,6 +43,9 @@ func (c *Client) Err() error {
 // LocalAddr is the address of this machine that the connection has.
 func (c *Client) LocalAddr() net.Addr { return c.conn.LocalAddr() }
 
+// RemoteAddr is the address by which the store was reached.
+func (c *Client) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
+
 // Close ends the connection, and every call that is under way. The store at the other end lives on.
 func (c *Client) Close() error {
 	c.end(ErrClosed)

@@ -1,96 +1,93 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"os"
-	"sync"
 	"time"
 
 	"ddpbatch/internal/auth"
 )
 
-// DialConfig says where a store may be, and what to prove to it.
+// DialConfig says what to prove to a store.
 type DialConfig struct {
-	// Addrs ("host:port") are tried side by side, each again and again, until one proves that it
-	// knows the secret or ctx ends. They must not be two ways to one store: that may see this client twice.
-	Addrs   []string
 	Secret  auth.Secret
 	Binding auth.Binding
 	Name    string       // who this client is, for the server's Joined and Left; at most auth.MaxHello bytes
 	Log     *slog.Logger // nil: nothing is logged
+
+	// Handshake bounds how long the other side may take to prove itself, in one try; 0: auth.Timeout.
+	Handshake time.Duration
 }
 
-// Dial connects to the first of several addresses where this run's store
-// answers; whoever else answers at another, or keeps silent there, holds up nothing. What is not
-// there yet is tried again until ctx ends, and so is an address where somebody else answers: the
-// store may have its port later. The error is then a *DialError.
-func Dial(ctx context.Context, cfg DialConfig) (*Client, error) {
-	switch {
-	case len(cfg.Addrs) == 0:
-		return nil, errors.New("connect to the store: no address is given")
-	case cfg.Secret.IsZero():
-		return nil, fmt.Errorf("connect to the store: %w", auth.ErrNoSecret)
-	case len(cfg.Name) > auth.MaxHello:
-		return nil, fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(cfg.Name), auth.MaxHello)
+// Dial connects to this run's store at addr ("host:port"). What is not there yet is tried again until ctx ends, and so is an address where
+// a program of another kind answers: the store may have its port later. A store that refuses this side is the last word where it is this
+// run's own ([ErrOtherSecret]), and another run's when it is still there after some seconds. The error is then a *DialError.
+func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &search{cfg: &cfg, reasons: make([]error, len(cfg.Addrs))}
-	if conn := s.race(ctx); conn != nil {
-		return newClient(conn), nil
+	s := &search{addr: addr, cfg: &cfg}
+	conn := s.run(ctx)
+	if conn == nil {
+		return nil, &DialError{Addr: addr, Reason: s.reason, Tries: s.tries, Err: ctx.Err()}
 	}
-	return nil, &DialError{Addrs: cfg.Addrs, Reasons: s.reasons, Tries: s.tries, Err: ctx.Err()}
+	return newClient(conn), nil
+}
+
+// Connect makes one attempt at one address, for those who choose among several. cfg.Log is not looked at.
+func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	conn, err := dial(ctx, addr, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newClient(conn), nil
+}
+
+func (c *DialConfig) check() error {
+	switch {
+	case c.Secret.IsZero():
+		return fmt.Errorf("connect to the store: %w", auth.ErrNoSecret)
+	case len(c.Name) > auth.MaxHello:
+		return fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(c.Name), auth.MaxHello)
+	}
+	return nil
 }
 
 // search is a Dial under way.
 type search struct {
-	cfg *DialConfig
-
-	mu      sync.Mutex
-	reasons []error // the last one of each address
-	tries   int
+	addr     string
+	cfg      *DialConfig
+	reason   error // of the last try
+	tries    int
+	refusals int // in a row
 }
 
-// race returns the connection that first proved itself, nil where ctx ended before.
-func (s *search) race(ctx context.Context) net.Conn {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	proved := make(chan net.Conn, len(s.cfg.Addrs))
-	var tasks sync.WaitGroup
-	for i := range s.cfg.Addrs {
-		tasks.Go(func() {
-			if conn := s.try(ctx, i); conn != nil {
-				proved <- conn
-				stop()
-			}
-		})
-	}
-	tasks.Wait()
-	close(proved)
-	first := <-proved
-	for late := range proved {
-		late.Close()
-	}
-	return first
-}
-
-// try dials one address until it proves itself or ctx ends.
-func (s *search) try(ctx context.Context, i int) net.Conn {
+// run tries until somebody proves to be the store, refuses for good, or ctx ends: then it returns nil.
+func (s *search) run(ctx context.Context) net.Conn {
 	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
-		conn, err := dial(ctx, s.cfg.Addrs[i], s.cfg)
+		conn, err := dial(ctx, s.addr, s.cfg)
 		if err == nil {
 			return conn
 		}
-		s.note(ctx, i, err)
+		s.note(ctx, err)
+		if s.isFinal(err) {
+			return nil
+		}
 		// Between a half and the whole pause, so that ranks that began together do not go on together.
 		rest := pause/2 + rand.N(pause/2)
-		if strange(err) {
+		if Stranger(err) {
 			rest = strangerRetry
 		}
 		select {
@@ -101,31 +98,38 @@ func (s *search) try(ctx context.Context, i int) net.Conn {
 	return nil
 }
 
+// isFinal tells whether it is of no use to try again. Another run's store may be about to end.
+func (s *search) isFinal(err error) bool {
+	if !errors.Is(err, auth.ErrRefused) {
+		s.refusals = 0
+		return false
+	}
+	s.refusals++
+	return s.refusals == LastRefusal || errors.Is(err, ErrOtherSecret)
+}
+
 // note keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
 // less than the try before.
-func (s *search) note(ctx context.Context, i int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *search) note(ctx context.Context, err error) {
 	s.tries++
-	before := s.reasons[i]
-	// A connection's deadline is that of ctx, and may be over a moment sooner.
-	if before != nil && (ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) && strange(before)) {
+	before := s.reason
+	if before != nil && ctx.Err() != nil {
 		return
 	}
-	s.reasons[i] = err
+	s.reason = err
 	if ctx.Err() != nil || before != nil && before.Error() == err.Error() {
 		return
 	}
 	level := slog.LevelInfo
-	if strange(err) {
+	if Stranger(err) {
 		level = slog.LevelWarn
 	}
-	s.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", s.cfg.Addrs[i], "err", err)
+	s.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", s.addr, "err", err)
 }
 
-// strange tells whether somebody answered who does not belong to this run: another job, most likely, or
+// Stranger tells whether somebody answered who does not belong to this run: another job, most likely, or
 // the same run with another secret, which a person must hear of.
-func strange(err error) bool {
+func Stranger(err error) bool {
 	return errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }
 
@@ -147,8 +151,24 @@ func prove(ctx context.Context, conn net.Conn, cfg *DialConfig) error {
 	if err := tune(conn); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
+	limit := cmp.Or(cfg.Handshake, auth.Timeout)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	_, err := auth.Client(ctx, conn, cfg.Secret, cfg.Binding, []byte(cfg.Name))
+	hello, err := auth.Client(limited, conn, cfg.Secret, cfg.Binding, []byte(cfg.Name))
+	switch {
+	case errors.Is(err, auth.ErrRefused) && bytes.Equal(hello, cfg.Binding.Fingerprint()):
+		return ErrOtherSecret
+	case errors.Is(err, context.DeadlineExceeded) && endsSooner(limited, ctx):
+		return fmt.Errorf("%w within %v", ErrSilent, limit)
+	case errors.Is(err, context.DeadlineExceeded):
+		<-ctx.Done() // the connection's clock may be a moment ahead; who sees the error must see that it is the caller's own time that is over
+	}
 	return err
+}
+
+// endsSooner tells whether a context with a deadline has one of its own, and not its parent's.
+func endsSooner(limited, parent context.Context) bool {
+	own, _ := limited.Deadline()
+	given, _ := parent.Deadline()
+	return !own.Equal(given)
 }

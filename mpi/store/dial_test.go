@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -28,13 +27,12 @@ func TestDialRefusesToBegin(t *testing.T) {
 		change func(*DialConfig)
 		want   string
 	}{
-		"no address": {func(c *DialConfig) { c.Addrs = nil }, "no address"},
-		"no secret":  {func(c *DialConfig) { c.Secret = auth.Secret{} }, "no secret"},
-		"long name":  {func(c *DialConfig) { c.Name = strings.Repeat("n", auth.MaxHello+1) }, "4097 bytes"},
+		"no secret": {func(c *DialConfig) { c.Secret = auth.Secret{} }, "no secret"},
+		"long name": {func(c *DialConfig) { c.Name = strings.Repeat("n", auth.MaxHello+1) }, "4097 bytes"},
 	} {
-		cfg := dialConfig(deadAddr(t))
+		cfg := dialConfig()
 		c.change(&cfg)
-		if _, err := Dial(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Dial(t.Context(), deadAddr(t).String(), cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -44,11 +42,11 @@ func TestDialRefusesToBegin(t *testing.T) {
 func TestDialWaitsForServer(t *testing.T) {
 	addr := deadAddr(t)
 	var log testkit.Journal
-	cfg := dialConfig(addr)
+	cfg := dialConfig()
 	cfg.Log = log.Logger()
 	dialled := make(chan error)
 	go func() {
-		c, err := Dial(bounded(t), cfg)
+		c, err := Dial(bounded(t), addr.String(), cfg)
 		if err == nil {
 			err = c.Set(bounded(t), "k", nil)
 			c.Close()
@@ -66,71 +64,41 @@ func TestDialWaitsForServer(t *testing.T) {
 	}
 }
 
-// TestDialLogsAReasonOnce is refused several times for one and the same reason.
-func TestDialLogsAReasonOnce(t *testing.T) {
+// TestDialGivesUpOnAnotherRun is refused by another run's store for some seconds, which it says once.
+func TestDialGivesUpOnAnotherRun(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	var refusals, log testkit.Journal
-	otherRun := Serve(listen(t), ServerConfig{Secret: auth.Secret{9}, Binding: binding, Log: refusals.Logger()})
+	other := binding
+	other.Attempt++
+	otherRun := Serve(listen(t), ServerConfig{Secret: secret, Binding: other, Log: refusals.Logger()})
 	defer otherRun.Close()
-	cfg := dialConfig(otherRun.Addr())
+	cfg := dialConfig()
 	cfg.Log = log.Logger()
-	ctx, cancel := context.WithCancel(bounded(t))
-	dialled := make(chan error)
-	go func() {
-		_, err := Dial(ctx, cfg)
-		dialled <- err
-	}()
-	testkit.Eventually(t, "three tries", func() bool { return strings.Count(refusals.String(), "did not prove") >= 3 })
-	cancel()
-	if err := <-dialled; !errors.Is(err, auth.ErrRefused) {
-		t.Errorf("error %v, want ErrRefused", err)
+	begun := time.Now()
+	_, err := Dial(t.Context(), otherRun.Addr().String(), cfg)
+	var failed *DialError
+	if !errors.As(err, &failed) || failed.Tries != LastRefusal || failed.Err != nil || !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) {
+		t.Errorf("error %v, want ErrRefused after %d tries", err, LastRefusal)
+	}
+	if took := time.Since(begun); took < (LastRefusal-1)*strangerRetry {
+		t.Errorf("another run's store had %v to end", took)
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 {
 		t.Errorf("the reason was logged %d times: %s", n, log.String())
 	}
-}
-
-// TestDialFindsTheRightServer has a dead address, a stranger and another run's server before the right one.
-func TestDialFindsTheRightServer(t *testing.T) {
-	otherRun := Serve(listen(t), ServerConfig{Secret: auth.Secret{9}, Binding: binding})
-	defer otherRun.Close()
-	right := serve(t, ServerConfig{})
-	c, err := Dial(bounded(t), dialConfig(deadAddr(t), stranger(t), otherRun.Addr(), right.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if got := c.conn.RemoteAddr().String(); got != right.Addr().String() {
-		t.Errorf("connected to %s", got)
-	}
-	if c.LocalAddr().String() != c.conn.LocalAddr().String() {
-		t.Errorf("LocalAddr is %v", c.LocalAddr())
+	if n := strings.Count(refusals.String(), "\n"); n != 1 {
+		t.Errorf("the server told %d times of one host: %s", n, refusals.String())
 	}
 }
 
-// TestDialPassesSilentStrangers has programs that accept and say nothing at all addresses but the last: each
-// of them alone would take a handshake's whole time.
-func TestDialPassesSilentStrangers(t *testing.T) {
-	var silent []net.Addr
-	for range 7 {
-		l := listen(t)
-		defer l.Close()
-		silent = append(silent, l.Addr()) // the kernel completes the connection, and nobody accepts it
-	}
-	var told events
-	right := serve(t, told.config())
-	begin := time.Now()
-	c, err := Dial(bounded(t), dialConfig(append(silent, right.Addr())...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(begin); took > auth.Timeout/2 {
-		t.Errorf("took %v", took)
-	}
-	c.Close()
-	testkit.Eventually(t, "the client has left", func() bool { return len(told.all()) == 2 })
-	if got := told.all(); !slices.Equal(got, []string{"joined client", "left client"}) {
-		t.Errorf("the server was told %q", got)
+// TestDialOtherSecret: the run's own store refuses this side, which is the last word at once.
+func TestDialOtherSecret(t *testing.T) {
+	cfg := dialConfig()
+	cfg.Secret[0]++
+	_, err := Dial(t.Context(), serve(t, ServerConfig{}).Addr().String(), cfg)
+	var failed *DialError
+	if !errors.As(err, &failed) || failed.Tries != 1 || !errors.Is(err, ErrOtherSecret) || !errors.Is(err, auth.ErrRefused) {
+		t.Errorf("error %v, want ErrOtherSecret after one try", err)
 	}
 }
 
@@ -155,52 +123,92 @@ func stranger(t testing.TB) net.Addr {
 	return l.Addr()
 }
 
-// TestDialTellsEveryReason looks at the error when no address is right.
-func TestDialTellsEveryReason(t *testing.T) {
-	otherRun := Serve(listen(t), ServerConfig{Secret: auth.Secret{9}, Binding: binding})
-	defer otherRun.Close()
-	dead, web := deadAddr(t), stranger(t)
-	cfg := dialConfig(dead, web, otherRun.Addr())
-	cfg.Addrs = append(cfg.Addrs, "host.invalid:1") // RFC 2606: no such name
-	var log testkit.Journal
-	cfg.Log = log.Logger()
-	ctx, cancel := context.WithCancel(bounded(t))
-	dialled := make(chan error)
-	go func() {
-		_, err := Dial(ctx, cfg)
-		dialled <- err
-	}()
-	testkit.Eventually(t, "every address was tried", func() bool { return strings.Count(log.String(), "\n") >= len(cfg.Addrs) })
-	cancel()
-	err := <-dialled
-	var failed *DialError
-	if !errors.As(err, &failed) || failed.Tries < len(cfg.Addrs) {
-		t.Fatalf("error %v, want a DialError after a try each", err)
-	}
-	for _, want := range []error{context.Canceled, syscall.ECONNREFUSED, auth.ErrProtocol, auth.ErrRefused} {
-		if !errors.Is(err, want) {
-			t.Errorf("%v is not in %v", want, err)
-		}
-	}
-	for _, part := range []string{
-		dead.String() + ": connect: connection refused;", web.String() + ": handshake: ", "not a ddpbatch",
-		otherRun.Addr().String() + ": handshake: the server refused this run's secret", "host.invalid:1: ",
+// TestDialTellsTheReason looks at the error when ctx ends before the store is there.
+func TestDialTellsTheReason(t *testing.T) {
+	web := stranger(t)
+	for addr, want := range map[string]struct {
+		err  error
+		text string
+	}{
+		deadAddr(t).String(): {syscall.ECONNREFUSED, ": connect: connection refused"},
+		web.String():         {auth.ErrProtocol, ": handshake: the peer is not a ddpbatch"},
+		"host.invalid:1":     {context.Canceled, ": lookup host.invalid"}, // RFC 2606: no such name
 	} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q is missing in %q", part, err)
+		cfg := dialConfig()
+		var log testkit.Journal
+		cfg.Log = log.Logger()
+		ctx, cancel := context.WithCancel(bounded(t))
+		dialled := make(chan error)
+		go func() {
+			_, err := Dial(ctx, addr, cfg)
+			dialled <- err
+		}()
+		testkit.Eventually(t, "it was tried", func() bool { return log.String() != "" })
+		cancel()
+		err := <-dialled
+		var failed *DialError
+		if !errors.As(err, &failed) || failed.Tries < 1 || !errors.Is(err, context.Canceled) || !errors.Is(err, want.err) {
+			t.Errorf("%s: error %v, want a DialError after a try", addr, err)
 		}
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("more than one line: %q", err)
+		if text := err.Error(); !strings.Contains(text, addr+want.text) || strings.Contains(text, "\n") {
+			t.Errorf("%q is not in the one line %q", addr+want.text, text)
+		}
 	}
 }
 
 func TestDialEndedContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	cfg := dialConfig(deadAddr(t), deadAddr(t))
-	_, err := Dial(ctx, cfg)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), cfg.Addrs[1]+": not tried") {
+	addr := deadAddr(t).String()
+	_, err := Dial(ctx, addr, dialConfig())
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), addr+": not tried") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestConnectTriesOnce: who chooses among addresses learns of each attempt.
+func TestConnectTriesOnce(t *testing.T) {
+	s := serve(t, ServerConfig{})
+	c, err := Connect(bounded(t), s.Addr().String(), dialConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.RemoteAddr().String() != s.Addr().String() {
+		t.Errorf("reached %v at %v", s.Addr(), c.RemoteAddr())
+	}
+	c.Close()
+	if _, err := Connect(bounded(t), deadAddr(t).String(), dialConfig()); !errors.Is(err, syscall.ECONNREFUSED) || Stranger(err) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	other := dialConfig()
+	other.Secret[0]++
+	if _, err := Connect(bounded(t), s.Addr().String(), other); !errors.Is(err, ErrOtherSecret) || !Stranger(err) {
+		t.Errorf("another secret: %v", err)
+	}
+	other.Secret = auth.Secret{}
+	if _, err := Connect(bounded(t), s.Addr().String(), other); !errors.Is(err, auth.ErrNoSecret) {
+		t.Errorf("no secret: %v", err)
+	}
+}
+
+// TestSilentListener: what takes a connection and says nothing is told of in the same words each time, as a try's own limit and not the caller's.
+func TestSilentListener(t *testing.T) {
+	l := listen(t) // connections wait in its queue for ever
+	defer l.Close()
+	addr := l.Addr().String()
+	cfg := dialConfig()
+	cfg.Handshake = 20 * time.Millisecond
+	for range 5 {
+		_, err := Connect(bounded(t), addr, cfg)
+		if !errors.Is(err, ErrSilent) || errors.Is(err, context.DeadlineExceeded) || err.Error() != "somebody took the connection, and nothing was proved within 20ms" {
+			t.Errorf("error %v", err)
+		}
+	}
+	for range 10 {
+		ctx, cancel := context.WithTimeout(t.Context(), cfg.Handshake/2)
+		if _, err := Connect(ctx, addr, cfg); errors.Is(err, ErrSilent) || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
+			t.Errorf("where the caller's time was over first: %v; the context: %v", err, ctx.Err())
+		}
+		cancel()
 	}
 }

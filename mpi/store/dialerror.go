@@ -4,35 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 )
 
-// DialError says why no store was reached by the end of the context. It
-// matches the context's error and the last reason of each address.
+// DialError says why the store was not reached. It matches the context's error and the reason.
 type DialError struct {
-	Addrs   []string
-	Reasons []error // the last one of each address; nil where there was no time to try it
-	Tries   int
-	Err     error // the context's error
+	Addr   string
+	Reason error // of the last try; nil where there was no time for one
+	Tries  int
+	Err    error // the context's error; nil where the reason was the last word
 }
 
 func (e *DialError) Error() string {
-	text := make([]string, len(e.Addrs))
-	for i, addr := range e.Addrs {
-		text[i] = addr + ": " + reason(e.Reasons[i])
+	why := "refused"
+	if e.Err != nil {
+		why = e.Err.Error()
 	}
-	return fmt.Sprintf("connect to the store: %v after %d tries: %s", e.Err, e.Tries, strings.Join(text, "; "))
+	return fmt.Sprintf("connect to the store: %s after %d tries: %s: %s", why, e.Tries, e.Addr, reason(e.Reason))
 }
 
-// Unwrap gives the context's error and the reasons.
+// Unwrap gives the context's error and the reason.
 func (e *DialError) Unwrap() []error {
-	errs := []error{e.Err}
-	for _, err := range e.Reasons {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
 }
 
 // reason is an error in one line, without the address where net tells it again.

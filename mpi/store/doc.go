@@ -9,7 +9,7 @@
 //	server := store.Serve(listener, store.ServerConfig{Secret: secret, Binding: binding})
 //	defer server.Close()
 //
-//	client, err := store.Dial(ctx, store.DialConfig{Addrs: []string{"node1:29400"}, Secret: secret, Binding: binding, Name: "rank 1"})
+//	client, err := store.Dial(ctx, "node1:29400", store.DialConfig{Secret: secret, Binding: binding, Name: "rank 1"})
 //	...
 //	err = client.Set(ctx, "rank/1", []byte("10.0.0.2:40001"))
 //	addr, err := client.Get(ctx, "rank/0") // waits until rank 0 has set it
@@ -38,7 +38,9 @@
 // Only who proves that it knows the run's secret (package auth). A connection
 // that does not has auth.Timeout for it, costs a goroutine and some kilobytes,
 // and keeps nobody waiting; of more than [MaxHandshakes], the oldest is closed. It
-// is logged with its address and what was wrong, of a flood fewer and fewer. What follows the proof is not encrypted.
+// is logged with its address and what was wrong, each host once, of a flood fewer and fewer. What follows the proof is not encrypted. A server
+// says of itself which run, attempt and role it serves, as a digest, so that a client that it refuses knows whether it came to the right
+// one (ErrOtherSecret); nobody has proved that.
 // Keys, values, waits and the store as a whole have the limits that are given
 // as constants; no length off the wire is believed before it is checked.
 //

@@ -4,9 +4,26 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"ddpbatch/internal/auth"
 )
 
+// ErrOtherSecret says that the store at an address is the one that was looked for, by what it says of itself, and refused this side. It
+// matches auth.ErrRefused.
+var ErrOtherSecret error = otherSecret{}
+
+type otherSecret struct{}
+
+func (otherSecret) Error() string {
+	return "this very run refused this side's secret, which is another one: give all the same DDPBATCH_SECRET, or the same key file"
+}
+
+func (otherSecret) Unwrap() error { return auth.ErrRefused }
+
 var (
+	// ErrSilent says that somebody took the connection and proved nothing in time: a store that is slow, or no store.
+	ErrSilent = errors.New("somebody took the connection, and nothing was proved")
+
 	// ErrClosed is what every call gets after Close, and what Close makes of those that wait.
 	ErrClosed = errors.New("the store is closed")
 

@@ -25,8 +25,8 @@ func Example() {
 	server := store.Serve(listener, store.ServerConfig{Secret: secret, Binding: binding})
 	defer server.Close()
 
-	client, err := store.Dial(ctx, store.DialConfig{
-		Addrs: []string{server.Addr().String()}, Secret: secret, Binding: binding, Name: "rank 1",
+	client, err := store.Dial(ctx, server.Addr().String(), store.DialConfig{
+		Secret: secret, Binding: binding, Name: "rank 1",
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // torchFile is what PyTorch 1.13.1 left after set("k", "v"), add("n", 5), compare_set("c", "", "x"), delete_key("k")
@@ -163,4 +165,19 @@ func TestManyFiles(t *testing.T) {
 	}
 }
 
-// FuzzFile opens arbitrary files: they are read or refused, and what is written is read by the next.
+// A store's file that a file server holds a lease on, for a client of it, is waited for as its lock is, by who reads and by who writes.
+func TestFileUnderLease(t *testing.T) {
+	for name, use := range map[string]func(*File) error{
+		"read":  func(f *File) error { _, err := f.Get(bounded(t), "k"); return err },
+		"write": func(f *File) error { return f.Set(bounded(t), "k", nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := tempPath(t)
+			writeFile(t, path, "\x02\x00\x00\x00/k\x01\x00\x00\x00v") // set("k", "v")
+			testkit.Lease(t, path)
+			if err := use(openFile(t, path)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

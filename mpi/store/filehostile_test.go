@@ -152,6 +152,7 @@ func TestUnreadableWhileWaiting(t *testing.T) {
 	}
 }
 
+// FuzzFile opens arbitrary files: they are read or refused, and what is written is read by the next.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(torchFile))
 	f.Add([]byte(torchFile[:len(torchFile)-3]))

@@ -27,18 +27,9 @@ const (
 // process that was stopped with the lock would hold up ctx there.
 func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
 	for pause := firstLockRetry; ; pause = min(2*pause, lastLockRetry) {
-		// Without O_NONBLOCK, opening a FIFO would wait for its other end.
-		file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		locked, err := f.tryLock(file, kind)
-		if err == nil && locked {
-			return file, nil
-		}
-		file.Close()
-		if err != nil {
-			return nil, err
+		file, err := f.tryLock(flags, kind)
+		if file != nil || err != nil {
+			return file, err
 		}
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
@@ -59,8 +50,26 @@ func (f *File) unlock(file *os.File) {
 	}
 }
 
-// tryLock tells whether file could be locked, and is still the one at the path.
-func (f *File) tryLock(file *os.File, kind int) (bool, error) {
+// tryLock is lock without waiting; nil: not yet.
+func (f *File) tryLock(flags, kind int) (*os.File, error) {
+	// Without O_NONBLOCK, opening a FIFO would wait for its other end.
+	file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK, 0o600)
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, nil // another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
+	}
+	if err != nil {
+		return nil, err
+	}
+	locked, err := f.holds(file, kind)
+	if err != nil || !locked {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// holds tells whether file could be locked, and is still the one at the path.
+func (f *File) holds(file *os.File, kind int) (bool, error) {
 	lockErr, err := flock(file, kind|unix.LOCK_NB)
 	switch {
 	case err != nil:

@@ -31,6 +31,10 @@ const (
 // maxFile bounds a File's log: it only grows, and who opens it reads all of it.
 const maxFile = 2 << 30
 
+// LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before that
+// is the last word: it may be about to end.
+const LastRefusal = 3
+
 const (
 	connectTimeout = 5 * time.Second       // for TCP to reach one address
 	firstRetry     = 10 * time.Millisecond // pause before an address is tried again, doubled each time

@@ -37,13 +37,7 @@ func serve(t testing.TB, cfg ServerConfig) *Server {
 	return s
 }
 
-func dialConfig(addrs ...net.Addr) DialConfig {
-	cfg := DialConfig{Secret: secret, Binding: binding, Name: "client"}
-	for _, addr := range addrs {
-		cfg.Addrs = append(cfg.Addrs, addr.String())
-	}
-	return cfg
-}
+func dialConfig() DialConfig { return DialConfig{Secret: secret, Binding: binding, Name: "client"} }
 
 // connect dials a server for the length of the test.
 func connect(t testing.TB, s *Server) *Client {
@@ -55,9 +49,9 @@ func connectAs(t testing.TB, s *Server, name string) *Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
-	cfg := dialConfig(s.Addr())
+	cfg := dialConfig()
 	cfg.Name = name
-	c, err := Dial(ctx, cfg)
+	c, err := Dial(ctx, s.Addr().String(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,8 +46,8 @@ func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	case o.Rank == 0:
 		o.Store, err = opened(listenAt(ctx, place.Addr, cfg))
 	default:
-		o.Store, err = opened(Dial(ctx, DialConfig{
-			Addrs: []string{place.Addr}, Secret: cfg.Secret, Binding: cfg.Binding, Name: fmt.Sprintf("rank %d", o.Rank), Log: cfg.Log,
+		o.Store, err = opened(Dial(ctx, place.Addr, DialConfig{
+			Secret: cfg.Secret, Binding: cfg.Binding, Name: fmt.Sprintf("rank %d", o.Rank), Log: cfg.Log,
 		}))
 	}
 	if err != nil {

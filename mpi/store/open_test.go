@@ -41,6 +41,7 @@ func TestParsePlaceRefuses(t *testing.T) {
 		"tcp://127.0.0.1:65536":                 "the port number is 65536",
 		"tcp://127.0.0.1:http":                  "is no init method",
 		"tcp://:29500":                          "host missing",
+		"tcp://1::1%25lo]:29500":                `the host is "1::1%lo]"`,
 		"tcp://me@node1:29500":                  "a user's name",
 		"tcp://node1:29500/store":               `a path, "/store", has no place`,
 		"file://":                               "file:// rendezvous: path missing",

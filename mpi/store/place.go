@@ -75,6 +75,8 @@ func tcpPlace(u *url.URL) (string, error) {
 	switch n, err := strconv.Atoi(port); {
 	case host == "":
 		return "", errors.New("host missing: write tcp://HOST:PORT")
+	case strings.ContainsAny(host, "[]"): // net/url takes them alone where a zone stands
+		return "", fmt.Errorf("the host is %s, with one bracket: write tcp://HOST:PORT, an IPv6 address as tcp://[::1]:PORT", quote(host))
 	case port == "":
 		return "", errors.New("port number missing: write tcp://HOST:PORT")
 	case err != nil || n < 1 || n > 65535:

@@ -60,7 +60,7 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	gate := &auth.Gate{Secret: cfg.Secret, Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log}
+	gate := &auth.Gate{Secret: cfg.Secret, Binding: cfg.Binding, Hello: cfg.Binding.Fingerprint(), Room: MaxHandshakes, Log: s.log}
 	if cfg.Torch {
 		door := newTorchDoor(s.ctx, l, s.memory, &cfg, s.log)
 		s.accepting.Go(door.tasks.Wait)

@@ -115,7 +115,6 @@ func TestServerRefuses(t *testing.T) {
 	var log testkit.Journal
 	cfg := told.config()
 	cfg.Log = log.Logger()
-	s := serve(t, cfg)
 	for name, c := range map[string]struct {
 		change func(*DialConfig)
 	}{
@@ -125,7 +124,8 @@ func TestServerRefuses(t *testing.T) {
 		"role":    {func(c *DialConfig) { c.Binding.Role = "transport" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg := dialConfig(s.Addr())
+			s := serve(t, cfg) // it tells of a host once
+			cfg := dialConfig()
 			c.change(&cfg)
 			before := strings.Count(log.String(), "\n")
 			conn, err := net.Dial("tcp", s.Addr().String())
@@ -133,8 +133,8 @@ func TestServerRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if err := prove(bounded(t), conn, &cfg); !errors.Is(err, auth.ErrRefused) {
-				t.Errorf("error %v, want ErrRefused", err)
+			if err := prove(bounded(t), conn, &cfg); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
+				t.Errorf("error %v, want ErrRefused, and ErrOtherSecret of the secret alone", err)
 			}
 			testkit.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
 			line := strings.Split(log.String(), "\n")[before]
@@ -178,7 +178,7 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 		if err := c.Set(ctx, "k", []byte{byte(i)}); err != nil {
 			t.Fatalf("after %d strangers: %v", i, err)
 		}
-		newcomer, err := Dial(ctx, dialConfig(s.Addr()))
+		newcomer, err := Dial(ctx, s.Addr().String(), dialConfig())
 		if err != nil {
 			t.Fatalf("after %d strangers: %v", i, err)
 		}

@@ -80,6 +80,9 @@ func (s *session) wait(req *request, until func(context.Context) ([]byte, error)
 	s.waiters.Go(func() {
 		value, err := until(ctx)
 		s.endWaiting(id, size)
+		if s.ctx.Err() != nil { // the session has ended, and what ended it is no answer to this
+			return
+		}
 		if s.answer(id, value, err) != nil {
 			s.cancel()
 		}

@@ -105,7 +105,7 @@ func TestOtherKeyIsRefused(t *testing.T) {
 	if err == nil {
 		t.Fatalf("ranks with different keys have met:\n%s", output)
 	}
-	for _, want := range []string{"refused this run's secret", "/1/.config/ddpbatch/key", "DDPBATCH_SECRET_FILE", "rank 1 on"} {
+	for _, want := range []string{"refused this side's secret", "/1/.config/ddpbatch/key", "DDPBATCH_SECRET_FILE", "rank 1 on"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("no word of %q in\n%s", want, output)
 		}

@@ -109,7 +109,7 @@ func TestDeathWhileSending(t *testing.T) {
 // A network that loses everything without a word is noticed at the time-out, which names the rank that is silent.
 func TestCut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inProcess, 3, impatient)
+	w := newWorld(t, inProcess, 3, nil)
 	w.each(func(rank int, g *Group) error { // all links are in use
 		if err := begin(g, Call{Seq: 1}); err != nil {
 			return err
@@ -124,6 +124,7 @@ func TestCut(t *testing.T) {
 		end(g)
 		return nil
 	})
+	w.hurry()
 	w.net.Cut(0, 2)
 	w.net.Cut(1, 2)
 	errs := testkit.Each(2, func(rank int) error {
@@ -145,9 +146,10 @@ func TestCut(t *testing.T) {
 // Frames that are lost one way are noticed, too, and slow links are not taken for dead ones.
 func TestDropAndDelay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inProcess, 2, impatient)
-	w.net.Delay(shortly / 10)
-	for range 12 {
+	const timeout, delay = 5 * shortly, shortly / 2
+	w := newWorld(t, inProcess, 2, func(_ int, o *Options) { o.Timeout = timeout })
+	w.net.Delay(delay)
+	for range timeout/delay + 2 { // longer than the time-out, all in all
 		errs := testkit.Each(2, func(rank int) error {
 			return errors.Join(send(t.Context(), w.groups[rank], 1-rank, 1, []byte("x")), receive(t.Context(), w.groups[rank], 1-rank, 1, make([]byte, 1)))
 		})
@@ -155,6 +157,7 @@ func TestDropAndDelay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w.hurry()
 	w.net.Drop(func(from, to int) bool { return from == 1 })
 	err := within(t, func() error {
 		w.groups[1].Fail(errors.New("unheard"))

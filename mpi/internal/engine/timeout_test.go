@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/testkit"
 )
@@ -61,12 +62,13 @@ func TestCulprit(t *testing.T) {
 func TestCulpritHasNotJoined(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
-		w := newWorld(t, k, 2, impatient)
+		w := newWorld(t, k, 2, nil)
 		g := w.join(0, 30, all(2))
 		err := within(t, func() error { return send(t.Context(), g, 1, 1, nil) })
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.hurry()
 		wantPeer(t, within(t, func() error { return receive(t.Context(), g, 1, 1, nil) }), 1, ErrTimeout, "it has not joined the group")
 	}, overBoth)
 }
@@ -80,12 +82,13 @@ func TestCulpritIsNotWhoHasLeft(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			overSome(t, func(t *testing.T, k kind) {
-				w := newWorld(t, k, 3, impatient)
+				w := newWorld(t, k, 3, nil)
 				if err := send(t.Context(), w.groups[1], 0, 9, nil); err != nil {
 					t.Fatal(err)
 				}
 				leave(w)
 				testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 1) })
+				w.hurry()
 				if err := begin(w.groups[0], Call{Seq: 1}); err != nil {
 					t.Fatal(err)
 				}
@@ -158,13 +161,14 @@ func TestTimeoutsOfSeveralGroups(t *testing.T) {
 func TestSlowIsNotStuck(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
-		w := newWorld(t, k, 2, impatient, 1)
+		const timeout = 5 * shortly
+		w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = timeout }, 1)
 		in := make([]byte, 40)
 		done := make(chan error, 1)
 		go func() { done <- receive(t.Context(), w.groups[0], 1, 1, in) }()
 		w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, nil, uint64(len(in)))
 		for range in {
-			pause(shortly / 20) // what makes it slow
+			pause(timeout * 5 / 4 / time.Duration(len(in))) // what makes it slow
 			w.puppets[1].write(w.puppets[1].lane(0, kindMessage), []byte("x"))
 		}
 		if err := within(t, func() error { return <-done }); err != nil {

@@ -82,6 +82,18 @@ func (w *world) holdLittle(rank int) {
 	e.mu.Unlock()
 }
 
+// hurry makes all ranks impatient from here on: what a test only prepares may take its time on a busy machine. Nobody waits yet.
+func (w *world) hurry() {
+	for _, e := range w.engines {
+		if e == nil {
+			continue
+		}
+		e.mu.Lock()
+		e.options.Timeout = shortly
+		e.mu.Unlock()
+	}
+}
+
 // each runs f as every rank that has an engine, and wants no errors.
 func (w *world) each(f func(rank int, g *Group) error) {
 	w.t.Helper()

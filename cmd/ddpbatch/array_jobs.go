@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
+type arrayJobs struct {
+	whole   string
+	alone   map[int]string
+	known   []string // that were submitted, oldest first; none of what is simulated
+	indices []int    // as in runArray
+}
+
+func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
+	id, err := run.JobID()
+	jobs := arrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
+	if err != nil || run.Spec().Kind != "slurm" {
+		return jobs, err
+	}
+	jobs.known = submissions(run)
+	if !slices.Contains(jobs.known, id) { // its ledger could not be written
+		jobs.known = append(jobs.known, id)
+	}
+	var ofOne []string
+	for index, element := range a.begun {
+		resumes := submissions(element)
+		ofOne = append(ofOne, resumes...)
+		if len(resumes) > 0 {
+			jobs.alone[index] = resumes[len(resumes)-1]
+		}
+	}
+	for _, id := range jobs.known {
+		if !slices.Contains(ofOne, id) {
+			jobs.whole = id
+		}
+	}
+	for index, id := range jobs.alone {
+		if slices.Index(jobs.known, id) < slices.Index(jobs.known, jobs.whole) {
+			delete(jobs.alone, index)
+		}
+	}
+	return jobs, nil
+}
+
+// submissions are the jobs that a run or an element was submitted as, oldest first. A ledger that cannot be read tells of none.
+func submissions(run *rundir.Dir) (ids []string) {
+	history, _ := run.Ledger()
+	for _, event := range history {
+		id, ok := strings.CutPrefix(event.Detail, "job ")
+		if ok && (event.Event == rundir.EventSubmit || event.Event == rundir.EventResume) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// of is the job of an element; recorded is that in which it has begun last, "" where it never has.
+func (j arrayJobs) of(index int, recorded string) string {
+	array, _, _ := strings.Cut(recorded, "_")
+	id := j.whole
+	switch alone, isAlone := j.alone[index]; {
+	case isAlone:
+		id = alone
+	case recorded != "" && !slices.Contains(j.known, array): // simulated, or submitted by hand or just now
+		return recorded
+	case recorded != "" && len(j.indices) > 0 && !slices.Contains(j.indices, index): // a resume has left it out
+		return recorded
+	}
+	return fmt.Sprintf("%s_%d", id, index)
+}
+
+// ids are the jobs that Slurm is asked about.
+func (j arrayJobs) ids() []string {
+	ids := []string{j.whole}
+	for _, id := range j.alone {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// aloneIn is the element that was resumed alone as the job id.
+func (j arrayJobs) aloneIn(id string) (index int, ok bool) {
+	for index, alone := range j.alone {
+		if alone == id {
+			return index, true
+		}
+	}
+	return 0, false
+}
+
+// newestJob is the newest job of a run. An element's may wait, so that it has not begun yet.
+func newestJob(run *rundir.Dir) (string, error) {
+	recorded, err := run.JobID()
+	index, isElement := run.Index()
+	if err != nil || !isElement || run.Spec().Kind != "slurm" {
+		return recorded, err
+	}
+	whole := run.Array()
+	newest, err := whole.JobID()
+	if array, _, _ := strings.Cut(recorded, "_"); err != nil || array == newest {
+		return recorded, err
+	}
+	array, err := arrayIn(whole)
+	if err != nil || array == nil {
+		return recorded, err
+	}
+	jobs, err := array.jobs(whole)
+	return jobs.of(index, recorded), err
+}
+
+// wholeJob is the newest job of a whole array.
+func wholeJob(run *rundir.Dir) (string, error) {
+	array, err := arrayIn(run)
+	if err != nil {
+		return "", err
+	}
+	jobs, err := array.jobs(run)
+	return jobs.whole, err
+}
+
+// arrayGoesOn tells whether a job of an array has parts that have not ended.
+func arrayGoesOn(ctx context.Context, e *env, run *rundir.Dir, id string) (bool, error) {
+	if run.Spec().Kind != "slurm" {
+		return simulating(run, id), nil
+	}
+	jobs, err := askSlurm(ctx, e, []string{id})
+	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err
+}

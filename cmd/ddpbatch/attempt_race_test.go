@@ -1,0 +1,286 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+// first puts shell lines before what a pretend command does by itself.
+func (p *pretendSlurm) first(name, lines string) {
+	p.t.Helper()
+	path := filepath.Join(p.dir, name)
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append([]byte("#!/bin/sh\n"+lines+"\n"), text...), 0o700)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// begun is the run of a job whose first attempt began and ended with v.
+func (p *pretendSlurm) begun(requeue string, v rundir.Verdict) (*rundir.Dir, *env) {
+	p.t.Helper()
+	run := attemptRun(p.t, requeue)
+	e, _, _ := p.env(0, 1)
+	err := runAttemptBegin(p.t.Context(), e, run.Path())
+	v.Attempt, v.JobID, v.Time = 1, "12", e.Now()
+	if err := errors.Join(err, run.WriteVerdict(v), run.Append(v.Event())); err != nil {
+		p.t.Fatal(err)
+	}
+	return run, e
+}
+
+func eventsOf(t *testing.T, run *rundir.Dir) (events []string) {
+	t.Helper()
+	history, err := run.Ledger()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range history {
+		events = append(events, event.Event)
+	}
+	return events
+}
+
+var (
+	savedVerdict  = rundir.Verdict{Cause: "stopped", Exit: 75, Saved: true, Message: "saved"}
+	toldAndSaved  = rundir.Verdict{Cause: "cancelled", Exit: 75, Saved: true, Message: "told to stop by SIGTERM"}
+	lostVerdict   = rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}
+	doneVerdict   = rundir.Verdict{Cause: "done", FirstRank: -1, Message: "done"}
+	runningFacts  = fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)")
+	requeuedFacts = fmt.Sprintf(factsLine, "COMPLETING Reason=None", 1, "(null)")
+	endingFacts   = fmt.Sprintf(factsLine, "COMPLETING Reason=None", 0, "(null)")
+)
+
+const silence = "Unable to contact slurm controller (connect failure)"
+
+// A controller that is busy, or started again just then, is asked until it answers.
+func TestAttemptEndWaitsForSlurm(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		lines   string // before scontrol
+		facts   string
+		verdict rundir.Verdict
+		signals []string
+		want    []string // events after the attempt's end
+		calls   []string
+	}{
+		{"a preemption, told late", `[ "$1" = show ] && sleep 2`, fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"),
+			toldAndSaved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+		{"not there at first", `[ "$1" = requeue ] && [ ! -e DIR/up ] && touch DIR/up && echo "` + silence + `" >&2 && exit 1`, runningFacts,
+			savedVerdict, nil, []string{"requeue"}, []string{"scontrol requeue 12"}},
+		{"no answer to any question, and the workers saved", `[ "$1" = show ] && echo "` + silence + `" >&2 && exit 1`, "",
+			toldAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+		{"done, and the answer was lost", `[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, runningFacts,
+			savedVerdict, nil, []string{"requeue"}, nil},
+		{"the backup controller is about to take over", `[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`, runningFacts,
+			savedVerdict, nil, []string{"requeue"}, []string{"scontrol requeue 12"}},
+		{"never there", `echo "` + silence + `" >&2; exit 1`, "", savedVerdict, []string{"TERM"}, []string{"requeue"}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPretendSlurm(t)
+			p.says("scontrol.out", test.facts)
+			run, e := p.begun("", test.verdict)
+			p.first("scontrol", strings.ReplaceAll(test.lines, "DIR", p.dir))
+			err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: test.verdict.Exit, signals: test.signals})
+			if exitCode(err) != exitRequeue {
+				t.Errorf("exit code %d (%v), want 75", exitCode(err), err)
+			}
+			if got, want := eventsOf(t, run), append([]string{"begin", "end"}, test.want...); !slices.Equal(got, want) {
+				t.Errorf("ledger %q, want %q", got, want)
+			}
+			if calls := p.calls(); !slices.Equal(calls, test.calls) {
+				t.Errorf("ran %q, want %q", calls, test.calls)
+			}
+		})
+	}
+}
+
+// A person's cancel is the last word, until the moment before the requeue.
+func TestAttemptEndHonoursCancel(t *testing.T) {
+	t.Run("while the job is tried without a node", func(t *testing.T) {
+		p := newPretendSlurm(t)
+		p.says("scontrol.out", runningFacts)
+		run, e := p.begun("", lostVerdict)
+		p.says("ending", endingFacts)
+		p.first("sbatch", fmt.Sprintf("cp %[1]s/ending %[1]s/scontrol.out", p.dir))
+		err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1})
+		if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; exitCode(err) != 1 || !slices.Equal(got, want) {
+			t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
+		}
+		if v, err := run.Verdict(1); err != nil || v.Requeue {
+			t.Errorf("verdict %+v, %v", v, err)
+		}
+		if calls := p.calls(); len(calls) != 1 || !strings.HasPrefix(calls[0], "sbatch --test-only") {
+			t.Errorf("ran %q", calls)
+		}
+	})
+	t.Run("before scancel has arrived", func(t *testing.T) {
+		p := newPretendSlurm(t)
+		p.says("scontrol.out", runningFacts)
+		p.says("squeue.err", silence)
+		run, e := p.begun("", savedVerdict)
+		if err := run.SetJobID("12"); err != nil {
+			t.Fatal(err)
+		}
+		if err := runCancel(t.Context(), e, "/", run.Path()); err == nil || !strings.Contains(err.Error(), "marked as cancelled") {
+			t.Errorf("cancel: %v", err)
+		}
+		err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75})
+		if got, want := eventsOf(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exitNever || !slices.Equal(got, want) {
+			t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
+		}
+		if calls := p.calls(); slices.Contains(calls, "scontrol requeue 12") {
+			t.Errorf("ran %q", calls)
+		}
+	})
+	t.Run("while Slurm is busy with the requeue", func(t *testing.T) {
+		p := newPretendSlurm(t)
+		p.says("scontrol.out", runningFacts)
+		run, e := p.begun("", savedVerdict)
+		line, err := json.Marshal(rundir.Event{Time: time.Now(), Event: rundir.EventCancel, Job: "12"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.first("scontrol", fmt.Sprintf(`[ "$1" = requeue ] && echo '%s' >>%s`, line, filepath.Join(run.Path(), "ledger.jsonl")))
+		err = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75})
+		if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "cancel", "refused", "give-up"}; exitCode(err) != exitNever || !slices.Equal(got, want) {
+			t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
+		}
+		if v, err := run.Verdict(1); err != nil || v.Requeue {
+			t.Errorf("verdict %+v, %v", v, err)
+		}
+		if calls := p.calls(); !slices.Equal(calls, []string{"scontrol requeue 12", "scancel 12"}) {
+			t.Errorf("ran %q", calls)
+		}
+	})
+}
+
+// Slurm requeues a job that is just about to be done: it stays in the queue, to be COMPLETED, and ends with 0 as it begins.
+func TestDoneStaysDone(t *testing.T) {
+	p := newPretendSlurm(t)
+	p.says("scontrol.out", requeuedFacts)
+	run, e := p.begun("", doneVerdict)
+	if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{signals: []string{"TERM"}}); err != nil {
+		t.Error(err)
+	}
+	if calls := p.calls(); len(calls) != 0 {
+		t.Errorf("ran %q", calls)
+	}
+	e, out, _ := p.env(1, 0)
+	if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil || out.String() != "exit 0\n" {
+		t.Errorf("begins with %q, %v", out, err)
+	}
+	if n, err := run.NewestAttempt(); err != nil || n != 1 {
+		t.Errorf("attempt %d (%v) was claimed", n, err)
+	}
+}
+
+// An attempt that was claimed and not begun is nobody's.
+func TestAttemptEndLeavesUnbegunAlone(t *testing.T) {
+	for name, facts := range map[string]string{"of another start": requeuedFacts, "of agents that ended in between": runningFacts} {
+		t.Run(name, func(t *testing.T) {
+			p := newPretendSlurm(t)
+			p.says("scontrol.out", facts)
+			run, e := p.begun("", lostVerdict)
+			if _, err := run.ClaimAfter(1); err != nil {
+				t.Fatal(err)
+			}
+			if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1}); exitCode(err) != exitRequeue {
+				t.Errorf("exit code %d: %v", exitCode(err), err)
+			}
+			if v, err := run.Verdict(2); err == nil {
+				t.Errorf("attempt 2 has got a verdict: %+v", v)
+			}
+			if got := eventsOf(t, run); !slices.Equal(got, []string{"begin", "end", "requeue"}) {
+				t.Errorf("ledger %q", got)
+			}
+		})
+	}
+}
+
+// A run that ends its first node each time ends, whatever requeue.on names.
+func TestForsakenEnds(t *testing.T) {
+	p, run := newPretendSlurm(t), attemptRun(t, "on = [\"preempt\"]")
+	for start := range 9 {
+		e, _, _ := p.env(start, 0)
+		err := runAttemptBegin(t.Context(), e, run.Path())
+		if err == nil {
+			continue
+		}
+		if start != 3 || exitCode(err) != exitNever || !strings.Contains(err.Error(), "no progress") {
+			t.Errorf("start %d: %v", start, err)
+		}
+		return
+	}
+	t.Error("goes on for ever")
+}
+
+// What was told to end before its workers were started is judged as any other.
+func TestAttemptEndUnstarted(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		end   srunEnd
+		facts string
+		exit  int
+	}{
+		{"preempted", srunEnd{143, []string{"TERM"}, true}, fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"), exitRequeue},
+		{"cancelled", srunEnd{143, []string{"TERM"}, true}, endingFacts, 143},
+		{"warned", srunEnd{75, []string{"USR2"}, true}, runningFacts, exitRequeue},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, run := newPretendSlurm(t), attemptRun(t, "")
+			p.says("scontrol.out", test.facts)
+			e, _, _ := p.env(0, 1)
+			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+				t.Fatal(err)
+			}
+			if err := runAttemptEnd(t.Context(), e, run.Path(), test.end); exitCode(err) != test.exit {
+				t.Errorf("exit code %d: %v", exitCode(err), err)
+			}
+			if v, err := run.Verdict(1); err != nil || !strings.Contains(v.Message, "before its workers were started") || !v.Unstarted || v.Saved {
+				t.Errorf("verdict %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// The workers' time, and that of what follows them, are both within KillWait, and neither is nothing.
+func TestTermGrace(t *testing.T) {
+	if got := termGrace(&env{}); got != 0 {
+		t.Errorf("outside of a job: %v", got)
+	}
+	for text, want := range map[string]time.Duration{"30s": 20 * time.Second, "1m0s": 40 * time.Second, "10s": 5 * time.Second, "soon": 20 * time.Second, "-5s": 20 * time.Second} {
+		if got := termGrace(&env{Environ: []string{killWaitName + "=" + text}}); got != want {
+			t.Errorf("%s: %v, want %v", text, got, want)
+		}
+	}
+	for killWait := time.Second; killWait < 5*time.Minute; killWait += time.Second {
+		grace := termGrace(&env{Environ: []string{killWaitName + "=" + killWait.String()}})
+		if grace < killWait/3-1 || grace+killWait/3 > killWait+1 {
+			t.Errorf("KillWait %v leaves the workers %v", killWait, grace)
+		}
+	}
+}
+
+func TestAttemptBeginTellsKillWait(t *testing.T) {
+	for config, want := range map[string]string{"KillWait                = 7 sec\n": "7s", "": "30s"} {
+		p, run := newPretendSlurm(t), attemptRun(t, "")
+		p.says("scontrol.out", config)
+		e, out, _ := p.env(0, 0)
+		if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil || !strings.Contains(out.String(), killWaitName+"="+want+"\n") {
+			t.Errorf("%q: %s, %v", config, out, err)
+		}
+	}
+}

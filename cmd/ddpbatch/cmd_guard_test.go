@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/testkit"
+)
+
+// The guard's command kills what it was told of as soon as there are no more orders, and refuses rubbish.
+func TestGuardCommand(t *testing.T) {
+	cookie := proc.NewCookie()
+	victim := exec.Command("sleep", "1000")
+	victim.Env = append(os.Environ(), proc.CookieVariable+"="+cookie)
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	killed := make(chan error, 1)
+	go func() { killed <- victim.Wait() }()
+	defer victim.Process.Kill()
+	guard := func(orders ...string) (code int, says string) {
+		var out strings.Builder
+		e := osEnv()
+		e.In, e.Out, e.Err = strings.NewReader(""), &out, &out
+		testkit.Within(t, testkit.Patience, func() {
+			code = Main(t.Context(), e, append([]string{"ddpbatch", proc.GuardCommand}, orders...))
+		})
+		return code, out.String()
+	}
+	if code, says := guard("rubbish"); code != 1 || !strings.Contains(says, `"rubbish" is no order for a guard`) {
+		t.Errorf("code %d: %s", code, says)
+	}
+	select {
+	case <-killed:
+		t.Error("it killed whom it was not told of")
+	default:
+	}
+	if code, says := guard("=" + cookie); code != 0 || says != "" {
+		t.Errorf("code %d: %s", code, says)
+	}
+	select {
+	case <-killed:
+	case <-time.After(testkit.Patience):
+		t.Error("it did not kill")
+	}
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/mpi/launch"
+)
+
+// TestStopWatching: Ctrl-C ends logs -f, and not the job; it says so, and the commands that it names work.
+func TestStopWatching(t *testing.T) {
+	dir := t.TempDir()
+	job, said := command(dir, "simulate", "--nodes", "1", "--nproc-per-node", "1", "--", "sh", "-c", `echo ready; until [ -e go ]; do sleep 0.05; done; echo done`)
+	if err := job.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(time.Minute, func() { job.Process.Kill() }).Stop()
+	id := ""
+	eventually(t, time.Minute, "the run has a job id", func() bool {
+		if run := runMade(t, dir); run != nil {
+			id, _ = run.JobID()
+		}
+		return id != ""
+	})
+	for name, words := range map[string][]string{"log": {"logs", "-f", id}, "rank": {"logs", "-f", id, "--rank", "0"}} {
+		var out, errs lockedBuffer
+		watch, _ := command(dir, words...)
+		watch.Stdout, watch.Stderr = &out, &errs
+		if err := watch.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, time.Minute, name+": the first line is shown", func() bool { return strings.Contains(out.String(), "ready\n") })
+		watch.Process.Signal(syscall.SIGINT)
+		watch.Wait()
+		want := "ddpbatch: told to stop by SIGINT; job " + id + " goes on\nwatch: ddpbatch logs -f " + id + "\ncancel: ddpbatch cancel " + id + "\n"
+		if code := watch.ProcessState.ExitCode(); code != exitInterrupted || !strings.HasSuffix(errs.String(), want) {
+			t.Errorf("%s: exit code %d\n%s", name, code, errs.String())
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := job.Wait(); err != nil || !bytes.Contains(said.Bytes(), []byte("done\n")) {
+		t.Errorf("the job was disturbed: %v\n%s", err, said)
+	}
+}
+
+// TestStopWaiting is the same for submit and resume, which wait by one way, with --wait and with --follow. From another folder than that of the
+// runs the job is named by its run directory.
+func TestStopWaiting(t *testing.T) {
+	for name, follow := range map[string]bool{"--wait": false, "--follow": true} {
+		t.Run(name, func(t *testing.T) {
+			p, run := newPretendSlurm(t), attemptRun(t, "")
+			e, _, _ := p.env(0, 0)
+			p.says("squeue.out", strings.ReplaceAll("12|12|RUNNING|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f"))
+			if err := run.SetJobID("12"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancelCause(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- afterSubmit(ctx, e, run, "12", !follow, follow) }()
+			eventually(t, time.Minute, "Slurm was asked", func() bool {
+				return slices.ContainsFunc(p.calls(), func(call string) bool { return strings.HasPrefix(call, "squeue") })
+			})
+			stop(launch.SignalError{Sig: syscall.SIGINT})
+			err := <-done
+			if want := "job 12 goes on\nwatch: ddpbatch logs -f " + run.Path() + "\ncancel: ddpbatch cancel " + run.Path(); exitCode(err) != exitInterrupted || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("exit code %d: %v", exitCode(err), err)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"ddpbatch/internal/lines"
+	"ddpbatch/internal/rundir"
+	streams "ddpbatch/mpi/launch/output"
+)
+
+// rankLogs are the files of a run's ranks that logs shows.
+type rankLogs struct {
+	e     *env
+	run   *rundir.Dir
+	ranks []int // none: all
+
+	first, last int    // attempts; first 0: the newest; last 0: all there are, or come
+	element     string // the index of an array's element, among others; else empty
+}
+
+func (l rankLogs) wanted(rank int) bool { return len(l.ranks) == 0 || slices.Contains(l.ranks, rank) }
+
+// labelled tells whether lines must say whose they are.
+func (l rankLogs) labelled() bool { return len(l.ranks) != 1 || l.element != "" }
+
+// ofElement names the element of an array that the logs are of, among others: "element 3" and end.
+func (l rankLogs) ofElement(end string) string {
+	if l.element == "" {
+		return ""
+	}
+	return "element " + l.element + end
+}
+
+// settled is l with the attempts that it begins with known.
+func (l rankLogs) settled() (rankLogs, error) {
+	if l.first > 0 {
+		return l, nil
+	}
+	newest, err := l.run.NewestAttempt()
+	l.first = max(1, newest)
+	return l, err
+}
+
+// print shows every attempt there is, rank by rank.
+func (l rankLogs) print() error {
+	l, err := l.settled()
+	if err != nil {
+		return err
+	}
+	newest, err := l.run.NewestAttempt()
+	if err != nil {
+		return err
+	}
+	if newest == 0 {
+		fmt.Fprintln(l.e.Err, "no output yet")
+		return nil
+	}
+	if l.last == 0 {
+		l.last = newest
+	}
+	for n := l.first; n <= l.last; n++ {
+		if err := l.printAttempt(n); err != nil {
+			// of all attempts, one may have no logs: its ranks were never started
+			if l.first == l.last || !errors.Is(err, errNoLogs) {
+				return err
+			}
+			l.e.log().Warn(err.Error())
+		}
+	}
+	return nil
+}
+
+// errNoLogs: an attempt has no log of the ranks that are asked for.
+var errNoLogs = errors.New("no log")
+
+func (l rankLogs) printAttempt(attempt int) error {
+	logs, err := l.list(attempt)
+	if err != nil {
+		return err
+	}
+	for _, rank := range l.ranks {
+		if !slices.ContainsFunc(logs, func(log rundir.RankLog) bool { return log.Rank == rank }) {
+			err := fmt.Errorf("attempt %d has %w of rank %d in %s", attempt, errNoLogs, rank, l.run.LogsPath(attempt))
+			if len(logs) == 0 {
+				return err
+			}
+			l.e.log().Warn(err.Error())
+		}
+	}
+	if len(logs) == 0 {
+		return fmt.Errorf("attempt %d has %w in %s", attempt, errNoLogs, l.run.LogsPath(attempt))
+	}
+	for _, log := range logs {
+		if err := l.printFile(log); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l rankLogs) printFile(log rundir.RankLog) error {
+	tail := &tailer{path: log.Path, to: l.e.Out}
+	defer tail.close()
+	tail.head = func() { fmt.Fprintf(l.e.Err, "==> %s <==\n", l.e.short(log.Path)) }
+	if !l.labelled() {
+		return tail.copy()
+	}
+	label := l.label(log)
+	tail.to = label
+	return errors.Join(tail.copy(), label.Finish())
+}
+
+func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
+	label := ""
+	if l.element != "" {
+		label = elementLabel(l.element)
+	}
+	if len(l.ranks) != 1 {
+		label += streams.Label(streams.DefaultPrefix, streams.Worker{Host: log.Host, Rank: log.Rank})
+	}
+	return &lines.Writer{To: l.e.Out, Label: label}
+}
+
+// list lists the logs of an attempt that are asked for.
+func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
+	logs, err := l.run.RankLogs(attempt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.e.short(l.run.Path()))
+	}
+	return slices.DeleteFunc(logs, func(log rundir.RankLog) bool { return !l.wanted(log.Rank) }), err
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+// TestPipesAreNotWaitedFor: what has the name of a file that is read, and is a pipe without a writer, or a device, is an error at once.
+func TestPipesAreNotWaitedFor(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, open := range map[string]func(string) error{
+		"a log": func(path string) error {
+			return (&tailer{path: path, to: &bytes.Buffer{}}).copy()
+		},
+		"a rehearsed file": func(path string) error {
+			_, err := sumOf(path)
+			return err
+		},
+		"a job file": func(path string) error {
+			_, err := readJob(path)
+			return err
+		},
+	} {
+		for _, path := range []string{pipe, "/dev/zero"} {
+			done := make(chan error, 1)
+			go func() { done <- open(path) }()
+			select {
+			case err := <-done:
+				if want := name == "a job file"; err == nil || want != (exitCode(err) == exitUsage) || !want && !errors.Is(err, vfs.ErrNotRegular) {
+					t.Errorf("%s, %s: %v", path, name, err)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatalf("%s in place of %s is waited for", path, name)
+			}
+		}
+	}
+}
+
+// TestReadTextOfPipes: a job file may come out of a shell's <(...), whose writer may still be at work.
+func TestReadTextOfPipes(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readText(pipe); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
+		t.Errorf("a pipe without a writer: %v", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	type read struct {
+		text []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		text, err := readText("/proc/self/fd/" + strconv.Itoa(int(r.Fd())))
+		done <- read{text, err}
+	}()
+	for _, part := range []string{"name = ", `"x"`} {
+		if _, err := w.WriteString(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-done; got.err != nil || string(got.text) != `name = "x"` {
+		t.Errorf("a shell's pipe: %q, %v", got.text, got.err)
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+// asksAnew tells whether sets have a word about checkpoint.resume.
+func asksAnew(sets []string) bool {
+	return slices.ContainsFunc(sets, func(set string) bool {
+		key := setKey(set)
+		return key == "checkpoint.resume" || key == "checkpoint"
+	})
+}
+
+// anewFrom is the attempt from which on the run begins anew where checkpoint.resume says "never", and that of each element of an array: the next one,
+// where that is asked for now, or else what it was. So it holds once each time that it is asked for: of an array once for each element, as
+// they count their attempts themselves; and where run is one element, for that alone.
+func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, err error) {
+	anew, elements = run.Spec().Anew, maps.Clone(run.Spec().AnewElements)
+	if !asksAnew(sets) {
+		return anew, elements, nil
+	}
+	asked := []*rundir.Dir{run}
+	if _, ok := run.Index(); !ok {
+		newest, err := run.NewestAttempt()
+		if err != nil {
+			return 0, nil, err
+		}
+		anew = newest + 1
+		if asked, err = run.Elements(); err != nil {
+			return 0, nil, err
+		}
+	}
+	if elements == nil {
+		elements = map[int]int{}
+	}
+	for _, element := range asked {
+		newest, err := element.NewestAttempt()
+		if err != nil {
+			return 0, nil, err
+		}
+		index, _ := element.Index()
+		elements[index] = newest + 1
+	}
+	return anew, elements, nil
+}
+
+// checkAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again.
+func checkAnew(e *env, run *rundir.Dir, sets, words []string) error {
+	narrows := func(word string) bool {
+		return word == "--array" || strings.HasPrefix(word, "--array=") || strings.HasPrefix(word, "-a")
+	}
+	if !asksAnew(sets) || !slices.ContainsFunc(words, narrows) {
+		return nil
+	}
+	return &usageError{
+		message: "--set checkpoint.resume holds for every element of the array, and --array runs only some of them now",
+		hint:    "for one element: ddpbatch resume " + slurm.ShellQuote(e.short(run.Path())+"/tasks/INDEX") + " --set checkpoint.resume=never",
+	}
+}

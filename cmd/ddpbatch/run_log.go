@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// logQueue is a writer that never waits for the one below it: an agent whose console nobody reads has workers to stop all the same. What comes while
+// the queue is full is dropped, and counted.
+type logQueue struct {
+	lines   chan []byte // nil: the last
+	dropped atomic.Int64
+	done    chan struct{}
+}
+
+// How many messages wait for a slow console, and how long the last ones do.
+const (
+	logQueueLength = 1 << 10
+	logFarewell    = time.Second
+)
+
+func newLogQueue(to io.Writer) *logQueue {
+	q := &logQueue{lines: make(chan []byte, logQueueLength), done: make(chan struct{})}
+	go func() {
+		defer close(q.done)
+		for line := <-q.lines; line != nil; line = <-q.lines {
+			n := q.dropped.Swap(0)
+			if n > 0 {
+				line = fmt.Appendf(line, "ddpbatch: %s came while nobody read the console, and are lost\n", plural(int(n), "message"))
+			}
+			if _, err := to.Write(line); err != nil {
+				q.dropped.Add(n + 1) // and go on: the console may be read again
+			}
+		}
+	}()
+	return q
+}
+
+// Write takes a whole message. After end it is lost.
+func (q *logQueue) Write(p []byte) (int, error) {
+	select {
+	case q.lines <- append([]byte{}, p...):
+	default:
+		q.dropped.Add(1)
+	}
+	return len(p), nil
+}
+
+// end waits for what is left to be shown, but not for long: where nobody reads, the goroutine ends with the program.
+func (q *logQueue) end() {
+	timer := time.NewTimer(logFarewell)
+	defer timer.Stop()
+	select {
+	case q.lines <- nil:
+	case <-timer.C:
+		return
+	}
+	select {
+	case <-q.done:
+	case <-timer.C:
+	}
+}
+
+// queuedLog is e.log for an agent; the returned function ends it.
+func queuedLog(e *env) (*slog.Logger, func()) {
+	q := newLogQueue(e.Err)
+	queued := *e
+	queued.Err = q
+	return queued.log(), q.end
+}

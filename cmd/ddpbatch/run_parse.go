@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// runLine is run's command line, in parts.
+type runLine struct {
+	flags  []runSetting
+	words  []string // from the first that is no flag: the command, or the script and its arguments
+	dashed bool     // they stood after --
+	help   bool
+}
+
+// runSetting is one flag with its value.
+type runSetting struct {
+	flag  *runFlag
+	how   string // as it was written: --nproc_per_node, -t, PET_TEE
+	value string // "1" and "0" for switches
+}
+
+// parseRunLine parts a line as torchrun's parser does (argparse, with its rules for short flags, names that are cut
+// short, and words that look like flags), but for what that one passes over.
+func parseRunLine(words []string) (line runLine, err error) {
+	for i := 0; i < len(words); i++ {
+		word := words[i]
+		switch {
+		case word == "--":
+			line.words, line.dashed = words[i+1:], true
+			return line, nil
+		case word == "-h" || word == "--help":
+			line.help = true
+			return line, nil
+		case len(word) < 2 || word[0] != '-':
+			line.words = words[i:]
+			return line, nil
+		}
+		settings, needs, err := parseRunWord(word)
+		if err != nil {
+			return line, err
+		}
+		if last := len(settings) - 1; needs {
+			if i++; i == len(words) || looksLikeFlag(words[i]) {
+				return line, needsValue(settings[last])
+			}
+			settings[last].value = words[i]
+			if words[i] == "" && !settings[last].flag.blank {
+				return line, needsValue(settings[last])
+			}
+		}
+		line.flags = append(line.flags, settings...)
+	}
+	return line, nil
+}
+
+// parseRunWord parts one word that begins with a dash: a long flag, or one or more short ones. needs tells that the
+// value of the last one is the next word.
+func parseRunWord(word string) (settings []runSetting, needs bool, err error) {
+	name, value, hasValue := strings.Cut(word, "=")
+	if !strings.HasPrefix(word, "--") {
+		if f := runFlagNamed(name[1:]); f != nil {
+			return nil, false, &usageError{message: fmt.Sprintf("%s has one dash", name), hint: "write --" + name[1:]}
+		}
+		return parseShortFlags(word)
+	}
+	f, err := longFlag(name)
+	if err != nil {
+		return nil, false, err
+	}
+	s := runSetting{flag: f, how: name, value: value}
+	switch {
+	case f.isSwitch() && hasValue:
+		return nil, false, &usageError{message: fmt.Sprintf("%s takes no value, and not %q", name, value), hint: "write it alone, or leave it out"}
+	case f.isSwitch():
+		s.value = "1"
+	case hasValue && value == "" && !f.blank:
+		return nil, false, needsValue(s)
+	}
+	return []runSetting{s}, !f.isSwitch() && !hasValue, nil
+}
+
+func needsValue(s runSetting) error {
+	return &usageError{message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.word), hint: "where it begins with a dash, write " + s.how + "=VALUE"}
+}
+
+// longFlag finds the flag that a word with two dashes names, whole or cut short.
+func longFlag(word string) (*runFlag, error) {
+	name := word[2:]
+	if f := runFlagNamed(name); f != nil {
+		return f, nil
+	}
+	switch near := runFlagsFrom(name); {
+	case len(near) == 1:
+		return near[0], nil
+	case len(near) > 1:
+		return nil, &usageError{message: fmt.Sprintf("%s may mean %s", word, listFlags(near)), hint: "write it whole"}
+	}
+	hint := `try "ddpbatch run -h"`
+	if near := nearFlag(name); near != "" {
+		hint = "did you mean --" + near + "?"
+	}
+	return nil, &usageError{message: fmt.Sprintf("run has no flag %s", word), hint: hint}
+}
+
+func listFlags(flags []*runFlag) string {
+	names := make([]string, len(flags))
+	for i, f := range flags {
+		names[i] = "--" + f.name
+	}
+	return strings.Join(names, " or ")
+}
+
+// parseShortFlags parts -m, -r3, -r=3, -mt3: switches, and one that takes the rest of the word for its value.
+func parseShortFlags(word string) (settings []runSetting, needs bool, err error) {
+	for i := 1; i < len(word); i++ {
+		f := runFlagShort(word[i])
+		how := "-" + word[i:i+1]
+		switch {
+		case f == nil:
+			return nil, false, noShortFlag(word, how)
+		case f.isSwitch():
+			settings = append(settings, runSetting{flag: f, how: how, value: "1"})
+			continue
+		}
+		s := runSetting{flag: f, how: how, value: strings.TrimPrefix(word[i+1:], "=")}
+		if s.value == "" && word[i+1:] != "" {
+			return nil, false, needsValue(s)
+		}
+		return append(settings, s), s.value == "", nil
+	}
+	return settings, false, nil
+}
+
+func noShortFlag(word, how string) error {
+	hint := "run's short flags are -m, -r and -t; others have two dashes"
+	name, _, _ := strings.Cut(word[1:], "=")
+	if near := nearFlag(name); near != "" && len(name) > 2 {
+		hint = "did you mean --" + near + "?"
+	}
+	if how == word {
+		return &usageError{message: "run has no flag " + strconv.Quote(how), hint: hint}
+	}
+	return &usageError{message: fmt.Sprintf("run has no flag %q (in %q)", how, word), hint: hint}
+}
+
+// looksLikeFlag tells whether a word cannot be the value of the flag before it: argparse takes negative numbers
+// and words with spaces for values.
+func looksLikeFlag(word string) bool {
+	if len(word) < 2 || word[0] != '-' || strings.Contains(word, " ") {
+		return false
+	}
+	_, err := strconv.ParseFloat(word, 64)
+	return err != nil
+}

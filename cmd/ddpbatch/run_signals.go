@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"ddpbatch/mpi/launch"
+)
+
+// stopSignals are what stops a run where --signals-to-handle does not say, as under torchrun.
+var stopSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
+
+// signalPlan is what each signal means to an agent. What is in neither has the system's own effect, but for USR1.
+type signalPlan struct {
+	stop []syscall.Signal
+	warn syscall.Signal // 0: none
+}
+
+// signalPlan: a signal that --signals-to-handle names stops the run, even the one that otherwise warns it. A hang-up that this process was
+// started to ignore (nohup) stays ignored unless it is named.
+func (o *runOptions) signalPlan(warn syscall.Signal) signalPlan {
+	p := signalPlan{stop: stopSignals, warn: warn}
+	if o.has("signals-to-handle") {
+		p.stop = o.signals
+		if slices.Contains(p.stop, warn) {
+			p.warn = 0
+		}
+		return p
+	}
+	p.stop = slices.DeleteFunc(slices.Clone(p.stop), func(sig syscall.Signal) bool {
+		return sig == warn || sig == syscall.SIGHUP && signal.Ignored(sig)
+	})
+	return p
+}
+
+// listen begins to hear signals as p has it. The context ends with the first signal that stops (a launch.SignalError is its cause), warned
+// receives for each warning. What main does about INT, TERM and HUP is changed as far as p differs, until the process ends.
+func (p signalPlan) listen(parent context.Context, note func(format string, args ...any)) (ctx context.Context, warned <-chan struct{}, end func()) {
+	signals := make(chan os.Signal, 8)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
+		// main has asked for some of them, and only a reset takes that back
+		if !slices.Contains(p.stop, sig) && !signal.Ignored(sig) {
+			signal.Reset(sig)
+		}
+	}
+	for _, sig := range append(slices.Clone(p.stop), p.warn, syscall.SIGUSR1) {
+		if sig != 0 {
+			signal.Notify(signals, sig)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	warnings := make(chan struct{}, 1)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case s := <-signals:
+				sig := s.(syscall.Signal)
+				switch {
+				case slices.Contains(p.stop, sig):
+					cancel(launch.SignalError{Sig: sig})
+				case sig == p.warn:
+					select {
+					case warnings <- struct{}{}:
+					default: // one that is not read yet says the same
+					}
+				default:
+					note("USR1 changes nothing (--signals-to-handle SIGUSR1,... makes it stop the run)")
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, warnings, func() {
+		signal.Stop(signals)
+		close(done)
+		<-ended
+		cancel(nil)
+	}
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/mpi/launch/recovery"
+)
+
+// TestSimulateEndedByHand: a run that is cancelled or interrupted saves, says so in one word and how to go on once, and is CANCELLED.
+func TestSimulateEndedByHand(t *testing.T) {
+	for name, tt := range map[string]struct {
+		interrupt bool
+		exit      int
+		message   string
+	}{
+		"Ctrl-C": {true, 130, "interrupted; the workers saved first"},
+		"cancel": {false, 143, "cancelled; the workers saved first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd, out := command(dir, "simulate", "long.toml", "--set", "train.epochs=6000")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+			eventually(t, time.Minute, "the run trains", func() bool {
+				run := runMade(t, dir)
+				if run == nil {
+					return false
+				}
+				m, ok, err := run.LastMetrics()
+				return err == nil && ok && m.Step >= 100
+			})
+			run := runMade(t, dir)
+			if row := oneStatus(t, dir, run.Path()); row.State != "RUNNING" {
+				t.Errorf("while it runs, status is %s", row.State)
+			}
+			if tt.interrupt {
+				cmd.Process.Signal(syscall.SIGINT)
+			} else if cancel, said := command(dir, "cancel", run.Path()); cancel.Run() != nil || !strings.Contains(said.String(), "cancelled job") {
+				t.Errorf("cancel: %s", said)
+			}
+			cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != tt.exit {
+				t.Errorf("exit code %d, want %d\n%s", code, tt.exit, out)
+			}
+			if n := strings.Count(out.String(), "resume: "); n != 1 || !strings.Contains(out.String(), "ddpbatch: "+tt.message+"\n") {
+				t.Errorf("it says %d times how to resume:\n%s", n, out)
+			}
+			if row := oneStatus(t, dir, run.Path()); row.State != "CANCELLED" || row.Message != tt.message {
+				t.Errorf("status is %s, %s", row.State, row.Message)
+			}
+			before := eventsOf(t, run)
+			again, said := command(dir, "cancel", run.Path())
+			if again.Run(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(said.String(), "has ended already: CANCELLED ("+tt.message+"); there is nothing to cancel\n") {
+				t.Errorf("cancelled twice: %s", said)
+			}
+			if after := eventsOf(t, run); !slices.Equal(after, before) {
+				t.Errorf("a cancel of what has ended changed the ledger: %q, then %q", before, after)
+			}
+			eventually(t, 20*time.Second, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+		})
+	}
+}
+
+// oneStatus is what status tells of one run.
+func oneStatus(t *testing.T, dir, run string) jobStatus {
+	t.Helper()
+	cmd, out := command(dir, "status", "--json", run)
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("status: %v\n%s", err, out)
+	}
+	var rows []jobStatus
+	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 {
+		t.Fatalf("status: %v\n%s", err, out)
+	}
+	return rows[0]
+}
+
+// TestStateOf: a run that stopped in time and saved has not failed.
+func TestStateOf(t *testing.T) {
+	for _, tt := range []struct {
+		exit  int
+		cause string
+		want  string
+	}{
+		{0, "done", "COMPLETED"}, {75, "stopped", "SAVED"}, {75, "timeout", "TIMEOUT"}, {75, "preempt", "PREEMPTED"}, {130, "cancelled", "CANCELLED"},
+		{75, "cancelled", "CANCELLED"}, {1, "crash", "FAILED"}, {137, "signal", "FAILED"}, {1, "agent-lost", "NODE_FAIL"}, {124, "timeout", "FAILED"}, {137, "oom", "OUT_OF_MEMORY"},
+		{1, "unknown", "FAILED"},
+	} {
+		if got := stateOf(tt.exit, tt.exit == 75, recovery.Cause(tt.cause)); got != tt.want {
+			t.Errorf("exit %d, %s: %s, want %s", tt.exit, tt.cause, got, tt.want)
+		}
+	}
+	if got := stateOf(75, false, recovery.Saved); got != "FAILED" { // a rank was killed at its save
+		t.Errorf("asks to be started again, and has not saved: %s", got)
+	}
+}

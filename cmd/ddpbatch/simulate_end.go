@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm/sim"
+)
+
+// conclude is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
+func (s *simulated) conclude(ctx context.Context, e *env, a *attempt, code int, script *batchScript) (settled, error) {
+	a.signals = script.got()
+	played := &playedScheduler{s, ctx, script}
+	w, err := a.settle(ctx, e, played, code)
+	if err == nil {
+		w, err = a.act(ctx, e, played, w)
+	}
+	if err != nil {
+		return w, err
+	}
+	byHand := w.facts.byHand != "" && recovery.CauseOf(w.verdict) == recovery.Cancelled
+	if byHand || a.silent { // or else agent 0 has said it
+		s.say("%s", w.verdict.Message)
+	}
+	if w.decision.Action == recovery.GiveUp && !byHand {
+		s.say("not requeued: %s", w.decision.Why)
+	}
+	return w, nil
+}
+
+// withdraw takes the job out of the queue, which it was put back into, and which it will not leave: mostly a person has ended it meanwhile.
+func (s *simulated) withdraw(ctx context.Context, w settled, why error) (settled, error) {
+	reason := why.Error()
+	if w.facts.byHand = endedBy(ctx); w.facts.byHand != "" {
+		w.verdict.Cause = string(recovery.Cancelled)
+		w.verdict.Message = fmt.Sprintf("%s before it began again; %s", w.facts.byHand, w.verdict.Message)
+		s.say("%s", w.verdict.Message)
+		reason, why = jobCancelled, nil
+	}
+	w, err := s.newest.callOff(ctx, s.e, &playedScheduler{s, ctx, nil}, w, reason)
+	return w, errors.Join(why, err)
+}
+
+// playedScheduler answers as Slurm would. What it is told to do is done by who runs the job: run begins it again.
+type playedScheduler struct {
+	*simulated
+	job    context.Context // ends when a person ends the job
+	script *batchScript
+}
+
+// ask has simulate's own end for a time limit where it was told one: that does not go away by beginning again.
+func (p *playedScheduler) ask(context.Context, time.Duration) endFacts {
+	f := endFacts{Evidence: p.evidence(p.job, p.script)}
+	switch {
+	case !p.deadline.IsZero():
+		f.forbids = "DDPBATCH_DEADLINE is that of simulate itself"
+	case p.script.dead() && p.script.had(sim.TimeLimit):
+		f.forbids = "the batch script was killed at the time limit, before it could ask for a requeue"
+	}
+	f.byHand = endedBy(p.job) // an agent knows only of the signal that it got
+	return f
+}
+
+// endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
+func endedBy(ctx context.Context) string {
+	var told launch.SignalError
+	switch {
+	case !errors.As(context.Cause(ctx), &told):
+		return ""
+	case told.Sig == syscall.SIGINT:
+		return "interrupted"
+	}
+	return "cancelled"
+}
+
+func (p *playedScheduler) requeue(context.Context) error           { return nil }
+func (p *playedScheduler) spares(context.Context, []string) error  { return nil }
+func (p *playedScheduler) exclude(context.Context, []string) error { return nil }
+func (p *playedScheduler) cancel(context.Context) error            { return nil }
+
+// evidence is what Slurm would answer when it is asked what becomes of the job.
+func (s *simulated) evidence(ctx context.Context, script *batchScript) recovery.Evidence {
+	f := recovery.Evidence{
+		Signals: script.got(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
+		Asked: true, State: "RUNNING", Preempted: script.had(sim.Preempted), Down: s.down(),
+	}
+	var told launch.SignalError
+	switch {
+	case script.had(sim.TimeLimit):
+		f.State, f.Reason = "COMPLETING", "TimeLimit"
+	case script.had(sim.Cancelled) || errors.As(context.Cause(ctx), &told):
+		f.State = "COMPLETING"
+	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
+		f.State, f.Requeued = "NODE_FAIL", true
+	case script.had(sim.Warned) && f.EndTime.IsZero(): // the end that was announced
+		f.EndTime = f.Now.Add(f.Lead)
+	}
+	return f
+}
+
+// nodeFailed is what becomes of a job whose node does not answer for long enough.
+const nodeFailed sim.Event = "node"

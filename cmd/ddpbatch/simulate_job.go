@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/pause"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+	"ddpbatch/slurm/sim"
+)
+
+// requeueDelay is how long a requeued job waits. Slurm's own is a second more than cred_expire, 121 s by default, which shows nothing
+// more.
+const requeueDelay = 200 * time.Millisecond
+
+// simulated is a job while it is simulated: the part of Slurm's controller and of the batch script. Requeues keep it.
+type simulated struct {
+	e          *env
+	run        *rundir.Dir
+	job        *jobfile.Job
+	pretend    pretend
+	allocation sim.Allocation // of the present run
+	deadline   time.Time      // of this process itself; zero: none
+	world      *sim.World     // nil: none is needed
+	out        *console
+
+	faults []sim.Fault    // that have not struck
+	steps  []*sim.Running // of all runs: a node that was cut off lives on beside the runs after it
+	newest *attempt       // of the job's newest run
+	used   int            // pretend nodes so far
+
+	mu   sync.Mutex
+	lost []string // nodes that are gone
+}
+
+func newSimulated(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p pretend, a sim.Allocation) (_ *simulated, err error) {
+	s := &simulated{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.faults, used: len(a.Nodes)}
+	if s.deadline, err = deadlineOf(e); err != nil {
+		return nil, err
+	}
+	if err := s.makeWorld(ctx); err != nil {
+		return nil, err
+	}
+	id, err := run.JobID()
+	if err == nil {
+		s.out, err = openConsole(e, run, run.SlurmLogPath(id), consolePlan{shares: a.Array != nil, quiet: p.quiet})
+	}
+	if err != nil && s.world != nil {
+		err = errors.Join(err, s.world.Close())
+	}
+	return s, err
+}
+
+// makeWorld makes what the faults need that no process can do to another.
+func (s *simulated) makeWorld(ctx context.Context) (err error) {
+	has := func(k sim.Kind) bool {
+		return slices.ContainsFunc(s.faults, func(f sim.Fault) bool { return f.Kind == k })
+	}
+	network := has(sim.Partition)
+	if !network && !has(sim.NoSpace) {
+		return nil
+	}
+	if s.world, err = sim.NewWorld(ctx, s.run.CheckpointsPath(), network); err != nil || !network {
+		return err
+	}
+	s.allocation.Nodes = slices.Clone(s.allocation.Nodes)
+	for i, n := range s.allocation.Nodes {
+		s.allocation.Nodes[i] = sim.WorldNode(n, i)
+	}
+	return nil
+}
+
+// close ends all that is left of the job.
+func (s *simulated) close() error {
+	var errs []error
+	for _, step := range s.steps {
+		errs = append(errs, step.Close())
+	}
+	if s.world != nil {
+		errs = append(errs, s.world.Close())
+	}
+	return errors.Join(append(errs, s.out.close())...)
+}
+
+// play runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
+func (s *simulated) play(ctx context.Context) (settled, error) {
+	for {
+		w, err := s.once(ctx)
+		if err != nil || w.decision.Action != recovery.Requeue {
+			s.tellLeft()
+			return w, err
+		}
+		if err := s.wait(ctx, w); err != nil {
+			s.tellLeft()
+			return s.withdraw(ctx, w, err)
+		}
+	}
+}
+
+// wait is what happens to the job from its requeue until it begins again. Its error is why it does not.
+func (s *simulated) wait(ctx context.Context, w settled) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.replace(append(w.decision.Exclude, s.gone()...)); err != nil {
+		return err
+	}
+	s.allocation.Restarts++
+	s.say("requeued (%s)", w.decision.Why)
+	return pause.For(ctx, requeueDelay)
+}
+
+// once is one run of the job: what its batch script does, while Slurm does what it does.
+func (s *simulated) once(ctx context.Context) (w settled, err error) {
+	jobID, err := s.run.JobID()
+	if err != nil {
+		return w, err
+	}
+	begin := time.Now()
+	deadline := s.deadline
+	if s.pretend.limit > 0 {
+		s.allocation.EndTime = begin.Add(s.pretend.limit)
+		deadline = time.Time{} // Slurm's variable tells
+	}
+	kept, _ := slurm.Scrub(s.e.Environ)
+	script := *s.e // the environment of the batch script
+	script.Environ = append(kept, s.allocation.ScriptEnviron()...)
+	a, err := beginAttempt(&script, s.run, jobID)
+	if err != nil {
+		return w, err
+	}
+	s.newest, a.killWait = a, s.pretend.killWait
+	step, err := s.start(ctx, slices.Concat(kept, a.environ(), deadlineEnviron(deadline)))
+	if err != nil {
+		return w, errors.Join(err, a.record(rundir.Verdict{
+			Attempt: a.number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exitFailed, Message: err.Error(), Time: s.e.Now(),
+		}))
+	}
+	shell := &batchScript{stopFile: s.run.StopPath(a.number)}
+	err = s.attend(ctx, step, shell, begin)
+	w, endErr := s.conclude(ctx, &script, a, step.Code(), shell)
+	return w, errors.Join(err, endErr)
+}
+
+// start starts the agents of an attempt, as srun does.
+func (s *simulated) start(ctx context.Context, environ []string) (*sim.Running, error) {
+	if s.world != nil {
+		for _, n := range s.allocation.Nodes {
+			if err := s.world.Plug(ctx, n); err != nil {
+				return nil, err
+			}
+		}
+	}
+	step, err := sim.Step{
+		Allocation: s.allocation, Command: []string{s.run.Binary(), "run"}, Environ: environ,
+		Output: s.out.stream, World: s.world, KillWait: s.pretend.killWait, Spare: s.job.Launch.MinNodes > 0,
+	}.Start()
+	if err == nil {
+		s.steps = append(s.steps, step)
+	}
+	return step, err
+}
+
+// attend is what Slurm and the faults do to a step until it has ended.
+func (s *simulated) attend(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
+	during, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	warning, warned := scriptOf(s.job, s.run.Path()).Warning()
+	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.killWait, GraceTime: s.pretend.grace, Warning: warning}
+	scene := sim.Scene{
+		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, World: s.world,
+		Progress: s.progress, WarnTasks: unix.SignalNum("SIG" + s.job.Launch.WarnSignal),
+		Struck: func(f sim.Fault, what, node string) { script.strike(f); s.struck(f, what, node) },
+	}
+	var wg sync.WaitGroup
+	var failed error
+	wg.Go(func() { s.faults, failed = scene.Await(during, s.faults) })
+	wg.Go(func() { s.obey(ctx, during, step, slurmctld, script) })
+	if s.pretend.limit > 0 {
+		wg.Go(func() { s.watchTime(during, slurmctld, script, begin, warned) })
+	}
+	<-step.Ended()
+	over()
+	wg.Wait()
+	if step.NodeFailed() {
+		script.event(nodeFailed)
+	}
+	return failed
+}
+
+// obey ends the job when a person wants it to end: Ctrl-C is handed on as it is, and anything else is a cancel.
+func (s *simulated) obey(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
+	select {
+	case <-ctx.Done():
+	case <-during.Done():
+		return
+	}
+	script.event(sim.Cancelled)
+	var told launch.SignalError
+	if errors.As(context.Cause(ctx), &told) && told.Sig == syscall.SIGINT {
+		step.Signal(syscall.SIGINT)
+		if pause.For(during, s.pretend.killWait) == nil {
+			step.Signal(syscall.SIGKILL)
+		}
+		return
+	}
+	slurmctld.Play(during, sim.Cancelled)
+}
+
+// watchTime is the time limit, after the warning that sbatch would have been asked for, if any.
+func (s *simulated) watchTime(ctx context.Context, slurmctld sim.Controller, script *batchScript, begin time.Time, warned bool) {
+	end := begin.Add(s.pretend.limit)
+	if warned {
+		if pause.Until(ctx, end.Add(-slurmctld.Warning.Lead)) != nil {
+			return
+		}
+		slurmctld.Play(ctx, sim.Warned)
+	}
+	if pause.Until(ctx, end) != nil {
+		return
+	}
+	s.say("the time limit of %v is over", s.pretend.limit)
+	script.event(sim.TimeLimit)
+	slurmctld.Play(ctx, sim.TimeLimit)
+}

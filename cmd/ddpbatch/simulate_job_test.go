@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch"
+	"ddpbatch/slurm/sim"
+)
+
+// pretendRun is a run of simulate's whose copy of ddpbatch is another program: it ends at once, and asks to be started again. The pretend job
+// id is that of no process.
+func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
+	t.Helper()
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 75\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	job, _, err := jobfile.Parse("job.toml", dir, []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := specOf("simulate", job, filepath.Join(dir, "job.toml"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: program, Now: time.Now()})
+	if err == nil {
+		err = run.SetJobID("999999999")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run, job
+}
+
+// play simulates the job; heard is told each thing that is said.
+func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, heard func(string)) error {
+	t.Helper()
+	out := &hearer{heard: heard}
+	e := &env{
+		Out: out, Err: out, Dir: "/", Hostname: "h", Now: time.Now, Environ: os.Environ(),
+		Terminal: func(io.Writer) (int, bool) { return 0, false },
+	}
+	p := defaultPretend()
+	a, err := p.allocation(job, 999999999)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = simulateJob(ctx, e, run, job, p, a)
+	t.Logf("%v\n%s", err, &out.all)
+	return err
+}
+
+// hearer is an output that somebody listens to.
+type hearer struct {
+	heard func(string)
+	mu    sync.Mutex
+	all   bytes.Buffer
+}
+
+func (h *hearer) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard(string(p))
+	return h.all.Write(p)
+}
+
+// TestSimulateEndedBetweenAttempts: a person who ends a job that has been requeued, and has not begun again, ends it for good.
+func TestSimulateEndedBetweenAttempts(t *testing.T) {
+	for name, test := range map[string]struct {
+		said string // when the person does it
+		sig  syscall.Signal
+		word string
+	}{
+		"Ctrl-C while it waits":               {"requeued (", syscall.SIGINT, "interrupted"},
+		"cancelled while it waits":            {"requeued (", syscall.SIGTERM, "cancelled"},
+		"Ctrl-C when the requeue was decided": {"no agent left a verdict", syscall.SIGINT, "interrupted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run, job := pretendRun(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			err := play(ctx, t, run, job, func(text string) {
+				if strings.Contains(text, test.said) {
+					cancel(launch.SignalError{Sig: test.sig})
+				}
+			})
+			if exitCode(err) != 128+int(test.sig) {
+				t.Errorf("exit code %d, want %d", exitCode(err), 128+int(test.sig))
+			}
+			if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
+				t.Errorf("ledger %q, want %q", got, want)
+			}
+			if v, err := run.Verdict(1); err != nil || v.Requeue || v.Cause != "cancelled" || !strings.HasPrefix(v.Message, test.word+" before it began again") {
+				t.Errorf("verdict %+v, %v", v, err)
+			}
+			row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+			if err != nil || row.State != "CANCELLED" || !row.ended || strings.Contains(row.Next, "starts again") {
+				t.Errorf("status %+v, %v", row, err)
+			}
+		})
+	}
+}
+
+// TestSimulateWithoutANodeLeft: a job that was requeued, and finds no node to begin again on, is not said to begin again.
+func TestSimulateWithoutANodeLeft(t *testing.T) {
+	run, job := pretendRun(t)
+	e := &env{Out: io.Discard, Err: io.Discard, Dir: "/", Now: time.Now, Environ: os.Environ(), Terminal: func(io.Writer) (int, bool) { return 0, false }}
+	p := defaultPretend()
+	a, err := p.allocation(job, 999999999)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := newSimulated(t.Context(), e, run, job, p, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.used, s.lost = sim.MaxNodes, []string{a.Nodes[0].Name}
+	_, err = s.play(t.Context())
+	if closeErr := s.close(); err == nil || closeErr != nil {
+		t.Errorf("ended with %v, %v", err, closeErr)
+	}
+	if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
+		t.Errorf("ledger %q, want %q", got, want)
+	}
+	if v, err := run.Verdict(1); err != nil || v.Requeue || v.Exit != 75 {
+		t.Errorf("verdict %+v, %v", v, err)
+	}
+}
+
+// TestSimulateThatCannotStart: an attempt whose agents cannot be started has ended, and its verdict says why.
+func TestSimulateThatCannotStart(t *testing.T) {
+	run, job := pretendRun(t)
+	if err := os.Chmod(run.Binary(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := play(t.Context(), t, run, job, func(string) {})
+	if exitCode(err) != exitFailed || !errors.Is(err, syscall.EACCES) {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+	if got, want := eventsOf(t, run), []string{"begin", "end"}; !slices.Equal(got, want) {
+		t.Errorf("ledger %q, want %q", got, want)
+	}
+	v, verdictErr := run.Verdict(1)
+	if verdictErr != nil || v.Cause != "start" || v.Exit != exitFailed || v.Message != err.Error() {
+		t.Errorf("verdict %+v, %v; want the message %v", v, verdictErr, err)
+	}
+	row, statusErr := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+	if statusErr != nil || row.State != "FAILED" || !row.ended || row.Message != err.Error() {
+		t.Errorf("status %+v, %v", row, statusErr)
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testSlurmCancelEnded: a job that has ended is not cancelled, nor is its run marked so that it could not be resumed; what is named beside it
+// is.
+func testSlurmCancelEnded(t *testing.T, c *cluster) {
+	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", `[ -e again ] || exit 7`)
+	c.commandJob("runs", "nodes = 1", "1", "sleep", "1000")
+	failed := c.submit("failed.toml")
+	if job := failed.await(); job["JobState"] != "FAILED" {
+		t.Fatalf("the job that is to fail: %v", job)
+	}
+	runs := c.submit("runs.toml")
+	before := failed.events()
+	out := c.exits(exitUsage, "ddpbatch", "cancel", failed.id, runs.id)
+	if want := "job " + failed.id + " has ended already: FAILED (rank 0 on "; !strings.Contains(out.stderr, want) || !strings.Contains(out.stderr, "); there is nothing to cancel\n") {
+		t.Errorf("cancel of the job that has failed: %v", out)
+	}
+	if !strings.Contains(out.stdout, "cancelled job "+runs.id+"\n") || strings.Contains(out.stdout, "cancelled job "+failed.id) {
+		t.Errorf("cancel of both: %v", out)
+	}
+	if job := runs.await(); job["JobState"] != "CANCELLED" {
+		t.Errorf("the job that ran: %v", job)
+	}
+	if after := failed.events(); !slices.Equal(after, before) {
+		t.Errorf("the ledger held %q, and after the cancel %q", before, after)
+	}
+	if row := failed.status(); row.State != "FAILED" || row.Cause != "crash" {
+		t.Errorf("status --json after the cancel: %+v", row)
+	}
+	c.write("again", "")
+	c.ok("ddpbatch", "resume", failed.id, "--wait")
+}

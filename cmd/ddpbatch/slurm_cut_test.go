@@ -1,0 +1,258 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/rundir"
+)
+
+// once is a family in the first attempt, and done in any later one.
+const once = `[ "$TORCHELASTIC_RESTART_COUNT" -gt 0 ] && { echo "again on $(hostname)"; exit 0; }` + family
+
+// testSlurmSlurmdKilled: the node's daemon is gone, and its tasks live. Slurm takes the node for dead after a while; we hear of it from Slurm alone.
+func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
+	s, word := c.familyJob("slurmd", "nodes = 2\nnodelist = \"n[5-6]\"", 2, 4, family, "--set", final)
+	c.ok(c.script, "exec", "n6", "pkill", "-KILL", "-x", "slurmd")
+	struck := time.Now()
+	s.workersGone(word, struck, time.Minute)
+	// Slurm itself puts the job back into the queue, where the run does not ask for more: it is taken out again.
+	if job := s.await(); job["JobState"] != "CANCELLED" || job["Restarts"] != "1" {
+		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
+	}
+	if e := s.event(rundir.EventGiveUp); e.Attempt != 1 || e.Cause != "node" || slices.Contains(s.events(), rundir.EventRequeue) {
+		t.Errorf("ledger: %q, its last word %+v", s.events(), e)
+	}
+	if row := s.status(); row.Attempt != 1 || row.Cause != "node" {
+		t.Errorf("status --json: %+v", row)
+	}
+	v := s.verdict(1)
+	if v.Cause != "node" || v.Host != "n6" || !slices.Equal(v.Nodes, []string{"n6"}) {
+		t.Errorf("verdict: %+v", v)
+	}
+	s.nobodyLeft(word, 10*time.Second)
+}
+
+// testSlurmCableCut: a node is cut off. The job stops, goes on without it, and the cut node's workers do not stay.
+func testSlurmCableCut(t *testing.T, c *cluster) {
+	s, word := c.familyJob("cut", "nodes = 2\nexclude = \"n[1-6,9-18]\"", 2, 4, once)
+	c.harm("cut", "n8")
+	t.Cleanup(func() { c.harm("heal", "n8") })
+	struck := time.Now()
+	// ten seconds of silence, and five for the workers of the node that is cut off
+	s.workersGone(word, struck, 30*time.Second)
+	job := s.await()
+	s.blames(1, "node", "n8", -1, 1, "n8")
+	if job["JobState"] != "COMPLETED" || job["Restarts"] != "1" || job["NodeList"] != "n[7,19]" {
+		t.Errorf("Slurm says: %s on %s, %s restarts", job["JobState"], job["NodeList"], job["Restarts"])
+	}
+	if v := s.verdict(2); v.Cause != "done" {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// testSlurmCableOfAgent0Cut: agent 0 hears nobody any more, and the others go on hearing each other. It must not blame them: they would be
+// excluded from the rest of the job. Its batch script lives on, beside the attempt that Slurm starts elsewhere.
+func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
+	s, word := c.familyJob("cut0", "nodes = 3\nexclude = \"n[1-8,12-18]\"", 1, 3, once)
+	c.harm("cut", "n9")
+	struck := time.Now()
+	s.workersGone(word, struck, 30*time.Second)
+	s.verdictComes(1)
+	eventually(t, 10*time.Second, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
+	s.blames(1, "node", "n9", -1, 1, "n9")
+	job := s.await()
+	if job["JobState"] != "COMPLETED" || job["NodeList"] != "n[10-11,19]" {
+		t.Errorf("Slurm says: %s on %s", job["JobState"], job["NodeList"])
+	}
+	if v := s.verdict(2); v.Cause != "done" {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	// What is left on n9 is Slurm's, which does not look after a node that is down: the batch script, and srun. Whatever comes to the
+	// script's mind when that ends, the run is another attempt's.
+	told := s.events()
+	s.endSrun()
+	s.nobodyLeft(word, 20*time.Second)
+	if v := s.verdict(2); v.Cause != "done" || !slices.Equal(s.events(), told) {
+		t.Errorf("what was left of attempt 1 has had a say; verdict of attempt 2: %+v, ledger: %q, and before %q", v, s.events(), told)
+	}
+}
+
+// endSrun kills what there is of srun, and tells how many processes it was.
+func (s *submitted) endSrun() (n int) {
+	s.c.t.Helper()
+	for _, k := range s.kin("") {
+		if k.args[0] == "srun" {
+			n++
+			_ = syscall.Kill(k.pid, syscall.SIGKILL) // its two processes end together, so that the second may be gone
+		}
+	}
+	return n
+}
+
+// zombieJob takes some seconds on two ranks, and saves often.
+const (
+	zombieEpochs = 200
+	zombieJob    = `schema = 1
+name = "zombies"
+[slurm]
+nodes = 2
+exclude = "n[1-11,14-18]"
+time = "00:05:00"
+[train]
+epochs = %d
+batch_size = 32
+loss = "mse"
+model = { kind = "mlp", hidden = [32], activation = "tanh" }
+data = { kind = "generated", shuffle = true }
+optimizer = { kind = "sgd", lr = 0.01, momentum = 0.9 }
+[checkpoint]
+every_steps = 50
+`
+)
+
+// testSlurmZombies: the node of rank 0, who commits checkpoints, stands still and is cut off, and the run goes on elsewhere. Then it
+// wakes up with everything that ran there. What it finds is another attempt's, and it must neither commit nor remove anything.
+func testSlurmZombies(t *testing.T, c *cluster) {
+	c.write("job.toml", fmt.Sprintf(zombieJob, zombieEpochs))
+	s := c.submit("job.toml")
+	const steps = zombieEpochs * 64 // 4096 rows / (32 x 2 ranks)
+	eventually(t, commandLimit, "the job has saved", func() bool { return s.step() >= 500 })
+	node := strings.TrimSpace(c.ok("squeue", "-h", "-j", s.id, "-o", "%B").stdout) // where its script and rank 0 are
+	var frozen []kin
+	for _, k := range s.kin("") {
+		if k.get("SLURMD_NODENAME") == node {
+			frozen = append(frozen, k)
+		}
+	}
+	for _, k := range frozen {
+		c.signalled(syscall.SIGSTOP, k.pid)
+	}
+	t.Cleanup(func() {
+		for _, k := range frozen {
+			_ = syscall.Kill(k.pid, syscall.SIGCONT) // most are gone by then
+		}
+	})
+	c.harm("cut", node)
+	t.Cleanup(func() { c.harm("heal", node) })
+	before := s.step()
+	lap := func(what string, since time.Time) time.Time {
+		t.Logf("%s after %v", what, time.Since(since).Round(time.Millisecond))
+		return time.Now()
+	}
+	since := time.Now()
+	c.ok("scontrol", "update", "nodename="+node, "state=down", "reason=cut off") // Slurm itself needs 20 s to see it
+	eventually(t, commandLimit, "attempt 2 has come further than attempt 1", func() bool {
+		last, _, err := s.dir.LastMetrics()
+		return err == nil && last.Attempt == 2 && last.Step > before+200
+	})
+	since = lap("attempt 2 is ahead", since)
+	for _, k := range frozen {
+		c.signalled(syscall.SIGCONT, k.pid)
+	}
+	eventually(t, 30*time.Second, "no agent and no worker of attempt 1 is left", func() bool {
+		return !slices.ContainsFunc(s.kin(""), func(k kin) bool {
+			return slices.ContainsFunc(frozen, func(f kin) bool { return f.pid == k.pid && (k.isAgent() || k.isWorker("")) })
+		})
+	})
+	since = lap("the zombies are gone", since)
+	if s.step() >= steps {
+		t.Error("the job was over before the zombies were; make it longer")
+	}
+	if job := s.await(); job["JobState"] != "COMPLETED" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	lap("the job is over", since)
+	s.endSrun()
+	s.nobodyLeft("", 20*time.Second)
+	if v := s.verdict(2); v.Cause != "done" || v.Step != steps {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	s.oneLineage(2)
+	if e := s.event(rundir.EventBegin); e.Attempt != 2 {
+		t.Errorf("the newest attempt is %d, want 2; ledger: %q", e.Attempt, s.events())
+	}
+}
+
+// oneLineage checks that what checkpoints there are verify, and that the newest are the given attempt's.
+func (s *submitted) oneLineage(attempt int) {
+	t := s.c.t
+	t.Helper()
+	s.c.ok("ddpbatch", "ckpt", "verify", s.id)
+	infos := decode[[]checkpoint.Info](t, []byte(s.c.ok("ddpbatch", "ckpt", "ls", "--json", s.id).stdout))
+	for i, info := range infos {
+		if info.State != "committed" || info.Attempt > attempt || i == len(infos)-1 && info.Attempt != attempt ||
+			i > 0 && info.Attempt < infos[i-1].Attempt {
+			t.Errorf("checkpoints: %+v", infos)
+		}
+	}
+	if parts, err := filepath.Glob(filepath.Join(s.dir.CheckpointsPath(), ".*")); err != nil || len(infos) == 0 {
+		t.Errorf("%d checkpoints, parts of others %q (%v)", len(infos), parts, err)
+	}
+}
+
+// testSlurmPowerOfBatchHost: the node of the batch script and of agent 0 is gone. Slurm starts the job again by itself, which counts as a lost node.
+func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
+	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18]\"", 2, 4, once)
+	c.harm("crash", "n14")
+	struck := time.Now()
+	s.workersGone(word, struck, 30*time.Second)
+	s.verdictComes(1)
+	s.blames(1, "node", "n14", -1, 1, "n14")
+	job := s.await()
+	if job["JobState"] != "COMPLETED" || job["NodeList"] != "n[15,19]" {
+		t.Errorf("Slurm says: %s on %s", job["JobState"], job["NodeList"])
+	}
+	if v := s.verdict(2); v.Cause != "done" {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// testSlurmFewerNodes: with min_nodes the run goes on in the job without a node that has lost its power, and ranks are counted anew.
+func testSlurmFewerNodes(t *testing.T, c *cluster) {
+	const again = `if [ "$TORCHELASTIC_RESTART_COUNT" != 0 ]; then
+	` + sayPlace + ` >"place.$RANK"
+	exit 0
+fi`
+	s, word := c.familyJob("fewer", "nodes = 3\nnodelist = \"n[16-18]\"", 2, 6, again+family, "--set", "launch.min_nodes=2", "--set", "launch.max_restarts=1")
+	c.harm("crash", "n17")
+	struck := time.Now()
+	eventually(t, 40*time.Second, "four ranks run again", func() bool {
+		found, err := filepath.Glob(filepath.Join(c.dir, "place.*"))
+		return err == nil && len(found) == 4
+	})
+	t.Logf("four ranks ran again %v after the power failed", time.Since(struck).Round(time.Millisecond))
+	var out strings.Builder
+	for rank := range 4 {
+		text, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("place.%d", rank)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(text)
+	}
+	for rank, seen := range readPlaces(t, out.String()) {
+		if want := []string{"n16", "n18"}[rank/2]; seen.rank != rank || seen.host != want || seen.world != 4 || seen.nodes != 2 || seen.node != rank/2 ||
+			seen.localRank != rank%2 || seen.localWorld != 2 || seen.master != "n16" && nodeAt(t, seen.master) != "n16" {
+			t.Errorf("rank %d is told %+v; it runs on %s, with 4 ranks on 2 nodes", rank, seen, want)
+		}
+	}
+	s.workersGone(word, struck, 20*time.Second)
+	s.verdictComes(2)
+	s.blames(1, "node", "n17", -1, 1, "n17")
+	if v := s.verdict(2); v.Cause != "done" || v.Exit != 0 {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
+		t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])
+	}
+	s.nobodyLeft(word, 10*time.Second)
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const final = "requeue.on=[]" // what goes wrong is the end of the job
+
+// testSlurmWorkerKilled: a worker of four nodes is killed, and within two seconds nobody's workers are left, whatever they
+// have become meanwhile.
+func testSlurmWorkerKilled(t *testing.T, c *cluster) {
+	const promised = 2 * time.Second
+	// These tests run beside others, which can only make it longer.
+	for tries := 1; ; tries++ {
+		took := killOneOfEight(t, c)
+		if took <= promised {
+			return
+		}
+		if t.Failed() || tries == 3 {
+			t.Fatalf("the workers outlived the first by %v, and were no sooner gone before", took)
+		}
+		c.clear()
+	}
+}
+
+// killOneOfEight returns how long the other workers lived on.
+func killOneOfEight(t *testing.T, c *cluster) time.Duration {
+	t.Helper()
+	s, word := c.familyJob("worker", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
+	struck := c.signalled(syscall.SIGKILL, s.worker(5).pid)
+	took := s.workersGone(word, struck, 10*time.Second)
+	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	s.blames(1, "signal", "n3", 5, 137)
+	v := s.verdict(1)
+	if v.Signal != 9 || !strings.Contains(v.Report, "rank 5 on n3 was killed by SIGKILL") || len(v.Ranks) != 8 {
+		t.Errorf("verdict: %+v", v)
+	}
+	for i, end := range v.Ranks {
+		if end.Followed != (i > 0) {
+			t.Errorf("of rank %d it is said that it followed another: %v", end.Rank, end.Followed)
+		}
+	}
+	s.nobodyLeft(word, 20*time.Second)
+	return took
+}
+
+// testSlurmAgentKilledOfMany: an agent is killed, and with it all its workers' relatives, whatever they have become meanwhile.
+func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
+	for _, row := range []struct{ node, mode string }{{"n3", "agent"}, {"n1", "agent"}, {"n3", "task"}} { // n1 has agent 0
+		s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
+		node := row.node
+		struck := c.signalled(syscall.SIGKILL, s.agent(node).pid)
+		s.workersGone(word, struck, 10*time.Second)
+		if job := s.await(); job["JobState"] != "FAILED" {
+			t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+		}
+		s.blames(1, "node", node, -1, 1, node)
+		s.nobodyLeft(word, 20*time.Second)
+		c.clear()
+	}
+}
+
+// testSlurmRestarted: a rank is killed, and all ranks of all nodes run again in the job, in the same places, by another port.
+func testSlurmRestarted(t *testing.T, c *cluster) {
+	const twice = sayPlace + ` >"place.$TORCHELASTIC_RESTART_COUNT.$RANK"
+[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
+`
+	s, word := c.familyJob("again", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, twice+family, "--set", final, "--set", "launch.max_restarts=1")
+	struck := c.signalled(syscall.SIGKILL, s.worker(3).pid)
+	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
+		t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])
+	}
+	s.workersGone(word, struck, 30*time.Second)
+	var rounds [2][]seen
+	for round := range rounds {
+		var out strings.Builder
+		for rank := range 8 {
+			text, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("place.%d.%d", round, rank)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(text)
+		}
+		rounds[round] = readPlaces(t, out.String())
+		checkPlaces(t, rounds[round], 8)
+	}
+	if rounds[0][0].port == rounds[1][0].port {
+		t.Errorf("both rounds have MASTER_PORT %d, which what is left of the first may hold", rounds[0][0].port)
+	}
+	s.blames(1, "signal", "n2", 3, 137)
+	if v := s.verdict(1); !v.Restart {
+		t.Errorf("verdict of attempt 1 does not tell of the restart: %+v", v)
+	}
+	if v := s.verdict(2); v.Cause != "done" || v.Round != 1 {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// clear removes what the ranks of a job have told, before the next.
+func (c *cluster) clear() {
+	c.t.Helper()
+	found, err := filepath.Glob(filepath.Join(c.dir, "running.*"))
+	for _, path := range found {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// testSlurmSrunKilled: without srun Slurm ends the step, and nobody can say why.
+func testSlurmSrunKilled(t *testing.T, c *cluster) {
+	s, word := c.familyJob("srun", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
+	struck := time.Now()
+	if s.endSrun() == 0 {
+		t.Error("there is no srun")
+	}
+	s.workersGone(word, struck, 15*time.Second)
+	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	if e := s.event("give-up"); e.Attempt != 1 || e.Detail == "" {
+		t.Errorf("ledger: %q, its last word %+v", s.events(), e)
+	}
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// testSlurmStepdKilled: Slurm does not notice that a node's step daemon is gone. The workers there go on, and end with the others.
+func testSlurmStepdKilled(t *testing.T, c *cluster) {
+	s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
+	c.signalled(syscall.SIGKILL, s.agent("n3").parent)
+	struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)
+	s.workersGone(word, struck, 10*time.Second)
+	s.blames(1, "signal", "n1", 0, 137)
+	// srun waits for a word of n3 until its own limit
+	eventually(t, 10*time.Second, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
+	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// testSlurmWorkerStopped: a worker that is stopped hangs, and all others wait for it. It is named, and they are ended.
+func testSlurmWorkerStopped(t *testing.T, c *cluster) {
+	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.hang="4s"`)
+	struck := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
+	s.workersGone(word, struck, 30*time.Second)
+	if job := s.await(); job["JobState"] != "FAILED" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	s.blames(1, "hang", "n3", 5, 1, "n3")
+	if v := s.verdict(1); !strings.Contains(v.Message, "SIGSTOP") {
+		t.Errorf("verdict: %+v", v)
+	}
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// testSlurmAgentStopped: an agent that does not run is lost like one that is gone. Slurm wakes it up to end it.
+func testSlurmAgentStopped(t *testing.T, c *cluster) {
+	s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
+	struck := c.signalled(syscall.SIGSTOP, s.agent("n3").pid)
+	s.workersGone(word, struck, 40*time.Second)
+	if job := s.await(); job["JobState"] != "FAILED" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	s.blames(1, "node", "n3", -1, 1, "n3")
+	s.nobodyLeft(word, 20*time.Second)
+}
+
+// testSlurmAgent0Stopped: the others give agent 0 up. It is woken up to be ended, and must not blame them.
+func testSlurmAgent0Stopped(t *testing.T, c *cluster) {
+	s, word := c.familyJob("agent0", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
+	struck := c.signalled(syscall.SIGSTOP, s.agent("n1").pid)
+	s.workersGone(word, struck, 40*time.Second)
+	if job := s.await(); job["JobState"] != "FAILED" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	s.blames(1, "node", "n1", -1, 1, "n1")
+	s.nobodyLeft(word, 20*time.Second)
+}

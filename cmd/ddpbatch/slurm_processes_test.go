@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The nodes are on this machine, which sees their processes, those of nodes that are cut off too.
+
+// kin is a process of a run on some node.
+type kin struct {
+	pid, parent int
+	args        []string
+	env         []string
+}
+
+func (k kin) String() string {
+	return fmt.Sprintf("%d on %s: %s", k.pid, k.get("SLURMD_NODENAME"), strings.Join(k.args, " "))
+}
+
+func (k kin) get(name string) string {
+	for _, entry := range k.env {
+		if value, ok := strings.CutPrefix(entry, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// isAgent tells ddpbatch's agents, and isWorker the workers and what they have started: all but agents, their guards, srun and the batch script.
+func (k kin) isAgent() bool { return len(k.args) > 1 && k.args[1] == "run" }
+
+func (k kin) isWorker(word string) bool {
+	return k.get("RANK") != "" || word != "" && strings.Contains(strings.Join(k.args, " "), "1000."+word) && !k.isAgent()
+}
+
+// kin lists the live processes of a run: by their environment, or by a word on their command line.
+func (s *submitted) kin(word string) (all []kin) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		env, err := os.ReadFile(dir + "/environ")
+		cmdline, err2 := os.ReadFile(dir + "/cmdline")
+		stat, err3 := os.ReadFile(dir + "/stat")
+		if err != nil || err2 != nil || err3 != nil || len(cmdline) == 0 {
+			continue // gone meanwhile
+		}
+		ours := bytes.Contains(append([]byte{0}, env...), []byte("\x00DDPBATCH_RUN_DIR="+s.dir.Path()+"\x00"))
+		if !ours && (word == "" || !bytes.Contains(cmdline, []byte("1000."+word))) {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state, parent, ...
+		parent, _ := strconv.Atoi(fields[1])
+		all = append(all, kin{pid, parent, splitNUL(cmdline), splitNUL(env)})
+	}
+	return all
+}
+
+func splitNUL(text []byte) []string {
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
+}
+
+// agent is the first agent on a node.
+func (s *submitted) agent(node string) kin {
+	s.c.t.Helper()
+	for _, k := range s.kin("") {
+		if k.isAgent() && k.get("SLURMD_NODENAME") == node {
+			return k
+		}
+	}
+	s.c.t.Fatalf("there is no agent on %s", node)
+	return kin{}
+}
+
+// worker is a rank's process.
+func (s *submitted) worker(rank int) kin {
+	s.c.t.Helper()
+	all := s.kin("")
+	for _, k := range all {
+		if k.get("RANK") == strconv.Itoa(rank) && slices.ContainsFunc(all, func(a kin) bool { return a.isAgent() && a.pid == k.parent }) &&
+			strings.HasPrefix(strings.Join(k.args, " "), "sleep") {
+			return k
+		}
+	}
+	s.c.t.Fatalf("there is no process of rank %d", rank)
+	return kin{}
+}
+
+// signalled sends a signal to a process of a node.
+func (c *cluster) signalled(sig syscall.Signal, pid int) time.Time {
+	c.t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		c.t.Fatalf("send %v to %d: %v", sig, pid, err)
+	}
+	return time.Now()
+}
+
+// workersGone waits until no worker is left, nor what one has started, and tells how long that took since the strike.
+func (s *submitted) workersGone(word string, since time.Time, limit time.Duration) time.Duration {
+	t := s.c.t
+	t.Helper()
+	ticker := time.NewTicker(10 * time.Millisecond) // between two looks at all processes
+	defer ticker.Stop()
+	for {
+		left := slices.DeleteFunc(s.kin(word), func(k kin) bool { return !k.isWorker(word) })
+		took := time.Since(since)
+		if len(left) == 0 {
+			t.Logf("%s: all workers were gone after %v", t.Name(), took.Round(time.Millisecond))
+			return took
+		}
+		if took > limit {
+			t.Fatalf("%d processes of the workers are there after %v: %v", len(left), limit, left)
+		}
+		<-ticker.C
+	}
+}
+
+// nobodyLeft waits until nothing of the run is left, agents, srun and the batch script's last command included.
+func (s *submitted) nobodyLeft(word string, limit time.Duration) {
+	t := s.c.t
+	t.Helper()
+	var left []kin
+	defer func() {
+		if len(left) > 0 {
+			t.Logf("still there: %v", left)
+		}
+	}()
+	eventually(t, limit, "nothing of the run is left", func() bool {
+		left = s.kin(word)
+		return len(left) == 0
+	})
+}
+
+// verdictComes waits for the verdict of an attempt.
+func (s *submitted) verdictComes(attempt int) {
+	s.c.t.Helper()
+	eventually(s.c.t, commandLimit, fmt.Sprintf("there is a verdict of attempt %d", attempt), func() bool {
+		_, err := s.dir.Verdict(attempt)
+		return err == nil
+	})
+}
+
+// blames checks an attempt's verdict: its cause, and whom it names.
+func (s *submitted) blames(attempt int, cause, host string, rank, exit int, nodes ...string) {
+	t := s.c.t
+	t.Helper()
+	if v := s.verdict(attempt); v.Cause != cause || v.Host != host || v.FirstRank != rank || v.Exit != exit || !slices.Equal(v.Nodes, nodes) {
+		t.Errorf("verdict of attempt %d: %+v; want cause %s, host %s, rank %d, exit code %d, bad nodes %q", attempt, v, cause, host, rank, exit, nodes)
+	}
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+// saver is a rank that "saves" when it is asked to stop, by the stop file or by TERM, exits with 75, and is done the
+// next time.
+const saver = `save() { touch "saved.$1"; exit 75; }
+id=${SLURM_ARRAY_TASK_ID:-0}
+[ -e "saved.$id" ] && exit 0
+trap 'save "$id"' TERM
+touch "running.$id.$RANK"
+until [ -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.1; done
+save "$id"`
+
+// ranksRun waits until so many ranks of savers run.
+func ranksRun(c *cluster, n int) {
+	c.t.Helper()
+	eventually(c.t, commandLimit, "all ranks run", func() bool {
+		found, err := filepath.Glob(filepath.Join(c.dir, "running.*"))
+		return err == nil && len(found) == n
+	})
+}
+
+// event is the last one of that name in the ledger.
+func (s *submitted) event(name string) (found rundir.Event) {
+	s.c.t.Helper()
+	events, err := s.dir.Ledger()
+	if err != nil {
+		s.c.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Event == name {
+			found = e
+		}
+	}
+	return found
+}
+
+// goneOn checks a job that was to save for cause, be requeued once, and be done.
+func (s *submitted) goneOn(cause string) {
+	t := s.c.t
+	t.Helper()
+	job := s.await()
+	if job["JobState"] != "COMPLETED" || job["Restarts"] != "1" {
+		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
+	}
+	if v := s.verdict(1); v.Cause != cause || v.Exit != exitRequeue || !v.Requeue {
+		t.Errorf("verdict of attempt 1: %+v, want the cause %s", v, cause)
+	}
+	if v := s.verdict(2); v.Cause != "done" {
+		t.Errorf("verdict of attempt 2: %+v", v)
+	}
+	if e := s.event(rundir.EventRequeue); e.Cause != cause || e.Attempt != 1 {
+		t.Errorf("the ledger says of the requeue: %+v, want the cause %s", e, cause)
+	}
+	if row := s.status(); row.Requeues != 1 || row.Cause != "done" || row.Attempt != 2 {
+		t.Errorf("status --json: %+v", row)
+	}
+	log, err := os.ReadFile(s.dir.SlurmLogPath(strings.ReplaceAll(s.id, "/", "_")))
+	if err != nil || !strings.Contains(string(log), "requeued: ") {
+		t.Errorf("the job's log does not say that it is requeued (%v):\n%s", err, log)
+	}
+}
+
+// testSlurmRequeueWarned: the time limit is near, the script is warned, the workers save, and the job goes on by itself.
+func testSlurmRequeueWarned(t *testing.T, c *cluster) {
+	c.commandJob("warned", "nodes = 2", "2", "bash", "-c", saver)
+	s := c.submit("warned.toml", "--set", `requeue.lead="60s"`)
+	ranksRun(c, 4)
+	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now+50")
+	eventually(t, commandLimit, "the stop file", func() bool {
+		_, err := os.Stat(s.dir.StopPath(1))
+		return err == nil
+	})
+	s.goneOn("timeout")
+}
+
+// testSlurmRequeueTimeLimit: without a warning the limit itself is one: TERM, and some seconds.
+func testSlurmRequeueTimeLimit(t *testing.T, c *cluster) {
+	c.commandJob("limit", "nodes = 2", "1", "bash", "-c", saver)
+	s := c.submit("limit.toml", "--set", `slurm.skip=["signal"]`)
+	ranksRun(c, 2)
+	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now")
+	s.goneOn("timeout")
+}
+
+// testSlurmRequeueStubborn: workers that do not leave at TERM are killed while there is time left to decide, before Slurm kills all.
+func testSlurmRequeueStubborn(t *testing.T, c *cluster) {
+	c.commandJob("stubborn", "nodes = 2", "1", "bash", "-c",
+		`[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; trap '' TERM; touch "running.0.$RANK"; while :; do sleep 0.1; done`)
+	s := c.submit("stubborn.toml", "--set", `slurm.skip=["signal"]`)
+	ranksRun(c, 2)
+	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now")
+	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "1" {
+		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
+	}
+	if v := s.verdict(1); v.Cause != "timeout" || !v.Requeue {
+		t.Errorf("verdict of attempt 1: %+v", v)
+	}
+	if e := s.event(rundir.EventRequeue); e.Cause != "timeout" {
+		t.Errorf("the ledger says of the requeue: %+v", e)
+	}
+}
+
+// testSlurmRequeuePreempted: a job that leaves in time is not requeued by Slurm, but by us.
+func testSlurmRequeuePreempted(t *testing.T, c *cluster) {
+	if !strings.Contains(c.ok("sinfo", "-h", "-o", "%P").stdout, "low") {
+		t.Skip("this cluster has no partition that jobs are preempted in: scripts/slurm-cluster down, and up again")
+	}
+	c.commandJob("preempted", "nodes = 2\nexclusive = true\npartition = \"low\"", "1", "bash", "-c", saver)
+	s := c.submit("preempted.toml")
+	ranksRun(c, 2)
+	nodes := c.job(s.id)["NodeList"]
+	c.ok("sbatch", "--partition=main", "--exclusive", "--nodelist="+nodes, "--nodes=2", "--output=/dev/null", "--wrap=true")
+	s.goneOn("preempt")
+}
+
+// testSlurmCancelIsFinal: what a person cancels stays so, even where the workers saved and ask for more.
+func testSlurmCancelIsFinal(t *testing.T, c *cluster) {
+	c.commandJob("cancelled", "nodes = 2", "1", "bash", "-c", saver)
+	s := c.submit("cancelled.toml")
+	ranksRun(c, 2)
+	c.ok("scancel", s.id)
+	if job := s.await(); job["JobState"] != "CANCELLED" || job["Restarts"] != "0" {
+		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
+	}
+	eventually(t, commandLimit, "the ledger's last word", func() bool { return slices.Contains(s.events(), rundir.EventGiveUp) })
+	if v := s.verdict(1); v.Cause != "cancelled" {
+		t.Errorf("verdict: %+v", v)
+	}
+	if slices.Contains(s.events(), rundir.EventRequeue) {
+		t.Errorf("ledger: %q", s.events())
+	}
+	c.ok("ddpbatch", "resume", s.id, "--wait")
+}
+
+// testSlurmRequeueElement: of an array, the element that asks is requeued, and no other.
+func testSlurmRequeueElement(t *testing.T, c *cluster) {
+	c.commandJob("array", "nodes = 1\narray = \"0-1\"", "1", "bash", "-c",
+		`[ "$SLURM_ARRAY_TASK_ID" = 0 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] || exit 75`)
+	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "array.toml", "--parsable").stdout)
+	var elements [2]*submitted
+	for i, name := range []string{id + "_0", id + "_1"} {
+		eventually(t, commandLimit, "element "+name+" has begun", func() bool {
+			dir, err := rundir.Find(filepath.Join(c.dir, "runs"), name)
+			if err != nil {
+				return false
+			}
+			elements[i] = &submitted{c, name, dir}
+			newest, err := dir.NewestAttempt()
+			return err == nil && newest > 0
+		})
+	}
+	elements[1].goneOn("stopped")
+	if job := elements[0].await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
+		t.Errorf("Slurm says of the element that did not ask: %s, %s restarts", job["JobState"], job["Restarts"])
+	}
+}
+
+// testSlurmRequeueNode: an agent is lost with its node's good name: the job goes on elsewhere.
+func testSlurmRequeueNode(t *testing.T, c *cluster) {
+	c.commandJob("node", "nodes = 2", "1", "bash", "-c", `[ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && exit 0; touch "running.0.$RANK"; exec sleep 1000`)
+	s := c.submit("node.toml")
+	ranksRun(c, 2)
+	node := strings.TrimSpace(c.ok("scontrol", "show", "hostnames", c.job(s.id)["NodeList"]).stdout)
+	node = node[strings.LastIndexByte(node, '\n')+1:]
+	pids := strings.Fields(c.onNode(node, "pgrep", "-f", "--", s.dir.Binary()+" run").stdout)
+	if len(pids) != 1 {
+		t.Fatalf("agents on %s: %q", node, pids)
+	}
+	c.ok(c.script, "exec", node, "kill", "-KILL", pids[0])
+	job := s.await()
+	if job["JobState"] != "COMPLETED" || job["ExcNodeList"] != node || strings.Contains(job["NodeList"], node) {
+		t.Errorf("Slurm says: %s on %s, not on %s; want not on %s", job["JobState"], job["NodeList"], job["ExcNodeList"], node)
+	}
+	if e := s.event(rundir.EventRequeue); e.Cause != "node" || !slices.Equal(e.Nodes, []string{node}) {
+		t.Errorf("the ledger says of the requeue: %+v", e)
+	}
+	s.gone(20 * time.Second)
+}
+
+// testSlurmRequeueRefused: Slurm does not requeue what was submitted so, and that is said.
+func testSlurmRequeueRefused(t *testing.T, c *cluster) {
+	c.commandJob("refused", "nodes = 1\nno_requeue = true", "1", "sh", "-c", "exit 75")
+	out := c.exits(exitRequeue, "ddpbatch", "submit", "refused.toml", "--wait", "--parsable")
+	s := c.find(strings.TrimSpace(out.stdout))
+	if e := s.event(rundir.EventRefused); e.Cause != "stopped" || !strings.Contains(e.Detail, "disabled") {
+		t.Errorf("the ledger says: %+v", e)
+	}
+	log, err := os.ReadFile(s.dir.SlurmLogPath(s.id))
+	if err != nil || !strings.Contains(string(log), "no-requeue") || !strings.Contains(string(log), "ddpbatch resume") {
+		t.Errorf("the job's log (%v):\n%s", err, log)
+	}
+}
+
+// testSlurmForbidden: 93 is the last word, and so is a run that makes no progress.
+func testSlurmForbidden(t *testing.T, c *cluster) {
+	for _, row := range []struct{ code, says string }{
+		{"93", "forbids another attempt"},
+		{"75", "no progress"}, // and the job must not end with a code that asks to be started again
+	} {
+		c.commandJob("ends", "nodes = 1", "1", "sh", "-c", "exit "+row.code)
+		s := c.submit("ends.toml", "--set", "requeue.no_progress=1")
+		if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "93:0" || job["Restarts"] != "0" {
+			t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])
+		}
+		if e := s.event(rundir.EventGiveUp); !strings.Contains(e.Detail, row.says) {
+			t.Errorf("the ledger says: %+v, want %q", e, row.says)
+		}
+		if row := s.status(); row.State != "FAILED" || row.Next == "" {
+			t.Errorf("status --json: %+v", row)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+)
+
+// readElements reads what an array's elements have left. Of one that has not begun nothing is known but its job.
+func (row *jobStatus) readElements() error {
+	array, err := arrayIn(row.run)
+	if err != nil || array == nil {
+		return err
+	}
+	jobs, err := array.jobs(row.run)
+	if err != nil {
+		return err
+	}
+	row.array = &jobs
+	history, _ := row.run.Ledger()
+	for _, index := range array.all() {
+		var element jobStatus
+		if begun := array.begun[index]; begun == nil {
+			element = jobStatus{Job: jobs.of(index, ""), Name: row.Name, run: row.run}
+			element.cancelled = cancelledBefore(history, element.Job)
+		} else if err := element.readElement(begun, jobs); err != nil {
+			return err
+		}
+		element.index = index
+		row.elements = append(row.elements, element)
+	}
+	return nil
+}
+
+func (row *jobStatus) readElement(run *rundir.Dir, jobs arrayJobs) error {
+	index, _ := run.Index()
+	recorded, err := run.JobID()
+	if err != nil {
+		return err
+	}
+	return row.readRun(run, jobs.of(index, recorded))
+}
+
+// cancelledBefore tells whether a person has cancelled a job before it began, by the ledger of its run or of its array.
+func cancelledBefore(history []rundir.Event, job string) bool {
+	return recovery.WasCancelled(append(slices.Clone(history), rundir.Event{Event: rundir.EventBegin, Job: job}))
+}
+
+// addElements makes an array's row that of its elements; jobs is what Slurm knows.
+func (row *jobStatus) addElements(jobs []slurm.JobStatus) {
+	alive := simulating(row.run, row.Job)
+	for i := range row.elements {
+		element := &row.elements[i]
+		element.addState(jobs)
+		if alive && element.Attempt == 0 {
+			element.State, element.ended = "PENDING", false
+		}
+	}
+	if len(row.array.indices) == 0 {
+		row.addUnknown(jobs)
+	}
+	row.addUp()
+}
+
+// addUnknown adds elements that Slurm alone knows of.
+func (row *jobStatus) addUnknown(jobs []slurm.JobStatus) {
+	for _, job := range jobs {
+		array, number, _ := strings.Cut(job.ID, "_")
+		known := slices.ContainsFunc(row.elements, func(element jobStatus) bool { return number == strconv.Itoa(element.index) })
+		if job.Name == row.Name && slices.Contains(row.array.ids(), array) && !known {
+			element := jobStatus{Job: job.ID, Name: row.Name, run: row.run, index: -1}
+			element.takeState(job)
+			row.elements = append(row.elements, element)
+		}
+	}
+}
+
+// addUp takes the state from the elements: of one that is not over, or else of the one with the largest exit code, the first of these.
+func (row *jobStatus) addUp() {
+	row.State, row.Reason, row.Exit, row.Cause, row.Next, row.saved = "UNKNOWN", "", nil, "", "", false
+	t := row.tally()
+	all := len(row.elements)
+	row.Message = t.text(all)
+	if t.open != nil && len(row.array.indices) == 0 { // which may stand for many
+		row.Message = t.text(0)
+	}
+	row.ended = t.open == nil && !simulating(row.run, row.Job)
+	switch {
+	case t.open != nil:
+		row.State, row.Reason = t.open.State, t.open.Reason
+	case !row.ended: // simulated, between two elements
+		row.State = "RUNNING"
+	case t.worst != nil:
+		row.State, row.Exit, row.saved = t.worst.State, &t.code, t.worst.saved
+		if t.worst.verdictJob == t.worst.Job {
+			row.Cause = t.worst.Cause
+		}
+	case all > 0 && t.done == all:
+		row.State, row.Exit, row.Message = "COMPLETED", &t.code, fmt.Sprintf("all %d elements are done", all)
+	}
+}
+
+// tally counts an array's elements.
+type tally struct {
+	done, failed int
+	open, worst  *jobStatus // nil: none is
+	code         int        // of the worst
+}
+
+// tally adds up what is no element's alone, too.
+func (row *jobStatus) tally() (t tally) {
+	row.Attempt, row.Restarts, row.Requeues = 0, 0, 0
+	for i := range row.elements {
+		element := &row.elements[i]
+		row.Attempt = max(row.Attempt, element.Attempt)
+		row.Restarts += element.Restarts
+		row.Requeues += element.Requeues
+		err := element.end()
+		switch code := exitCode(err); {
+		case !element.ended && (t.open == nil || element.State == "RUNNING" && t.open.State != "RUNNING"):
+			t.open = element
+		case !element.ended, element.neverBegan():
+		case err == nil:
+			t.done++
+		default:
+			t.failed++
+			if code > t.code {
+				t.worst, t.code = element, code
+			}
+		}
+	}
+	return t
+}
+
+// text is for the message of an array of so many elements; 0: nobody knows.
+func (t tally) text(all int) string {
+	text := fmt.Sprintf("%d of %d elements are done", t.done, all)
+	if all == 0 {
+		text = fmt.Sprintf("%d of its elements are done", t.done)
+	}
+	if t.failed > 1 {
+		text += fmt.Sprintf(", %d did not end well", t.failed)
+	}
+	if t.worst != nil {
+		text += "; " + t.worst.inArray()
+	}
+	return text
+}
+
+// neverBegan tells of an ended element that nobody knows anything of.
+func (row *jobStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
+
+// inArray says how an element ended.
+func (row *jobStatus) inArray() string {
+	_, index, _ := strings.Cut(row.Job, "_")
+	if row.verdictJob == row.Job {
+		return "element " + index + ": " + row.Message
+	}
+	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())
+}
+
+// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
+func (row jobStatus) ofJob(id string) jobStatus {
+	if row.array == nil {
+		return row
+	}
+	only, alone := row.array.aloneIn(id)
+	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element jobStatus) bool {
+		asked := len(row.array.indices) == 0 || slices.Contains(row.array.indices, element.index)
+		return alone && element.index != only || !alone && !asked
+	})
+	row.addUp()
+	return row
+}
+
+// endOfArray is the error of elements that did not end well, with the largest of their exit codes.
+func endOfArray(id string, elements []jobStatus) error {
+	const most = 20 // that are named
+	var failed []error
+	code := 0
+	for _, element := range elements {
+		if err := element.end(); err != nil {
+			failed = append(failed, err)
+			code = max(code, exitCode(err))
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("job %s: %d of %s did not end well", id, len(failed), plural(len(elements), "element"))
+	for _, err := range failed[:min(most, len(failed))] {
+		text += "\n  " + err.Error()
+	}
+	if more := len(failed) - most; more > 0 {
+		text += fmt.Sprintf("\n  and %d more", more)
+	}
+	return &codeError{code: code, err: errors.New(text)}
+}
+
+// why says what is known of the end of a job that left no verdict.
+func (row *jobStatus) why() string {
+	if row.cancelled {
+		return "it was cancelled before it began"
+	}
+	return cmp.Or(row.Next, row.Reason, "no agent left a verdict; see ddpbatch logs "+row.logsName())
+}
+
+// logsName is what logs knows a job by: an element that has not begun by its array.
+func (row *jobStatus) logsName() string {
+	array, _, isElement := strings.Cut(row.Job, "_")
+	if _, begun := row.run.Index(); isElement && !begun {
+		return array
+	}
+	return row.Job
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestStrangersDie kills an agent of a simulated cluster, alone and with all that shows that it runs on its node: also who has left its worker's
+// session and cleared its environment is gone after that.
+func TestStrangersDie(t *testing.T) {
+	for name, node := range map[string]bool{"with the agent": false, "with the agent and its workers": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			word := fmt.Sprintf("%d%d", os.Getpid(), time.Now().UnixNano())
+			const script = `echo $PPID >"agent.$RANK.new"; mv "agent.$RANK.new" "agent.$RANK"
+` + family
+			job := "schema = 1\nname = \"strangers\"\n[slurm]\nnodes = 2\n[launch]\nnproc_per_node = 2\ngrace = \"3s\"\ncommand = " +
+				quoteTOML(t, "sh", "-c", script, word) + "\n[requeue]\non = []\n"
+			if err := os.WriteFile(filepath.Join(dir, "job.toml"), []byte(job), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd, out := command(dir, "simulate", "job.toml")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+			t.Cleanup(func() {
+				for _, pid := range processesNaming(word) { // none, unless the test fails
+					syscall.Kill(pid, syscall.SIGKILL)
+				}
+			})
+			const each = 5 // of a rank: it, a shell and its sleep, one whose parent has ended, and a stranger
+			eventually(t, time.Minute, "all ranks run, with their relatives", func() bool { return len(processesNaming(word)) >= 4*each })
+			text, err := os.ReadFile(filepath.Join(dir, "agent.3"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			agent, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			struck := []int{agent}
+			if node {
+				struck = append(struck, processesWith("DDPBATCH_RUN_DIR="+runMade(t, dir).Path(), "SLURMD_NODENAME=node2")...)
+			}
+			for _, pid := range struck {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+					t.Fatal(err)
+				}
+			}
+			if err := cmd.Wait(); err == nil {
+				t.Errorf("the run did not fail:\n%s", out)
+			}
+			if v, err := runMade(t, dir).Verdict(1); err != nil || v.Cause != "node" {
+				t.Errorf("the cause is %q (%v)\n%s", v.Cause, err, out)
+			}
+			eventually(t, 10*time.Second, "nobody is left", func() bool { return len(processesNaming(word)) == 0 })
+		})
+	}
+}
+
+// processesNaming lists the live processes that sleep for as long as no other test's do: 1000.WORD, in whatever command line. The
+// agents', which hold it as the workers' command, are not among them.
+func processesNaming(word string) []int {
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var pids []int
+	for _, path := range paths {
+		line, err := os.ReadFile(path)
+		named := bytes.Contains(line, []byte("1000."+word))
+		if pid, convErr := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && convErr == nil && named {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}

@@ -1,0 +1,23 @@
+"""Starts its own ranks by mp.spawn, as scripts do that know of no launcher. With "raise" rank 1 fails while rank 0 waits for it."""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def work(rank, world):
+    os.environ["RANK"], os.environ["WORLD_SIZE"] = str(rank), str(world)
+    dist.init_process_group("gloo")
+    if "raise" in sys.argv and rank == 1:
+        raise ValueError("rank 1 gives up")
+    met = torch.tensor([2.0**rank])
+    dist.all_reduce(met)  # a bit for each rank
+    sys.stdout.write("spawned %d of %d met %d\n" % (rank, world, met))
+    sys.stdout.flush()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    mp.spawn(work, args=(2,), nprocs=2)

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// trained are the lines of the ranks of train.py, in the order of their ranks.
+func trained(text string) []string { return linesOf(`rank \d+ world`, text) }
+
+// onTwoNodes is what the lines of two ranks of one node say where each is on a node of its own.
+func onTwoNodes(lines []string) []string {
+	place := regexp.MustCompile(`place ([01])/2/0/1`)
+	lines = slices.Clone(lines)
+	for i := range lines {
+		lines[i] = place.ReplaceAllString(lines[i], "place 0/1/$1/2")
+	}
+	return lines
+}
+
+// TestTorchLaunch runs one training script, unchanged, by torchrun and in every way that run has: all ranks say the same.
+func TestTorchLaunch(t *testing.T) {
+	t.Parallel()
+	p := newPyTorch(t)
+	script := p.script("train.py")
+	arguments := []string{"--lr", "0.1", "--nnodes=7", "-m"} // the script's own
+	// torchrun 1.13 cannot do without the two maps, nor with -r 3 -t 1, under Python 3.11
+	files := []string{"--nproc_per_node", "2", "-r", "0:2,1:2", "-t", "0:1,1:1", "--log_dir"}
+	theirs := filepath.Join(p.dir, "theirs")
+	out := p.torchrun("torch.distributed.run", slices.Concat([]string{"--standalone"}, files, []string{theirs, script}, arguments)...)
+	want := trained(out.stdout)
+	if len(want) != 2 || !strings.Contains(want[1], "rank 1 world 2 met 3 place 1/2/0/1 losses ") {
+		t.Fatalf("torchrun: %v", out)
+	}
+	for name, flags := range map[string][]string{
+		"script":      {script},
+		"module":      {"-m", "train"},
+		"no-python":   {"--no-python", p.python, "-u", script},
+		"run-path":    {"--run-path", script},
+		"torch-store": {"--torch-store", script},
+	} {
+		out := p.good(slices.Concat([]string{"--nproc-per-node", "2"}, flags, arguments)...)
+		sameLines(t, name, trained(out.stdout), want)
+		if words := linesOf("rank . has a word", out.stderr); len(words) != 2 {
+			t.Errorf("%s: on standard error: %q", name, words)
+		}
+	}
+	// the row of the store was one of that store
+	if out := p.good("--torch-store", "--no-python", "sh", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE"); out.stdout != "True\n" {
+		t.Errorf("with --torch-store TORCHELASTIC_USE_AGENT_STORE is %s", out.stdout)
+	}
+	for i, flags := range [][]string{files, {"--nproc-per-node=2", "-r", "3", "-t", "1", "--log-dir"}} {
+		ours := filepath.Join(p.dir, fmt.Sprint("ours", i))
+		out := p.good(slices.Concat(flags, []string{ours, script}, arguments)...)
+		sameLines(t, fmt.Sprintf("%q", flags), trained(out.stdout), want)
+		if strings.Contains(out.stderr, "has a word") {
+			t.Errorf("%q: what goes to files alone is on the console: %s", flags, out.stderr)
+		}
+		for rank := range 2 {
+			for _, name := range []string{"stdout.log", "stderr.log"} {
+				if got, want := logOf(t, ours, rank, name), logOf(t, theirs, rank, name); got != want || want == "" {
+					t.Errorf("%q: rank %d's %s holds %q, torchrun's %q", flags, rank, name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// logOf is a file of the first round in a --log-dir of one run.
+func logOf(t *testing.T, dir string, local int, name string) string {
+	t.Helper()
+	pattern := filepath.Join(dir, "*", "attempt_0", fmt.Sprint(local), name)
+	found, err := filepath.Glob(pattern)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %q (%v)", pattern, found, err)
+	}
+	text, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestTorchNodes runs it as two agents, as on two machines: ranks train as on one.
+func TestTorchNodes(t *testing.T) {
+	t.Parallel()
+	p := newPyTorch(t)
+	script := p.script("train.py")
+	want := onTwoNodes(trained(p.good("--nproc-per-node", "2", script).stdout))
+	for _, row := range []struct {
+		flags string
+		each  [2]string
+	}{
+		{"--nnodes 2 --master-addr 127.0.0.1 --master-port PORT", [2]string{"--node-rank 0", "--node_rank=1"}},
+		{"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint localhost:PORT", [2]string{}},
+		{"--nnodes 1:2 --rdzv-id a --rdzv-backend c10d --rdzv-endpoint localhost:PORT --torch-store", [2]string{}},
+	} {
+		flags := strings.ReplaceAll(row.flags, "PORT", fmt.Sprint(handPort(t)))
+		var agents []*process
+		for _, own := range row.each {
+			agents = append(agents, p.launch(slices.Concat([]string{"ddpbatch", "run"}, strings.Fields(flags+" "+own), []string{script})...))
+		}
+		var said string
+		for _, agent := range agents {
+			out := agent.end(torchLimit)
+			if out.code != 0 || len(trained(out.stdout)) != 1 {
+				t.Errorf("%s: %v", flags, out)
+			}
+			said += out.stdout
+		}
+		sameLines(t, flags, trained(said), want)
+		p.gone()
+	}
+}
+
+// TestTorchDistributedLaunch runs a script of before torchrun, by torch.distributed.launch and by run, without and with its local rank as an argument.
+func TestTorchDistributedLaunch(t *testing.T) {
+	t.Parallel()
+	p := newPyTorch(t)
+	script := p.script("local.py")
+	theirs := func(flags ...string) []string {
+		flags = append([]string{"--nproc_per_node=2", "--master_port", fmt.Sprint(handPort(t)), "-r", "9:1", "-t", "9:1"}, flags...)
+		return linesOf("argument", p.torchrun("torch.distributed.launch", append(flags, script, "--lr", "0.5")...).stdout)
+	}
+	argument, variable := theirs(), theirs("--use_env")
+	if !slices.Equal(argument, []string{"argument 0 variable 0 lr 0.5", "argument 1 variable 1 lr 0.5"}) ||
+		!slices.Equal(variable, []string{"argument -1 variable 0 lr 0.5", "argument -1 variable 1 lr 0.5"}) {
+		t.Fatalf("torch.distributed.launch: %q, with --use_env %q", argument, variable)
+	}
+	for _, row := range []struct {
+		words []string
+		want  []string
+	}{
+		{[]string{"--use_env", script}, variable},
+		{[]string{"--use-env", script}, variable},
+		{[]string{script}, variable}, // as torchrun
+		{[]string{"--pass-local-rank", script}, argument},
+		{[]string{script, "--local_rank=${local_rank}"}, argument},
+		{[]string{script, "--local-rank", "${local_rank}"}, argument},
+	} {
+		out := p.good(slices.Concat([]string{"--nproc_per_node=2"}, row.words, []string{"--lr", "0.5"})...)
+		sameLines(t, fmt.Sprintf("%q", row.words), linesOf("argument", out.stdout), row.want)
+	}
+}
+
+// TestTorchSpawn: a script that starts its ranks itself, by mp.spawn, is one worker of run's, and meets at its MASTER_PORT. Where a rank fails
+// the run does, and none is left.
+func TestTorchSpawn(t *testing.T) {
+	t.Parallel()
+	p := newPyTorch(t)
+	script := p.script("spawn.py")
+	sameLines(t, "spawn.py", linesOf("spawned", p.good(script).stdout), []string{"spawned 0 of 2 met 3", "spawned 1 of 2 met 3"})
+	out := p.run(script, "raise")
+	if out.code != 1 || !strings.Contains(out.stderr, "ValueError: rank 1 gives up") || strings.Contains(out.stdout, "spawned") {
+		t.Errorf("a rank raises: %v", out)
+	}
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit/torch"
+)
+
+// torchLimit is far beyond what a few ranks of PyTorch take that each import it, on a busy machine too.
+const torchLimit = 90 * time.Second
+
+// torchMark is the variable of the mark.
+const torchMark = "DDPBATCH_TEST_MARK"
+
+// pytorch is one test's corner of this machine for scripts of real PyTorch: a folder to run in, a home, and a mark in the
+// environment of all that it starts.
+type pytorch struct {
+	*cluster // for its processes; there is no Slurm here
+	python   string
+	scripts  string // testdata/torch
+	mark     string // in torchMark
+	env      []string
+}
+
+func newPyTorch(t *testing.T) *pytorch {
+	t.Helper()
+	scripts, err := filepath.Abs(filepath.Join("testdata", "torch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pytorch{
+		cluster: &cluster{t: t, dir: t.TempDir()}, python: torch.Python(t), scripts: scripts,
+		mark: fmt.Sprintf("%s.%d", t.Name(), rand.Int64()),
+	}
+	p.env = []string{
+		torchMark + "=" + p.mark,
+		"HOME=" + t.TempDir(), // for the key file
+		"PYTHON_EXEC=" + p.python,
+		"PYTHONPATH=" + scripts,
+		"PYTHONDONTWRITEBYTECODE=1",
+	}
+	return p
+}
+
+func (p *pytorch) script(name string) string { return filepath.Join(p.scripts, name) }
+
+// launch starts a launcher, with all that p.env has.
+func (p *pytorch) launch(words ...string) *process {
+	p.t.Helper()
+	return p.start("env", append(slices.Clone(p.env), words...)...)
+}
+
+// run is `ddpbatch run` on this machine alone, to its end.
+func (p *pytorch) run(flags ...string) output {
+	p.t.Helper()
+	out := p.launch(append([]string{"ddpbatch", "run", "--standalone"}, flags...)...).end(torchLimit)
+	p.gone()
+	return out
+}
+
+// torchrun is one of PyTorch's own launchers, to its end, which must be good. It looks at its workers every five seconds, if not told otherwise.
+func (p *pytorch) torchrun(module string, flags ...string) output {
+	p.t.Helper()
+	out := p.launch(append([]string{p.python, "-m", module, "--monitor_interval", "0.1"}, flags...)...).end(torchLimit)
+	if out.code != 0 {
+		p.t.Fatalf("%s %q: %v", module, flags, out)
+	}
+	return out
+}
+
+// good is the output of a run that must succeed.
+func (p *pytorch) good(flags ...string) output {
+	p.t.Helper()
+	out := p.run(flags...)
+	if out.code != 0 {
+		p.t.Fatalf("run %q: %v", flags, out)
+	}
+	return out
+}
+
+// gone checks that nothing is left of all that was launched.
+func (p *pytorch) gone() {
+	p.t.Helper()
+	eventually(p.t, 2*time.Second, "no process of the run is left", func() bool { return len(processesWith(torchMark+"="+p.mark)) == 0 })
+}
+
+// linesOf are the lines that match a pattern, sorted, without what stands before.
+func linesOf(pattern, text string) []string {
+	lines := regexp.MustCompile("(?m)"+pattern+".*$").FindAllString(text, -1)
+	slices.Sort(lines)
+	return lines
+}
+
+// sameLines compares lines in any order.
+func sameLines(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\n%s\nwant:\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+// beatEvery is how often the heartbeat file is changed at most: steps may take microseconds.
+const beatEvery = time.Second
+
+// heartbeat shows the agent that this rank gets on, by the file DDPBATCH_HEARTBEAT_FILE. Whoever does a part of the
+// work calls beat: were it a goroutine of its own, a rank that hangs would seem to live. Safe for concurrent use.
+type heartbeat struct {
+	path   string // "": nobody looks
+	began  time.Time
+	next   atomic.Int64 // when to change the file again, since began
+	log    *slog.Logger
+	warned sync.Once
+}
+
+func newHeartbeat(path string, log *slog.Logger) *heartbeat {
+	return &heartbeat{path: path, began: time.Now(), log: log}
+}
+
+func (h *heartbeat) beat() {
+	if h.path == "" {
+		return
+	}
+	now, next := int64(time.Since(h.began)), h.next.Load()
+	if now < next || !h.next.CompareAndSwap(next, now+int64(beatEvery)) {
+		return
+	}
+	if err := touch(h.path, time.Now()); err != nil {
+		h.warned.Do(func() { h.log.Warn("the agent may take this rank for hung", "error", err) })
+	}
+}
+
+// touch says that a file was changed at now, and makes it if need be.
+func touch(path string, now time.Time) error {
+	err := os.Chtimes(path, now, now)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// fs is the operating system's file system, where what is written counts as getting on: the save of a large model, in which there are
+// no steps.
+func (h *heartbeat) fs() vfs.FS { return beatingFS{OS: vfs.OS{}, heart: h} }
+
+type beatingFS struct {
+	vfs.OS // all of it: PrivateDir is no part of vfs.FS
+	heart  *heartbeat
+}
+
+func (b beatingFS) Create(name string) (vfs.File, error) {
+	f, err := b.OS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return beatingFile{f, b.heart}, nil
+}
+
+type beatingFile struct {
+	vfs.File
+	heart *heartbeat
+}
+
+func (b beatingFile) Write(p []byte) (int, error) {
+	n, err := b.File.Write(p)
+	if n > 0 {
+		b.heart.beat()
+	}
+	return n, err
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+func TestHeartbeat(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "beat")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeartbeat(path, slog.New(slog.DiscardHandler))
+		changed := func() time.Time {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return info.ModTime()
+		}
+		if h.beat(); changed().IsZero() {
+			t.Error("no file")
+		}
+		old := time.Unix(1000, 0)
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 { // a step takes 0.9 ms
+			time.Sleep(beatEvery/1000 - 100*time.Microsecond)
+			h.beat()
+		}
+		if !changed().Equal(old) {
+			t.Error("changed twice in a second")
+		}
+		time.Sleep(beatEvery / 10)
+		if h.beat(); changed().Equal(old) {
+			t.Error("not changed after a second")
+		}
+	})
+}
+
+// What is written to a checkpoint counts, and a rank that nobody watches makes no file.
+func TestHeartbeatOfASave(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "beat")
+	for _, h := range []*heartbeat{newHeartbeat("", nil), newHeartbeat(path, nil)} {
+		f, err := h.fs().Create(filepath.Join(dir, "shard"+filepath.Base(h.path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); err == nil {
+			t.Error("a file that was only opened counts")
+		}
+		if _, err := f.Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(path); (err == nil) != (h.path != "") {
+			t.Errorf("with %q after a write: %v", h.path, err)
+		}
+	}
+	// and it is the operating system's in all else
+	if err := vfs.PrivateDir(newHeartbeat("", nil).fs(), filepath.Join(dir, "private")); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "private")); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("a private folder: %v, %v", info, err)
+	}
+}
+
+func TestHeartbeatThatCannotBeMade(t *testing.T) {
+	var log bytes.Buffer
+	h := newHeartbeat(filepath.Join(t.TempDir(), "no", "folder"), slog.New(slog.NewTextHandler(&log, nil)))
+	synctest.Test(t, func(t *testing.T) {
+		for range 3 {
+			h.began = time.Now().Add(-time.Hour)
+			h.next.Store(0)
+			h.beat()
+		}
+	})
+	if got := strings.Count(log.String(), "may take this rank for hung"); got != 1 {
+		t.Errorf("warned %d times: %s", got, log.String())
+	}
+}

@@ -1,0 +1,249 @@
+package blame
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	reportWidth = 100 // runes of a line
+	reportLines = 20  // of the first rank's last words, or of its traceback
+	pathRunes   = 4096
+)
+
+// Report tells a person how a round ended, on one screen: who failed first, of what, when, its last words, where the rest of
+// them is, who followed, and what comes next (a sentence; "": nothing to say). chosen is what Choose made of deaths.
+//
+// It is plain text of valid UTF-8 in lines that end in a line's end, none of them longer than 100 characters but for the log's path,
+// which a person copies. Nothing in it does anything to a terminal, whatever the workers wrote.
+func Report(deaths []Death, chosen int, next string) string {
+	var r report
+	if chosen < 0 || chosen >= len(deaths) {
+		r.line("", "no rank ended badly")
+	} else {
+		r.culprit(deaths, chosen)
+		r.others(deaths, chosen)
+	}
+	if next != "" {
+		r.paragraph("next: ", clean(next, 1<<10), 3)
+	}
+	return r.String()
+}
+
+type report struct{ strings.Builder }
+
+// line writes one line, cut where it is too long.
+func (r *report) line(indent, text string) {
+	r.WriteString(indent + clean(text, reportWidth-len(indent)) + "\n")
+}
+
+// paragraph writes a text over at most so many lines.
+func (r *report) paragraph(head, text string, most int) {
+	for i, line := range wrap(text, reportWidth-len(head), most) {
+		if i > 0 {
+			head = strings.Repeat(" ", len(head))
+		}
+		r.WriteString(head + line + "\n")
+	}
+}
+
+func (r *report) culprit(deaths []Death, chosen int) {
+	d := deaths[chosen]
+	what := d.How() + " and was the first to fail"
+	switch {
+	case d.asked():
+		what = fmt.Sprintf("saved and asks to be started again (exit code %d)", d.Exit)
+	case standingOf(d) == told:
+		what = d.How() + " as it was told to stop"
+	case !slices.ContainsFunc(deaths, func(other Death) bool { return other.failed() && other.Rank != d.Rank }):
+		what = d.How()
+	}
+	r.paragraph("", fmt.Sprintf("rank %d on %s %s, %s after the start", d.Rank, clean(d.Host, 64), what, since(d.Heard)), 2)
+	if d.asked() {
+		return
+	}
+	words := lastWords(d)
+	if words.error != "" {
+		r.paragraph("  ", clean(words.error, 1<<10), 4)
+	}
+	if words.origin != "" {
+		r.paragraph("  which came from ", clean(words.origin, 1<<10), 2)
+	}
+	if d.OOM != "" {
+		r.paragraph("  out of memory: ", clean(d.OOM, 1<<10), 3)
+	}
+	r.heardBefore(deaths, chosen)
+	if standingOf(d) == victim {
+		r.lostPeer(deaths, d)
+	}
+	stack := unsaidStack(d)
+	r.quote("its traceback, from its error file:", stack)
+	r.quote("its last lines:", shownWords(d, max(reportLines-len(stack), wordsOut)))
+	if d.LogPath != "" {
+		r.WriteString("  log: " + clean(d.LogPath, pathRunes) + "\n")
+	}
+}
+
+// lostPeer says what is known of the peer that the first rank lost, where no rank says of itself that it failed: one that had ended well
+// before, and was waited for, is the likely one.
+func (r *report) lostPeer(deaths []Death, lost Death) {
+	var done []int
+	newest := time.Duration(0)
+	for _, d := range deaths {
+		if !d.failed() && d.Heard < lost.Heard {
+			done, newest = append(done, d.Rank), max(newest, d.Heard)
+		}
+	}
+	switch before := since(lost.Heard - newest); len(done) {
+	case 0:
+		r.paragraph("  ", "(it only lost a peer, and no rank says of itself that it failed: the network did, or a rank that had no time to say)", 2)
+	case 1:
+		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: rank %d had ended with 0, %s before; did it have less data?)", done[0], before), 2)
+	default:
+		r.paragraph("  ", fmt.Sprintf("(it only lost a peer: ranks %s had ended with 0, the last of them %s before; did they have less data?)", Ranges(done), before), 3)
+	}
+}
+
+// quote writes a rank's own lines below a heading; nothing where there are none.
+func (r *report) quote(heading string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	r.line("  ", heading)
+	for _, line := range lines {
+		r.line("  | ", line)
+	}
+}
+
+// heardBefore explains why the rank that ended first in time is not the one that is named.
+func (r *report) heardBefore(deaths []Death, chosen int) {
+	earliest := chosen
+	for i, d := range deaths {
+		if d.failed() && !d.asked() && d.Heard < deaths[earliest].Heard {
+			earliest = i
+		}
+	}
+	if earliest == chosen {
+		return
+	}
+	why := "but something came before it"
+	switch standingOf(deaths[earliest]) {
+	case victim:
+		why = "but only because it lost a peer"
+	case told:
+		why = "but because it was told to"
+	case suspect:
+		why = "but after it had been told to stop"
+	case firstHand:
+		why = "but its error file has a later time"
+	}
+	d := deaths[earliest]
+	r.line("  ", fmt.Sprintf("(rank %d on %s ended %s earlier, %s)", d.Rank, clean(d.Host, 40), since(deaths[chosen].Heard-d.Heard), why))
+}
+
+// others says in a line each which ranks failed too, which followed and which saved.
+func (r *report) others(deaths []Death, chosen int) {
+	followed := Followed(deaths, chosen)
+	var failed, after, saved []int
+	for i, d := range deaths {
+		switch {
+		case i == chosen || !d.failed():
+		case d.asked():
+			saved = append(saved, d.Rank)
+		case followed[i]:
+			after = append(after, d.Rank)
+		default:
+			failed = append(failed, d.Rank)
+		}
+	}
+	for _, group := range []struct {
+		ranks     []int
+		one, many string
+	}{
+		{failed, "rank failed, too", "ranks failed, too"},
+		{after, "rank followed", "ranks followed"},
+		{saved, "rank saved and asks to be started again", "ranks saved and ask to be started again"},
+	} {
+		did := group.many
+		if len(group.ranks) == 1 {
+			did = group.one
+		}
+		if n := len(group.ranks); n > 0 {
+			r.paragraph("", fmt.Sprintf("%d %s: %s", n, did, Ranges(group.ranks)), 3)
+		}
+	}
+}
+
+// unsaidStack is the end of the traceback in the error file of a rank that left none in its last lines: its standard error went elsewhere.
+func unsaidStack(d Death) []string {
+	errs, _ := d.words()
+	if d.ErrorFile == nil || len(tracebacks(errs)) > 0 {
+		return nil
+	}
+	return lastLines(strings.Split(d.ErrorFile.Stack, "\n"), reportLines)
+}
+
+// shownWords are up to so many last lines: as many of standard error as there is room for, and then of standard output.
+func shownWords(d Death, most int) []string {
+	errs, outs := d.words()
+	lines := lastLines(errs, most)
+	if room := most - len(lines) - 1; room > 0 && len(outs) > 0 {
+		if outs = lastLines(outs, room); len(outs) > 0 {
+			lines = append(append(lines, outMark), outs...)
+		}
+	}
+	return lines
+}
+
+// lastLines are up to so many last lines, without the empty ones around them, and one for several between them.
+func lastLines(tail []string, most int) []string {
+	var lines []string // the last one first
+	for i := len(tail) - 1; i >= 0 && len(lines) < most; i-- {
+		line := clean(tail[i], reportWidth)
+		if line == "" && (len(lines) == 0 || lines[len(lines)-1] == "") {
+			continue
+		}
+		lines = append(lines, line)
+	}
+	if n := len(lines); n > 0 && lines[n-1] == "" {
+		lines = lines[:n-1]
+	}
+	slices.Reverse(lines)
+	return lines
+}
+
+// since is a duration for a person.
+func since(d time.Duration) string {
+	d = max(0, d)
+	switch {
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// Ranges writes ranks in ascending order, neighbours as one: "0-2, 4".
+func Ranges(ranks []int) string {
+	ranks = slices.Compact(slices.Sorted(slices.Values(ranks)))
+	var parts []string
+	for i := 0; i < len(ranks); {
+		last := i
+		for last+1 < len(ranks) && ranks[last+1] == ranks[last]+1 {
+			last++
+		}
+		part := strconv.Itoa(ranks[i])
+		if last > i {
+			part += "-" + strconv.Itoa(ranks[last])
+		}
+		parts = append(parts, part)
+		i = last + 1
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,154 @@
+package blame
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+const (
+	maxErrorFile = 1 << 20 // bytes; more than any traceback that a person wants to see
+	maxMessage   = 4 << 10
+	maxStack     = 32 << 10
+)
+
+// TorchError is what a worker wrote to its TORCHELASTIC_ERROR_FILE, as the decorator @record does
+// (torch.distributed.elastic.multiprocessing.errors).
+type TorchError struct {
+	Message string    `json:"message"`         // "ValueError: text"
+	Stack   string    `json:"stack,omitempty"` // the traceback; "": none
+	Time    time.Time `json:"time,omitzero"`   // by the worker's clock, in whole seconds where PyTorch wrote it; zero: not said
+	Code    int       `json:"code,omitempty"`  // exit code, negative for a signal, where an agent below this one added it
+}
+
+// errorFile is the file: its message is a text or an object.
+type errorFile struct {
+	Message   json.RawMessage `json:"message"`
+	Timestamp json.RawMessage `json:"timestamp,omitempty"` // beside a text
+}
+
+type errorMessage struct {
+	Message   json.RawMessage `json:"message"`
+	ErrorCode json.RawMessage `json:"errorCode,omitempty"`
+	ExtraInfo json.RawMessage `json:"extraInfo"`
+}
+
+type extraInfo struct {
+	Stack     json.RawMessage `json:"py_callstack,omitempty"`
+	Timestamp json.RawMessage `json:"timestamp,omitempty"`
+}
+
+// ReadErrorFile reads an error file. An error that is fs.ErrNotExist means that the worker wrote none; any other, that it wrote
+// what is none, or was killed while it wrote.
+func ReadErrorFile(path string) (*TorchError, error) {
+	text, err := readRegular(path)
+	if err != nil {
+		return nil, fmt.Errorf("read a worker's error file: %w", err)
+	}
+	e, err := parseErrorFile(text)
+	if err != nil {
+		return nil, fmt.Errorf("read a worker's error file: %s: %w", path, err)
+	}
+	return e, nil
+}
+
+// readRegular reads a file that a worker made: any program may have put a pipe there, or endless text.
+func readRegular(path string) ([]byte, error) {
+	f, _, err := vfs.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxErrorFile+1))
+	if err == nil && len(text) > maxErrorFile {
+		err = fmt.Errorf("%s is longer than %d bytes", path, maxErrorFile)
+	}
+	return text, err
+}
+
+func parseErrorFile(text []byte) (*TorchError, error) {
+	var file errorFile
+	if err := json.Unmarshal(text, &file); err != nil {
+		return nil, err
+	}
+	e := &TorchError{Time: timestamp(file.Timestamp)}
+	switch kind(file.Message) {
+	case '"':
+		e.Message = words(file.Message)
+	case '{':
+		var m errorMessage
+		if err := json.Unmarshal(file.Message, &m); err != nil {
+			return nil, err
+		}
+		var extra extraInfo
+		_ = json.Unmarshal(m.ExtraInfo, &extra) // a message without more is a message, too
+		e.Message, e.Stack, e.Time = words(m.Message), words(extra.Stack), timestamp(extra.Timestamp)
+		if code, err := strconv.ParseInt(scalar(m.ErrorCode), 10, 32); err == nil {
+			e.Code = int(code)
+		}
+	default:
+		return nil, errors.New("it has no message")
+	}
+	e.Message, e.Stack = cut(e.Message, maxMessage), cutFront(e.Stack, maxStack)
+	return e, nil
+}
+
+// kind is the first byte of a JSON value.
+func kind(value json.RawMessage) byte {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 {
+		return 0
+	}
+	return value[0]
+}
+
+// words is a JSON string's text; of any other value, the value as it is written.
+func words(value json.RawMessage) string {
+	var s string
+	if kind(value) == 0 || json.Unmarshal(value, &s) == nil {
+		return s
+	}
+	return strings.ToValidUTF8(string(value), "?")
+}
+
+// scalar is a number, whether or not it is written as a string.
+func scalar(value json.RawMessage) string { return strings.TrimSpace(strings.Trim(string(value), `"`)) }
+
+// timestamp reads seconds since 1970; what is no time that there can be is zero.
+func timestamp(value json.RawMessage) time.Time {
+	const last = 253402300799 // the end of the year 9999, the last that JSON's times have (RFC 3339)
+	seconds, err := strconv.ParseFloat(scalar(value), 64)
+	if err != nil || !(seconds > 0) || seconds > last {
+		return time.Time{}
+	}
+	whole, part := math.Modf(seconds)
+	return time.Unix(int64(whole), int64(part*1e9)).UTC()
+}
+
+// cut keeps the beginning of a text, which is valid UTF-8.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "")
+}
+
+// cutFront keeps the end of a text, from the beginning of a line.
+func cutFront(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	s = s[len(s)-most:]
+	if _, rest, ok := strings.Cut(s, "\n"); ok {
+		s = rest
+	}
+	return strings.ToValidUTF8(s, "")
+}

@@ -1,0 +1,102 @@
+package device
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Request is what a node's agent wants of its cores and GPUs for one worker.
+type Request struct {
+	LocalRank, LocalWorldSize int
+
+	// GPUs is which GPUs a worker sees: "all" of the agent's (LOCAL_RANK picks one, as under torchrun; workers may share), "one" of
+	// its own, or "auto" and "": all, where there are as many as workers, and else an error; a warning where only the machine's own
+	// files tell of GPUs.
+	GPUs string
+	// VirtualLocalRank is torchrun's --virtual-local-rank: each worker sees one GPU and has LOCAL_RANK=0.
+	VirtualLocalRank bool
+	NUMA             string // torchrun's --numa-binding: "", "node", "socket", "exclusive", "core-complex"
+	Builtin          bool   // ddpbatch's own trainer: its workers are bound to cores of their own where there are enough
+	Task             bool   // this worker is a task of srun (task mode), which may have bound it already
+	Pretend          bool   // srun was not called: this machine plays several nodes
+	CPUsPerTask      int    // what the job asked for, per worker; 0: nothing
+	OMP              string // "": OMP_NUM_THREADS is the worker's share of the cores; "torchrun": 1, as torchrun sets it
+	Lookup           func(string) (string, bool)
+}
+
+// Plan is what one worker gets.
+type Plan struct {
+	Cores    *unix.CPUSet // to bind it to; nil: it keeps the agent's
+	Own      bool         // no other worker has these cores
+	Threads  int          // OMP_NUM_THREADS, unless the user has set it
+	Env      []string     // NAME=value: which GPUs it sees, and LOCAL_RANK where that is virtual
+	Warnings []string     // sentences, the same for all workers of a node where they concern all
+}
+
+// Node is this machine as its agent may use it. Its methods are for one goroutine at a time.
+type Node struct {
+	granted []int // cores that this process may run on (sched_getaffinity(2))
+	machine machine
+}
+
+// This looks at this machine.
+func This() (*Node, error) {
+	var mask unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &mask); err != nil {
+		return nil, fmt.Errorf("read which cores this process may use: %w", err)
+	}
+	return NodeOf(cores(&mask), os.DirFS("/")), nil
+}
+
+// NodeOf is a machine whose files are below root, where this process may run on the given cores.
+func NodeOf(granted []int, root fs.FS) *Node { return &Node{granted, machine{root: root}} }
+
+// Cores is how many cores this process, and so a worker, may run on.
+func (n *Node) Cores() int { return len(n.granted) }
+
+// Assign plans for one worker.
+func (n *Node) Assign(r Request) (Plan, error) {
+	if err := r.check(); err != nil {
+		return Plan{}, err
+	}
+	var p Plan
+	gpus, err := r.gpus(&p, n)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := r.bind(&p, n.granted, gpus, &n.machine); err != nil {
+		return Plan{}, err
+	}
+	r.threads(&p, n.granted, &n.machine)
+	r.warnFewCores(&p, len(n.granted))
+	return p, nil
+}
+
+func (r Request) check() error {
+	switch r.GPUs {
+	case "", "auto", "all", "one":
+	default:
+		return fmt.Errorf("GPUs %.40q: write auto, all or one", r.GPUs)
+	}
+	switch r.NUMA {
+	case "", "node", "socket", "exclusive", "core-complex":
+	default:
+		return fmt.Errorf("NUMA binding %.40q: write node, socket, exclusive or core-complex", r.NUMA)
+	}
+	switch r.OMP {
+	case "", "torchrun":
+	default:
+		return fmt.Errorf("threads %.40q: write torchrun, or nothing", r.OMP)
+	}
+	if r.LocalWorldSize < 1 || r.LocalRank < 0 || r.LocalRank >= r.LocalWorldSize {
+		return fmt.Errorf("local rank %d of %d: there is no such worker", r.LocalRank, r.LocalWorldSize)
+	}
+	return nil
+}
+
+func (p *Plan) warn(format string, args ...any) {
+	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
+}

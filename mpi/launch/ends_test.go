@@ -1,0 +1,158 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ranksDo has each rank of one node do its own shell script, in which $MARKS is a folder, and "await FILE" and "ended RANK" wait.
+func ranksDo(t *testing.T, scripts ...string) *world {
+	w := newWorld(t, []int{len(scripts)}, "")
+	w.elastic(0, 3)
+	decided := filepath.Join(w.dir.Path(), "attempts", "1", "verdict.json")
+	text := fmt.Sprintf(`MARKS="$%s"; DECIDED='%s'; await() { while [ ! -e "$1" ]; do sleep 0.02; done; }
+		ended() { await "$MARKS/pid$1"; while kill -0 $(cat "$MARKS/pid$1") 2>/dev/null; do sleep 0.02; done; }
+		echo $$ > "$MARKS/tmp$RANK"; mv "$MARKS/tmp$RANK" "$MARKS/pid$RANK"
+		case $RANK in `, workerFolder, decided)
+	for rank, script := range scripts {
+		text += fmt.Sprintf("%d) %s;; ", rank, script)
+	}
+	w.agents[0].Command = []string{"/bin/sh", "-c", text + "esac"}
+	return w
+}
+
+const (
+	noSpace  = `echo 'OSError: [Errno 28] No space left on device' >&2; exit 1`
+	lostPeer = `echo 'RuntimeError: Connection closed by peer [127.0.0.1]:3000' >&2; exit 1`
+	onTERM   = `echo > "$MARKS/ready$RANK"; while :; do sleep 0.02; done`
+)
+
+// Whether the run has saved does not hang on which of its ranks ended some milliseconds before which.
+func TestSavedByAllOrNot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ranks []string
+		cause string
+		exit  int
+		rank  int
+		saved bool
+	}{
+		"one saves, then one fails to":    {[]string{"exit 75", `ended 0; await "$DECIDED"; ` + noSpace}, "crash", 1, 1, false},
+		"one fails to save, then one has": {[]string{`await "$DECIDED"; exit 75`, noSpace}, "crash", 1, 1, false},
+		"one saves, one fails silently":   {[]string{"exit 75", `ended 0; await "$DECIDED"; exit 5`}, "crash", 5, 1, false},
+		"one saves, one only lost it":     {[]string{"exit 75", `ended 0; await "$DECIDED"; ` + lostPeer}, "stopped", 75, 0, true},
+		"one saves, one must be killed":   {[]string{"exit 75", `trap '' TERM; while :; do sleep 0.02; done`}, "stopped", 75, 0, false},
+		"both save":                       {[]string{"exit 75", `ended 0; await "$DECIDED"; exit 75`}, "stopped", 75, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ranksDo(t, tc.ranks...)
+			w.elastic(0, 0)
+			if !tc.saved {
+				w.agents[0].Grace = time.Second
+			}
+			v := w.agree(w.run())
+			if v.Cause != tc.cause || v.Exit != tc.exit || v.FirstRank != tc.rank || v.Saved != tc.saved || v.Requeue != (tc.exit == 75) {
+				t.Errorf("verdict is %+v", v)
+			}
+			if tc.exit != 75 && !strings.Contains(v.Report, fmt.Sprintf("rank %d on n1 exited with code %d", tc.rank, tc.exit)) {
+				t.Errorf("report is\n%s", v.Report)
+			}
+			if tc.exit == 75 && !tc.saved && !strings.Contains(v.Message, "rank 1 was killed before it had ended") {
+				t.Errorf("message is %q", v.Message)
+			}
+		})
+	}
+}
+
+// A run that is told to stop has saved if no rank failed in that.
+func TestSavedByAllWhenToldToStop(t *testing.T) {
+	for name, tc := range map[string]struct {
+		other string // what rank 1 does at TERM
+		exit  int
+		says  string // in message or report
+	}{
+		"both save":          {"exit 75", 75, ""},
+		"one is just gone":   {"trap - TERM; kill $$", 75, ""},
+		"one fails to save":  {noSpace, 143, "No space left on device"},
+		"one must be killed": {":", 143, "rank 1 was killed before it had ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ranksDo(t, "trap 'exit 75' TERM; "+onTERM, fmt.Sprintf("trap %q TERM; %s", tc.other, onTERM))
+			w.agents[0].Grace = time.Second
+			v := w.agree(w.runUntil(toldWhen(t, w, "ready0", "ready1")))
+			if v.Cause != "cancelled" || v.Exit != tc.exit || v.Saved != (tc.exit == 75) || v.Requeue != v.Saved {
+				t.Errorf("verdict is %+v", v)
+			}
+			if !strings.Contains(v.Message+v.Report, tc.says) {
+				t.Errorf("message is %q, report\n%s", v.Message, v.Report)
+			}
+		})
+	}
+}
+
+// toldWhen is a context that ends by TERM when all marks are there.
+func toldWhen(t *testing.T, w *world, marks ...string) context.Context {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cancel(nil) })
+	go func() {
+		w.awaitMarks(marks...)
+		cancel(SignalError{syscall.SIGTERM})
+	}()
+	return ctx
+}
+
+// Exit code 93 of any rank ends the run, whoever failed first, and whatever the others say.
+func TestNeverAgainByAnyRank(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ranks []string
+		told  bool
+		cause string
+		rank  int
+	}{
+		"alone":                       {[]string{"exit 93", "exit 0"}, false, "crash", 0},
+		"one saves, then one says it": {[]string{"exit 75", `ended 0; await "$DECIDED"; exit 93`}, false, "crash", 1},
+		"one crashes before":          {[]string{`await "$MARKS/ready1"; exit 1`, "trap 'exit 93' TERM; " + onTERM}, false, "crash", 0},
+		"told to stop, and one saves": {[]string{"trap 'exit 75' TERM; " + onTERM, "trap 'exit 93' TERM; " + onTERM}, true, "cancelled", -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ranksDo(t, tc.ranks...)
+			ctx := t.Context()
+			if tc.told {
+				ctx = toldWhen(t, w, "ready0", "ready1")
+			}
+			v := w.agree(w.runUntil(ctx))
+			if v.Exit != exitNoRequeue || v.Requeue || v.Round != 0 || v.Cause != tc.cause || v.FirstRank != tc.rank {
+				t.Errorf("verdict is %+v", v)
+			}
+			if !strings.Contains(v.Message, "exited with code 93") {
+				t.Errorf("message is %q", v.Message)
+			}
+		})
+	}
+}
+
+// A rank that says of itself that memory ran out counts as one whose memory did, without the kernel's word.
+func TestOutOfMemoryByTheRanksOwnWords(t *testing.T) {
+	w := ranksDo(t, `echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB.' >&2; exit 1`, `ended 0; `+lostPeer)
+	w.elastic(0, 0)
+	if v := w.agree(w.run()); v.Cause != "oom" || v.Exit != 1 || v.FirstRank != 0 || !v.OOM {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+// A rank that only lost another one, which had ended well, is told of that: their data were not of one length.
+func TestReportOfARankThatEndedEarly(t *testing.T) {
+	w := ranksDo(t, "ended 1; "+lostPeer, "exit 0")
+	w.elastic(0, 0)
+	v := w.agree(w.run())
+	if v.Cause != "crash" || v.FirstRank != 0 || len(v.Ranks) != 1 || !strings.Contains(v.Report, "rank 1 had ended with 0") {
+		t.Errorf("verdict is %+v", v)
+	}
+}

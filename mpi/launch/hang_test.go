@@ -1,0 +1,259 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+)
+
+// hanging makes a run of shells, one a node, that hang when they are silent for so long; each worker runs its node's script.
+func hanging(t *testing.T, after time.Duration, scripts ...string) *world {
+	t.Helper()
+	w := newWorld(t, make([]int, len(scripts)), "")
+	for i, script := range scripts {
+		w.agents[i].Nproc, w.agents[i].HangAfter = 1, after
+		w.agents[i].Command = []string{"/bin/sh", "-c", script}
+	}
+	return w
+}
+
+// speak is a script that says something for so many tenths of a second.
+const speak = `speak() { i=0; while [ $i -lt $1 ]; do echo; sleep 0.1; i=$((i+1)); done; }; `
+
+// tells checks a verdict of workers that hung.
+func tells(t *testing.T, v rundir.Verdict, rank int, host string, words ...string) {
+	t.Helper()
+	var nodes []string
+	if host != "" {
+		nodes = []string{host}
+	}
+	if v.Cause != "hang" || v.Exit != 1 || v.FirstRank != rank || v.Host != host || !slices.Equal(v.Nodes, nodes) || v.Saved || v.OOM {
+		t.Errorf("verdict is %+v", v)
+	}
+	for _, word := range words {
+		if !strings.Contains(v.Message, word) {
+			t.Errorf("message is %q, without %q", v.Message, word)
+		}
+	}
+	if !strings.HasPrefix(v.Report, v.Message+"\n") {
+		t.Errorf("report is\n%s", v.Report)
+	}
+}
+
+func TestHang(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 2*time.Second, "echo the last word; sleep 3600")
+	r := w.run()
+	v := w.agree(r)
+	tells(t, v, 0, "n1", "rank 0 on n1 gave no sign of life for ", "(no heartbeat, no output, no CPU time)")
+	if took := r[0].took; took < 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if len(v.Ranks) != 1 || v.Ranks[0] != (rundir.RankEnd{Rank: 0, Host: "n1", Signal: int(syscall.SIGTERM)}) {
+		t.Errorf("ranks ended as %+v", v.Ranks)
+	}
+	path := w.dir.LogPath(1, "n1", 0, "stacks")
+	for _, word := range []string{"asleep", "stacks: " + path, "the last word"} {
+		if !strings.Contains(v.Report, word) {
+			t.Errorf("report is without %q:\n%s", word, v.Report)
+		}
+	}
+	for _, word := range []string{`"sh"`, `"sleep"`, "nanosleep("} {
+		if text := w.logOf("n1", 0, "stacks"); !strings.Contains(text, word) {
+			t.Errorf("stacks are without %s:\n%s", word, text)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the stacks' file: %v, %v", info, err)
+	}
+}
+
+// A Go program writes where its goroutines are into its own log, and dies of that. The report has what it said before.
+func TestHangOfAGoProgram(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, []int{1}, "hang")
+	w.agents[0].HangAfter = 2 * time.Second
+	v := w.agree(w.run())
+	tells(t, v, 0, "n1")
+	if strings.Contains(v.Report, "goroutine") || strings.Contains(v.Report, "| rip ") || !strings.Contains(v.Report, "the last word") {
+		t.Errorf("report is\n%s", v.Report)
+	}
+	if text := w.logOf("n1", 0, "err"); !strings.Contains(text, "SIGQUIT") || !strings.Contains(text, "launch.workerMain") {
+		t.Errorf("it left\n%s", text)
+	}
+	if text := w.logOf("n1", 0, "stacks"); !strings.Contains(text, "is written in Go") {
+		t.Errorf("its stacks are\n%s", text)
+	}
+}
+
+// Where all have ended, and some agent takes long to say so, nothing hangs.
+func TestNoHangOfNobody(t *testing.T) {
+	s := &supervisor{round: &round{plan: twoMembers()}, lookout: &lookout{heard: map[int]heard{}}}
+	for agent := range 2 {
+		s.hear(heard{quiet{Quiet: true}, agent, time.Now()})
+	}
+	if s.mine != nil {
+		t.Errorf("proposed %+v", s.mine)
+	}
+}
+
+// What goes on does not hang, however it shows.
+func TestNoHang(t *testing.T) {
+	t.Parallel()
+	for name, scripts := range map[string][]string{
+		"output":    {speak + "speak 40"},
+		"CPU time":  {`end=$(($(date +%s)+4)); while [ $(date +%s) -lt $end ]; do :; done`},
+		"heartbeat": {`for i in 1 2 3 4 5 6 7 8; do touch $DDPBATCH_HEARTBEAT_FILE; sleep 0.5; done`},
+		// each is silent while the other is not, and 1 is heard of again in time
+		"in turns": {speak + "speak 40; sleep 2.5", "sleep 3; " + speak + "speak 40"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := hanging(t, 2*time.Second, scripts...)
+			if v := w.agree(w.run()); v.Cause != "done" {
+				t.Errorf("verdict is %+v", v)
+			}
+		})
+	}
+}
+
+// Who has used its heartbeat file once hangs when it does not any more, at full load.
+func TestHangOfABusyWorker(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 2*time.Second, `touch $DDPBATCH_HEARTBEAT_FILE; while :; do echo; done > /dev/null`)
+	tells(t, w.agree(w.run()), 0, "n1", "rank 0 on n1 gave no sign of life", "(no heartbeat, though there was one before)")
+}
+
+// A stopped worker is what the others wait for. It is woken up, to end by TERM.
+func TestHangOfAStoppedWorker(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 2*time.Second, `[ $RANK = 1 ] && kill -STOP $$; exec sleep 3600`)
+	w.agents[0].Nproc = 3
+	r := w.run()
+	v := w.agree(r)
+	tells(t, v, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP) and gave no sign of life")
+	if len(v.Ranks) != 3 || v.Ranks[0].Rank != 1 || v.Ranks[0].Signal != int(syscall.SIGTERM) || v.Ranks[0].Followed || !v.Ranks[1].Followed {
+		t.Errorf("ranks ended as %+v", v.Ranks)
+	}
+	if text := w.logOf("n1", 1, "stacks"); !strings.Contains(text, "stopped by a signal (SIGSTOP") {
+		t.Errorf("its stacks are\n%s", text)
+	}
+}
+
+// The node that fell silent first is to blame, though the other one is the last to give a sign; every node tells of its own.
+func TestHangOfTwoNodes(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 2*time.Second, speak+"speak 30; exec sleep 3600", "exec sleep 3600")
+	r := w.run()
+	v := w.agree(r)
+	tells(t, v, 1, "n2", "rank 1 on n2 gave no sign of life", ": the first of 2 ranks to go quiet")
+	if r[0].took < 5*time.Second {
+		t.Errorf("it took %v: rank 0 had gone on for 3 s", r[0].took)
+	}
+	for rank, host := range []string{"n1", "n2"} {
+		if path := w.dir.LogPath(1, host, rank, "stacks"); !strings.Contains(v.Report, "stacks: "+path+"\n") || w.logOf(host, rank, "stacks") == "" {
+			t.Errorf("report is\n%s", v.Report)
+		}
+	}
+}
+
+// An agent without workers, agent 0 or another, has no part in whether the others hang.
+func TestHangWhereSomeHaveEnded(t *testing.T) {
+	t.Parallel()
+	for rank, host := range []string{"n1", "n2"} {
+		t.Run(host, func(t *testing.T) {
+			t.Parallel()
+			scripts := []string{"true", "true"}
+			scripts[rank] = "exec sleep 3600"
+			w := hanging(t, 2*time.Second, scripts...)
+			tells(t, w.agree(w.run()), rank, host)
+		})
+	}
+}
+
+func TestRestartAfterAHang(t *testing.T) {
+	t.Parallel()
+	hangs := `[ $DDPBATCH_ROUND = 0 ] && exec sleep 3600; echo $DDPBATCH_HEARTBEAT_FILE`
+	w := hanging(t, 2*time.Second, hangs, hangs)
+	w.elastic(0, 1)
+	if v := w.agree(w.run()); v.Cause != "done" || v.Round != 1 {
+		t.Errorf("verdict is %+v", v)
+	}
+	v, err := w.dir.Verdict(1)
+	if err != nil || v.Cause != "hang" || !v.Restart || !strings.Contains(v.Report, "next: ") {
+		t.Errorf("attempt 1: %+v, %v", v, err)
+	}
+	if got := w.logAt(2, "n2", 1, "out"); !strings.HasPrefix(got, privateParents()[0]+"/"+privateName) || !strings.HasSuffix(got, "/1.heartbeat\n") {
+		t.Errorf("the next round's heartbeat file is %q, which is not on the node", got)
+	}
+}
+
+// Nobody asked: neither is anything looked at, nor do workers get the file of another run's agent.
+func TestHangAfterZero(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 0, `sleep 3; echo "<$DDPBATCH_HEARTBEAT_FILE>"`)
+	w.agents[0].Env = append(w.agents[0].Env, "DDPBATCH_HEARTBEAT_FILE=/of/another/run")
+	if v := w.agree(w.run()); v.Cause != "done" {
+		t.Errorf("verdict is %+v", v)
+	}
+	if got := w.logOf("n1", 0, "out"); got != "<>\n" {
+		t.Errorf("the heartbeat file is %s", got)
+	}
+}
+
+// Heartbeat files are in a folder of this user's own, which is gone afterwards; without a run directory stacks are told.
+func TestHangWithoutARunDirectory(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 2*time.Second, `ls -ld "${DDPBATCH_HEARTBEAT_FILE%/*}/"; touch "$DDPBATCH_HEARTBEAT_FILE"; exec sleep 3600`)
+	w.agents[0].RunDir, w.agents[0].Attempt = nil, 0
+	r := w.run()
+	if r[0].err != nil {
+		t.Error(r[0].err)
+	}
+	tells(t, r[0].Verdict, 0, "n1", "though there was one before")
+	if report := r[0].Report; !strings.Contains(report, "\n    | process ") || !strings.Contains(report, "nanosleep(") {
+		t.Errorf("report is\n%s", report)
+	}
+	said := w.out.String()
+	_, folder, ok := strings.Cut(strings.TrimSpace(said), " "+privateParents()[0]+"/"+privateName)
+	if !strings.HasPrefix(said, "drwx------") || !ok {
+		t.Errorf("the folder was %q", said)
+	}
+	if _, err := os.Stat(privateParents()[0] + "/" + privateName + folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is left: %v", err)
+	}
+}
+
+// Below --log-dir stacks lie beside the logs.
+func TestHangWithALogDir(t *testing.T) {
+	t.Parallel()
+	w := hanging(t, 2*time.Second, "exec sleep 3600")
+	w.agents[0].RunDir, w.agents[0].Attempt, w.agents[0].LogDir = nil, 0, t.TempDir()
+	r := w.run()
+	tells(t, r[0].Verdict, 0, "n1")
+	found, err := filepath.Glob(filepath.Join(w.agents[0].LogDir, "*", "attempt_0", "0", "stacks.txt"))
+	if err != nil || len(found) != 1 || !strings.Contains(r[0].Report, "stacks: "+found[0]+"\n") {
+		t.Errorf("%v, %v; report is\n%s", found, err, r[0].Report)
+	}
+}
+
+// A worker that ignores TERM has little time: it has shown that it does not react.
+func TestHungWorkersHaveLittleTime(t *testing.T) {
+	c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Hour}.withDefaults()
+	must(t, err)
+	s := &supervisor{cfg: c}
+	s.obey(c.verdict(causeHang, 1, "hung"))
+	if got := <-s.inspected; len(got) != 0 {
+		t.Errorf("stacks of no worker: %+v", got)
+	}
+	if s.cfg.Grace != hangGrace || s.stop.stage != running {
+		t.Errorf("grace is %v, stage %v: TERM comes after the stacks", s.cfg.Grace, s.stop.stage)
+	}
+}

@@ -1,0 +1,90 @@
+package launch
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// heartbeatWait is how long an agent waits for the file system to tell of the heartbeat files, before it goes on.
+const heartbeatWait = 50 * time.Millisecond
+
+// heartbeatOf is the file that a worker changes to show that it gets on; "": none. Nobody has made it yet.
+func (r *round) heartbeatOf(p Place) string {
+	if r.cfg.HangAfter <= 0 {
+		return ""
+	}
+	return r.privateFile(p, "heartbeat")
+}
+
+// heartbeats looks when the workers' heartbeat files were changed, and keeps their folder there. Where they lie on a file server, that may
+// not answer for long: then what was seen before counts.
+type heartbeats struct {
+	folder  *private // nil: there are no files
+	log     *slog.Logger
+	told    sync.Once // that the folder was removed
+	paths   []string
+	seen    []time.Time
+	answers chan []time.Time // nil: nothing is being asked
+}
+
+func newHeartbeats(r *round, workers []*worker) *heartbeats {
+	h := &heartbeats{folder: r.private, log: r.cfg.Log, seen: make([]time.Time, len(workers))}
+	for _, w := range workers {
+		h.paths = append(h.paths, w.logs.heartbeat)
+	}
+	return h
+}
+
+// look returns the times, zero where there is no file. It leaves a goroutine behind for as long as the file system does not
+// answer, one at most.
+func (h *heartbeats) look() []time.Time {
+	if h.answers == nil {
+		answers := make(chan []time.Time, 1)
+		h.answers = answers
+		before := h.seen // nobody changes what it holds
+		go func() {
+			h.keepFolder()
+			answers <- changed(h.paths, before)
+		}()
+	}
+	timer := time.NewTimer(heartbeatWait)
+	defer timer.Stop()
+	select {
+	case h.seen = <-h.answers:
+		h.answers = nil
+	case <-timer.C:
+	}
+	return h.seen
+}
+
+// keepFolder makes the folder anew where somebody has removed it. Workers make their files themselves.
+func (h *heartbeats) keepFolder() {
+	if h.folder == nil {
+		return
+	}
+	if gone, err := h.folder.restore(); gone {
+		h.told.Do(func() {
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until they use it, output and CPU time count "+
+				"(systemd-logind empties a user's /dev/shm at the last logout: RemoveIPC in logind.conf)", "path", h.folder.path, "error", err)
+		})
+	}
+}
+
+// changed is when each file was changed; what cannot be told now is as before.
+func changed(paths []string, before []time.Time) []time.Time {
+	times := slices.Clone(before)
+	for i, path := range paths {
+		switch info, err := os.Lstat(path); {
+		case err == nil:
+			times[i] = info.ModTime()
+		case errors.Is(err, fs.ErrNotExist): // "", too
+			times[i] = time.Time{}
+		}
+	}
+	return times
+}

@@ -1,0 +1,184 @@
+package launch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/blame"
+)
+
+// hang is what agent 0 knows of workers that hang.
+type hang struct {
+	ranks []silentRank  // the first to fall silent first
+	named int           // how many of them are to blame, as far as can be told, at the beginning of ranks
+	why   string        // they are; "": they fell silent before all others
+	blur  time.Duration // within which it is not known which of two fell silent first, of two agents' ranks
+}
+
+// silentRank is a quietRank on agent 0's clock.
+type silentRank struct {
+	quietRank
+	agent int // that has told of it
+	since time.Time
+}
+
+// evidence is how much a rank's place speaks for the others waiting for it, rather than the other way round.
+func (r silentRank) evidence() int {
+	switch {
+	case r.Place.Stopped:
+		return 3
+	case r.Place.Held:
+		return 2
+	case r.Place.Sleeps:
+		return 1
+	}
+	return 0
+}
+
+// newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to
+// within the time between two looks, also where they are on one node.
+// Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells.
+func newHang(ranks []silentRank, blur time.Duration) *hang {
+	slices.SortStableFunc(ranks, func(a, b silentRank) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
+	})
+	first := ranks[0]
+	together := func(r silentRank) bool {
+		if r.agent == first.agent {
+			return r.For >= first.For
+		}
+		return r.since.Sub(first.since) < blur
+	}
+	var among, others []silentRank
+	for _, r := range ranks {
+		if together(r) {
+			among = append(among, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	slices.SortStableFunc(among, func(a, b silentRank) int {
+		return cmp.Or(cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
+	})
+	h := &hang{ranks: slices.Concat(among, others), named: len(among), blur: blur}
+	best := among[0].evidence()
+	if at := slices.IndexFunc(among, func(r silentRank) bool { return r.evidence() < best }); at > 0 {
+		h.named, h.why = at, among[0].Place.Text
+	}
+	return h
+}
+
+// host is the one that the ranks to blame are on; "": there are several.
+func (h *hang) host() string {
+	host := h.ranks[0].Host
+	for _, r := range h.ranks[:h.named] {
+		if r.Host != host {
+			return ""
+		}
+	}
+	return host
+}
+
+// since is when the last of the ranks to blame gave its last sign.
+func (h *hang) since() time.Time {
+	return slices.MaxFunc(h.ranks[:h.named], silentRank.compare).since
+}
+
+func (r silentRank) compare(other silentRank) int { return r.since.Compare(other.since) }
+
+// told tells whether there is something that speaks for the named ones, and not only that nothing speaks for others.
+func (h *hang) told() bool { return h.named == 1 || h.why != "" || len(h.ranks) > h.named }
+
+// hangOutcome says that the workers hang, and whose fault that is, as far as can be told.
+func (c AgentConfig) hangOutcome(h *hang, now time.Time) rundir.Verdict {
+	first := h.ranks[0]
+	who, stopped := fmt.Sprintf("rank %d on %s", first.Rank, first.Host), ""
+	if h.named > 1 {
+		var ranks []int
+		for _, r := range h.ranks[:h.named] {
+			ranks = append(ranks, r.Rank)
+		}
+		who = "ranks " + blame.Ranges(ranks)
+		if host := h.host(); host != "" {
+			who += " on " + host
+		}
+	}
+	if first.Place.Stopped {
+		stopped = "was stopped (SIGSTOP) and "
+		if h.named > 1 {
+			stopped = "were stopped (SIGSTOP) and "
+		}
+	}
+	signs := "no heartbeat, no output, no CPU time"
+	if first.Beats {
+		signs = "no heartbeat, though there was one before"
+	}
+	v := c.verdict(causeHang, exitFailed, fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing()))
+	if h.told() {
+		v.Host = h.host()
+	}
+	if v.Host != "" {
+		v.Nodes = []string{v.Host}
+	}
+	if h.named == 1 {
+		v.FirstRank = first.Rank
+	}
+	return v
+}
+
+// standing says what sets the named ranks apart from the others.
+func (h *hang) standing() string {
+	all := len(h.ranks)
+	switch {
+	case all == 1:
+		return ""
+	case h.why != "" && h.ranks[0].Place.Stopped: // which has been said
+		return fmt.Sprintf(", of %d ranks that went quiet", all)
+	case h.why != "":
+		return fmt.Sprintf(": %s, of %d ranks that went quiet", h.why, all)
+	case h.named == all:
+		return ": which of them went quiet first cannot be told"
+	case h.named > 1:
+		return fmt.Sprintf(": the first of %d ranks to go quiet, together", all)
+	}
+	return fmt.Sprintf(": the first of %d ranks to go quiet", all)
+}
+
+// span is a time for people.
+func span(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Truncate(100 * time.Millisecond)
+	}
+	return d.Truncate(time.Second)
+}
+
+// report tells a person of the ranks that hung, and where each was.
+func (h *hang) report(message string, reports map[int]report) string {
+	const most = 16 // ranks
+	found := map[int]stacks{}
+	for _, r := range reports {
+		for _, one := range r.Stacks {
+			found[one.Rank] = one
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, message)
+	last := slices.MaxFunc(h.ranks, silentRank.compare).since
+	for i, r := range h.ranks {
+		if i == most {
+			fmt.Fprintf(&b, "  and %d more\n", len(h.ranks)-most)
+			break
+		}
+		fmt.Fprintf(&b, "  rank %d on %s: %s", r.Rank, r.Host, r.Place.Text)
+		if earlier := span(last.Sub(r.since)); earlier > 0 && earlier >= h.blur {
+			fmt.Fprintf(&b, "; quiet %v before the last", earlier)
+		}
+		fmt.Fprintln(&b)
+		b.WriteString(found[r.Rank].report())
+	}
+	return b.String()
+}

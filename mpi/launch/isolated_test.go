@@ -1,0 +1,164 @@
+package launch
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/store"
+)
+
+// Of most nodes, or after a sleep of its own, agent 0 is the one that is lost.
+func TestIsolated(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		hosts  []string // of all agents; the first is agent 0's
+		silent []int    // agents that fell silent
+		ended  []int    // agents whose connection ended
+		stood  bool
+		cause  string
+		want   []string
+	}{
+		{"one of four", []string{"n1", "n2", "n3", "n4"}, []int{2}, nil, false, causeNode, []string{"n3"}},
+		{"half of four", []string{"n1", "n2", "n3", "n4"}, []int{2, 3}, nil, false, causeNode, []string{"n3", "n4"}},
+		{"most of four", []string{"n1", "n2", "n3", "n4"}, []int{1, 2, 3}, nil, false, causeNode, []string{"n1"}},
+		{"the only other one", []string{"n1", "n2"}, []int{1}, nil, false, causeNode, []string{"n2"}},
+		{"most of four, killed", []string{"n1", "n2", "n3", "n4"}, nil, []int{1, 2, 3}, false, causeNode, []string{"n2", "n3", "n4"}},
+		{"all, after a sleep", []string{"n1", "n2"}, nil, []int{1}, true, causeNode, []string{"n1"}},
+		{"none, after a sleep", []string{"n1", "n2"}, nil, nil, true, causeCrash, nil},
+		{"told to end after a sleep", []string{"n1", "n2", "n3"}, nil, []int{1, 2}, true, causeCancelled, []string{"n1"}},
+		{"most tasks of one node", []string{"n1", "n2", "n2", "n2"}, []int{1, 2, 3}, nil, false, causeNode, []string{"n2"}},
+		{"tasks of its own node, too", []string{"n1", "n1", "n2", "n3"}, []int{1, 2, 3}, nil, false, causeNode, []string{"n1"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := &meeting{roster: newRoster(join{Count: len(test.hosts)})}
+			if test.name == "one of four" { // an hour ago the whole job was suspended
+				at := time.Now().Add(-time.Hour)
+				m.stood.Store(&at)
+			}
+			p := &plan{}
+			v := rundir.Verdict{Cause: test.cause, Host: "nx", Message: "why"}
+			for i, host := range test.hosts {
+				p.Members = append(p.Members, member{Index: i, Host: host})
+				if i == 0 {
+					continue
+				}
+				g := newGuest(fmt.Sprint(i), "")
+				g.join.Host = host
+				g.looked = time.Now().Add(-beatEvery)
+				switch { // by whichever it is noticed first
+				case test.stood && i%2 == 0:
+					at := time.Now().Add(time.Second)
+					m.stood.Store(&at)
+				case test.stood:
+					g.looked = time.Now().Add(-stoodStill)
+				}
+				p.guests = append(p.guests, g)
+				switch {
+				case slices.Contains(test.silent, i):
+					m.roster.drop(g, silence)
+				case slices.Contains(test.ended, i):
+					m.roster.drop(g, connectionEnded)
+				default:
+					continue
+				}
+				v.Nodes = append(v.Nodes, host)
+			}
+			slices.Sort(v.Nodes)
+			v.Nodes = slices.Compact(v.Nodes)
+			s := &supervisor{cfg: AgentConfig{Host: test.hosts[0]}, round: &round{m: m, plan: p}}
+			got := s.isolated(v, s.stoodLately())
+			if !slices.Equal(got.Nodes, test.want) {
+				t.Errorf("blames %q, want %q", got.Nodes, test.want)
+			}
+			turned := test.cause == causeNode && !slices.Equal(test.want, v.Nodes)
+			if turned != (got.Host == test.hosts[0]) || !strings.Contains(got.Message, "why") {
+				t.Errorf("became %+v, from %+v", got, v)
+			}
+		})
+	}
+}
+
+// An agent 0 that was given up, and is woken up to be told to end, takes the others' word for the end. Who is told to end for another reason has the
+// last word.
+func TestGivenUp(t *testing.T) {
+	for _, test := range []struct {
+		name, cause string
+		stood       bool
+		said        *rundir.Verdict // by another agent
+		want        string
+	}{
+		{"given up", causeCancelled, true, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeNode},
+		{"cancelled", causeCancelled, false, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeCancelled},
+		{"all were cancelled", causeCancelled, true, &rundir.Verdict{Cause: causeCancelled, Host: "n2", Signal: 15, Exit: 143}, causeCancelled},
+		{"nobody said", causeCancelled, true, nil, causeCancelled},
+		{"crashed", causeCrash, true, &rundir.Verdict{Cause: causeNode, Host: "n1", Nodes: []string{"n1"}, Exit: 1}, causeCrash},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := newWorld(t, []int{1}, "say", "x")
+			if test.said != nil {
+				test.said.Attempt, test.said.FirstRank = 1, -1
+				must(t, w.dir.WriteVerdict(*test.said))
+			}
+			m := &meeting{roster: newRoster(join{Count: 2})}
+			g := newGuest("1", "")
+			g.join.Host, g.looked = "n2", time.Now().Add(-beatEvery)
+			if test.stood {
+				g.looked = time.Now().Add(-stoodStill)
+			}
+			m.roster.drop(g, connectionEnded)
+			p := &plan{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, guests: []*guest{g}}
+			s := &supervisor{cfg: AgentConfig{Host: "n1", RunDir: w.dir, Attempt: 1}, round: &round{m: m, plan: p}}
+			v := rundir.Verdict{Cause: test.cause, Host: "n1", Nodes: []string{"n2"}, Exit: 143}
+			if got := s.isolated(v, s.stoodLately()); got.Cause != test.want {
+				t.Errorf("the cause is %s, want %s", got.Cause, test.want)
+			}
+		})
+	}
+}
+
+// The others' word is why the run ended. How agent 0's own workers did, and that one of them forbids another attempt, is agent 0's to say.
+func TestGivenUpKeepsTheAccount(t *testing.T) {
+	said := rundir.Verdict{
+		Attempt: 1, Cause: causeNode, FirstRank: -1, Host: "n1", Nodes: []string{"n1"}, Exit: exitFailed, Requeue: true, Message: "agent 0 on n1 was lost", Report: "told",
+	}
+	mine := rundir.Verdict{
+		Attempt: 1, Cause: causeCancelled, FirstRank: 2, Host: "n1", Signal: 15, Exit: 143, Round: 3, OOM: true, Message: "mine",
+		Ranks: []rundir.RankEnd{{Rank: 2, Host: "n1", Signal: 9}},
+	}
+	w := newWorld(t, []int{1}, "say", "x")
+	must(t, w.dir.WriteVerdict(said))
+	s := &supervisor{cfg: AgentConfig{Host: "n1", RunDir: w.dir, Attempt: 1}}
+
+	want := mine
+	want.Cause, want.Host, want.Nodes, want.Message, want.Signal, want.Report = said.Cause, said.Host, said.Nodes, said.Message, 0, said.Report
+	want.Exit, want.Requeue = said.Exit, said.Requeue
+	if got, ok := s.givenUp(mine); !ok || !sameVerdict(got, want) {
+		t.Errorf("became %+v, want %+v", got, want)
+	}
+
+	mine.Exit, want.Exit, want.Requeue = exitNoRequeue, exitNoRequeue, false
+	want.Message = "agent 0 on n1 was lost (mine)"
+	if got, ok := s.givenUp(mine); !ok || !sameVerdict(got, want) {
+		t.Errorf("with a rank that forbids another attempt it became %+v, want %+v", got, want)
+	}
+}
+
+// A node whose workers do not end is the one that failed, though agent 0 stood still before it found that out.
+func TestStuckAfterASleep(t *testing.T) {
+	m := &meeting{roster: newRoster(join{Count: 2}), store: store.NewMemory(), ctx: t.Context()}
+	m.cfg.Log = slog.New(slog.DiscardHandler)
+	at := time.Now().Add(-stoodStill)
+	m.stood.Store(&at)
+	g := newGuest("1", "")
+	g.index, g.join.Host = 1, "n2"
+	p := &plan{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, guests: []*guest{g}}
+	s := &supervisor{cfg: AgentConfig{Host: "n1"}, round: &round{m: m, plan: p}, reports: map[int]report{1: {Host: "n2", Stuck: 3}}}
+	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) {
+		t.Errorf("blames %q, want n2", got.Nodes)
+	}
+}

@@ -1,0 +1,142 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+
+	"ddpbatch/internal/lines"
+)
+
+// To is where the lines of all workers go.
+type To struct {
+	Stdout, Stderr io.Writer // the agent's own; nil: nowhere
+	// Files of all ranks, for Config's OutFilters and ErrFilters; "": none.
+	Filtered Paths
+}
+
+// Paths are the files of one worker's two streams; "": none.
+type Paths struct{ Out, Err string }
+
+// Mux brings the output of one agent's workers together. It is safe for concurrent use.
+type Mux struct {
+	cfg       Config
+	log       *slog.Logger
+	out, errs console
+	filtered  [2]*filtered // of standard output and error; nil: none
+}
+
+// console is one of the agent's own streams. Both have one lock, since both may be the same terminal.
+type console struct {
+	mu *sync.Mutex
+	w  io.Writer
+}
+
+func (c console) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.w.Write(p)
+}
+
+// NewMux opens the files of all ranks, where there are any. log hears of output that is lost; nil: nobody does.
+func NewMux(cfg Config, to To, log *slog.Logger) (*Mux, error) {
+	if err := ParsePrefix(cfg.Prefix); err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	var mu sync.Mutex
+	m := &Mux{cfg: cfg, log: log, out: console{&mu, to.Stdout}, errs: console{&mu, to.Stderr}}
+	for i, want := range []struct {
+		path    string
+		filters []string
+	}{{to.Filtered.Out, cfg.OutFilters}, {to.Filtered.Err, cfg.ErrFilters}} {
+		if want.path == "" || len(want.filters) == 0 {
+			continue
+		}
+		var err error
+		if m.filtered[i], err = openFiltered(want.path, want.filters); err != nil {
+			m.Close()
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Close closes the files of all ranks; every stream must be done, or dropped.
+func (m *Mux) Close() {
+	for _, f := range m.filtered {
+		if f == nil {
+			continue
+		}
+		if err := f.file.Close(); err != nil {
+			m.log.Warn("the end of the log of all ranks may be lost", "path", f.file.Name(), "error", err)
+		}
+	}
+}
+
+// Worker makes the two streams of one worker. Files are appended to. A stream that is to go to its file only and
+// has none goes to the console.
+func (m *Mux) Worker(w Worker, paths Paths) (out, errs *Stream, err error) {
+	if out, err = m.stream(w, Out, paths.Out); err != nil {
+		return nil, nil, err
+	}
+	if errs, err = m.stream(w, Err, paths.Err); err != nil {
+		out.Drop()
+		return nil, nil, err
+	}
+	return out, errs, nil
+}
+
+func (m *Mux) stream(w Worker, which Mode, path string) (*Stream, error) {
+	s := &Stream{log: m.log, done: make(chan struct{})}
+	to, filtered := m.out, m.filtered[0]
+	if which == Err {
+		to, filtered = m.errs, m.filtered[1]
+	}
+	if to.w != nil && m.cfg.shows(w, which, path != "") {
+		s.sinks = append(s.sinks, sink{lines.Writer{To: to, Label: Label(m.cfg.Prefix, w), Redraw: true}, "workers' output cannot be shown any more", nil})
+	}
+	if filtered != nil {
+		prefix := m.cfg.Prefix
+		if prefix == "" {
+			prefix = DefaultPrefix // else nobody could tell whose lines they are
+		}
+		label := Label(prefix, w)
+		s.sinks = append(s.sinks, sink{
+			lines.Writer{To: &sieve{to: filtered, label: len(label)}, Label: label},
+			"the log of all ranks cannot be written any more", nil,
+		})
+	}
+	var err error
+	if path != "" {
+		if s.file, err = openLog(path); err != nil {
+			return nil, fmt.Errorf("open the log of rank %d: %w", w.Rank, err)
+		}
+	}
+	if s.r, s.w, err = os.Pipe(); err != nil {
+		s.closeFile()
+		return nil, fmt.Errorf("make a pipe for the output of rank %d: %w", w.Rank, err)
+	}
+	return s, nil
+}
+
+// shows tells whether the console shows one stream of one worker: unless its rank is filtered out, or it is to go to its
+// file only. torchrun lets a tee win over a redirect.
+func (c Config) shows(w Worker, which Mode, hasFile bool) bool {
+	if len(c.LocalRanks) > 0 && !slices.Contains(c.LocalRanks, w.LocalRank) ||
+		len(c.Ranks) > 0 && !slices.Contains(c.Ranks, w.Rank) {
+		return false
+	}
+	fileOnly := c.Redirects.Of(w.LocalRank)&^c.Tees.Of(w.LocalRank)&which != 0
+	return !fileOnly || !hasFile
+}
+
+// openLog opens a log to add to. What is there already, of a round before, stays.
+func openLog(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+}

@@ -1,0 +1,158 @@
+package output
+
+import (
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"ddpbatch/internal/lines"
+)
+
+const (
+	// lateOutput is how long a stream stays open after its worker ended: a
+	// process that left the worker's group may hold it for ever.
+	lateOutput = time.Second
+
+	// maxPipe is the most that a pipe holds (pipe(7), pipe-max-size): what is
+	// still read when that time is over, since a slow console may have kept us.
+	maxPipe = 1 << 20
+
+	readSize = 32 << 10
+)
+
+// Stream is standard output or error of one worker. Pipe, Begin, Drop and End belong to the goroutine that starts
+// and ends the worker; the other methods may be called from any, at any time.
+type Stream struct {
+	r, w  *os.File // the pipe; w is the worker's
+	file  *os.File // nil: no log
+	sinks []sink   // console, log of all ranks
+	log   *slog.Logger
+	done  chan struct{} // closed when all of it is written
+
+	grown atomic.Int64
+	tail  tail
+
+	late      bool // End's time is over
+	lateBytes int  // read since
+}
+
+// sink takes the stream line by line, until it fails once.
+type sink struct {
+	lines.Writer
+	failed string // what to say then
+	err    error
+}
+
+// Pipe is the worker's end.
+func (s *Stream) Pipe() *os.File { return s.w }
+
+// Begin copies until the worker, and all that inherited the pipe, closed it, or
+// until End's bound. It is called once the worker has its end of the pipe.
+func (s *Stream) Begin() {
+	s.w.Close()
+	go func() {
+		defer close(s.done)
+		defer s.closeFile()
+		defer s.r.Close()
+		s.copy()
+	}()
+}
+
+// Drop gives the stream up, before its worker was started.
+func (s *Stream) Drop() {
+	s.w.Close()
+	s.r.Close()
+	s.closeFile()
+	close(s.done)
+}
+
+// End bounds what is still read: the worker is gone.
+func (s *Stream) End() {
+	// An error means that the copying is over already.
+	_ = s.r.SetReadDeadline(time.Now().Add(lateOutput))
+}
+
+// Done is closed when all of the stream is written.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Grown is how many bytes the worker has written so far.
+func (s *Stream) Grown() int64 { return s.grown.Load() }
+
+// Tail is the last n lines so far, without their ends, oldest first: fewer where the stream, or the 16 KiB of it that are
+// kept, has fewer. The bytes are the worker's: not necessarily text.
+func (s *Stream) Tail(n int) []string { return s.tail.lines(n) }
+
+func (s *Stream) copy() {
+	var fileErr error
+	buf := make([]byte, readSize)
+	for {
+		n, err := s.read(buf)
+		if n > 0 {
+			s.grown.Add(int64(n))
+			s.tail.add(buf[:n])
+			if s.file != nil && fileErr == nil {
+				if _, fileErr = s.file.Write(buf[:n]); fileErr != nil {
+					s.log.Warn("a worker's log cannot be written any more; the console goes on", "path", s.file.Name(), "error", fileErr)
+				}
+			}
+			for i := range s.sinks {
+				s.pass(&s.sinks[i], buf[:n])
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+				s.log.Warn("a worker's output was lost", "error", err)
+			}
+			break
+		}
+	}
+	for i := range s.sinks {
+		if s.sinks[i].err == nil {
+			_ = s.sinks[i].Finish() // nobody is left to hear of it
+		}
+	}
+}
+
+func (s *Stream) pass(to *sink, p []byte) {
+	if to.err != nil {
+		return
+	}
+	if _, to.err = to.Write(p); to.err != nil {
+		s.log.Warn(to.failed, "error", to.err)
+	}
+}
+
+// read reads what comes, and, once End's time is over, what is there.
+func (s *Stream) read(buf []byte) (int, error) {
+	n, err := s.r.Read(buf)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.late = true
+	}
+	if !s.late {
+		return n, err
+	}
+	if s.lateBytes += n; s.lateBytes > maxPipe {
+		return n, os.ErrDeadlineExceeded
+	}
+	if err := s.r.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		return n, err
+	}
+	if n > 0 {
+		return n, nil
+	}
+	n, err = s.r.Read(buf)
+	s.lateBytes += n
+	return n, err
+}
+
+func (s *Stream) closeFile() {
+	if s.file == nil {
+		return
+	}
+	if err := s.file.Close(); err != nil {
+		s.log.Warn("the end of a worker's log may be lost", "path", s.file.Name(), "error", err)
+	}
+}

@@ -1,0 +1,475 @@
+package output
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ddpbatch/internal/testkit"
+)
+
+// screen remembers each write.
+type screen struct {
+	mu     sync.Mutex
+	writes []string
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes = append(s.writes, string(p))
+	return len(p), nil
+}
+
+func (s *screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.writes, "")
+}
+
+// writeTo plays a worker: write gets the worker's end, and closing it is the worker's end.
+func writeTo(t testing.TB, s *Stream, write func(w io.Writer)) {
+	t.Helper()
+	w := worker(t, s)
+	write(w)
+	must(t, w.Close())
+	s.End()
+	wait(t, s)
+}
+
+// worker begins the stream and returns what a worker would have inherited.
+func worker(t testing.TB, s *Stream) *os.File {
+	t.Helper()
+	w, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.Pipe().Fd()), os.O_WRONLY, 0)
+	must(t, err)
+	s.Begin()
+	return w
+}
+
+func wait(t testing.TB, s *Stream) {
+	t.Helper()
+	select {
+	case <-s.Done():
+	case <-time.After(testkit.Patience):
+		t.Fatal("the stream does not end")
+	}
+}
+
+func put(text string) func(io.Writer) { return func(w io.Writer) { io.WriteString(w, text) } }
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return string(text)
+}
+
+func pathsIn(dir string) Paths {
+	return Paths{Out: filepath.Join(dir, "out"), Err: filepath.Join(dir, "err")}
+}
+
+// A progress bar is on the console while it goes on, with its worker's prefix, and in the file as it was written.
+func TestProgressIsShown(t *testing.T) {
+	paths := pathsIn(t.TempDir())
+	var shown screen
+	mux, err := NewMux(Config{Prefix: "[${rank}] "}, To{Stdout: &shown}, nil)
+	must(t, err)
+	defer mux.Close()
+	out, errs, err := mux.Worker(Worker{Rank: 3}, paths)
+	must(t, err)
+	errs.Drop()
+	w := worker(t, out)
+	put("\rstep 1\rstep 2")(w)
+	testkit.Eventually(t, "the first step is shown", func() bool { return shown.String() == "[3] \r[3] step 1\r" })
+	put("\n")(w)
+	must(t, w.Close())
+	out.End()
+	wait(t, out)
+	if got := shown.String(); got != "[3] \r[3] step 1\r[3] step 2\n" {
+		t.Errorf("the console shows %q", got)
+	}
+	if got := read(t, paths.Out); got != "\rstep 1\rstep 2\n" {
+		t.Errorf("the file has %q", got)
+	}
+}
+
+// Whatever bytes come, in whatever pieces: the file has just them, added to what was there, and the tail their end.
+func TestFileIsByteForByte(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		dir, err := os.MkdirTemp(t.TempDir(), "")
+		must(t, err)
+		paths := pathsIn(dir)
+		must(t, os.WriteFile(paths.Out, []byte("before"), 0o600))
+		var shown screen
+		mux, err := NewMux(Config{}, To{Stdout: &shown}, nil)
+		must(t, err)
+		defer mux.Close()
+		out, errs, err := mux.Worker(Worker{}, paths)
+		must(t, err)
+		errs.Drop()
+		pieces := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 40), 0, 20).Draw(rt, "pieces")
+		big := rapid.IntRange(0, 3).Draw(rt, "long lines")
+		var all []byte
+		writeTo(t, out, func(w io.Writer) {
+			for _, p := range append(pieces, bytes.Repeat([]byte("long"), big*20000)) {
+				all = append(all, p...)
+				_, err := w.Write(p)
+				must(t, err)
+			}
+		})
+		if got := read(t, paths.Out); got != "before"+string(all) {
+			rt.Fatalf("the file has %d bytes, want %d", len(got), len("before")+len(all))
+		}
+		if out.Grown() != int64(len(all)) {
+			rt.Fatalf("%d bytes are counted, want %d", out.Grown(), len(all))
+		}
+		// with one's own line ends, and those of lines that were too long, it is all on the console
+		if got, want := strings.ReplaceAll(shown.String(), "\n", ""), strings.ReplaceAll(string(all), "\n", ""); got != want {
+			rt.Fatalf("the console has %d bytes that are no line ends, want %d", len(got), len(want))
+		}
+		if len(all) < maxTail && len(all) > 0 {
+			want := strings.Split(strings.TrimSuffix(string(all), "\n"), "\n")
+			n := rapid.IntRange(1, len(want)+1).Draw(rt, "n")
+			if got := out.Tail(n); !slices.Equal(got, want[max(0, len(want)-n):]) {
+				rt.Fatalf("the last %d lines are %q, want %q", n, got, want)
+			}
+		}
+	})
+}
+
+// Eight workers at once: every file is complete, and on the console every line is whole and has its worker's label.
+func TestManyWorkers(t *testing.T) {
+	const workers, lines = 8, 500
+	var shown screen
+	mux, err := NewMux(Config{Prefix: DefaultPrefix}, To{Stdout: &shown, Stderr: &shown}, nil)
+	must(t, err)
+	defer mux.Close()
+	var wg sync.WaitGroup
+	want := map[string]int{}
+	for rank := range workers {
+		paths := pathsIn(t.TempDir())
+		out, errs, err := mux.Worker(Worker{Host: "n1", Rank: rank}, paths)
+		must(t, err)
+		var text strings.Builder
+		for i := range lines {
+			line := fmt.Sprintf("rank %d line %d %s\n", rank, i, strings.Repeat("x", i%97))
+			text.WriteString(line)
+			want[fmt.Sprintf("[n1 %d] %s", rank, line)] = 2
+		}
+		for _, s := range []*Stream{out, errs} {
+			wg.Go(func() {
+				writeTo(t, s, func(w io.Writer) {
+					for line := range strings.Lines(text.String()) {
+						io.WriteString(w, line[:len(line)/2])
+						io.WriteString(w, line[len(line)/2:])
+					}
+				})
+			})
+		}
+		t.Cleanup(func() {
+			if read(t, paths.Out) != text.String() || read(t, paths.Err) != text.String() {
+				t.Errorf("a file of rank %d is not what it wrote", rank)
+			}
+		})
+	}
+	wg.Wait()
+	for line := range strings.Lines(shown.String()) {
+		want[line]--
+	}
+	for line, left := range want {
+		if left != 0 {
+			t.Fatalf("line %q is shown %d times too few", line, left)
+		}
+	}
+	for _, write := range shown.writes {
+		if !strings.HasSuffix(write, "\n") || !strings.HasPrefix(write, "[n1 ") {
+			t.Fatalf("a write is not of whole lines: %q", write)
+		}
+	}
+}
+
+// Who sees what: torchrun's redirects, tees and filters, and ours by global rank.
+func TestWhatIsShown(t *testing.T) {
+	mode := func(s string) Map {
+		m, err := ParseMap(s)
+		must(t, err)
+		return m
+	}
+	for name, tc := range map[string]struct {
+		cfg       Config
+		out, errs bool // on the console, of rank 5 with local rank 1
+	}{
+		"by default":              {Config{}, true, true},
+		"redirect all":            {Config{Redirects: mode("3")}, false, false},
+		"redirect output":         {Config{Redirects: mode("1")}, false, true},
+		"redirect error":          {Config{Redirects: mode("1:2")}, true, false},
+		"redirect another":        {Config{Redirects: mode("0:3")}, true, true},
+		"tee":                     {Config{Tees: mode("3")}, true, true},
+		"tee wins":                {Config{Redirects: mode("3"), Tees: mode("1:2")}, false, true},
+		"local rank":              {Config{LocalRanks: []int{1, 7}}, true, true},
+		"another local rank":      {Config{LocalRanks: []int{0, 5}}, false, false},
+		"rank":                    {Config{Ranks: []int{5}}, true, true},
+		"another rank":            {Config{Ranks: []int{1}}, false, false},
+		"filtered though teed":    {Config{Tees: mode("3"), LocalRanks: []int{0}}, false, false},
+		"both filters":            {Config{Ranks: []int{5}, LocalRanks: []int{1}}, true, true},
+		"one of two filters":      {Config{Ranks: []int{4}, LocalRanks: []int{1}}, false, false},
+		"rank, but is redirected": {Config{Ranks: []int{5}, Redirects: mode("3")}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr screen
+			mux, err := NewMux(tc.cfg, To{Stdout: &stdout, Stderr: &stderr}, nil)
+			must(t, err)
+			defer mux.Close()
+			paths := pathsIn(t.TempDir())
+			out, errs, err := mux.Worker(Worker{Rank: 5, LocalRank: 1}, paths)
+			must(t, err)
+			writeTo(t, out, put("to out\n"))
+			writeTo(t, errs, put("to err\n"))
+			if read(t, paths.Out) != "to out\n" || read(t, paths.Err) != "to err\n" {
+				t.Error("a file lacks what was written")
+			}
+			if got := stdout.String(); got != map[bool]string{true: "to out\n"}[tc.out] {
+				t.Errorf("standard output shows %q", got)
+			}
+			if got := stderr.String(); got != map[bool]string{true: "to err\n"}[tc.errs] {
+				t.Errorf("standard error shows %q", got)
+			}
+		})
+	}
+	t.Run("redirected to no file", func(t *testing.T) {
+		var shown screen
+		mux, err := NewMux(Config{Redirects: mode("3")}, To{Stdout: &shown}, nil)
+		must(t, err)
+		out, errs, err := mux.Worker(Worker{}, Paths{})
+		must(t, err)
+		errs.Drop()
+		writeTo(t, out, put("kept\n"))
+		if shown.String() != "kept\n" {
+			t.Error("it is nowhere")
+		}
+	})
+}
+
+// Lines of all ranks that hold a text go to one file, of those that the console does not show, too; a label is none of
+// the worker's words.
+func TestFiltered(t *testing.T) {
+	dir := t.TempDir()
+	cfg := Config{OutFilters: []string{"loss", "n1"}, ErrFilters: []string{"never"}, Redirects: Map{All: Both}}
+	mux, err := NewMux(cfg, To{Filtered: Paths{Out: filepath.Join(dir, "f.out"), Err: filepath.Join(dir, "f.err")}}, nil)
+	must(t, err)
+	for rank := range 2 {
+		out, errs, err := mux.Worker(Worker{Host: "n1", Rank: rank}, Paths{})
+		must(t, err)
+		writeTo(t, out, put("step 1\nloss 0.5\nin n1"))
+		writeTo(t, errs, put("loss\n"))
+	}
+	mux.Close()
+	want := "[n1 0] loss 0.5\n[n1 0] in n1\n[n1 1] loss 0.5\n[n1 1] in n1\n"
+	if got := read(t, filepath.Join(dir, "f.out")); got != want {
+		t.Errorf("the file of all ranks has %q, want %q", got, want)
+	}
+	if got := read(t, filepath.Join(dir, "f.err")); got != "" {
+		t.Errorf("the file of all ranks' errors has %q", got)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "f.out")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("closed terminal") }
+
+// A console or a disk that fails takes nothing from the other, and is named once.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	const lines = 5000
+	text := strings.Repeat("a line\n", lines)
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	t.Run("console", func(t *testing.T) {
+		mux, err := NewMux(Config{}, To{Stdout: brokenWriter{}}, logger)
+		must(t, err)
+		paths := pathsIn(t.TempDir())
+		out, errs, err := mux.Worker(Worker{}, paths)
+		must(t, err)
+		errs.Drop()
+		writeTo(t, out, put(text))
+		if read(t, paths.Out) != text || strings.Count(log.String(), "cannot be shown any more") != 1 {
+			t.Errorf("the file is not complete, or the log is %s", &log)
+		}
+	})
+	t.Run("disk", func(t *testing.T) {
+		if _, err := os.Stat("/dev/full"); err != nil {
+			t.Skipf("needs /dev/full: %v", err)
+		}
+		var shown screen
+		mux, err := NewMux(Config{}, To{Stdout: &shown}, logger)
+		must(t, err)
+		out, errs, err := mux.Worker(Worker{}, Paths{Out: "/dev/full"})
+		must(t, err)
+		errs.Drop()
+		writeTo(t, out, put(text))
+		if shown.String() != text || strings.Count(log.String(), "log cannot be written any more") != 1 {
+			t.Errorf("the console is not complete, or the log is %s", &log)
+		}
+	})
+	t.Run("no folder", func(t *testing.T) {
+		mux, err := NewMux(Config{}, To{}, nil)
+		must(t, err)
+		missing := filepath.Join(t.TempDir(), "missing", "out")
+		if _, _, err := mux.Worker(Worker{Rank: 7}, Paths{Err: missing}); err == nil || !strings.Contains(err.Error(), "rank 7") {
+			t.Errorf("error is %v", err)
+		}
+		if _, err := NewMux(Config{ErrFilters: []string{"x"}}, To{Filtered: Paths{Err: missing}}, nil); err == nil {
+			t.Error("the file of all ranks was opened")
+		}
+		if _, err := NewMux(Config{Prefix: "${nobody}"}, To{}, nil); err == nil {
+			t.Error("a prefix that means nothing was taken")
+		}
+	})
+}
+
+// A stream ends in time though a process elsewhere holds its pipe, and shows what there was.
+func TestStreamEndsInTime(t *testing.T) {
+	var shown screen
+	mux, err := NewMux(Config{}, To{Stdout: &shown}, nil)
+	must(t, err)
+	out, errs, err := mux.Worker(Worker{}, Paths{})
+	must(t, err)
+	errs.Drop()
+	kept := worker(t, out)
+	defer kept.Close()
+	_, err = kept.WriteString("half a line")
+	must(t, err)
+	began := time.Now()
+	out.End()
+	wait(t, out)
+	if took := time.Since(began); took < lateOutput/2 || took > lateOutput+testkit.Moment {
+		t.Errorf("it took %v", took)
+	}
+	if got := shown.String(); got != "half a line\n" {
+		t.Errorf("shown is %q", got)
+	}
+}
+
+// A process that writes for ever into the pipe of a worker that ended is not listened to for ever.
+func TestEndlessLateOutput(t *testing.T) {
+	mux, err := NewMux(Config{}, To{}, nil)
+	must(t, err)
+	out, errs, err := mux.Worker(Worker{}, Paths{})
+	must(t, err)
+	errs.Drop()
+	w := worker(t, out)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			if _, err := w.Write(make([]byte, 1000)); err != nil { // broken pipe, once nobody reads
+				return
+			}
+		}
+	}()
+	out.End()
+	wait(t, out)
+	select {
+	case <-over:
+	case <-time.After(testkit.Patience):
+		t.Error("the writer is still at it")
+	}
+	w.Close()
+}
+
+// A console that is slow takes nothing from the log, even when the worker ended long ago.
+func TestSlowConsoleLosesNothing(t *testing.T) {
+	release := make(chan struct{})
+	mux, err := NewMux(Config{}, To{Stdout: slowWriter{release}}, nil)
+	must(t, err)
+	paths := pathsIn(t.TempDir())
+	out, errs, err := mux.Worker(Worker{}, paths)
+	must(t, err)
+	errs.Drop()
+	w := worker(t, out)
+	// what the first read takes goes to the console and stays there; the rest fills the pipe
+	_, err = w.WriteString("first\n")
+	must(t, err)
+	testkit.Eventually(t, "the first read", func() bool { return out.Grown() > 0 })
+	text := strings.Repeat("a line\n", 9000)
+	_, err = w.WriteString(text)
+	must(t, err)
+	must(t, w.Close())
+	out.End()
+	time.AfterFunc(lateOutput+lateOutput/4, func() { close(release) })
+	wait(t, out)
+	if got := read(t, paths.Out); got != "first\n"+text {
+		t.Errorf("the log has %d bytes, want %d", len(got), len("first\n"+text))
+	}
+}
+
+// slowWriter blocks until it is released.
+type slowWriter struct{ release <-chan struct{} }
+
+func (s slowWriter) Write(p []byte) (int, error) {
+	<-s.release
+	return len(p), nil
+}
+
+// Progress and last words are there while the worker runs.
+func TestWhileItRuns(t *testing.T) {
+	mux, err := NewMux(Config{}, To{}, nil)
+	must(t, err)
+	out, errs, err := mux.Worker(Worker{}, Paths{})
+	must(t, err)
+	if out.Grown() != 0 || out.Tail(5) != nil {
+		t.Error("there is something before there was anything")
+	}
+	errs.Drop()
+	wait(t, errs)
+	w := worker(t, out)
+	_, err = w.WriteString("one\n\ntwo\r\nthr")
+	must(t, err)
+	testkit.Eventually(t, "all bytes", func() bool { return out.Grown() == 13 })
+	if got := out.Tail(3); !slices.Equal(got, []string{"", "two\r", "thr"}) {
+		t.Errorf("the tail is %q", got)
+	}
+	if out.Tail(0) != nil {
+		t.Error("no lines were asked for")
+	}
+	must(t, w.Close())
+	wait(t, out)
+}
+
+// The tail is bounded, and its first line is whole.
+func TestTailIsBounded(t *testing.T) {
+	var s tail
+	line := strings.Repeat("x", 99)
+	for i := range 1000 {
+		s.add(fmt.Appendf(nil, "%03d%s\n", i, line))
+	}
+	got := s.lines(1000)
+	if len(got) != (maxTail-1)/103 {
+		t.Errorf("%d lines are kept", len(got))
+	}
+	for i, l := range got {
+		if want := fmt.Sprintf("%03d%s", 1000-len(got)+i, line); l != want {
+			t.Fatalf("line %d is %q, want %q", i, l, want)
+		}
+	}
+	s.add(bytes.Repeat([]byte("y"), 3*maxTail))
+	if got := s.lines(5); len(got) != 1 || got[0] != strings.Repeat("y", maxTail) {
+		t.Errorf("one long line: %d lines", len(got))
+	}
+	if cap(s.ring) > 2*maxTail {
+		t.Errorf("%d bytes are kept", cap(s.ring))
+	}
+}

@@ -1,0 +1,160 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"ddpbatch/internal/pause"
+	"ddpbatch/mpi/store"
+)
+
+// HeadStart is how long an address is tried alone before the next one is, too (RFC 8305, "Connection Attempt Delay", at the
+// least that it recommends): the first ones are the likeliest.
+const HeadStart = 100 * time.Millisecond
+
+const (
+	firstPause    = 10 * time.Millisecond // before an address is tried once more, doubled each time: agent 0 may not listen yet
+	lastPause     = 250 * time.Millisecond
+	strangerPause = 2 * time.Second // where somebody else answered, whose log has a line of it
+)
+
+// Try is how an address was found.
+type Try struct {
+	Addr  string        `json:"addr"`
+	Count int           `json:"count"` // how often it was tried
+	Took  time.Duration `json:"took"`  // the last time
+	Err   string        `json:"error,omitempty"`
+}
+
+// Race tries several addresses until one of them proves to be the right one. Tries may be called while Run runs.
+type Race struct {
+	addrs     []string
+	headStart time.Duration
+	failed    []chan struct{} // closed when the address was tried once, in vain
+
+	mu     sync.Mutex
+	tries  []Try
+	winner int
+	final  error
+}
+
+// finalError is what Final makes.
+type finalError struct{ error }
+
+func (e finalError) Unwrap() error { return e.error }
+
+// Final makes an error of prove the last word on all addresses.
+func Final(err error) error { return finalError{err} }
+
+// NewRace is a race of addresses ("host:port", the likeliest first). Each has the head start of the one after it, or less where it fails
+// sooner.
+func NewRace(addrs []string, headStart time.Duration) *Race {
+	r := &Race{addrs: addrs, headStart: headStart, tries: make([]Try, len(addrs)), winner: -1}
+	for i, addr := range addrs {
+		r.tries[i].Addr = addr
+		r.failed = append(r.failed, make(chan struct{}))
+	}
+	return r
+}
+
+// Run returns the first of the addresses at which prove succeeds. They are tried side by side, each again and again until ctx ends.
+// prove gets a context that ends when another address has won. It may still succeed then: what it leaves open at an address that is
+// not returned is the caller's to close. An error that Final made ends the race, and is Run's. Run is called once.
+func (r *Race) Run(ctx context.Context, prove func(ctx context.Context, addr string) error) (string, error) {
+	if len(r.addrs) == 0 {
+		return "", errors.New("no address is offered")
+	}
+	raceCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range r.addrs {
+		wg.Go(func() {
+			if r.wait(raceCtx, i) && r.try(raceCtx, i, prove) {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	switch {
+	case r.winner >= 0:
+		return r.addrs[r.winner], nil
+	case r.final != nil:
+		return "", r.final
+	}
+	return "", fmt.Errorf("none of the addresses leads there: %w", context.Cause(ctx))
+}
+
+// Tries is how each address was found, so far.
+func (r *Race) Tries() []Try {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.tries)
+}
+
+// wait lets the addresses before i have their head start; false: ctx has ended.
+func (r *Race) wait(ctx context.Context, i int) bool {
+	if i == 0 || r.headStart == 0 {
+		return true
+	}
+	timer := time.NewTimer(time.Duration(i) * r.headStart)
+	defer timer.Stop()
+	select {
+	case <-r.failed[i-1]:
+		return true
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// try tells whether the race is over: address i is the first that was proved, or nothing else need be tried.
+func (r *Race) try(ctx context.Context, i int, prove func(context.Context, string) error) bool {
+	for gap := firstPause; ctx.Err() == nil; gap = min(2*gap, lastPause) {
+		begun := time.Now()
+		err := prove(ctx, r.addrs[i])
+		if ctx.Err() != nil && err != nil {
+			return false // another one has won, or the time is over: what came before says more
+		}
+		first, over := r.note(i, time.Since(begun), err)
+		if err == nil || over {
+			return over
+		}
+		if first {
+			close(r.failed[i])
+		}
+		wait := gap/2 + rand.N(gap/2) // so that agents that began together do not go on together
+		if store.Stranger(err) {
+			wait = strangerPause
+		}
+		if pause.For(ctx, wait) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+// note keeps how a try ended, and tells whether it was the address's first, and whether it ended the race.
+func (r *Race) note(i int, took time.Duration, err error) (first, over bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := &r.tries[i]
+	t.Count++
+	t.Took, t.Err = took, ""
+	var final finalError
+	switch {
+	case errors.As(err, &final):
+		r.final = fmt.Errorf("%s: %w", r.addrs[i], err)
+		fallthrough
+	case err != nil:
+		t.Err = err.Error()
+	case r.winner < 0:
+		r.winner = i
+	}
+	return t.Count == 1, r.winner == i || final.error != nil
+}

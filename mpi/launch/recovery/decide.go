@@ -1,0 +1,186 @@
+package recovery
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"ddpbatch/internal/rundir"
+)
+
+// Action is what follows the end of an attempt.
+type Action string
+
+const (
+	Finish  Action = "finish"  // the run is done
+	Restart Action = "restart" // the agents start the workers again, within the job
+	Requeue Action = "requeue" // the batch script asks Slurm to start the job again
+	GiveUp  Action = "give-up" // nothing more happens by itself
+)
+
+// Exit codes of a worker that have a meaning of ours.
+const (
+	exitAgain = 75 // please start me again; whether that was saved is the verdict's Saved
+	exitNever = 93 // do not start me again
+)
+
+// Decision is an Action, why, and what else is to be done.
+type Decision struct {
+	Action  Action
+	Why     string   // a sentence for people
+	Cause   Cause    // whose budget a Requeue takes from, as the ledger's "requeue" must tell it
+	Exclude []string // nodes that the job should not run on again, sorted; for a Requeue
+}
+
+// Decide says what follows an attempt that ended as v says. history is the run's ledger until then, oldest first; the
+// attempt's own "end" may be in it already or not. room tells whether the agents could start the workers again within
+// the job, and restarts how often they have done so in this job.
+//
+// The rules, in their order:
+//
+//  1. Done is done. Exit code 93 and a person's cancel end the run.
+//  2. Exit code 75 is a wish for a requeue, whatever Policy.On says.
+//  3. What is the workers' or a node's fault is mended within the job, where there is room and MaxRestarts is not used up.
+//  4. Otherwise the job is requeued, where On names the cause.
+//  5. No requeue where the cause's budget is used up, and neither a requeue nor a restart where the run makes no progress.
+func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, restarts int) Decision {
+	if d, ok := final(v); ok {
+		return d
+	}
+	if WasCancelled(history) {
+		return Decision{Action: GiveUp, Why: "the run was cancelled"}
+	}
+	life := lifeOf(p, history, v)
+	wish := v.Exit == exitAgain
+	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
+		if d, stuck := life.stuck(p, life.stepsKnown); stuck {
+			return d
+		}
+		return Decision{Action: Restart, Why: fmt.Sprintf("%s: restart %d of %d in this job", told(v), restarts+1, p.MaxRestarts)}
+	}
+	return requeue(p, life, v, wish)
+}
+
+// CauseOf is the cause that a verdict counts as: one of [Causes], or Done, Saved, Cancelled, Start, Unknown.
+func CauseOf(v rundir.Verdict) Cause {
+	c := Cause(v.Cause).counted()
+	if v.OOM && c == Crash {
+		return OOM
+	}
+	return c
+}
+
+// final decides what leaves no choice.
+func final(v rundir.Verdict) (Decision, bool) {
+	switch {
+	case v.Exit == 0 && Cause(v.Cause) == Done:
+		return Decision{Action: Finish, Why: "the run is done"}, true
+	case v.Exit == exitNever:
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", exitNever)}, true
+	case Cause(v.Cause) == Cancelled:
+		return Decision{Action: GiveUp, Why: "the run was cancelled"}, true
+	}
+	return Decision{}, false
+}
+
+// mendable tells whether starting the workers again on the same nodes, or on those that are left, may help.
+func mendable(c Cause) bool {
+	switch c.counted() {
+	case Crash, OOM, Hang, Node:
+		return true
+	}
+	return false
+}
+
+// WasCancelled tells whether a person has asked for the end of the job that began last (ddpbatch cancel), be it before it began. A resume takes
+// that back, but one of another element of an array alone does not.
+func WasCancelled(history []rundir.Event) bool {
+	job := ""
+	for _, e := range history {
+		if e.Event == rundir.EventBegin {
+			job = e.Job
+		}
+	}
+	cancelled := false
+	for _, e := range history {
+		switch e.Event {
+		case rundir.EventCancel:
+			cancelled = cancelled || job == "" || covers(e.Job, job)
+		case rundir.EventSubmit, rundir.EventResume:
+			cancelled = cancelled && e.Element != nil && !strings.HasSuffix(job, fmt.Sprintf("_%d", *e.Element))
+		}
+	}
+	return cancelled
+}
+
+// covers tells whether a job is the one that is to be cancelled, or an element of that array.
+func covers(cancelled, job string) bool {
+	return job == cancelled || strings.HasPrefix(job, cancelled+"_")
+}
+
+// requeue decides whether the job is started again once the restarts within it are used up.
+func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
+	cause := CauseOf(v)
+	if wish && !slices.Contains(Causes(), cause) {
+		cause = Saved
+	}
+	if !wish && !p.Names(cause) {
+		return Decision{Action: GiveUp, Why: notAsked(p, cause, v)}
+	}
+	if d, stuck := life.stuck(p, true); stuck {
+		return d
+	}
+	most, used := p.budget(cause, wish), life.requeues[cause]
+	if used >= most {
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", told(v), cause, most)}
+	}
+	why := fmt.Sprintf("%s: requeue %d", told(v), used+1)
+	if most != Unlimited {
+		why = fmt.Sprintf("%s of %d for this cause", why, most)
+	}
+	return Decision{Action: Requeue, Why: why, Cause: cause, Exclude: life.badNodes()}
+}
+
+// budget is Budget, but who wishes for a requeue may have it even where On does not name the cause.
+func (p Policy) budget(c Cause, wish bool) int {
+	if most, given := p.Max[c]; given {
+		return most
+	}
+	if wish && !p.Names(c) {
+		return c.Budget()
+	}
+	return p.Budget(c)
+}
+
+// notAsked says why a cause is not followed by a requeue, and what to write to have one.
+func notAsked(p Policy, c Cause, v rundir.Verdict) string {
+	switch {
+	case !slices.Contains(Causes(), c):
+		return told(v)
+	case p.MaxRestarts > 0 && mendable(c):
+		return fmt.Sprintf("%s, launch.max_restarts = %d is used up, and requeue.on does not name %q", told(v), p.MaxRestarts, c)
+	}
+	return fmt.Sprintf("%s, and requeue.on does not name %q", told(v), c)
+}
+
+// told names a cause for people.
+func told(v rundir.Verdict) string {
+	words := map[Cause]string{
+		Saved: "the workers saved and ask to be started again", Preempt: "the job was preempted", Timeout: "the time limit came",
+		Node: "a node was lost", Hang: "the run hung", OOM: "memory ran out", Crash: "a worker failed", Start: "the workers were not started",
+		Unknown: "nobody lived to say how the attempt ended",
+	}[CauseOf(v)]
+	switch {
+	case CauseOf(v) == Saved && !v.Saved:
+		return "workers ask to be started again, and not all of them saved"
+	case CauseOf(v) == Unknown && v.Unstarted:
+		return "the job was told to end before its workers were started"
+	case words == "":
+		return fmt.Sprintf("the attempt ended (%.40q)", v.Cause)
+	case v.Host != "" && mendable(CauseOf(v)):
+		words += " (" + v.Host + ")"
+	case v.Saved && Cause(v.Cause) != Saved:
+		words += ", and the workers saved"
+	}
+	return words
+}

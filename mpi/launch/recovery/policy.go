@@ -1,0 +1,129 @@
+package recovery
+
+import (
+	"math"
+	"time"
+)
+
+// Cause is why an attempt ended (verdict.json's "cause").
+type Cause string
+
+// The causes. Those that a job file's [requeue] may name are marked with *.
+const (
+	Done      Cause = "done"
+	Saved     Cause = "stopped"    // the workers stopped by themselves or by a stop file, and ask to be started again (exit 75); whether all saved is Verdict.Saved
+	Preempt   Cause = "preempt"    // * Slurm wants the nodes for another job
+	Timeout   Cause = "timeout"    // * the time limit
+	Node      Cause = "node"       // * a node, or its agent, went away
+	Hang      Cause = "hang"       // * no progress
+	OOM       Cause = "oom"        // * out of memory
+	Crash     Cause = "crash"      // * a worker exited with another code than 0, or was killed by a signal
+	Signal    Cause = "signal"     // a worker was killed by a signal; counts as Crash
+	AgentLost Cause = "agent-lost" // an agent went away, in verdicts of earlier versions; counts as Node
+	Cancelled Cause = "cancelled"  // a person ended it: scancel, Ctrl-C
+	Start     Cause = "start"      // a worker could not be started, or the agents did not meet
+	Unknown   Cause = "unknown"    // nobody lived to say
+)
+
+// Causes are those that [requeue] may name, in the order in which people are told of them.
+func Causes() []Cause { return []Cause{Preempt, Timeout, Node, Hang, OOM, Crash} }
+
+// Unlimited is a budget that is never used up.
+const Unlimited = math.MaxInt
+
+// Budget is how many requeues a cause may take over the life of a run where its job does not say. It counts only
+// where Policy.On names the cause.
+//
+// Preemption is no fault of the run's. A run that is cut off by its time limit 20 times needs a person's look,
+// if only at the limit; 5 lost nodes or 3 hangs are more than chance. Memory that ran out runs out again
+// on the same nodes, but for leaks: one more try. A crash may be the network's or a file
+// system's; three requeues see that through, and a bug stops at once where On does not name it.
+func (c Cause) Budget() int {
+	switch c {
+	case Preempt, Saved:
+		return Unlimited
+	case Timeout:
+		return 20
+	case Node:
+		return 5
+	case Hang, Crash:
+		return 3
+	case OOM:
+		return 1
+	}
+	return 0
+}
+
+// counted is the cause whose budget c is taken from.
+func (c Cause) counted() Cause {
+	switch c {
+	case Signal:
+		return Crash
+	case AgentLost:
+		return Node
+	}
+	return c
+}
+
+// defaultNoProgress is Policy.NoProgress where a job does not say.
+const defaultNoProgress = 3
+
+// Policy is what a run does after an attempt that is not done: the [requeue] table of a job, and launch.max_restarts.
+type Policy struct {
+	// MaxRestarts is how often the agents start the workers again within one job (torchrun's
+	// --max-restarts), whatever the cause. 0: never. These restarts count apart from requeues.
+	MaxRestarts int `json:"max_restarts,omitempty"`
+
+	On   []Cause       `json:"on,omitempty"`  // causes after which the batch script requeues the job
+	Max  map[Cause]int `json:"max,omitempty"` // requeues that each cause may take over the life of the run; absent: Cause.Budget
+	Lead time.Duration `json:"lead"`          // how long before its end the job is warned, at least: see LeadFor
+	// NoProgress is after how many attempts in a row that came no further the run gives up, whatever its budgets;
+	// 0: the default of 3.
+	NoProgress int `json:"no_progress"`
+	// Limit is the time limit of the job; 0: none, or not known.
+	Limit time.Duration `json:"-"`
+}
+
+// DefaultPolicy is that of a job that says nothing: it outlives what clusters do, and stops at what is its own.
+func DefaultPolicy() Policy {
+	return Policy{On: []Cause{Preempt, Timeout, Node}, Lead: 2 * time.Minute, NoProgress: defaultNoProgress}
+}
+
+// Budget is how many requeues a cause may take over the life of the run: 0 where On does not name it.
+func (p Policy) Budget(c Cause) int {
+	c = c.counted()
+	if c != Saved && !p.Names(c) {
+		return 0
+	}
+	if most, given := p.Max[c]; given {
+		return most
+	}
+	return c.Budget()
+}
+
+// Names tells whether the job is to be requeued after c.
+func (p Policy) Names(c Cause) bool {
+	for _, on := range p.On {
+		if on.counted() == c {
+			return true
+		}
+	}
+	return false
+}
+
+// credit is how long an attempt must live to be believed that it got on, where nobody counts its steps. One that saved is believed
+// sooner where the job's limit leaves it little more.
+func (p Policy) credit(saved bool) time.Duration {
+	if saved && p.Limit > 0 {
+		return min(shortLife, p.Limit/2)
+	}
+	return shortLife
+}
+
+// patience is after how many attempts without progress the run gives up.
+func (p Policy) patience() int {
+	if p.NoProgress < 1 {
+		return defaultNoProgress
+	}
+	return p.NoProgress
+}

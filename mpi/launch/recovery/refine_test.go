@@ -1,0 +1,176 @@
+package recovery
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testenv"
+)
+
+// corpusLine is the first line of a recorded time line that holds all the words.
+func corpusLine(t *testing.T, file string, words ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", "signals", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			return line
+		}
+	}
+	t.Fatalf("%s has no line with %q", file, words)
+	return ""
+}
+
+// evidenceOf reads what a recorded time line shows of a job that was started for the first time: "JobState=RUNNING Reason=None
+// Restarts=0 PreemptTime=None", and of its nodes: "n1=mixed n2=down*".
+func evidenceOf(line string) Evidence {
+	e := Evidence{Asked: true, Now: noon, EndTime: noon.Add(time.Hour), Lead: 2 * time.Minute}
+	for word := range strings.FieldsSeq(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch {
+		case key == "JobState" && e.State == "": // the other job's comes after
+			e.State = value
+		case key == "Reason":
+			e.Reason = value
+		case key == "Restarts":
+			e.Requeued = value != "0"
+		case key == "PreemptTime":
+			e.Preempted = value != "None"
+		case strings.HasPrefix(key, "n") && strings.HasSuffix(value, "*"):
+			e.Down = append(e.Down, key)
+		}
+	}
+	return e
+}
+
+func TestRefine(t *testing.T) {
+	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
+	nobody := rundir.Verdict{Cause: "unknown", Exit: 137, Message: "nobody"}
+	asked := savedFor(Saved, 7)
+	line := func(file string, words ...string) Evidence { return evidenceOf(corpusLine(t, file, words...)) }
+	// What scontrol said inside jobs on Slurm 22.05 after srun had ended, in the few seconds before KILL.
+	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
+	cancel := evidenceOf("JobState=COMPLETING Reason=None Restarts=0")
+	requeued := evidenceOf("JobState=COMPLETING Reason=None Restarts=1")
+	nodeDown := evidenceOf("JobState=PENDING Reason=None Restarts=1")
+	running := evidenceOf("JobState=RUNNING Reason=None Restarts=0")
+	near := running
+	near.EndTime = near.Now.Add(170 * time.Second) // a lead of 120, up to 60 early
+	unasked := Evidence{Now: noon, Lead: 2 * time.Minute}
+	unasked.Signals = []string{"USR2"}
+	over := Evidence{Now: noon, EndTime: noon, Signals: []string{"TERM"}}
+	for _, test := range []struct {
+		name string
+		v    rundir.Verdict
+		e    Evidence
+		want Cause
+	}{
+		{"saved when told to end, Slurm silent", savedFor(Cancelled, 7), Evidence{Now: noon, EndTime: noon.Add(time.Hour), Signals: []string{"TERM"}}, Saved},
+		{"told to end, nothing saved, Slurm silent", told, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
+		{"saved when told to end, cancelled", savedFor(Cancelled, 7), cancel, Cancelled},
+		{"preempted, in the grace", told, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
+		{"preempted, and saved", savedFor(Cancelled, 7), line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
+		{"preempted, warned by USR2", asked, line("pre-requeue-stay.txt", "PreemptTime=2026", "JobState=RUNNING"), Preempt},
+		{"preempted, to be cancelled", told, line("pre-cancel-stay.txt", "COMPLETING"), Preempt},
+		{"preempted, requeued by Slurm", told, line("pre-requeue-stay.txt", "COMPLETING"), Preempt},
+		{"preempted, back in the queue", nobody, line("pre-requeue-stay.txt", "JobState=PENDING"), Preempt},
+		{"crash of a node, requeued", told, line("nf-crash-n2.txt", "JobState=PENDING"), Node},
+		{"crash of a node, nobody lived", nobody, line("nf-crash-n2.txt", "JobState=PENDING"), Node},
+		{"crash of a node, not noticed by Slurm yet", nobody, line("nf-crash-n2.txt", "mixed*"), Node},
+		{"crash of a node, an agent noticed", rundir.Verdict{Cause: "agent-lost", Exit: 1, Host: "n2"}, line("nf-crash-n2.txt", "mixed*"), AgentLost},
+		{"stopped slurmd", told, line("nf-stopd.txt", "JobState=PENDING"), Node},
+		{"a node set down, and up again at once", told, line("nf-scontrol-down.txt", "COMPLETING"), Preempt},
+		{"set down, seen by the script itself", told, nodeDown, Preempt},
+		{"time limit", told, limit, Timeout},
+		{"time limit, saved", savedFor(Cancelled, 7), limit, Timeout},
+		{"time limit, nobody lived", nobody, limit, Timeout},
+		{"time limit, a worker died of TERM first", rundir.Verdict{Cause: "signal", Signal: 15, Exit: 143}, limit, Timeout},
+		{"scancel", told, cancel, Cancelled},
+		{"scancel after a save", asked, cancel, Cancelled},
+		{"scancel, nobody lived", nobody, cancel, Cancelled},
+		{"requeued by hand", told, requeued, Preempt},
+		{"a plain TERM", told, running, Cancelled},
+		{"srun's TERM, after an agent was lost", rundir.Verdict{Cause: "cancelled", Exit: 143, Nodes: []string{"n2"}}, running, Node},
+		{"srun's TERM, as an agent could not be started", rundir.Verdict{Cause: "cancelled", Exit: 143}, running, Start},
+		{"srun's TERM, before an agent could catch it", rundir.Verdict{Cause: "unknown", Exit: 143}, running, Start},
+		{"scancel before the agents met", rundir.Verdict{Cause: "cancelled", Exit: 143}, cancel, Cancelled},
+		{"a worker that got a plain TERM", rundir.Verdict{Cause: "signal", Signal: 15, Exit: 143}, running, Signal},
+		{"agents killed", nobody, running, Unknown},
+		{"saved long before the end", asked, running, Saved},
+		{"saved near the end", asked, near, Timeout},
+		{"warned, Slurm silent", asked, unasked, Timeout},
+		{"told, Slurm silent", told, Evidence{Now: noon, Signals: []string{"TERM"}}, Cancelled},
+		{"told, Slurm silent, time over", told, over, Timeout},
+		{"a crash stays one", rundir.Verdict{Cause: "crash", Exit: 3}, limit, Crash},
+		{"so does a kill", rundir.Verdict{Cause: "signal", Signal: 9, Exit: 137}, limit, Signal},
+		{"and a hang", rundir.Verdict{Cause: "hang", Exit: 1}, line("pre-requeue-stay.txt", "JobState=PENDING"), Hang},
+		{"and 93", rundir.Verdict{Cause: "cancelled", Exit: 93}, limit, Cancelled},
+		{"done is done", rundir.Verdict{Cause: "done"}, limit, Done},
+		{"agents that did not meet", rundir.Verdict{Cause: "timeout", Exit: 124}, running, Start},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := Refine(test.v, test.e)
+			if Cause(got.Cause) != test.want {
+				t.Errorf("cause %s, want %s; evidence %+v", got.Cause, test.want, test.e)
+			}
+			if got.Exit != test.v.Exit || got.Saved != test.v.Saved || !strings.HasSuffix(got.Message, test.v.Message) {
+				t.Errorf("became %+v, from %+v", got, test.v)
+			}
+			if test.want == Node && !slices.Equal(got.Nodes, []string{"n2"}) {
+				t.Errorf("blames %q, want n2", got.Nodes)
+			}
+			if strings.Contains(got.Message, "the job lost n2") && got.Host != "n2" {
+				t.Errorf("the host is %q, want n2", got.Host)
+			}
+			if again := Refine(got, test.e); again.Message != got.Message || again.Cause != got.Cause {
+				t.Errorf("refined again: %+v, once: %+v", again, got)
+			}
+		})
+	}
+}
+
+// Workers that were warned, and that the time limit found at work all the same: the person is told which key gives them more time.
+func TestRefineTellsOfAShortLead(t *testing.T) {
+	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
+	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, WarnedS: 139.6}
+	saved := savedFor(Cancelled, 7)
+	saved.WarnedS = 139.6
+	for _, tc := range []struct {
+		name string
+		v    rundir.Verdict
+		want bool
+	}{
+		{"not saved", told, true},
+		{"saved at the last moment", saved, false},
+		{"never warned", rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15}, false},
+	} {
+		got := Refine(tc.v, limit).Message
+		if has := strings.Contains(got, "2m20s") && strings.Contains(got, "requeue.lead"); has != tc.want || !strings.HasPrefix(got, "the time limit came") {
+			t.Errorf("%s: %q", tc.name, got)
+		}
+	}
+}
+
+// Nothing that a person has cancelled may be requeued, whatever the agents say.
+func TestCancelledIsSeen(t *testing.T) {
+	for line, want := range map[string]bool{
+		"JobState=COMPLETING Reason=None Restarts=0":                                 true,
+		"JobState=CANCELLED Reason=None Restarts=0":                                  true,
+		"JobState=CANCELLED,COMPLETING Reason=None Restarts=0":                       true,
+		"JobState=COMPLETING Reason=TimeLimit Restarts=0":                            false,
+		"JobState=COMPLETING Reason=NodeDown Restarts=0":                             false,
+		"JobState=COMPLETING Reason=None Restarts=1":                                 false,
+		"JobState=COMPLETING Reason=None Restarts=0 PreemptTime=2026-11-21T00:56:31": false,
+		"JobState=RUNNING Reason=None Restarts=0":                                    false,
+	} {
+		if got := evidenceOf(line).Cancelled(); got != want {
+			t.Errorf("%s: %t", line, got)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package launch
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+)
+
+// PyTorch's store is at MASTER_PORT before the workers are, and a fresh one in each round; the workers are told so.
+func TestTorchStore(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "torch", "1")
+	for i := range w.agents {
+		w.agents[i].TorchStore, w.agents[i].Policy.MaxRestarts = true, 1
+		w.agents[i].Env = append(w.agents[i].Env, "TORCHELASTIC_USE_AGENT_STORE=False")
+	}
+	v := w.agree(w.run())
+	if v.Cause != "done" || v.Round != 1 {
+		t.Errorf("verdict is %+v", v)
+	}
+	for attempt := 1; attempt <= 2; attempt++ {
+		sum := 0
+		for rank, host := range []string{"n1", "n2"} {
+			var n int
+			if _, err := fmt.Sscanf(w.logAt(attempt, host, rank, "out"), "True %d\n", &n); err != nil {
+				t.Errorf("rank %d said %q", rank, w.logAt(attempt, host, rank, "out"))
+			}
+			sum += n
+		}
+		if sum != 1+2 {
+			t.Errorf("in attempt %d the ranks counted to %d in all, want 1 and 2: not one fresh store", attempt, sum)
+		}
+	}
+}
+
+// A port that was given is the store's in every round.
+func TestTorchStoreAtAGivenPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	w := newWorld(t, []int{1}, "torch", "2")
+	w.agents[0].TorchStore, w.agents[0].Policy.MaxRestarts, w.agents[0].MasterPort = true, 2, port
+	if v, err := Run(t.Context(), w.agents[0]); err == nil || v.Cause != "start" || !strings.Contains(v.Message, "or give another --master-port") {
+		t.Errorf("with another program at the port it ended with %+v, %v", v, err)
+	}
+	must(t, l.Close())
+	if v := w.agree(w.run()); v.Cause != "done" || v.Round != 2 {
+		t.Errorf("verdict is %+v", v)
+	}
+}

@@ -1,0 +1,250 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"ddpbatch/internal/pause"
+)
+
+const (
+	stopPoll     = time.Second      // between looks for the stop file, at agent 0
+	warnAgain    = time.Second      // between looks for a handler of the warning's signal, at first
+	warnSeldom   = 15 * time.Second // the same in the end
+	findingLimit = 10 * time.Second // for the deadline to be found
+	deadlineBlur = 5 * time.Second  // within which two answers are one: they count from when they came
+)
+
+// warning is why the run is asked to save and end: it goes on until its workers do, or the job is ended.
+type warning struct {
+	Host string `json:"host"` // whose agent was told
+	Why  string `json:"why"`
+}
+
+// listenForWarnings begins to hear of warnings, from the caller and from other agents.
+func (m *meeting) listenForWarnings() {
+	m.tasks.Go(func() {
+		if w, err := getJSON[warning](m.ctx, m.store, keyWarn); err == nil {
+			m.warning = w
+			close(m.warned)
+		}
+	})
+	m.tasks.Go(func() {
+		select {
+		case <-m.cfg.Warn:
+			m.warn("the job was warned")
+		case <-m.ctx.Done():
+		}
+	})
+}
+
+// warn tells all agents, this one included; the first warning counts.
+func (m *meeting) warn(why string) {
+	text, err := json.Marshal(warning{m.cfg.Host, why})
+	if err == nil {
+		_, err = m.store.CompareSet(m.ctx, keyWarn, nil, text)
+	}
+	if err != nil && m.ctx.Err() == nil {
+		m.cfg.Log.Warn("the other agents cannot be warned", "why", why, "error", err)
+	}
+}
+
+// findDeadline begins to ask when the job ends, where it is not known; the answer is waited for by calling the result.
+func (m *meeting) findDeadline(ctx context.Context) func() time.Time {
+	c := m.cfg
+	if !c.Deadline.IsZero() || c.FindDeadline == nil {
+		return func() time.Time { return c.Deadline }
+	}
+	found := make(chan time.Time, 1)
+	m.tasks.Go(func() {
+		limited, cancel := context.WithTimeout(ctx, findingLimit)
+		defer cancel()
+		deadline, err := c.FindDeadline(limited)
+		if err != nil && ctx.Err() == nil { // else nobody needs it any more
+			c.Log.Warn("when the job ends is not known, so it is not warned before", "error", err)
+		}
+		found <- deadline
+	})
+	return func() time.Time {
+		select {
+		case deadline := <-found:
+			return deadline
+		case <-time.After(findingLimit + margin):
+			return time.Time{}
+		}
+	}
+}
+
+// warnInTime is agent 0's: it warns some time before the job's end. That may have been moved since the job began, so it is asked for once
+// more when the time has come. ddpbatch's own trainer looks at the time itself, and hears of another end when its next round begins.
+func (m *meeting) warnInTime() {
+	c := m.cfg
+	if c.Deadline.IsZero() || c.Policy.Lead <= 0 {
+		return
+	}
+	lead, why := m.lead()
+	m.led.Store(int64(lead))
+	for end := c.Deadline; ; {
+		if pause.Until(m.ctx, end.Add(-lead)) != nil {
+			return
+		}
+		now := m.askDeadline(end)
+		if !now.IsZero() && now.Sub(end) <= deadlineBlur {
+			if !c.Builtin {
+				m.warn(fmt.Sprintf("the job ends at %s%s", end.Format(time.TimeOnly), why))
+			}
+			return
+		}
+		m.moved.Store(&now)
+		if now.IsZero() {
+			c.Log.Info("the job has no time limit any more")
+			return
+		}
+		c.Log.Info("the job's end was put off", "from", end, "to", now)
+		end = now
+	}
+}
+
+// askDeadline asks again when the job ends that was to end at end.
+func (m *meeting) askDeadline(end time.Time) time.Time {
+	if m.cfg.FindDeadline == nil {
+		return end
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, findingLimit)
+	defer cancel()
+	now, err := m.cfg.FindDeadline(ctx)
+	if err != nil {
+		m.cfg.Log.Warn("whether the job's end was put off is not known", "error", err)
+		return end
+	}
+	return now
+}
+
+// deadline is when the job ends, as far as is known; zero: never, or nobody knows.
+func (m *meeting) deadline() time.Time {
+	if moved := m.moved.Load(); moved != nil {
+		return *moved
+	}
+	return m.cfg.Deadline
+}
+
+// awaitStopFile is agent 0's, for the length of a round: it warns when somebody has made the job's stop file, or this round's.
+func (r *round) awaitStopFile(ctx context.Context) {
+	paths := []string{r.m.cfg.StopFile}
+	if r.cfg.StopFile != paths[0] {
+		paths = append(paths, r.cfg.StopFile)
+	}
+	exists := func(path string) bool {
+		_, err := os.Lstat(path)
+		return err == nil
+	}
+	if path, found := awaitOne(ctx, r.m.warned, paths, exists); found {
+		r.m.warn("there is a stop file, " + path)
+	}
+}
+
+// awaitOne waits until one of paths exists, as far as they are given; false where ctx or over ends before. It does not wait for a look that the
+// file system does not answer.
+func awaitOne(ctx context.Context, over <-chan struct{}, paths []string, exists func(string) bool) (path string, found bool) {
+	look := func() <-chan string {
+		seen := make(chan string, 1)
+		go func() {
+			at := slices.IndexFunc(paths, func(path string) bool { return path != "" && exists(path) })
+			if at < 0 {
+				seen <- ""
+				return
+			}
+			seen <- paths[at]
+		}()
+		return seen
+	}
+	tick := time.NewTicker(stopPoll)
+	defer tick.Stop()
+	for seen := look(); ; {
+		select {
+		case path := <-seen:
+			if path != "" {
+				return path, true
+			}
+			seen = nil
+		case <-tick.C:
+			if seen == nil {
+				seen = look()
+			}
+		case <-over:
+			return "", false
+		case <-ctx.Done():
+			return "", false
+		}
+	}
+}
+
+// warn passes a warning on to this node's workers: by the stop file, and by a signal to those that have a handler for it.
+func (s *supervisor) warn() {
+	s.warnedAt = time.Now()
+	w := s.round.m.warning
+	if s.cfg.StopFile != "" {
+		s.early.Go(func() {
+			if err := touch(s.cfg.StopFile); err != nil {
+				s.cfg.Log.Warn("the workers' stop file cannot be made", "error", err)
+			}
+		})
+	}
+	s.forward()
+	if s.cfg.Index != 0 {
+		return // one of the agents says it
+	}
+	about := []any{"why", w.Why, "told", w.Host}
+	if s.cfg.StopFile != "" {
+		about = append(about, "stop_file", s.cfg.StopFile)
+	}
+	s.cfg.Log.Warn("the workers are asked to save and exit with 75", about...)
+}
+
+// forward sends the warning's signal to every worker that can bear it and has not got it yet: any other would be killed by
+// it. Who has just begun may get a handler later.
+func (s *supervisor) forward() {
+	s.again = nil
+	if s.stop.stage > asked {
+		return
+	}
+	waiting := false
+	for _, w := range s.workers {
+		if w.warned || !w.ended.IsZero() {
+			continue
+		}
+		var err error
+		if w.warned, err = w.warn(s.cfg.WarnSignal); err != nil {
+			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.place.Rank, "error", err)
+		}
+		waiting = waiting || !w.warned
+	}
+	if waiting {
+		s.pause = lessOften(s.pause)
+		s.again = time.After(s.pause)
+	}
+}
+
+// lessOften is the next pause between looks for a handler: each is one at all processes of the node, and many programs never have one.
+func lessOften(pause time.Duration) time.Duration {
+	return min(max(2*pause, warnAgain), warnSeldom)
+}
+
+// touch makes an empty file, unless it is there.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", filepath.Base(path), err)
+	}
+	return f.Close()
+}

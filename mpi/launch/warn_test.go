@@ -1,0 +1,338 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/store"
+)
+
+// trapped is a worker with a handler for the warning. (Go's runtime has one from the start, and drops what comes before
+// signal.Notify.)
+var trapped = []string{"/bin/sh", "-c", "trap 'echo user defined signal 2; exit 75' USR2; while :; do sleep 0.05; done"}
+
+// Every way by which a warning comes reaches every worker, once.
+func TestWarning(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, w *world){
+		"by an agent's channel": func(t *testing.T, w *world) {
+			warn := make(chan struct{})
+			w.agents[1].Warn = warn
+			go func() {
+				w.awaitMarks("0", "1", "2")
+				close(warn)
+			}()
+		},
+		"by the stop file": func(t *testing.T, w *world) {
+			go func() {
+				w.awaitMarks("0", "1", "2")
+				if err := touch(w.dir.StopPath(1)); err != nil {
+					t.Error(err)
+				}
+			}()
+		},
+		"by the deadline": func(t *testing.T, w *world) {
+			for i := range w.agents {
+				w.agents[i].Command = trapped
+				w.agents[i].Deadline, w.agents[i].Policy.Lead = time.Now().Add(time.Hour), time.Hour
+			}
+		},
+		"by a deadline that agent 0 finds": func(t *testing.T, w *world) {
+			w.agents[0].FindDeadline = func(context.Context) (time.Time, error) { return time.Now().Add(time.Hour), nil }
+			w.agents[0].Policy.Lead = time.Hour
+			w.agents[0].Command, w.agents[1].Command = trapped, trapped
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{1, 2}, "wait", "75")
+			w.elastic(0, 3)
+			begin(t, w)
+			v := w.agree(w.run())
+			if v.Cause != "stopped" || v.Exit != 75 || !v.Requeue || !v.Saved || v.Round != 0 {
+				t.Errorf("verdict is %+v", v)
+			}
+			w.measured(v)
+			for rank, host := range []string{"n1", "n2", "n2"} {
+				if got := w.logOf(host, rank, "out"); got != "user defined signal 2\n" {
+					t.Errorf("rank %d saw %q, want the signal, once", rank, got)
+				}
+			}
+			if _, err := os.Stat(w.dir.StopPath(1)); err != nil {
+				t.Errorf("there is no stop file: %v", err)
+			}
+		})
+	}
+}
+
+// measured checks that the ledger tells how long the workers took from the warning until they had ended.
+func (w *world) measured(v rundir.Verdict) {
+	w.t.Helper()
+	history, err := w.dir.Ledger()
+	must(w.t, err)
+	end := history[len(history)-1]
+	if end.Event != rundir.EventEnd || end.WarnedS != v.WarnedS || end.Signal != v.Signal || v.WarnedS <= 0 || v.WarnedS > bound.Seconds() {
+		w.t.Errorf("the ledger says %+v, the verdict is %+v", end, v)
+	}
+}
+
+// Slurm may kill agent 0 before the workers have ended: what it writes down when they are told to end says how long they had by then.
+func TestEarlyVerdictOfWarnedWorkers(t *testing.T) {
+	c, err := newWorld(t, []int{1}, "say", "x").agents[0].withDefaults()
+	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := &supervisor{cfg: c, round: &round{m: &meeting{}}, warnedAt: time.Now()}
+		time.Sleep(90 * time.Second)
+		v := c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told")
+		v.Signal = int(syscall.SIGTERM)
+		s.decided(v)
+		s.early.Wait()
+	})
+	if v, err := c.RunDir.Verdict(1); err != nil || v.WarnedS != 90 {
+		t.Errorf("the early verdict is %+v, %v; want 90 s", v, err)
+	}
+}
+
+// Where attempts before took long to save, their successors are warned earlier.
+func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
+	slow := rundir.Event{Event: rundir.EventEnd, Attempt: 1, Cause: "timeout", Saved: true, WarnedS: 240}
+	for name, tc := range map[string]struct {
+		history []rundir.Event
+		limit   time.Duration
+		warned  time.Duration // before the end
+		why     string
+	}{
+		"as the policy says":      {nil, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
+		"longer":                  {[]rundir.Event{slow}, time.Hour, 6 * time.Minute, "the job ends at 12:00:00; warned 6m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
+		"half of what there is":   {[]rundir.Event{slow}, 8 * time.Minute, 4 * time.Minute, "the job ends at 12:00:00; warned 4m0s before it, as an earlier attempt took 4m0s from its warning to its end"},
+		"of this attempt's own":   {[]rundir.Event{{Event: rundir.EventEnd, Attempt: 2, Cause: "timeout", Saved: true, WarnedS: 240}}, time.Hour, 2 * time.Minute, "the job ends at 12:00:00"},
+		"a lead that is too long": {[]rundir.Event{slow}, 3 * time.Minute, 2 * time.Minute, "the job ends at 12:00:00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{1}, "say", "x")
+			for _, e := range tc.history {
+				must(t, w.dir.Append(e))
+			}
+			_, err := w.dir.ClaimAttempt()
+			must(t, err)
+			synctest.Test(t, func(t *testing.T) {
+				noon := time.Date(2100, 1, 1, 12, 0, 0, 0, time.Local)
+				time.Sleep(time.Until(noon.Add(-tc.limit)))
+				c := w.agents[0]
+				c.Attempt, c.Deadline, c.Policy.Lead, c.Log = 2, noon, 2*time.Minute, nil
+				c, err := c.withDefaults()
+				must(t, err)
+				m := newMeeting(t.Context(), c, network{})
+				m.store = store.NewMemory()
+				m.warnInTime()
+				told, err := getJSON[warning](t.Context(), m.store, keyWarn)
+				must(t, err)
+				if before := time.Until(noon); before != tc.warned || told.Why != tc.why {
+					t.Errorf("warned %v before the end: %q", before, told.Why)
+				}
+				s := &supervisor{cfg: c, round: &round{m: m}}
+				s.decided(c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told"))
+				s.early.Wait()
+				if v, err := w.dir.Verdict(2); err != nil || v.LeadS != tc.warned.Seconds() {
+					t.Errorf("the verdict is %+v, %v; want a lead of %v", v, err, tc.warned)
+				}
+				m.cancel()
+			})
+		})
+	}
+}
+
+// A program without a handler would die of the signal: it finds the stop file, or nothing.
+func TestWarningOfWorkersWithoutAHandler(t *testing.T) {
+	for code, cause := range map[int]string{75: "stopped", 0: "done"} {
+		w := newWorld(t, []int{2}, "")
+		script := fmt.Sprintf(`echo > "$%s/$RANK"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; sleep 0.1; echo saved; exit %d`, workerFolder, code)
+		w.agents[0].Command = []string{"/bin/sh", "-c", script}
+		warn := make(chan struct{}, 1)
+		w.agents[0].Warn = warn
+		go func() {
+			w.awaitMarks("0", "1")
+			warn <- struct{}{}
+		}()
+		if v := w.agree(w.run()); v.Cause != cause || v.Exit != code {
+			t.Errorf("verdict is %+v", v)
+		}
+		for rank := range 2 {
+			if got := w.logOf("n1", rank, "out"); got != "saved\n" {
+				t.Errorf("rank %d said %q", rank, got)
+			}
+		}
+	}
+}
+
+// A handler that comes after the warning is not missed.
+func TestWarningBeforeTheHandler(t *testing.T) {
+	w := newWorld(t, []int{1}, "")
+	script := fmt.Sprintf(`while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; trap 'echo warned; exit 75' USR2; echo > "$%s/ready"; while :; do sleep 0.05; done`, workerFolder)
+	w.agents[0].Command = []string{"/bin/sh", "-c", script}
+	must(t, touch(w.dir.StopPath(1)))
+	if v := w.agree(w.run()); v.Cause != "stopped" || v.Exit != 75 {
+		t.Errorf("verdict is %+v", v)
+	}
+	if got := w.logOf("n1", 0, "out"); got != "warned\n" {
+		t.Errorf("the worker said %q", got)
+	}
+}
+
+// A failure after a warning is not mended in a job that is about to end.
+func TestNoRestartAfterAWarning(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "")
+	w.elastic(0, 3)
+	w.agents[0].Warn = closed()
+	for i := range w.agents {
+		w.agents[i].Command = []string{"/bin/sh", "-c", "trap 'exit 3' USR2; while :; do sleep 0.05; done"}
+	}
+	if v := w.agree(w.run()); v.Cause != "crash" || v.Exit != 3 || v.Round != 0 {
+		t.Errorf("verdict is %+v", v)
+	}
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+// The stop file of the job counts in every round, and each round has its own.
+func TestStopFileInALaterRound(t *testing.T) {
+	w := newWorld(t, []int{1}, "")
+	script := `[ "$DDPBATCH_ROUND" = 0 ] && exit 1; echo "$DDPBATCH_STOP_FILE"; echo > "` + w.dir.StopPath(1) + `"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; exit 75`
+	w.agents[0].Command = []string{"/bin/sh", "-c", script}
+	w.elastic(0, 1)
+	if v := w.agree(w.run()); v.Cause != "stopped" || v.Round != 1 || v.Attempt != 2 {
+		t.Errorf("verdict is %+v", v)
+	}
+	if got := w.logAt(2, "n1", 0, "out"); got != w.dir.StopPath(2)+"\n" {
+		t.Errorf("the worker was told of %q", got)
+	}
+}
+
+// ddpbatch's own trainer looks at the deadline itself; the deadline that agent 0 found is told to all.
+func TestFoundDeadlineIsTold(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "environ")
+	at := time.Unix(time.Now().Unix()+60, 0)
+	w.agents[0].FindDeadline = func(context.Context) (time.Time, error) { return at, nil }
+	for i := range w.agents {
+		w.agents[i].Builtin, w.agents[i].Policy.Lead = true, time.Hour
+	}
+	if v := w.agree(w.run()); v.Cause != "done" {
+		t.Errorf("verdict is %+v", v)
+	}
+	for rank, host := range []string{"n1", "n2"} {
+		if got := w.environOf(host, rank)["DDPBATCH_DEADLINE"]; got != fmt.Sprint(at.Unix()) {
+			t.Errorf("rank %d was told %q, want %d", rank, got, at.Unix())
+		}
+	}
+	if log := w.log.String(); strings.Contains(log, "asked to save") {
+		t.Errorf("the trainer was warned: %s", log)
+	}
+}
+
+// A limit may be moved while the job runs: the warning comes before the one that holds then, and the next round's workers hear of it.
+func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
+	const never = -1
+	limit := func(ends ...time.Duration) []any { // answers
+		var answers []any
+		for _, end := range ends {
+			answers = append(answers, end)
+		}
+		return answers
+	}
+	for name, tc := range map[string]struct {
+		answers []any         // how long after the start the job ends, 0: it does not; or an error
+		warned  time.Duration // after the start
+		end     time.Duration // as workers are told
+	}{
+		"nobody to ask":  {nil, 58 * time.Minute, time.Hour},
+		"as it was":      {limit(time.Hour), 58 * time.Minute, time.Hour},
+		"rounded":        {limit(time.Hour + time.Second), 58 * time.Minute, time.Hour},
+		"put off":        {limit(2*time.Hour, 2*time.Hour), 118 * time.Minute, 2 * time.Hour},
+		"twice":          {limit(2*time.Hour, 3*time.Hour, 3*time.Hour), 178 * time.Minute, 3 * time.Hour},
+		"made shorter":   {limit(59 * time.Minute), 58 * time.Minute, time.Hour},
+		"taken away":     {limit(0), never, 0},
+		"no answer":      {[]any{errors.New("no squeue here")}, 58 * time.Minute, time.Hour},
+		"then no answer": {[]any{2 * time.Hour, errors.New("no squeue here")}, 118 * time.Minute, 2 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				c := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Deadline: begin.Add(time.Hour), Policy: recovery.Policy{Lead: 2 * time.Minute}}
+				if tc.answers != nil {
+					c.FindDeadline = func(context.Context) (time.Time, error) {
+						answer := tc.answers[0]
+						tc.answers = tc.answers[1:]
+						switch answer := answer.(type) {
+						case error:
+							return time.Time{}, answer
+						case time.Duration:
+							if answer > 0 {
+								return begin.Add(answer), nil
+							}
+						}
+						return time.Time{}, nil
+					}
+				}
+				c, err := c.withDefaults()
+				must(t, err)
+				m := newMeeting(t.Context(), c, network{})
+				m.store = store.NewMemory()
+				m.warnInTime()
+				warned, err := m.store.Check(t.Context(), keyWarn)
+				must(t, err)
+				if after := time.Since(begin); warned != (tc.warned != never) || warned && after != tc.warned {
+					t.Errorf("warned %t, %v after the start", warned, after)
+				}
+				end := m.deadline()
+				if want := begin.Add(tc.end); tc.end > 0 && !end.Equal(want) || tc.end == 0 && !end.IsZero() {
+					t.Errorf("workers are told %v, want %v after the start", end.Sub(begin), tc.end)
+				}
+				if len(tc.answers) > 0 {
+					t.Errorf("it was not asked for %v", tc.answers)
+				}
+				m.cancel()
+			})
+		})
+	}
+}
+
+func TestDeadlineThatIsNotFound(t *testing.T) {
+	w := newWorld(t, []int{1}, "say", "x")
+	w.agents[0].FindDeadline = func(context.Context) (time.Time, error) { return time.Time{}, errors.New("no squeue here") }
+	if v := w.agree(w.run()); v.Cause != "done" {
+		t.Errorf("verdict is %+v", v)
+	}
+	if !strings.Contains(w.log.String(), "no squeue here") {
+		t.Error("nothing was said of it")
+	}
+}
+
+// TERM after a warning still ends workers that did not save.
+func TestToldAfterAWarning(t *testing.T) {
+	w := newWorld(t, []int{1}, "")
+	script := fmt.Sprintf(`echo > "$%s/0"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; echo > "$%s/heard"; while :; do sleep 0.05; done`, workerFolder, workerFolder)
+	w.agents[0].Command = []string{"/bin/sh", "-c", script}
+	w.agents[0].Warn = closed()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	go func() {
+		w.awaitMarks("heard")
+		cancel(SignalError{syscall.SIGTERM})
+	}()
+	v := w.agree(w.runUntil(ctx))
+	if v.Cause != "cancelled" || v.Exit != 143 || v.Saved {
+		t.Errorf("verdict is %+v", v)
+	}
+	w.measured(v)
+}
