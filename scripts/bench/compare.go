@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -13,7 +14,11 @@ func (t *table) compare(sides []side) {
 		best := r.bestPeer(sides)
 		for _, side := range sides {
 			if side.ours {
-				r.Comparisons = append(r.Comparisons, r.against(side.name, best))
+				c := r.against(side.name, best)
+				if t.failed[side.name] {
+					c.Verdict = "lose"
+				}
+				r.Comparisons = append(r.Comparisons, c)
 			}
 		}
 	}
@@ -41,11 +46,11 @@ type comparison struct {
 	Peer     string         `json:"peer"` // "": there was none
 	Ratio    stats.Number   `json:"ratio"`
 	Interval stats.Interval `json:"interval"`
-	Verdict  string         `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer
+	Verdict  string         `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer, or too few launches of it
 }
 
 func (r *row) against(side, peer string) comparison {
-	c := comparison{Side: side, Peer: peer, Verdict: "lose"}
+	c := comparison{Side: side, Peer: peer}
 	var ratios stats.Samples
 	for turn, us := range r.Samples[side] {
 		if peer != "" && !math.IsNaN(us/r.Samples[peer][turn]) {
@@ -53,14 +58,9 @@ func (r *row) against(side, peer string) comparison {
 		}
 	}
 	c.Ratio, c.Interval = stats.Number(ratios.Median()), ratios.Interval()
-	switch {
-	case !r.sound(side): // the row is lost, whatever the rest of it says
-	case peer == "":
-		c.Verdict = "-"
-	case c.Interval.High < 1:
-		c.Verdict = "win"
-	case c.Interval.Low <= 1:
-		c.Verdict = "even"
+	c.Verdict = report.Verdict(c.Interval)
+	if !r.sound(side) { // the row is lost, whatever the rest of it says
+		c.Verdict = "lose"
 	}
 	return c
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"ddpbatch/scripts/bench/internal/report"
 )
@@ -16,14 +14,12 @@ Times are microseconds: the median over calls, one barrier before each, of the m
 then the median over launches. All sides bind ranks to cores where there are as many as ranks: ddpbatch by itself, gloo by its program,
 Open MPI and MPICH as their lines say. Sides are launched in turn, each turn beginning with another one. Ratio: ours / best peer
 (the smallest median of those with a right result in every launch) launch by launch, its median, and the interval between order statistics that holds it with %s.
-win: all of the interval is below 1; lose: all above 1, or a wrong or missing result of ours; even: neither; -: there is no such peer.
+win: all of the interval is below 1; lose: all above 1, a wrong or missing result of ours, or a launch of ours that failed or did not end; even: neither; -: no such peer, or fewer than 2 launches.
 failed: no launch gave the row; (5 of 7): only so many did.`
 
 // header says what was compared, on what and how, in Markdown.
 type header struct {
-	Machine  string            `json:"machine"`
-	Load     string            `json:"load"`
-	Time     string            `json:"time"`
+	report.Stamp
 	Versions map[string]string `json:"versions"`
 	Commands []string          `json:"commands"`
 	Method   string            `json:"method"`
@@ -31,7 +27,7 @@ type header struct {
 }
 
 func (h header) print(w io.Writer) {
-	fmt.Fprintf(w, "- %s, load %s, %s\n", h.Machine, h.Load, h.Time)
+	fmt.Fprintf(w, "- %s\n", h.Line())
 	for _, side := range h.sides {
 		fmt.Fprintf(w, "- %s: %s\n", side, h.Versions[side])
 	}
@@ -43,9 +39,7 @@ func (h header) print(w io.Writer) {
 
 func newHeader(o options, sides []side, settings []setting) header {
 	h := header{
-		Machine:  report.Machine(),
-		Load:     report.Load(),
-		Time:     time.Now().Format(time.RFC3339),
+		Stamp:    report.NewStamp(),
 		Versions: map[string]string{},
 		Method:   strings.TrimSpace(fmt.Sprintf(method, report.Certainty(o.launches))),
 	}
@@ -67,19 +61,12 @@ func newHeader(o options, sides []side, settings []setting) header {
 	return h
 }
 
-// commandLine is one launch as a person would type it, without the folders of its programs.
+// commandLine is one launch as a person would type it.
 func commandLine(side side, o options, s setting) string {
 	commands := side.commands(o, s)
-	cmd := commands[0]
-	line := append([]string{}, cmd.Env...)
-	for _, word := range cmd.Args {
-		if filepath.IsAbs(word) {
-			word = filepath.Base(word)
-		}
-		line = append(line, word)
-	}
+	line := report.CommandLine(commands[0])
 	if len(commands) > 1 {
-		line = append(line, fmt.Sprintf("(and RANK=1 to %d)", len(commands)-1))
+		line += fmt.Sprintf(" (and RANK=1 to %d)", len(commands)-1)
 	}
-	return strings.Join(line, " ")
+	return line
 }

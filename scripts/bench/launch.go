@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // outcome is what came of one launch.
@@ -21,10 +22,10 @@ type outcome struct {
 func launch(outer context.Context, o options, s setting, side side) (outcome, error) {
 	ctx, cancel := context.WithTimeout(outer, o.launchLimit())
 	defer cancel()
-	out := &rowWriter{parse: side.parse, started: time.Now(), ended: make(chan struct{}, 1)}
+	out := &rowReader{parse: side.parse, started: time.Now(), ended: make(chan struct{}, 1)}
 	var complaint bytes.Buffer
 	commands := side.commands(o, s)
-	commands[0].Stdout, commands[0].Stderr = out, &complaint
+	commands[0].Stdout, commands[0].Stderr = &processes.Lines{Hear: out.hear}, &complaint
 	group, err := processes.Start(commands...)
 	if err != nil {
 		return outcome{fault: fmt.Sprintf("start it: %v", err)}, nil
@@ -39,7 +40,7 @@ func launch(outer context.Context, o options, s setting, side side) (outcome, er
 	case gaveUp:
 		result.fault = fmt.Sprintf("gave up after %v", o.launchLimit().Round(time.Second))
 	case !hung && group.Code(0) != 0:
-		result.fault = fmt.Sprintf("exit code %d: %s", group.Code(0), lastLine(complaint.String()))
+		result.fault = fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
 	}
 	return result, nil
 }

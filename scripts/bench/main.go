@@ -7,33 +7,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"ddpbatch/scripts/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	var usage *usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "bench-peers: %v; try -h\n", err)
-		os.Exit(2)
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "bench-peers: interrupted; what it had started is gone")
-		os.Exit(130)
-	}
-	fmt.Fprintf(os.Stderr, "bench-peers: %v\n", err)
-	os.Exit(1)
-}
+func main() { command.Main("bench-peers", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)

@@ -22,7 +22,7 @@ func TestPrintIsMarkdown(t *testing.T) {
 | ----: | -------: | -----: | ------------: | --------: | ----: | -------: | ------: |
 |    64 |     2.00 | failed | 4.00 (2 of 3) |         - |     - |        - |       - |
 
-0 of 1 comparisons won, 0 even, 0 lost, 1 without a peer.
+0 of 1 comparisons won, 0 even, 0 lost, 1 without a peer or an interval.
 - A, launch 1: start it: no such program
 `
 	if text.String() != want {

@@ -40,6 +40,7 @@ func TestCompare(t *testing.T) {
 		{"one launch of ours is missing", []float64{1, nan, 1}, []float64{2, 2, 2}, []float64{4, 4, 4}, "A", "lose", 0.5},
 		{"the fastest peer was there once", []float64{1, 1, 1}, []float64{0.5, nan, nan}, []float64{4, 4, 4}, "B", "win", 0.25},
 		{"no peer was there each time", []float64{1, 1, 1}, []float64{2, nan, 2}, []float64{nan, 4, 4}, "", "-", nan},
+		{"one launch is no comparison", []float64{1}, []float64{2}, []float64{4}, "A", "-", 0.5},
 		{"nobody was there each time", []float64{1, nan, 1}, []float64{2, nan, 2}, []float64{nan, 4, 4}, "", "lose", nan},
 		{"all peers gave nothing", []float64{1, 1, 1}, []float64{nan, nan, nan}, []float64{nan, nan, nan}, "", "-", nan},
 	} {
@@ -53,13 +54,13 @@ func TestCompare(t *testing.T) {
 }
 
 func TestWrongResultsDoNotCount(t *testing.T) {
-	table := filled([]float64{2}, []float64{1}, []float64{4})
+	table := filled([]float64{2, 2}, []float64{1, 1}, []float64{4, 4})
 	table.Rows[0].Wrong["A"] = 1
 	table.compare(threeSides)
 	if c := table.Rows[0].Comparisons[0]; c.Peer != "B" || c.Verdict != "win" {
 		t.Errorf("against a peer whose results are wrong: %+v", c)
 	}
-	table = filled([]float64{1}, []float64{2}, []float64{4})
+	table = filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
 	table.Rows[0].Wrong["ddpbatch"] = 1
 	table.compare(threeSides)
 	if c := table.Rows[0].Comparisons[0]; c.Verdict != "lose" {
@@ -70,6 +71,19 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 	for _, want := range []string{"1 WRONG", "0 of 1 comparisons won", "allreduce, shm, 2 ranks"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, text.String())
+		}
+	}
+}
+
+// Rows of a launch of ours that failed after them, or did not end, win nothing.
+func TestFailedLaunchOfOursIsLost(t *testing.T) {
+	for name, out := range map[string]outcome{"failed": {fault: "exit code 3: no such device"}, "hung": {hung: true}} {
+		table := filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
+		out.samples = []sample{{size: 64, us: 1}}
+		table.add(1, "ddpbatch", out)
+		table.compare(threeSides)
+		if c := table.Rows[0].Comparisons[0]; c.Verdict != "lose" || c.Ratio != 0.5 {
+			t.Errorf("a launch of ours %s: %+v", name, c)
 		}
 	}
 }

@@ -1,13 +1,12 @@
 package main
 
 import (
-	"flag"
-	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"ddpbatch/scripts/bench/internal/command"
 )
 
 // options are what the command line asks for.
@@ -25,13 +24,6 @@ type options struct {
 	json        string // file; "": none
 }
 
-// usageError is a command line that cannot be understood.
-type usageError struct{ message string }
-
-func (e *usageError) Error() string { return e.message }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
-
 var (
 	knownCollectives = []string{"allreduce", "broadcast", "reduce", "allgather", "reducescatter", "alltoall", "pingpong", "barrier", "startup"}
 	knownTransports  = []string{"shm", "tcp"}
@@ -48,50 +40,32 @@ Tables are Markdown, on standard output; progress goes to standard error.
 
 `
 
-func parseOptions(args []string, stderr io.Writer) (options, error) {
-	f := flag.NewFlagSet("bench-peers", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
+func parseOptions(args []string, stderr io.Writer) (o options, err error) {
+	f := command.NewFlags(usageText, ", few sizes up to 4M, a tenth of the time for each", map[string]string{"f": "32", "e": "4M", "budget": "20ms"})
+	f.TakeProgram()
 	collectives := f.String("collective", "all", "`LIST` of "+strings.Join(knownCollectives, ", ")+", or all")
 	transports := f.String("transport", "shm,tcp", "`LIST` of shm, tcp; gloo has only tcp")
 	ranks := f.String("ranks", "2,4", "`LIST` of numbers of ranks; pingpong has 2 at all times")
-	peers := f.String("peers", strings.Join(knownPeers, ","), "`LIST` of those to run beside ddpbatch")
+	peers := f.String("peers", "all", "`LIST` of "+strings.Join(knownPeers, ", ")+", all, or none")
 	begin := f.String("b", "4", "smallest `SIZE`; K, M and G are powers of 1024")
 	end := f.String("e", "64M", "largest `SIZE`")
-	factor := f.Int64("f", 4, "from one size to the next, `TIMES`")
-	launches := f.Int("launches", 7, "of each program; fewer than 6 give no 95 % interval")
-	budget := f.Duration("budget", 200*time.Millisecond, "`TIME` for the calls of one size; at least 7 and at most 10,000 are made")
-	alloc := f.Bool("alloc", false, "ours with buffers from comm.Alloc, too (allreduce)")
-	quick := f.Bool("quick", false, "a first look: 3 launches, few sizes up to 4M, a tenth of the time for each; what is named beside it stays")
-	program := f.String("ddpbatch", "", "measure `PROGRAM`, not this tree's")
-	json := f.String("json", "", "write all samples to `FILE`, too")
-	err := f.Parse(args)
-	switch {
-	case err == flag.ErrHelp:
-		fmt.Fprint(stderr, usageText)
-		f.SetOutput(stderr)
-		f.PrintDefaults()
-		return options{}, err
-	case err != nil:
-		return options{}, usagef("%v", err)
-	case f.NArg() > 0:
-		return options{}, usagef("%q is not expected; every option has a name", f.Arg(0))
-	}
-	if *quick {
-		given := map[string]bool{}
-		f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		quicken(given, launches, factor, end, budget)
-	}
-	o := options{factor: *factor, launches: *launches, budget: *budget, alloc: *alloc, program: *program, json: *json}
-	if o.collectives, err = words("collective", *collectives, knownCollectives); err != nil {
+	f.Int64Var(&o.factor, "f", 4, "from one size to the next, `TIMES`")
+	f.DurationVar(&o.budget, "budget", 200*time.Millisecond, "`TIME` for the calls of one size; at least 7 and at most 10,000 are made")
+	f.BoolVar(&o.alloc, "alloc", false, "ours with buffers from comm.Alloc, too (allreduce)")
+	if err := f.Parse(args, stderr); err != nil {
 		return o, err
 	}
-	if o.transports, err = words("transport", *transports, knownTransports); err != nil {
+	o.launches, o.program, o.json = f.Launches, f.Program, f.JSON
+	if o.collectives, err = command.Words("collective", *collectives, knownCollectives); err != nil {
 		return o, err
 	}
-	if o.peers, err = words("peers", *peers, knownPeers); err != nil {
+	if o.transports, err = command.Words("transport", *transports, knownTransports); err != nil {
 		return o, err
 	}
-	if o.ranks, err = numbers(*ranks); err != nil {
+	if o.peers, err = command.Peers(*peers, knownPeers); err != nil {
+		return o, err
+	}
+	if o.ranks, err = command.Numbers("ranks", *ranks, 2, 256); err != nil {
 		return o, err
 	}
 	if o.begin, err = parseSize("b", *begin); err != nil {
@@ -103,67 +77,18 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	return o, o.check()
 }
 
-func quicken(given map[string]bool, launches *int, factor *int64, end *string, budget *time.Duration) {
-	if !given["launches"] {
-		*launches = 3
-	}
-	if !given["f"] {
-		*factor = 32
-	}
-	if !given["e"] {
-		*end = "4M"
-	}
-	if !given["budget"] {
-		*budget = 20 * time.Millisecond
-	}
-}
-
 func (o options) check() error {
 	switch {
 	case o.end < o.begin:
-		return usagef("-e %d is smaller than -b %d", o.end, o.begin)
+		return command.Usagef("-e %d is smaller than -b %d", o.end, o.begin)
 	case o.factor < 2 || o.factor > 1<<20:
-		return usagef("-f is %d; it must be 2 to %d", o.factor, 1<<20)
+		return command.Usagef("-f is %d; it must be 2 to %d", o.factor, 1<<20)
 	case len(o.settings()) == 0:
-		return usagef("-e %d is too small for an element of each rank", o.end)
-	case o.launches < 1 || o.launches > 1000:
-		return usagef("-launches is %d; it must be 1 to 1000", o.launches)
+		return command.Usagef("-e %d is too small for an element of each rank", o.end)
 	case o.budget < time.Millisecond || o.budget > time.Minute:
-		return usagef("-budget is %v; it must be 1ms to 1m", o.budget)
+		return command.Usagef("-budget is %v; it must be 1ms to 1m", o.budget)
 	}
 	return nil
-}
-
-// words reads a list of known words. Names may be written with _ or -, as other libraries do.
-func words(flag, list string, known []string) ([]string, error) {
-	if list == "all" {
-		return known, nil
-	}
-	var out []string
-	for word := range strings.SplitSeq(list, ",") {
-		word = strings.NewReplacer("_", "", "-", "").Replace(strings.TrimSpace(word))
-		if !slices.Contains(known, word) {
-			return nil, usagef("-%s: there is no %q; it is one of %s", flag, word, strings.Join(known, ", "))
-		}
-		if !slices.Contains(out, word) {
-			out = append(out, word)
-		}
-	}
-	return out, nil
-}
-
-func numbers(list string) ([]int, error) {
-	var out []int
-	for word := range strings.SplitSeq(list, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(word))
-		if err != nil || n < 2 || n > 256 {
-			return nil, usagef("-ranks: %q is no number from 2 to 256", word)
-		}
-		if !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	return out, nil
 }
 
 // maxSize keeps a slip of the pen from filling the memory.
@@ -178,7 +103,7 @@ func parseSize(flag, text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > maxSize>>shift || n<<shift < 4 {
-		return 0, usagef("-%s: %q is no size from 4 to 4G bytes, such as 64K", flag, text)
+		return 0, command.Usagef("-%s: %q is no size from 4 to 4G bytes, such as 64K", flag, text)
 	}
 	return n << shift, nil
 }

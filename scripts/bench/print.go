@@ -2,10 +2,8 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
@@ -68,7 +66,7 @@ func (t *table) score() string {
 	}
 	text := fmt.Sprintf("%d of %d comparisons won, %d even, %d lost", verdicts["win"], all, verdicts["even"], verdicts["lose"])
 	if alone := verdicts["-"]; alone > 0 {
-		text += fmt.Sprintf(", %d without a peer", alone)
+		text += fmt.Sprintf(", %d without a peer or an interval", alone)
 	}
 	return text + "."
 }
@@ -88,15 +86,8 @@ func cell(s stats.Samples, wrong int64) string {
 }
 
 func writeJSON(path string, h header, tables []table) error {
-	text, err := json.MarshalIndent(struct {
+	return report.WriteJSON(path, struct {
 		Header header  `json:"header"`
 		Tables []table `json:"tables"`
-	}{h, tables}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the samples: %w", err)
-	}
-	return nil
+	}{h, tables})
 }

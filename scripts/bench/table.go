@@ -10,13 +10,14 @@ import (
 
 // table is what was measured in one setting.
 type table struct {
-	Setting setting        `json:"setting"`
-	Rows    []*row         `json:"rows"`
-	Faults  []string       `json:"faults"`
-	Hung    map[string]int `json:"hung"` // launches that did not end by themselves
-	sides   []string       // columns
-	turns   int            // launches of each side
-	bySize  map[int64]*row // of Rows
+	Setting setting         `json:"setting"`
+	Rows    []*row          `json:"rows"`
+	Faults  []string        `json:"faults"`
+	Hung    map[string]int  `json:"hung"` // launches that did not end by themselves
+	failed  map[string]bool // sides of which a launch failed, or did not end by itself
+	sides   []string        // columns
+	turns   int             // launches of each side
+	bySize  map[int64]*row  // of Rows
 }
 
 // row is one size.
@@ -28,7 +29,7 @@ type row struct {
 }
 
 func newTable(o options, s setting, sides []side) table {
-	t := table{Setting: s, turns: o.launches, Faults: []string{}, Hung: map[string]int{}, bySize: map[int64]*row{}}
+	t := table{Setting: s, turns: o.launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*row{}}
 	for _, side := range sides {
 		t.sides = append(t.sides, side.name)
 	}
@@ -49,6 +50,9 @@ func (t *table) add(turn int, side string, out outcome) {
 	}
 	if out.hung {
 		t.Hung[side]++
+	}
+	if out.fault != "" || out.hung {
+		t.failed[side] = true
 	}
 	for _, s := range out.samples {
 		r := t.bySize[s.size]

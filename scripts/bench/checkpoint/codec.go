@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -29,15 +29,19 @@ var published = []codec{
 	{Name: "ZipNN", Kind: "bfloat16", Ratio: 0.6623, Encode: stats.Samples{375}, Decode: stats.Samples{905}},
 }
 
+// codecPackage is the codec's, in the root of the repository.
+const codecPackage = "checkpoint/internal/chunk"
+
 // measureCodecs runs the benchmarks of the chunks' codec, and zstd's own benchmark on the same kinds.
-func measureCodecs(ctx context.Context, dir string, launches int) ([]codec, error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "^Benchmark(Encode|Decode)$", "-cpu", "1",
-		"-count", strconv.Itoa(launches), "-benchtime", "200ms", "./checkpoint/internal/chunk")
-	out, err := cmd.CombinedOutput()
+func measureCodecs(ctx context.Context, benchmarks, dir string, launches int) ([]codec, error) {
+	cmd := exec.Command(benchmarks, "-test.run", "^$", "-test.bench", "^Benchmark(Encode|Decode)$", "-test.cpu", "1",
+		"-test.count", strconv.Itoa(launches), "-test.benchtime", "200ms")
+	cmd.Dir = filepath.FromSlash(codecPackage)
+	said, _, err := processes.Run(ctx, cmd)
 	if err != nil {
-		return nil, fmt.Errorf("benchmarks of the codec: %w: %s", err, lastLine(out))
+		return nil, fmt.Errorf("benchmarks of the codec: %w", err)
 	}
-	all, err := parseBenchmarks(string(out))
+	all, err := parseBenchmarks(said)
 	if err != nil {
 		return nil, err
 	}
@@ -110,18 +114,18 @@ func zstdBenchmark(ctx context.Context, file string, data []byte) (codec, error)
 		return codec{}, err
 	}
 	defer os.Remove(file)
-	out, err := exec.CommandContext(ctx, "zstd", "-b1", "-i1", "--single-thread", file).CombinedOutput()
+	said, _, err := zstd(ctx, "-b1", "-i1", "--single-thread", file)
 	if err != nil {
-		return codec{}, fmt.Errorf("zstd (apt-get install zstd): %w: %s", err, out)
+		return codec{}, err
 	}
-	found := zstdLine.FindAllSubmatch(bytes.ReplaceAll(out, []byte("\r"), []byte("\n")), -1)
+	found := zstdLine.FindAllStringSubmatch(strings.ReplaceAll(said, "\r", "\n"), -1)
 	if found == nil {
-		return codec{}, fmt.Errorf("zstd's benchmark says %q, which is not understood", out)
+		return codec{}, fmt.Errorf("zstd's benchmark says %q, which is not understood", said)
 	}
 	last := found[len(found)-1]
 	var n [4]float64
 	for i := range n {
-		if n[i], err = strconv.ParseFloat(string(last[i+1]), 64); err != nil {
+		if n[i], err = strconv.ParseFloat(last[i+1], 64); err != nil {
 			return codec{}, fmt.Errorf("zstd's benchmark: %w", err)
 		}
 	}

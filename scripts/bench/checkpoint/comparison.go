@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -83,9 +82,6 @@ func (s side) launch(ctx context.Context, below string) (seconds float64, stored
 		return 0, 0, err
 	}
 	defer os.RemoveAll(dir)
-	if dir, err = filepath.Abs(dir); err != nil {
-		return 0, 0, err
-	}
 	if s.prepare != nil {
 		if err := s.prepare(ctx, dir); err != nil {
 			return 0, 0, err

@@ -5,33 +5,15 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
+
+	"ddpbatch/scripts/bench/internal/command"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	var usage *usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "bench-checkpoint: %v; try -h\n", err)
-		os.Exit(2)
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "bench-checkpoint: interrupted; what it had written is gone")
-		os.Exit(130)
-	}
-	fmt.Fprintf(os.Stderr, "bench-checkpoint: %v\n", err)
-	os.Exit(1)
-}
+func main() { command.Main("bench-checkpoint", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
@@ -43,34 +25,57 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("make a folder for the files: %w", err)
 	}
 	defer os.RemoveAll(dir)
-
-	fmt.Fprintln(stderr, "one thread, in memory: planes and zstd -1")
-	codecs, err := measureCodecs(ctx, dir, o.launches)
-	if err != nil {
-		return err
+	if dir, err = filepath.Abs(dir); err != nil { // programs have folders of their own
+		return fmt.Errorf("find the folder for the files: %w", err)
+	}
+	var p prepared
+	if !o.figures {
+		if p, err = prepare(ctx, dir); err != nil {
+			return err
+		}
 	}
 	s := newState(o.mib << 20)
+	r := report{header: newHeader(o, dir, p.torch), file: o.json}
+	r.header.print(stdout)
+	if !o.figures {
+		if err := r.compare(ctx, s, o, p, dir, stdout, stderr); err != nil {
+			return err
+		}
+	}
+	r.figures, err = measureFigures(ctx, s, dir, o.launches, stderr)
+	r.printFigures(stdout)
+	return errors.Join(err, r.save())
+}
+
+// compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
+func (r *report) compare(ctx context.Context, s *state, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
+	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
+	if r.codecs, err = measureCodecs(ctx, p.codec, dir, o.launches); err != nil {
+		return err
+	}
+	r.printCodecs(stdout)
+	if err := r.save(); err != nil {
+		return err
+	}
 	file := filepath.Join(dir, "state")
 	if err := s.writeTo(file); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
-	py, err := startTorch(ctx, file, s.elements())
+	py, err := startTorch(ctx, p.python, file, s.elements())
 	if err != nil {
 		return err
 	}
 	defer py.stop()
-
-	r := report{header: newHeader(o, dir, py.version), codecs: codecs}
 	for _, c := range comparisons(s, file, dir, py) {
-		row, err := c.measure(ctx, o.launches, dir, stderr)
+		row, err := c.measure(ctx, o.launches, dir, progress)
 		if err != nil {
 			return err
 		}
+		row.print(stdout)
 		r.rows = append(r.rows, row)
-	}
-	r.print(stdout)
-	if o.json != "" {
-		return r.writeJSON(o.json)
+		if err := r.save(); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -65,15 +65,8 @@ func oursStall(s *state) side {
 					return err
 				}
 			}
-			d, err := checkpoint.Open(dir, checkpoint.Options{Codec: "none"})
-			if err != nil {
-				return err
-			}
-			var arrays []distributed.Array
-			for _, t := range s.tensors {
-				arrays = append(arrays, distributed.Array{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: t.Data, Replicated: true})
-			}
-			saver, err = distributed.New(ctx, alone{}, d, arrays, distributed.Options{Async: true})
+			var err error
+			saver, err = newSaver(ctx, s, dir, "none")
 			return err
 		},
 		run: func(ctx context.Context, dir string) (float64, int64, error) {
@@ -87,6 +80,19 @@ func oursStall(s *state) side {
 			return took, 0, err
 		},
 	}
+}
+
+// newSaver saves the state asynchronously.
+func newSaver(ctx context.Context, s *state, dir, codec string) (*distributed.Saver, error) {
+	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: codec})
+	if err != nil {
+		return nil, err
+	}
+	var arrays []distributed.Array
+	for _, t := range s.tensors {
+		arrays = append(arrays, distributed.Array{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: t.Data, Replicated: true})
+	}
+	return distributed.New(ctx, alone{}, d, arrays, distributed.Options{Async: true})
 }
 
 // memoryCopy copies the state into memory that has been touched before.

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"math"
-	"os"
-	"path/filepath"
 	"runtime"
-	"time"
 
 	bench "ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
@@ -22,36 +17,59 @@ compresses from a file there. Sides are launched in turn, %d times; figures are 
 of times, ours / theirs, launch by launch, its median, and the interval between order statistics that holds it with %s; "win": all of the
 interval is below 1; "lose": all above. ZipNN's figures are of an earlier day; it is not run.`
 
+// figuresMethod is how figures are measured, and which are not.
+const figuresMethod = `
+Checksums: the same bytes are written, 1 MiB at a time, and synced, bare and with the CRC32C of each 256 KiB just after the write, in turn; what
+they add is compared pair by pair. "interval" is where the median of all launches lies with a chance of at least 95 %, or of what it says.
+Processor time is that of all threads, in user space and in the kernel. Incompressible: random bits are saved with the codec "auto" and with
+"none", in turn, pair by pair. Peak memory is what is resident at most while the work is done, less what was before, by the kernel's account; the
+state itself is there before a save, which takes what its encoders need; an asynchronous one takes a copy of the state, too.
+
+Not measured, as one machine with a local disk does not show it: a commit on NFS (goal: 1 s for 64 ranks), loads that become faster with more
+readers, and from the signal to the commit in a job of many nodes (goal: a step and a save). What saves cost a whole run (goal: 3.5 %) the
+trainer prints at its end.`
+
 // header says what was compared, on what and how.
 type header struct {
-	Machine string `json:"machine"`
-	Load    string `json:"load"`
-	Time    string `json:"time"`
-	Torch   string `json:"torch"`
-	Folder  string `json:"folder"` // its file system
-	Method  string `json:"method"`
+	bench.Stamp
+	Torch  string `json:"torch"`  // its version; "": it was not run
+	Folder string `json:"folder"` // its file system
+	Method string `json:"method"`
 }
 
 func newHeader(o options, dir, torch string) header {
-	return header{
-		Machine: bench.Machine(), Load: bench.Load(), Time: time.Now().Format(time.RFC3339),
-		Torch: torch, Folder: fileSystem(dir), Method: fmt.Sprintf(method[1:], o.mib, o.launches, bench.Certainty(o.launches)),
+	h := header{Stamp: bench.NewStamp(), Torch: torch, Folder: fileSystem(dir), Method: figuresMethod[1:]}
+	if !o.figures {
+		h.Method = fmt.Sprintf(method[1:], o.mib, o.launches, bench.Certainty(o.launches)) + "\n\n" + h.Method
 	}
+	return h
+}
+
+func (h header) print(w io.Writer) {
+	versions := runtime.Version()
+	if h.Torch != "" {
+		versions += "; " + h.Torch
+	}
+	fmt.Fprintf(w, "- %s\n- %s; %s\n\n%s\n", h.Line(), versions, h.Folder, h.Method)
 }
 
 // report is all that was measured.
 type report struct {
-	header header
-	codecs []codec
-	rows   []row
+	header  header
+	codecs  []codec
+	rows    []row
+	figures []bench.Figure
+	file    string // for save; "": none
 }
 
-func (r *report) print(w io.Writer) {
-	h := r.header
-	fmt.Fprintf(w, "- %s, load %s, %s\n- %s; PyTorch %s; %s\n\n%s\n", h.Machine, h.Load, h.Time, runtime.Version(), h.Torch, h.Folder, h.Method)
-	for _, row := range r.rows {
-		row.print(w)
+func (r *report) printFigures(w io.Writer) {
+	if len(r.figures) > 0 {
+		fmt.Fprintf(w, "\n### checksums, memory, latest and commit\n\n")
+		bench.Figures(w, r.figures)
 	}
+}
+
+func (r *report) printCodecs(w io.Writer) {
 	fmt.Fprintf(w, "\n### one thread, in memory\n\n")
 	var cells [][]string
 	for _, c := range r.codecs {
@@ -70,7 +88,7 @@ func (r *row) print(w io.Writer) {
 		}
 		line := []string{c.Name, bench.Significant(float64(r.Bytes) / 1e6 / c.Seconds.Median()), milliseconds(c.Seconds), stored, "", "", ""}
 		if i > 0 {
-			line[4], line[5], line[6] = bench.Ratio(c.Ratio), bench.Interval(c.Range, len(c.Seconds)), verdict(c.Range)
+			line[4], line[5], line[6] = bench.Ratio(c.Ratio), bench.Interval(c.Range, len(c.Seconds)), bench.Verdict(c.Range)
 		}
 		cells = append(cells, line)
 	}
@@ -79,29 +97,15 @@ func (r *row) print(w io.Writer) {
 
 func milliseconds(s stats.Samples) string { return bench.Significant(1000 * s.Median()) }
 
-func verdict(i stats.Interval) string {
-	switch {
-	case math.IsNaN(float64(i.Low)):
-		return "-"
-	case i.High < 1:
-		return "win"
-	case i.Low > 1:
-		return "lose"
+// save writes all so far to the file that was asked for.
+func (r *report) save() error {
+	if r.file == "" {
+		return nil
 	}
-	return "even"
-}
-
-func (r *report) writeJSON(path string) error {
-	text, err := json.MarshalIndent(struct {
-		Header header  `json:"header"`
-		Codecs []codec `json:"codecs"`
-		Rows   []row   `json:"rows"`
-	}{r.header, r.codecs, r.rows}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.WriteFile(filepath.Clean(path), append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the samples: %w", err)
-	}
-	return nil
+	return bench.WriteJSON(r.file, struct {
+		Header  header         `json:"header"`
+		Codecs  []codec        `json:"codecs"`
+		Rows    []row          `json:"rows"`
+		Figures []bench.Figure `json:"figures"`
+	}{r.header, r.codecs, r.rows, r.figures})
 }

@@ -9,9 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 //go:embed torch.py
@@ -19,69 +23,81 @@ var torchSource string
 
 // torch is a process that holds the state as PyTorch's tensors.
 type torch struct {
-	version string
-	cmd     *exec.Cmd
+	group   *processes.Group
 	in      io.WriteCloser
-	out     *bufio.Scanner
-	errors  bytes.Buffer
+	out     *os.File
+	answers *bufio.Scanner // of out
+	errors  bytes.Buffer   // not to be read before it has ended
 }
 
-// answer is a line of torch.py.
+// answer is a line of torch.py; the first, once it is ready, is empty.
 type answer struct {
-	Version string  `json:"version"`
 	Seconds float64 `json:"seconds"`
 	Bytes   int64   `json:"bytes"`
 }
 
-// startTorch starts Debian's PyTorch.
-func startTorch(ctx context.Context, file string, elements int) (*torch, error) {
-	t := &torch{cmd: exec.CommandContext(ctx, "/usr/bin/python3", "-c", torchSource, file, strconv.Itoa(elements))}
-	t.cmd.Stderr = &t.errors
-	in, err := t.cmd.StdinPipe()
+// startTorch starts PyTorch, which the caller stops. It ends with ctx, too.
+func startTorch(ctx context.Context, python, file string, elements int) (*torch, error) {
+	t := &torch{}
+	cmd := exec.Command(python, "-c", torchSource, file, strconv.Itoa(elements))
+	cmd.Stderr = &t.errors
+	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	out, err := t.cmd.StdoutPipe()
+	out, theirs, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	t.in, t.out = in, bufio.NewScanner(out)
-	if err := t.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start PyTorch (apt-get install python3-torch): %w", err)
-	}
-	first, err := t.hear()
+	cmd.Stdout = theirs
+	group, err := processes.Start(cmd)
+	theirs.Close()
 	if err != nil {
+		out.Close()
+		return nil, fmt.Errorf("start PyTorch: %w", err)
+	}
+	context.AfterFunc(ctx, group.Kill) // which ends what hear waits for
+	t.group, t.in, t.out, t.answers = group, in, out, bufio.NewScanner(out)
+	if _, err := t.hear(ctx); err != nil {
 		t.stop()
-		return nil, fmt.Errorf("start PyTorch (apt-get install python3-torch): %w", err)
+		return nil, fmt.Errorf("start PyTorch: %w", err)
 	}
-	t.version = first.Version
 	return t, nil
 }
 
-func (t *torch) hear() (answer, error) {
-	var a answer
-	if !t.out.Scan() {
-		return a, errors.Join(t.out.Err(), fmt.Errorf("it ended: %s", lastLine(t.errors.Bytes())))
+func (t *torch) hear(ctx context.Context) (a answer, err error) {
+	if !t.answers.Scan() {
+		return a, t.ended(ctx, t.answers.Err())
 	}
-	err := json.Unmarshal(t.out.Bytes(), &a)
+	err = json.Unmarshal(t.answers.Bytes(), &a)
 	return a, err
 }
 
-func (t *torch) ask(what, path string) (answer, error) {
+func (t *torch) ask(ctx context.Context, what, path string) (answer, error) {
 	if _, err := fmt.Fprintf(t.in, "%s %s\n", what, path); err != nil {
-		return answer{}, err
+		return answer{}, t.ended(ctx, err)
 	}
-	return t.hear()
+	return t.hear(ctx)
+}
+
+// ended tells why it does not answer any more.
+func (t *torch) ended(ctx context.Context, err error) error {
+	t.group.Kill()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.Join(err, fmt.Errorf("it ended: %s", tools.LastLine(t.errors.String())))
 }
 
 func (t *torch) stop() {
+	t.group.Kill()
 	t.in.Close()
-	_ = t.cmd.Wait() // what it had to say was heard
+	t.out.Close()
 }
 
 func (t *torch) save(name, what string) side {
-	return side{name: name, run: func(_ context.Context, dir string) (float64, int64, error) {
-		a, err := t.ask(what, filepath.Join(dir, "torch"))
+	return side{name: name, run: func(ctx context.Context, dir string) (float64, int64, error) {
+		a, err := t.ask(ctx, what, filepath.Join(dir, "torch"))
 		return a.Seconds, a.Bytes, err
 	}}
 }
@@ -89,18 +105,13 @@ func (t *torch) save(name, what string) side {
 func (t *torch) load() side {
 	return side{
 		name: "torch.load",
-		prepare: func(_ context.Context, dir string) error {
-			_, err := t.ask("sync", filepath.Join(dir, "torch"))
+		prepare: func(ctx context.Context, dir string) error {
+			_, err := t.ask(ctx, "sync", filepath.Join(dir, "torch"))
 			return err
 		},
-		run: func(_ context.Context, dir string) (float64, int64, error) {
-			a, err := t.ask("load", filepath.Join(dir, "torch"))
+		run: func(ctx context.Context, dir string) (float64, int64, error) {
+			a, err := t.ask(ctx, "load", filepath.Join(dir, "torch"))
 			return a.Seconds, 0, err
 		},
 	}
-}
-
-func lastLine(text []byte) []byte {
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return lines[len(lines)-1]
 }

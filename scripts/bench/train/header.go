@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"ddpbatch/scripts/bench/internal/report"
 )
@@ -17,16 +15,14 @@ with one thread. A step's time is rank 0's clock from the end of a warm-up to th
 batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format, the faster one;
 ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are medians over
 launches. "ratio" is that of samples/s, ours / PyTorch, launch by launch, its median, and the interval between order statistics that
-holds it with %s; "win": all of the interval is above 1; "lose": all below, or a launch of ours failed. "peak MiB" is the resident
+holds it with %s; "win": all of the interval is above 1; "lose": all below, or a launch of ours failed; "-": fewer than 2 of PyTorch's did not. "peak MiB" is the resident
 memory of the largest rank; ours writes a checkpoint at its end. "loss" is the mean of the last ten steps: initial values are equal on both
 sides but for the GPT's, which are drawn in another order. "outside products" is the share of our step that is spent outside of the BLAS
 library, by go test -bench Training ./trainer; "waits for communication" is the share in which a rank does nothing else.`
 
 // header says what was compared, on what and how, in Markdown.
 type header struct {
-	Machine  string   `json:"machine"`
-	Load     string   `json:"load"`
-	Time     string   `json:"time"`
+	report.Stamp
 	Versions []string `json:"versions"`
 	Data     []string `json:"data"`
 	Commands []string `json:"commands"`
@@ -35,7 +31,7 @@ type header struct {
 
 func newHeader(o options, sides [2]side, data []string, library string) header {
 	h := header{
-		Machine: report.Machine(), Load: report.Load(), Time: time.Now().Format(time.RFC3339), Data: data,
+		Stamp: report.NewStamp(), Data: data,
 		Method: strings.TrimSpace(fmt.Sprintf(method, o.launches, report.Certainty(o.launches))),
 	}
 	m := modelsOf(o.models)[0]
@@ -50,7 +46,7 @@ func newHeader(o options, sides [2]side, data []string, library string) header {
 }
 
 func (h header) print(w io.Writer) {
-	fmt.Fprintf(w, "- %s, load %s, %s\n", h.Machine, h.Load, h.Time)
+	fmt.Fprintf(w, "- %s\n", h.Line())
 	for _, line := range append(h.Versions, strings.Join(h.Data, "; ")) {
 		fmt.Fprintf(w, "- %s\n", line)
 	}
@@ -60,20 +56,19 @@ func (h header) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", h.Method)
 }
 
-// commandLine is rank 0 of one launch as a person would type it, without the folders of its programs.
+// commandLine is rank 0 of one launch as a person would type it.
 func commandLine(side side, m model, ranks int) string {
-	commands := side.commands(m, ranks, "")
-	var line []string
-	for _, variable := range commands[0].Env {
+	cmd := side.commands(m, ranks, "")[0]
+	all := cmd.Env
+	cmd.Env = nil
+	for _, variable := range all {
 		if ranks > 1 || strings.HasPrefix(variable, "OMP_") {
-			line = append(line, strings.Replace(variable, "="+secret, "=...", 1))
+			cmd.Env = append(cmd.Env, strings.Replace(variable, "="+secret, "=...", 1))
 		}
 	}
-	for _, word := range commands[0].Args {
-		line = append(line, filepath.Base(word))
-	}
+	line := report.CommandLine(cmd)
 	if ranks > 1 {
-		line = append(line, "(and so on, to the last rank on its core)")
+		line += " (and so on, to the last rank on its core)"
 	}
-	return strings.Join(line, " ")
+	return line
 }

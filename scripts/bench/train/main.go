@@ -4,38 +4,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"os/signal"
 	"path/filepath"
-	"strings"
-	"syscall"
 
+	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/stats"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	var usage *usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-		return
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "bench-train: %v; try -h\n", err)
-		os.Exit(2)
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(os.Stderr, "bench-train: interrupted; what it had started is gone")
-		os.Exit(130)
-	}
-	fmt.Fprintf(os.Stderr, "bench-train: %v\n", err)
-	os.Exit(1)
-}
+func main() { command.Main("bench-train", run) }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	o, err := parseOptions(args, stderr)
@@ -89,23 +68,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // prepare builds what is to be launched, in dir; ours comes first.
 func prepare(ctx context.Context, dir string, o options) (sides [2]side, err error) {
-	program := o.program
-	if program == "" {
-		program = filepath.Join(dir, "ddpbatch")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "./cmd/ddpbatch").CombinedOutput(); err != nil {
-			return sides, fmt.Errorf("build ddpbatch: %w\n%s", err, out)
-		}
-	}
-	version, err := exec.CommandContext(ctx, program, "version").Output()
+	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
 	if err != nil {
-		return sides, fmt.Errorf("ddpbatch version: %w", err)
+		return sides, err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "train.py"), trainSource, 0o600); err != nil {
 		return sides, fmt.Errorf("write PyTorch's program: %w", err)
 	}
-	python, torchVersion, err := findTorch()
+	python, torchVersion, err := tools.FindTorch(ctx)
 	if err != nil {
 		return sides, err
 	}
-	return [2]side{ours(program, strings.TrimSpace(string(version))), torch(python, torchVersion)}, nil
+	return [2]side{ours(program, version), torch(python, torchVersion)}, nil
 }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
@@ -69,7 +69,7 @@ func launch(ctx context.Context, s setting, side side, data string) (result, err
 		return result{}, fmt.Errorf("gave up after %v", launchLimit)
 	}
 	if code := group.Code(0); code != 0 {
-		return result{}, fmt.Errorf("exit code %d: %s", code, lastLine(complaint.String()))
+		return result{}, fmt.Errorf("exit code %d: %s", code, tools.LastLine(complaint.String()))
 	}
 	got, err := side.read(s.model, dir, output.Bytes())
 	got.PeakMiB = peak(commands)
@@ -83,9 +83,4 @@ func workFolder(s setting, data string) (string, error) {
 		return "", err
 	}
 	return dir, os.WriteFile(filepath.Join(dir, s.name+".toml"), []byte(s.jobText(s.ranks)), 0o600)
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return lines[len(lines)-1]
 }

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 
 	"ddpbatch/scripts/bench/internal/report"
@@ -73,17 +71,10 @@ func plural(n int, word string) string {
 }
 
 func writeJSON(path string, h header, rows []row) error {
-	text, err := json.MarshalIndent(struct {
+	return report.WriteJSON(path, struct {
 		Header header `json:"header"`
 		Rows   []row  `json:"rows"`
-	}{h, rows}, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the samples: %w", err)
-	}
-	return nil
+	}{h, rows})
 }
 
 // milliseconds has three digits, however short the time is.

@@ -8,6 +8,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // products is what the benchmarks of trainer say.
@@ -19,16 +22,16 @@ type products struct {
 // measureProducts runs the benchmarks of trainer, which have a library that counts.
 func measureProducts(ctx context.Context, dir string) (products, error) {
 	program := filepath.Join(dir, "trainer.test")
-	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", program, "./trainer").CombinedOutput(); err != nil {
-		return products{}, fmt.Errorf("build the benchmarks of trainer: %w\n%s", err, out)
+	if err := tools.Run(ctx, "go", "test", "-c", "-o", program, "./trainer"); err != nil {
+		return products{}, fmt.Errorf("build the benchmarks of trainer: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, "taskset", "-c", "0", program, "-test.run", "^$", "-test.bench", "^BenchmarkTraining$", "-test.cpu", "1", "-test.count", "3")
+	cmd := exec.Command("taskset", "-c", "0", program, "-test.run", "^$", "-test.bench", "^BenchmarkTraining$", "-test.cpu", "1", "-test.count", "3")
 	cmd.Dir = "trainer"
-	out, err := cmd.Output()
+	said, _, err := processes.Run(ctx, cmd)
 	if err != nil {
-		return products{}, fmt.Errorf("benchmark trainer: %w\n%s", err, out)
+		return products{}, fmt.Errorf("benchmark trainer: %w", err)
 	}
-	return parseProducts(string(out)), nil
+	return parseProducts(said), nil
 }
 
 // benchmarkLine is one of a benchmark of a model.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -82,17 +83,11 @@ func (r *row) samplesPerS(side int) float64 {
 	return 1000 * float64(r.setting.batch*r.Ranks) / r.StepMS[side].Median()
 }
 
-// verdict is win, even, lose, or "-" where PyTorch has nothing.
+// verdict is win, even, lose, or "-" where PyTorch has fewer than two launches.
 func (r *row) verdict() string {
-	switch {
-	case r.Different, slices.ContainsFunc(r.StepMS[own], math.IsNaN): // the row is lost, whatever the rest of it says
-		return "lose"
-	case math.IsNaN(float64(r.Speed)):
-		return "-"
-	case r.Interval.Low > 1:
-		return "win"
-	case r.Interval.High < 1:
+	if r.Different || slices.ContainsFunc(r.StepMS[own], math.IsNaN) { // the row is lost, whatever the rest of it says
 		return "lose"
 	}
-	return "even"
+	times := stats.Interval{Low: 1 / r.Interval.High, High: 1 / r.Interval.Low, Coverage: r.Interval.Coverage} // Speed's is of their inverse
+	return report.Verdict(times)
 }

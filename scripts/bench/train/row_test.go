@@ -37,6 +37,8 @@ func TestVerdict(t *testing.T) {
 		{"paired", []float64{1, 50, 3}, []float64{2, 100, 6}, "win", "2.00"},
 		{"ours failed", []float64{-1, -1, -1}, []float64{2, 2, 2}, "lose", "-"},
 		{"one launch of ours failed", []float64{1, -1, 1}, []float64{2, 2, 2}, "lose", "2.00"},
+		{"theirs was there once", []float64{1, 1, 1}, []float64{2, -1, -1}, "-", "2.00"},
+		{"theirs was there twice", []float64{1, 1, 1}, []float64{2, -1, 3}, "win", "2.50"},
 		{"theirs failed", []float64{1, 1, 1}, []float64{-1, -1, -1}, "-", "-"},
 	} {
 		r := filled(tt.ours, tt.theirs)

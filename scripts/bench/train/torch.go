@@ -45,14 +45,3 @@ func readTorch(_ model, _ string, output []byte) (result, error) {
 	}
 	return result{StepMS: 1000 * got.StepS, Loss: got.Loss, Parameters: got.Parameters, BLAS: strings.Join(got.BLAS, " ")}, nil
 }
-
-// findTorch looks for a Python that has PyTorch: Debian's belongs to the system's, which need not be the first one in PATH.
-func findTorch() (python, version string, err error) {
-	for _, python := range []string{"python3", "/usr/bin/python3"} {
-		out, err := exec.Command(python, "-c", "import torch; print('PyTorch', torch.__version__)").Output()
-		if err == nil {
-			return python, strings.TrimSpace(string(out)), nil
-		}
-	}
-	return "", "", errors.New("PyTorch is not here; install it (Debian): apt-get install python3-torch")
-}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -44,17 +43,6 @@ func Start(commands ...*exec.Cmd) (*Group, error) {
 		g.processes = append(g.processes, p)
 	}
 	return g, nil
-}
-
-// placed are the beginnings of variables' names that a job around this program sets, or that tune one of the sides: what a
-// side has of these is what its command line shows.
-var placed = []string{"SLURM_", "DDPBATCH_", "OMPI_", "UCX_", "MPIR_", "PMI_", "OMP_", "OPENBLAS_", "TORCHELASTIC_"}
-
-// placing tells whether a variable would make a launch part of a job around this program, or change what it does.
-func placing(variable string) bool {
-	name, _, _ := strings.Cut(variable, "=")
-	return slices.ContainsFunc(placed, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) ||
-		slices.Contains([]string{"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, name)
 }
 
 // Await waits until all processes have ended or ctx is done, and tells whether they would not end after the word on ended; nil: there

@@ -36,15 +36,29 @@ func Ratio(n stats.Number) string {
 	return fmt.Sprintf("%.2f", float64(n))
 }
 
-// Significant shows a positive number with three digits or all before the point.
+// Significant shows a number with three digits or all before the point.
 func Significant(x float64) string {
-	switch {
+	switch size := math.Abs(x); {
 	case math.IsNaN(x):
 		return "-"
-	case x < 10:
+	case size < 10:
 		return fmt.Sprintf("%.2f", x)
-	case x < 100:
+	case size < 100:
 		return fmt.Sprintf("%.1f", x)
 	}
 	return fmt.Sprintf("%.0f", x)
+}
+
+// Verdict words what an interval of ratios of times, ours / theirs, tells: "-" where there is none, or one
+// that is worth nothing.
+func Verdict(i stats.Interval) string {
+	switch {
+	case i.Coverage == 0:
+		return "-"
+	case i.High < 1:
+		return "win"
+	case i.Low > 1:
+		return "lose"
+	}
+	return "even"
 }

@@ -5,10 +5,24 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 )
 
-// Machine is what the program runs on, in a line.
-func Machine() string {
+// Stamp says on what and when a comparison was made: the beginning of its header.
+type Stamp struct {
+	Machine string `json:"machine"`
+	Load    string `json:"load"`
+	Time    string `json:"time"`
+}
+
+// NewStamp is of this machine, now.
+func NewStamp() Stamp { return Stamp{machine(), load(), time.Now().Format(time.RFC3339)} }
+
+// Line is the stamp in words.
+func (s Stamp) Line() string { return fmt.Sprintf("%s, load %s, %s", s.Machine, s.Load, s.Time) }
+
+// machine is what the program runs on, in a line.
+func machine() string {
 	return fmt.Sprintf("%s, %d cores, %s, Linux %s, %s", cpuModel(), runtime.NumCPU(), osName(), kernel(), runtime.Version())
 }
 
@@ -37,8 +51,8 @@ func kernel() string {
 	return strings.TrimSpace(string(text))
 }
 
-// Load is how many processes wanted a core in the last minute, on the average.
-func Load() string {
+// load is how many processes wanted a core in the last minute, on the average.
+func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	load, _, _ := strings.Cut(string(text), " ")
 	return load

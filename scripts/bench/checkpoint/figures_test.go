@@ -1,0 +1,30 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+)
+
+// TestFigures: they are there, for each launch or pair, and times are positive.
+func TestFigures(t *testing.T) {
+	const launches = 2
+	list, err := measureFigures(t.Context(), newState(12<<20), t.TempDir(), launches, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range list {
+		want := checksumPairs
+		if strings.HasPrefix(f.What, "commit") || strings.HasPrefix(f.What, "latest") || strings.HasPrefix(f.What, "peak memory") {
+			want = launches
+		}
+		if len(f.Samples) != want || f.What == "" || f.Unit == "" {
+			t.Errorf("%+v, want %d samples", f, want)
+		}
+		for _, sample := range f.Samples {
+			if f.Unit == "ms" && sample <= 0 || sample <= -100 {
+				t.Errorf("%s: %v %s", f.What, sample, f.Unit)
+			}
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package command is what the programs of these comparisons have alike: how they begin and end, and how they are told what to do.
+package command

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
+)
+
+// A worker of a job says that it is there, and waits until it is released.
+const (
+	workerScript = `exec 3<"$1"; echo worker $$ $PPID; read -r end <&3; exit 0`
+	sleepScript  = `echo worker $$ $PPID; exec sleep 1000`
+)
+
+// job is a pretend cluster's: an agent for each node, in a process of its own, each with its workers.
+type job struct {
+	shape   shape
+	dir     string
+	gate    *os.File // releases the workers
+	group   *processes.Group
+	started time.Time
+	heard   chan worker // as they come
+	errors  *bytes.Buffer
+}
+
+// worker is one that has said that it is there.
+type worker struct {
+	pid, agent int
+	at         float64 // milliseconds since the command
+}
+
+// cluster is a pretended one.
+type cluster struct {
+	ddpbatch string // the program
+	below    string // a folder for its jobs
+}
+
+// start starts a job and returns when all of its workers are there, in the order in which they came. The caller calls close,
+// unless there is an error.
+func (c cluster) start(ctx context.Context, s shape, script string) (*job, []worker, error) {
+	j, err := c.submit(s, script)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := j.workers(ctx)
+	if err != nil {
+		j.close()
+	}
+	return j, all, err
+}
+
+func (c cluster) submit(s shape, script string) (j *job, err error) {
+	j = &job{shape: s, heard: make(chan worker, s.nodes*s.workers), errors: new(bytes.Buffer)}
+	if j.dir, err = os.MkdirTemp(c.below, "job-"); err != nil {
+		return nil, fmt.Errorf("make a folder for a job: %w", err)
+	}
+	path := filepath.Join(j.dir, "gate")
+	if err := exec.Command("mkfifo", path).Run(); err != nil {
+		return nil, fmt.Errorf("make a pipe for a job: %w", err)
+	}
+	if j.gate, err = os.OpenFile(path, os.O_RDWR, 0); err != nil { // for reading, too: so nobody waits for the other end
+		return nil, fmt.Errorf("open a pipe for a job: %w", err)
+	}
+	cmd := exec.Command(c.ddpbatch, "simulate", "--nodes", strconv.Itoa(s.nodes), "--nproc-per-node", strconv.Itoa(s.workers), "--", "/bin/sh", "-c", script, "sh", path)
+	cmd.Dir, cmd.Stderr = j.dir, j.errors
+	cmd.Stdout = &processes.Lines{Hear: j.hear}
+	j.started = time.Now()
+	if j.group, err = processes.Start(cmd); err != nil {
+		j.gate.Close()
+		return nil, fmt.Errorf("start a job: %w", err)
+	}
+	return j, nil
+}
+
+func (j *job) hear(line string) {
+	w, ok := parseWorker(unlabelled(line))
+	if !ok {
+		return
+	}
+	w.at = since(j.started)
+	select {
+	case j.heard <- w:
+	default: // more than there are
+	}
+}
+
+// parseWorker reads `worker PID AGENT`.
+func parseWorker(line string) (w worker, ok bool) {
+	n, err := fmt.Sscanf(line, "worker %d %d", &w.pid, &w.agent)
+	return w, n == 2 && err == nil && w.pid > 1 && w.agent > 1
+}
+
+func (j *job) workers(ctx context.Context) ([]worker, error) {
+	ctx, cancel := context.WithTimeout(ctx, launchLimit)
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		j.group.Await(ctx, nil)
+	}()
+	var all []worker
+	for len(all) < j.shape.nodes*j.shape.workers {
+		select {
+		case w := <-j.heard:
+			all = append(all, w)
+		case <-ended:
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("a job of %v has %d workers: %w", j.shape, len(all), ctx.Err())
+			}
+			return nil, fmt.Errorf("a job of %v ended early: %s", j.shape, tools.LastLine(j.errors.String()))
+		}
+	}
+	return all, nil
+}
+
+// release lets the workers end.
+func (j *job) release() { j.gate.Close() }
+
+// end returns when the command has ended by itself, with what code.
+func (j *job) end(ctx context.Context) (code int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, launchLimit)
+	defer cancel()
+	j.group.Await(ctx, nil)
+	if ctx.Err() != nil {
+		return 0, fmt.Errorf("a job of %v does not end: %w", j.shape, ctx.Err())
+	}
+	return j.group.Code(0), nil
+}
+
+// close leaves nothing behind.
+func (j *job) close() {
+	j.group.Kill()
+	j.gate.Close()
+	os.RemoveAll(j.dir)
+}

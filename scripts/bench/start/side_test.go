@@ -1,0 +1,24 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+// What torchrun is told of redirects is of a rank that there is not.
+func TestTorchrunRedirectsNobody(t *testing.T) {
+	for ranks, want := range map[int]string{1: "--redirects=1:1", 4: "--redirects=4:1"} {
+		if args := torchrun("python3", "", "meet.py").command(ranks).Args; !slices.Contains(args, want) {
+			t.Errorf("%d ranks: %q", ranks, args)
+		}
+	}
+}
+
+func TestWhatSaysMet(t *testing.T) {
+	own := builtin("ddpbatch", "key")
+	for line, want := range map[string]bool{`{"size":0,"time_us":9037.0}`: true, "met": false, `{"error":1}`: false, "": false} {
+		if own.met(line) != want {
+			t.Errorf("%q: %v", line, !want)
+		}
+	}
+}
