@@ -228,27 +228,34 @@ func (r *one) saveAtLast(ctx context.Context, step int64) error {
 func TestCloseWhileCopying(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"create", "write", "sync", "rename", "syncdir", "mkdir"} {
-		ns, slow := newNodes(t, 2), newGate()
-		var held atomic.Bool
-		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
-				if rank == 2 && op.Kind == kind && strings.Contains(op.Path, "/replicas/") {
-					held.Store(true)
-					return vfs.Fault{Wait: slow.opened}
+		synctest.Test(t, func(t *testing.T) {
+			ns, copying, slow := newNodes(t, 2), newGate(), newGate()
+			fs := func(rank int) vfs.FS {
+				return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+					switch {
+					case rank == 2 && op.Kind == kind && strings.Contains(op.Path, "/replicas/"):
+						copying.open()
+						return vfs.Fault{Wait: slow.opened}
+					case rank == 0 && op.Kind == "create" && strings.Contains(op.Path, "/MANIFEST"):
+						return vfs.Fault{Wait: copying.opened} // else the copy may be given up before it begins
+					}
+					return vfs.Fault{}
+				})
+			}
+			var closed atomic.Bool
+			go func() {
+				time.Sleep(time.Minute) // the bubble's: all that can happen has happened
+				if step, err := latest(ns.shared, 1); step != 1 || err != nil || closed.Load() {
+					t.Errorf("%s: latest is %d: %v; closed while the disk held the replica: %t", kind, step, err, closed.Load())
 				}
-				return vfs.Fault{}
-			})
-		}
-		tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs}.replicated()
-		go func() {
-			defer slow.open()
-			testkit.Eventually(t, "step 1 is shared", func() bool {
-				step, err := latest(ns.shared, 1)
-				return step == 1 && err == nil && held.Load()
-			})
-		}()
-		mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error { return r.save(ctx, 1) }))
-		ns.wantEmpty(t)
+				slow.open()
+			}()
+			tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs}.replicated()
+			mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error { return r.save(ctx, 1) }))
+			closed.Store(true)
+			synctest.Wait()
+			ns.wantEmpty(t)
+		})
 	}
 }
 
