@@ -28,6 +28,7 @@ func TestSlurmFaults(t *testing.T) {
 		{"Restarted", testSlurmRestarted},
 		{"SrunKilled", testSlurmSrunKilled},
 		{"StepdKilled", testSlurmStepdKilled},
+		{"TreeKilled", testSlurmTreeKilled},
 		// each on nodes that nobody else is on
 		{"SlurmdKilled", testSlurmSlurmdKilled},
 		{"CableCut", testSlurmCableCut},

@@ -150,6 +150,21 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 	s.nobodyLeft(word, 20*time.Second)
 }
 
+// testSlurmTreeKilled: Slurm kills a step at once, agents and workers, which start more processes all the time. It knows a step's processes by
+// their parents here, so it misses those whose parents end while it looks (22.05, proctrack/linuxproc).
+func testSlurmTreeKilled(t *testing.T, c *cluster) {
+	const busy = `
+for n in $(seq 300); do setsid sh -c "trap '' TERM; sleep 1000.$0; sleep 1000.$0" & sleep 0.01; [ $n != 50 ] || touch "running.0.$RANK"; done
+wait`
+	for range 2 {
+		s, word := c.familyJob("tree", "nodes = 1", 2, 2, busy, "--set", final)
+		c.ok("scancel", "--signal=KILL", s.id+".0")
+		s.await()
+		s.nobodyLeft(word, 20*time.Second)
+		c.clear()
+	}
+}
+
 // testSlurmWorkerStopped: a worker that is stopped hangs, and all others wait for it. It is named, and they are ended.
 func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.hang="4s"`)

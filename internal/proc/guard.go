@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,14 +15,6 @@ import (
 // GuardCommand is the first word of the command line with which this program is started as a guard; the
 // program then calls [ServeGuard] with the words after it.
 const GuardCommand = "guard"
-
-// guardScript collects orders until the program that gives them is gone, and then becomes that program, from descriptor 3, as a
-// guard that has all orders. A shell waits because it is ready in a sixth of the time that this program needs, and
-// in a tenth of the memory.
-const guardScript = `while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/3 ` + GuardCommand + ` $orders`
-
-// orderPatience is for a guard that was stopped; its pipe holds thousands of orders.
-const orderPatience = time.Second
 
 // maxGuards is how many guards one after the other are started: something that ends them may end every one.
 const maxGuards = 10
@@ -45,14 +34,11 @@ type Guard struct {
 	groups  map[int]bool
 }
 
-// watcher is one guard's process.
-type watcher struct {
-	cmd    *exec.Cmd
-	orders *os.File
-}
-
 // StartGuard starts the guard of this process: this program again, as [GuardCommand] says, in the end; until then, where there is one,
 // /bin/sh. log hears of a guard that has ended; nil: nobody does. The caller ends it with End.
+//
+// It is to be called before [Subreaper]: the guard then is no descendant of this process, and whoever kills all of those with it, as
+// Slurm does that knows a step's processes by their parents (proctrack/linuxproc), leaves the guard to find what came too late for that.
 func StartGuard(log *slog.Logger) (*Guard, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -66,12 +52,11 @@ func StartGuard(log *slog.Logger) (*Guard, error) {
 	return g, nil
 }
 
-// keep waits for each guard, which leaves no zombie, and starts the next.
+// keep waits for the end of each guard, and starts the next.
 func (g *Guard) keep(w *watcher) {
 	defer close(g.done)
 	for n := 1; w != nil; n++ {
-		_ = w.cmd.Wait()
-		children.forget(w.cmd.Process.Pid)
+		w.await()
 		w = g.follow(w, n < maxGuards)
 	}
 }
@@ -80,7 +65,7 @@ func (g *Guard) keep(w *watcher) {
 func (g *Guard) follow(old *watcher, another bool) *watcher {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	old.orders.Close()
+	old.close()
 	g.watcher = nil
 	if g.ended {
 		return nil
@@ -92,12 +77,11 @@ func (g *Guard) follow(old *watcher, another bool) *watcher {
 	if err == nil {
 		err = g.repeat()
 	}
-	how := old.cmd.ProcessState.String()
 	if err != nil {
-		g.log.Error("the guard, which ends what the workers have started if this process is killed, has ended, and another has not all orders", "how", how, "error", err)
+		g.log.Error("the guard, which ends what the workers have started if this process is killed, has ended, and another has not all orders", "error", err)
 		return g.watcher
 	}
-	g.log.Warn("the guard, which ends what the workers have started if this process is killed, has ended, and another was started", "how", how)
+	g.log.Warn("the guard, which ends what the workers have started if this process is killed, has ended, and another was started")
 	return g.watcher
 }
 
@@ -110,56 +94,6 @@ func (g *Guard) repeat() (err error) {
 		err = errors.Join(err, g.watcher.order(orderGroup, strconv.Itoa(group)))
 	}
 	return err
-}
-
-func startWatcher() (*watcher, error) {
-	// the file, as the name may stand for another program by then, or for none
-	program, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return nil, err
-	}
-	defer program.Close()
-	r, w, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	cmd := guardProcess(r, program, "/bin/sh", "-c", guardScript)
-	if err = startDeaf(cmd); errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
-		cmd = guardProcess(r, program, "/proc/self/exe", GuardCommand)
-		err = startDeaf(cmd)
-	}
-	if err != nil {
-		w.Close()
-		return nil, err
-	}
-	return &watcher{cmd, w}, nil
-}
-
-// guardProcess has no variable but a cookie of its own, so that no sweep kills it: neither its own nor that of a run around this one, which
-// kills this process and so wakes the guard, and takes whoever has no cookie for an orphan.
-func guardProcess(orders, program *os.File, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = orders, []*os.File{program}, "/"
-	cmd.Env = []string{CookieVariable + "=" + NewCookie()}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	return cmd
-}
-
-// startDeaf starts a process with all signals blocked: it has the mask of the thread that forks it (sigprocmask(2)), and so have the
-// programs that it executes.
-func startDeaf(cmd *exec.Cmd) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var all, own unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i]-- // all bits
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &own); err != nil {
-		return err
-	}
-	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &own, nil) }() // it was its mask before
-	return children.start(cmd)
 }
 
 // Start is [StartOn], of a process whose whole group dies with this one.
@@ -210,14 +144,6 @@ func (g *Guard) order(order byte, what string) error {
 	return nil
 }
 
-func (w *watcher) order(order byte, what string) error {
-	if err := w.orders.SetWriteDeadline(time.Now().Add(orderPatience)); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintf(w.orders, "%c%s\n", order, what)
-	return err
-}
-
 // End ends the guard, which kills nobody.
 func (g *Guard) End() {
 	if g == nil {
@@ -226,7 +152,7 @@ func (g *Guard) End() {
 	g.mu.Lock()
 	g.ended = true
 	if g.watcher != nil {
-		_ = g.watcher.cmd.Process.Kill() // before the pipe is closed
+		_ = g.watcher.process.signal(unix.SIGKILL) // before the pipe is closed
 	}
 	g.mu.Unlock()
 	<-g.done

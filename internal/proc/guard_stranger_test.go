@@ -38,8 +38,8 @@ func TestGuardOutrunsStrangers(t *testing.T) {
 		[ $1 -gt 0 ] || exec sleep 1000
 		env -i setsid sh "$0" $(($1-1)) &
 		END
-		for i in 1 2 3 4; do env -i setsid sh "$1" 1000 & done; wait; sleep 1000`)
-	pidAfter(t, lines, "hop990")
+		for i in 1 2 3 4; do env -i setsid sh "$1" 10000 & done; wait; sleep 1000`)
+	pidAfter(t, lines, "hop9990")
 	if err := unix.Kill(agent.Pid(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

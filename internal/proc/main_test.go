@@ -66,7 +66,7 @@ func play(role string, args []string) error {
 			return err
 		}
 		guard.mu.Lock() // another may follow one that was killed
-		fmt.Println("guard", guard.watcher.cmd.Process.Pid)
+		fmt.Println("guard", guard.watcher.process.pid)
 		guard.mu.Unlock()
 		<-p.Done()
 		return nil

@@ -196,7 +196,8 @@ func TestMemoryOfARealKill(t *testing.T) {
 		}
 		return string(out)
 	}
-	if got := run("kill -KILL $$"); !strings.HasPrefix(got, "0 ") {
+	// a test of another package may have somebody killed for want of memory at this moment
+	if got := run("kill -KILL $$"); !strings.HasPrefix(got, "0 ") && !strings.HasPrefix(got, fmt.Sprintf("%d ", MachineShort)) {
 		t.Errorf("a kill with memory to spare: %s", got)
 	}
 	// the process that asks is not to be the victim, however much the race detector makes it need (proc(5), oom_score_adj)

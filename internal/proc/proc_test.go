@@ -9,15 +9,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 func wait(t *testing.T, p *Process) {
 	t.Helper()
 	select {
 	case <-p.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		p.Signal(syscall.SIGKILL)
-		t.Fatal("the process has not ended within 20 s")
+		t.Fatal("the process has not ended within", testkit.Patience)
 	}
 }
 
@@ -99,7 +101,7 @@ func TestSignalReachesTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, p)
-	r.SetReadDeadline(time.Now().Add(20 * time.Second))
+	r.SetReadDeadline(time.Now().Add(testkit.Patience))
 	if rest, err := io.ReadAll(r); err != nil {
 		t.Errorf("the grandchild still holds the pipe (%q): %v", rest, err)
 	}
@@ -130,7 +132,7 @@ func TestSignalDoesNotWaitForOutput(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("Signal waits for the output of a child that has ended")
 	}
 	close(reading)

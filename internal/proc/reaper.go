@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"sync"
 	"time"
 
@@ -54,6 +55,8 @@ func (r *Reaper) Close() error {
 func (r *Reaper) run() {
 	defer close(r.done)
 	defer children.reap()
+	runtime.LockOSThread() // whose time is counted
+	defer runtime.UnlockOSThread()
 	for {
 		select {
 		case <-r.ended:
@@ -66,13 +69,21 @@ func (r *Reaper) run() {
 			case <-r.stop:
 				return
 			}
-			began := time.Now()
+			began := threadTime()
 			if !children.reap() {
 				break
 			}
-			pause = max(reapPause, reapShare*time.Since(began)) // a child that its own waiter is late for may hide others
+			pause = max(reapPause, reapShare*(threadTime()-began)) // a child that its own waiter is late for may hide others
 		}
 	}
+}
+
+// threadTime is what this thread has had of a core. By a clock on the wall a look takes long on a machine that has other things to do, and
+// orphans would stay zombies for a hundred times as long.
+func threadTime() time.Duration {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) // every Linux has it
+	return time.Duration(t.Nano())
 }
 
 // adopt makes this process a subreaper for one Reaper more, or fewer.

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,14 +57,16 @@ func TestReaperTakesOrphansAlone(t *testing.T) {
 		})
 	}
 	all.Wait()
-	testkit.Eventually(t, "no orphan is left", func() bool {
-		processes, _ := stats()
-		for _, s := range processes {
-			if s.parent == unix.Getpid() {
-				return false
-			}
+	var left []stat
+	defer func() {
+		if t.Failed() {
+			t.Errorf("left: %+v", left)
 		}
-		return true
+	}()
+	testkit.Eventually(t, "no orphan is left", func() bool {
+		left, err = stats()
+		left = slices.DeleteFunc(left, func(s stat) bool { return s.parent != unix.Getpid() })
+		return err == nil && len(left) == 0
 	})
 }
 
@@ -87,6 +91,29 @@ func TestReaperLeavesTheLate(t *testing.T) {
 	if err := late.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 7 {
 		t.Errorf("its status: %v", err)
 	}
+}
+
+// A look that takes long because the machine has other things to do costs this process nothing, and the next one follows soon.
+func TestReaperLooksOnAfterASlowLook(t *testing.T) {
+	reaper, err := Subreaper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reaper.Close()
+	late := exec.Command("/bin/sh", "-c", "exit 7") // it is looked for again as long as nobody waits for it
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer late.Wait()
+	testkit.Eventually(t, "it has ended", func() bool { return !alive(late.Process.Pid) })
+	children.mu.Lock() // for which the look waits that is due by then
+	<-time.After(time.Second)
+	children.mu.Unlock()
+	p, lines := startTest(t, exec.Command("/bin/sh", "-c", `setsid sh -c 'echo orphan $$; exec sleep 0.1' & wait`), Start)
+	orphan := pidAfter(t, lines, "orphan")
+	p.Signal(unix.SIGTERM)
+	wait(t, p)
+	testkit.Eventually(t, "the orphan was waited for", func() bool { _, err := readStat(orphan); return err != nil })
 }
 
 func TestReapersShare(t *testing.T) {

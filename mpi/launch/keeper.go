@@ -26,11 +26,11 @@ func newKeeper(c AgentConfig) *keeper {
 		return k
 	}
 	var err error
+	if k.guard, err = proc.StartGuard(c.Log); err != nil { // first: it must not become a child of this process
+		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
+	}
 	if k.reaper, err = proc.Subreaper(); err != nil {
 		c.Log.Warn("processes that leave their workers may not be found", "error", err)
-	}
-	if k.guard, err = proc.StartGuard(c.Log); err != nil {
-		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}
 	return k
 }
