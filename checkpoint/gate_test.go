@@ -81,9 +81,9 @@ func TestStaleZombieAtEachOperation(t *testing.T) {
 			close(asleep)
 			return vfs.Fault{Wait: wake}
 		})
+		one := openDir(t, Options{FS: in, Run: "r", Attempt: 1, Keep: Policy{Last: 2}})
 		go func() {
 			defer close(done)
-			one := openDir(t, Options{FS: in, Run: "r", Attempt: 1, Keep: Policy{Last: 2}})
 			for _, step := range []int64{30, 40, 50} {
 				one.Save(t.Context(), testState(step, 1)) // an error is allowed, and a commit: it counts for nothing
 			}

@@ -66,7 +66,10 @@ func TestLookInTheMiddleOfARemoval(t *testing.T) {
 					}
 				}
 			}()
-			<-asleep
+			select {
+			case <-asleep:
+			case <-done: // it has failed
+			}
 		}
 		return vfs.Fault{}
 	})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -202,6 +201,9 @@ func TestNewestWinsTheDrain(t *testing.T) {
 						return err
 					}
 				}
+				if _, err := r.turn(ctx); err != nil { // until all have 4 on their disks: before that the newest to drain is 3
+					return err
+				}
 				if there.Add(1) == 4 {
 					ns.hold.open()
 				}
@@ -265,6 +267,7 @@ func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 	ns := newNodes(t, 2)
 	ns.full.Store(true)
 	var arrived atomic.Int32
+	roomy := newGate()
 	mustAll(t, trial{world: 4, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
 		for step := int64(1); step <= 5; step++ {
 			if err := r.save(ctx, step); err != nil {
@@ -285,10 +288,9 @@ func TestOnlyTheNewestStaysOnTheNode(t *testing.T) {
 		}
 		if arrived.Add(1) == 4 {
 			ns.full.Store(false)
+			roomy.open()
 		}
-		for arrived.Load() < 4 {
-			runtime.Gosched()
-		}
+		roomy.passes()
 		if err := r.save(ctx, 6); err != nil {
 			return err
 		}

@@ -156,10 +156,7 @@ func (p *replicas) receive(ctx context.Context, from sender, j *job) (l *local, 
 
 // store writes the shard that comes, and its record last, until stop says so: errUnwanted. Its error may be that of in, too.
 func (p *replicas) store(ctx context.Context, in *incoming, l *local, stop func() bool) error {
-	if err := p.tier.makeSave(l.folder); err != nil {
-		return err
-	}
-	err := replace.File(ctx, p.tier.fs, l.shardPath(), func(w io.Writer) error { return in.copy(ctx, w, shardPart, recordPart, stop) })
+	err := p.tier.writeShard(ctx, l, func(w io.Writer) error { return in.copy(ctx, w, shardPart, recordPart, stop) })
 	if err != nil {
 		return err
 	}

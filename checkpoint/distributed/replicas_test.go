@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -223,6 +222,7 @@ func TestReplicaCannotBeKept(t *testing.T) {
 	ns.full.Store(true) // so that replicas are wanted
 	tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true, Log: journal.Logger()}, fs: fs}.replicated()
 	var there atomic.Int32
+	roomy := newGate()
 	mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error {
 		for step := int64(1); step <= 2; step++ {
 			if err := r.saveAll(ctx, step); !errors.Is(err, checkpoint.ErrNoSpace) {
@@ -231,10 +231,9 @@ func TestReplicaCannotBeKept(t *testing.T) {
 		}
 		if there.Add(1) == 4 {
 			ns.full.Store(false)
+			roomy.open()
 		}
-		for there.Load() < 4 {
-			runtime.Gosched()
-		}
+		roomy.passes()
 		return r.saveAll(ctx, 3)
 	}))
 	if n := strings.Count(journal.String(), "does not take the replica"); n < 1 || n > 2 { // one for each rank of the node

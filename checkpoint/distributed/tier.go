@@ -141,9 +141,6 @@ func (s *Saver) stage(j *job) *local {
 // write puts a shard and its record on the disk, durably.
 func (t *tier) write(s *Saver, j *job) (*local, error) {
 	l := t.localOf(t.saveOf(j), t.shard)
-	if err := t.makeSave(l.folder); err != nil {
-		return nil, err
-	}
 	if s.talk.lead() {
 		l.record.World, l.record.Plan, l.record.Meta = s.talk.group.Size(), s.plan, &j.meta
 	}
@@ -151,7 +148,7 @@ func (t *tier) write(s *Saver, j *job) (*local, error) {
 	if j.meta.Quick {
 		dir = s.quick
 	}
-	err := replace.File(j.ctx, t.fs, l.shardPath(), func(w io.Writer) (err error) {
+	err := t.writeShard(j.ctx, l, func(w io.Writer) (err error) {
 		l.record.Info, err = dir.EncodeShard(j.ctx, w, j.meta.Step, t.shard.i, t.shard.of, j.pieces)
 		return err
 	})
@@ -190,6 +187,28 @@ func (t *tier) makeSave(folder string) error {
 		return err
 	}
 	return t.fs.SyncDir(t.path)
+}
+
+// folderTries bounds how often the folder of a save is made anew for one shard: as often as other ranks of the node may let go of the last shard
+// in it just then, and not for ever on a disk that forgets folders.
+const folderTries = 8
+
+// writeShard makes the folder of a save, and in it the file of a shard from what fill writes, durably. Until that has a name in it, another
+// rank of the node may remove the folder as empty: then it is made again.
+func (t *tier) writeShard(ctx context.Context, l *local, fill func(io.Writer) error) error {
+	for try := 1; ; try++ {
+		filled := false
+		err := t.makeSave(l.folder)
+		if err == nil {
+			err = replace.File(ctx, t.fs, l.shardPath(), func(w io.Writer) error {
+				filled = true
+				return fill(w)
+			})
+		}
+		if filled || try == folderTries || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
 }
 
 func (l *local) shardPath() string {

@@ -18,8 +18,8 @@ const badChunk = "chunk: length of chunk or base does not fit the layout"
 // elements of one byte is longer.
 const maxHuff0 = huff0.BlockSizeMax
 
-// An Encoder encodes chunks, one at a time: use it from one goroutine. It keeps about 3 MiB of buffers, and
-// allocates nothing more once it has seen chunks of each kind.
+// An Encoder encodes chunks, one at a time: use it from one goroutine. It keeps about 3 MiB of buffers from the first
+// chunk on that it does not leave raw, and allocates nothing more once it has seen chunks of each kind.
 type Encoder struct {
 	codec   Codec
 	sampler sampler
@@ -51,9 +51,6 @@ func NewEncoder(c Codec) (*Encoder, error) {
 		return nil, fmt.Errorf("make an encoder of chunks: %w", err)
 	}
 	e.huff.Reuse = huff0.ReusePolicyNone // a chunk is decoded by itself
-	e.delta = make([]byte, MaxBytes)
-	e.split = make([]byte, MaxBytes)
-	e.out = make([]byte, 0, outBytes)
 	return e, nil
 }
 
@@ -68,23 +65,23 @@ const outBytes = MaxBytes + MaxBytes*11/8 + 4096
 // raw has 1 to MaxBytes bytes, a multiple of the width; anything else panics. base is nil, or the chunk that a reader
 // will have at hand, of the same length: Encode uses it where that makes the chunk smaller.
 func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
-	if !l.fits(len(raw)) || base != nil && len(base) != len(raw) {
-		panic(badChunk)
-	}
-	if e.codec == None {
+	how, flag, left := e.look(raw, base, l)
+	if left {
 		return raw, Raw
 	}
-	src, how, flag := e.choose(raw, base, l)
+	if e.out == nil {
+		e.delta, e.split, e.out = make([]byte, MaxBytes), make([]byte, MaxBytes), make([]byte, 0, outBytes)
+	}
+	src := raw
 	e.out = e.out[:0]
 	if flag&Delta != 0 {
+		subtle.XORBytes(e.delta, raw, base)
+		src = e.delta[:len(raw)]
 		e.out = binary.LittleEndian.AppendUint32(e.out, crc32c.Checksum(raw))
 	}
-	switch {
-	case e.codec == ZstdOnly:
+	if e.codec == ZstdOnly {
 		e.out, m = e.zstd.EncodeAll(src, e.out), Zstd
-	case how.cost > len(raw)-len(raw)/minTotalGain:
-		return raw, Raw
-	default:
+	} else {
 		e.out, m = e.planes(e.out, src, how, l), Planes
 	}
 	if len(e.out) >= len(raw) {
@@ -93,25 +90,37 @@ func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
 	return e.out, m | flag
 }
 
+// LeavesRaw reports whether Encode leaves a chunk raw after no more than a look at the sample, which this takes: it is for who wants to
+// know before someone else encodes. What Encode tries it may still leave raw.
+func (e *Encoder) LeavesRaw(raw, base []byte, l Layout) bool {
+	_, _, left := e.look(raw, base, l)
+	return left
+}
+
 // minTotalGain: a chunk of which not even a 128th would be saved is left as it is.
 const minTotalGain = 128
 
-// choose returns what to encode, raw or raw XOR base, and the method's flag for it.
-func (e *Encoder) choose(raw, base []byte, l Layout) (src []byte, p plan, flag Method) {
-	if base == nil && e.codec == ZstdOnly {
-		return raw, p, 0
+// look chooses from samples how to encode a chunk, and whether that or its difference from the base: the method's flag says which. left
+// says that it is left raw.
+func (e *Encoder) look(raw, base []byte, l Layout) (p plan, flag Method, left bool) {
+	if !l.fits(len(raw)) || base != nil && len(base) != len(raw) {
+		panic(badChunk)
+	}
+	if e.codec == None {
+		return p, 0, true
+	}
+	if e.codec == ZstdOnly && base == nil {
+		return p, 0, false
 	}
 	p = e.sampler.plan(raw, nil, l)
-	if base == nil {
-		return raw, p, 0
+	if base != nil {
+		q := e.sampler.plan(raw, base, l)
+		q.cost += Delta.sumBytes()
+		if q.cost < p.cost {
+			p, flag = q, Delta
+		}
 	}
-	q := e.sampler.plan(raw, base, l)
-	q.cost += Delta.sumBytes()
-	if q.cost >= p.cost {
-		return raw, p, 0
-	}
-	subtle.XORBytes(e.delta, raw, base)
-	return e.delta[:len(raw)], q, Delta
+	return p, flag, e.codec == Auto && p.cost > len(raw)-len(raw)/minTotalGain
 }
 
 // planes splits src and appends its planes, each encoded. Planes that stay raw and come before all others are split

@@ -69,6 +69,31 @@ func TestEncodeChoosesDelta(t *testing.T) {
 	}
 }
 
+// LeavesRaw says before what Encode will leave raw, and never of a chunk that becomes smaller.
+func TestLeavesRaw(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 14))
+	for _, c := range []chunk.Codec{chunk.Auto, chunk.ZstdOnly, chunk.None} {
+		look, e := newEncoder(t, c), newEncoder(t, c)
+		for _, k := range chunktest.Kinds() {
+			for _, n := range []int{1, 100, chunk.MaxBytes / k.Layout.Width} {
+				raw, base := k.Make(r, n)
+				left := look.LeavesRaw(raw, base, k.Layout)
+				if _, m := e.Encode(raw, base, k.Layout); left && m != chunk.Raw {
+					t.Errorf("codec %d, %d elements of %s: LeavesRaw, and method %#x", c, n, k.Name, m)
+				}
+			}
+		}
+		noise, l := make([]byte, chunk.MaxBytes), chunk.Layout{Width: 4, Float: true}
+		each(noise, func(int) byte { return byte(r.Uint32()) })
+		if got, want := look.LeavesRaw(noise, nil, l), c != chunk.ZstdOnly; got != want { // zstd takes no sample
+			t.Errorf("codec %d, noise: LeavesRaw is %v", c, got)
+		}
+		if got, want := look.LeavesRaw(make([]byte, chunk.MaxBytes), nil, l), c == chunk.None; got != want {
+			t.Errorf("codec %d, zeros: LeavesRaw is %v", c, got)
+		}
+	}
+}
+
 func TestEncodePanics(t *testing.T) {
 	e := newEncoder(t, chunk.Auto)
 	for name, f := range map[string]func(){
@@ -78,6 +103,7 @@ func TestEncodePanics(t *testing.T) {
 		"width 3":      func() { e.Encode(make([]byte, 6), nil, chunk.Layout{Width: 3}) },
 		"width 0":      func() { e.Encode(make([]byte, 6), nil, chunk.Layout{}) },
 		"short base":   func() { e.Encode(make([]byte, 8), make([]byte, 4), chunk.Layout{Width: 4}) },
+		"leave empty":  func() { e.LeavesRaw(nil, nil, chunk.Layout{Width: 1}) },
 		"empty base":   func() { e.Encode(make([]byte, 8), []byte{}, chunk.Layout{Width: 4}) },
 	} {
 		t.Run(name, func(t *testing.T) {

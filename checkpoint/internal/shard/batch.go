@@ -28,7 +28,7 @@ type batch struct {
 	buf        []byte        // its capacity is fixed while parts point into it
 	in         []byte        // what was read of sources that are not in memory; likewise
 	err        error         // why not all chunks are encoded; nil: they are
-	ready      chan struct{} // tells the writer that this is over
+	ready      chan struct{} // tells the writer that encode is over; has a place
 }
 
 // part is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of these are
@@ -77,21 +77,30 @@ func (b *batch) failed(ctx context.Context) error {
 	return b.err
 }
 
-// encode encodes the chunks of b, up to the first that cannot be read, or until ctx has ended.
-func (b *batch) encode(ctx context.Context, l *pipeline, enc *chunk.Encoder) {
+// staysRaw reports whether enc leaves every chunk of b raw, for no more than the samples. Where not all are in memory it does not look.
+func (b *batch) staysRaw(p *plan, sources []Source, enc *chunk.Encoder) bool {
+	for c := b.first; c < b.end; c++ {
+		piece, start, end := p.at(c)
+		s := &sources[piece]
+		if s.From != nil || !enc.LeavesRaw(s.Data[start:end], s.base(start, end), s.Layout) {
+			return false
+		}
+	}
+	return true
+}
+
+// encode encodes the chunks of b, up to the first that cannot be read, or until ctx has ended. Then b is ready.
+func (b *batch) encode(ctx context.Context, p *plan, sources []Source, enc *chunk.Encoder) {
+	defer func() { b.ready <- struct{}{} }()
 	for c := b.first; c < b.end && ctx.Err() == nil; c++ {
-		piece, start, end := l.plan.at(c)
-		source := &l.sources[piece]
+		piece, start, end := p.at(c)
+		source := &sources[piece]
 		raw, err := b.raws(source, start, end)
 		if err != nil {
-			b.err = fmt.Errorf("read %s of tensor %q: %w", l.plan.number(c), source.Name, err)
+			b.err = fmt.Errorf("read %s of tensor %q: %w", p.number(c), source.Name, err)
 			return
 		}
-		base := []byte(nil)
-		if source.Base != nil {
-			base = source.Base[start:end]
-		}
-		stored, method := enc.Encode(raw, base, source.Layout)
+		stored, method := enc.Encode(raw, source.base(start, end), source.Layout)
 		e := entry{stored: uint32(len(stored)), method: method}
 		if method == chunk.Raw && len(raw) >= gatherBelow {
 			b.addRaw(raw, piece)

@@ -23,12 +23,14 @@ func TestMemory(t *testing.T) {
 	sources := []Source{source("w", float32s, weights(1, 24<<20))}
 	file, _ := write(t, sources, WriteOptions{})
 	r := open(t, file, sources)
+	incompressible := []Source{source("noise", float32s, noise(2, 24<<20))}
 	for _, test := range []struct {
 		what  string
 		limit uint64
 		do    func() error
 	}{
 		{"write auto", 9 << 20, func() error { return discard(sources, chunk.Auto) }},
+		{"write auto what stays raw", 1 << 16, func() error { return discard(incompressible, chunk.Auto) }}, // no worker, no buffer
 		{"write none", 1 << 16, func() error { return discard(sources, chunk.None) }},
 		{"write auto what is not in memory", 15 << 20, func() error { return discard(unloaded(sources), chunk.Auto) }},
 		{"write none what is not in memory", 5 << 18, func() error { return discard(unloaded(sources), chunk.None) }},

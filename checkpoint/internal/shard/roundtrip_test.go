@@ -110,6 +110,34 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestWorkersChangeNothing: chunks that stay raw, which the writer's own goroutine settles, between chunks that workers encode: the bytes
+// are those of one encoder that takes chunk after chunk.
+func TestWorkersChangeNothing(t *testing.T) {
+	t.Parallel()
+	var sources []Source
+	for i, chunks := range []int{9, 1, 4, 2, 5, 3, 8} {
+		kind := []func(uint64, int) []byte{noise, weights}[i%2]
+		sources = append(sources, source(fmt.Sprint("piece", i), float32s, kind(uint64(i), chunks*chunkBytes+4*i)))
+	}
+	enc, err := chunk.NewEncoder(chunk.Auto)
+	must(t, err)
+	var want []byte
+	for _, s := range sources {
+		for raw := range slices.Chunk(s.Data, chunkBytes) {
+			stored, _ := enc.Encode(raw, nil, s.Layout)
+			want = append(want, stored...)
+		}
+	}
+	for name, sources := range map[string][]Source{"in memory": sources, "not in memory": unloaded(sources)} {
+		for workers := range 5 {
+			file, _ := write(t, sources, WriteOptions{Workers: workers})
+			if !bytes.Equal(file[headerBytes:headerBytes+len(want)], want) {
+				t.Errorf("%s, %d workers: the chunks are other bytes", name, workers)
+			}
+		}
+	}
+}
+
 // TestReadRange reads any part of a piece, into memory whose neighbours must stay as they are.
 func TestReadRange(t *testing.T) {
 	t.Parallel()

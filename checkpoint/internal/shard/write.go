@@ -13,14 +13,22 @@ import (
 type Source struct {
 	Piece
 	Data []byte      // of Length bytes
-	From io.ReaderAt // unless nil, has the Length bytes in place of Data; each is read once, a batch of chunks at a time
+	From io.ReaderAt // unless nil, has the Length bytes in place of Data; each is read once, a chunk at a time
 	Base []byte      // nil: stored whole. Otherwise Length bytes, and chunks may be stored as the difference from them
+}
+
+// base is the base of bytes start to end; nil where there is none.
+func (s *Source) base(start, end int64) []byte {
+	if s.Base == nil {
+		return nil
+	}
+	return s.Base[start:end]
 }
 
 // WriteOptions are choices of Write. The zero value is ready.
 type WriteOptions struct {
 	Codec   chunk.Codec
-	Workers int // goroutines that encode; 0 is 1. Codec None, which only takes checksums, starts none
+	Workers int // goroutines that encode, at most; 0 is 1. What stays raw needs none
 }
 
 // Sum is what the manifest says of a whole file.
@@ -30,10 +38,10 @@ type Sum struct {
 }
 
 // Write writes a shard to w: its header, the pieces in their order, table and trailer. It looks at ctx before each chunk
-// and each write. An error of w, or of a source, stops it, and is wrapped. Arguments that do not fit each other panic.
+// and each batch, of up to 1 MiB, that it writes. An error of w, or of a source, stops it, and is wrapped. Arguments that do not fit each other panic.
 //
 // Workers encode ahead while Write's own goroutine writes, up to 1 MiB at once; chunks that are stored raw are written
-// from where they lie. With codec None Write's own goroutine does all of it.
+// from where they lie. Where samples say that all of a batch stays raw, and with codec None, no worker is asked.
 func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteOptions) (Sum, error) {
 	if h.Version != Version || h.Step < 0 || h.Shard < 0 || h.Shard >= h.Shards || int64(h.Shards) > 1<<32-1 || o.Workers < 0 {
 		panic("shard: no such header or workers")
