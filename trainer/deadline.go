@@ -1,6 +1,11 @@
 package trainer
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"ddpbatch/mpi"
+)
 
 // pace is how long a step takes: a mean in which the newest counts most.
 type pace struct{ mean time.Duration }
@@ -81,6 +86,13 @@ func (t *trainer) lead() time.Duration {
 // inHaste tells, on rank 0, whether the deadline may come before a save of the usual kind is over that begins in so long: then it is written
 // as it is, by all ranks.
 func (t *trainer) inHaste(begins time.Duration) bool { return t.saving > 0 && t.left < begins+t.saving }
+
+// agreeOnHaste tells all ranks whether a save that begins now is in haste, where no step has told them yet.
+func (t *trainer) agreeOnHaste(ctx context.Context) (err error) {
+	t.lookAtDeadline()
+	t.haste, err = mpi.BroadcastObject(ctx, t.env.Comm, t.inHaste(0), 0)
+	return err
+}
 
 // quick tells whether a save that begins now is to be written as it is. The ranks have agreed on it; rank 0, whose word is enough where there is no
 // node-local disk, looks once more, as a save may follow long after a step.

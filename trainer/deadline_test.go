@@ -192,3 +192,29 @@ func TestStopDuringAnEvaluation(t *testing.T) {
 		})
 	}
 }
+
+// A save before the first step, in haste as rank 0 alone knows by its deadline, is written as it is by all ranks.
+func TestASaveAtTheStartInHaste(t *testing.T) {
+	for _, hasty := range []bool{true, false} {
+		deadline := time.Now().Add(24 * time.Hour)
+		if hasty {
+			deadline = time.Unix(1, 0)
+		}
+		cfg := small(2, 1, 1)
+		cfg.Model.Hidden = []int{2000}
+		c := newCheckpoints()
+		mustTrain(t, 2, cfg, func(rank int, _ *Config, env *Env) {
+			env.Checkpoints, env.FS, env.AtStart, env.Local = c.open(t), c.fs, true, "/scratch"
+			if rank == 0 {
+				env.Deadline = deadline
+			}
+		})
+		list, err := c.open(t).List(t.Context())
+		if err != nil || len(list) == 0 || list[0].Step != 0 {
+			t.Fatalf("%d checkpoints, error %v, want that of the start first", len(list), err)
+		}
+		if info := list[0]; (info.Bytes > info.RawBytes) != hasty {
+			t.Errorf("in haste %v: %d bytes of %d", hasty, info.Bytes, info.RawBytes)
+		}
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi"
@@ -17,7 +16,7 @@ func TestOneRankDivergesWithStatisticsOfAll(t *testing.T) {
 	dir, cfg := imageJob(t)
 	cfg.DDP.SyncBatchNorm = true
 	wait := mpi.DefaultConfig()
-	wait.Timeout = 10 * time.Second // for which a rank that waits in vain would
+	wait.Timeout = patience // for which a rank that waits in vain would
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(2), mpi.InitConfig{Config: wait})
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ddpbatch/internal/testkit"
@@ -75,8 +76,11 @@ func TestPeersTakeTurns(t *testing.T) {
 
 // TestSlowPeer: a partner does not come for longer than the ranks wait for each other. That ends the copying on both, and nothing else.
 func TestSlowPeer(t *testing.T) {
-	t.Parallel()
-	comms := pairOf(t, 100*time.Millisecond)
+	synctest.Test(t, testSlowPeer) // by whose clock the ranks wait for nothing else
+}
+
+func testSlowPeer(t *testing.T) {
+	comms := pairOf(t, time.Second)
 	gaveUp := make(chan struct{})
 	errs := testkit.Each(2, func(rank int) error {
 		p, err := newPeers(t.Context(), comms[rank])

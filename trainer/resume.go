@@ -56,6 +56,9 @@ func (t *trainer) resume(ctx context.Context) error {
 		return err
 	}
 	if t.plan.AtStart && !begun {
+		if err := t.agreeOnHaste(ctx); err != nil {
+			return err
+		}
 		return t.saveAndFinish(ctx)
 	}
 	return nil
@@ -102,6 +105,13 @@ func (t *trainer) newSaver(ctx context.Context) error {
 	}
 	t.saver, err = distributed.New(ctx, own, dir, arrays, o)
 	return t.elsewhere(err)
+}
+
+// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
+// keeps comes on top.
+func LeastMemory() int64 {
+	_, least := distributed.Options{Workers: 1}.Encoders()
+	return least
 }
 
 // encoders is how many threads of this rank may encode, of those that it has.

@@ -92,3 +92,12 @@ func TestDeltaBesideLocal(t *testing.T) {
 		t.Errorf("beside a fault: %q", lines(warnings))
 	}
 }
+
+// Memory in which not even one thread can encode is refused before there is a job, where there is something to encode.
+func TestMemoryThatCanNeverDo(t *testing.T) {
+	const want = `job.toml:3:1: checkpoint.memory is 5M, and one thread takes 6M to encode: raise it to 6M or more, or leave it out`
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"5M\""+builtin, nil, want)
+	for _, fine := range []string{"memory = \"6M\"" + builtin, "memory = \"5M\"\ncodec = \"none\"" + builtin, "memory = \"5M\"" + command} {
+		checkFaults(t, "name = \"x\"\n[checkpoint]\n"+fine, nil)
+	}
+}

@@ -143,7 +143,7 @@ func jobSource(t *rapid.T) string {
 		fmt.Sprintf("train.optimizer.lr = %g", rapid.Float64Range(1e-12, 1e12).Draw(t, "lr")),
 		fmt.Sprintf("checkpoint.keep_last = %d", number.Draw(t, "keep")),
 		fmt.Sprintf("checkpoint.keep_within = \"%dh\"", number.Draw(t, "hours")),
-		fmt.Sprintf("checkpoint.memory = \"%dM\"", number.Draw(t, "memory")),
+		fmt.Sprintf("checkpoint.memory = \"%dG\"", number.Draw(t, "memory")),
 		fmt.Sprintf("checkpoint.delta = %d", number.Draw(t, "delta")),
 		"checkpoint.local = " + quote("/"+text.Draw(t, "local")),
 	}

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/trainer"
 )
 
 // rules checks what holds between keys. A rule stays silent where one of its keys is at fault
@@ -97,9 +99,23 @@ func (c *checker) builtin(values map[string]any, root *place) {
 		}
 	}
 	c.asked(root, "train.", c.job.Train.Validate())
+	c.encodes(root)
 	if best := (toml.Key{"checkpoint", "keep_best"}); c.job.Checkpoint.KeepBest > 0 && c.job.Train.Evaluate.Best == "" &&
 		c.sound(best.String(), "train.evaluate.best") {
 		c.fault(root.at(best), best, `%s needs train.evaluate.best, which says by what: write "loss" or "accuracy"`, best)
+	}
+}
+
+// encodes checks that one thread at least has the memory to encode checkpoints. What ddp.compress keeps comes on top, and is known only to the trainer.
+func (c *checker) encodes(root *place) {
+	key := toml.Key{"checkpoint", "memory"}
+	memory := c.job.Checkpoint.Memory
+	least := trainer.LeastMemory()
+	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" && c.sound(key.String(), "checkpoint.codec") {
+		const mega = 1 << 20
+		needs := (least + mega - 1) / mega
+		c.fault(root.at(key), key, "%s is %.3gM, and one thread takes %dM to encode: raise it to %dM or more, or leave it out",
+			key, float64(memory)/mega, needs, needs)
 	}
 }
 

@@ -146,7 +146,7 @@ func TestOpenIDXDoesNotWaitForAPipe(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), pipe+" is not a regular file") {
 			t.Errorf("error %v, want one that names the pipe", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("openIDX waits for a writer")
 	}
 }
