@@ -47,7 +47,7 @@ func runAttemptEnd(ctx context.Context, e *env, path string, end srunEnd) error 
 		return err
 	case w.decision.Action == recovery.GiveUp:
 		fmt.Fprintf(e.Err, "ddpbatch: not started again: %s; %s\n", w.decision.Why, resume)
-		return &codeError{code: givenUpCode(w.verdict), err: err}
+		return &codeError{code: givenUpCode(w.verdict.Exit), err: err}
 	case err != nil:
 		return &codeError{code: max(end.code, exitFailed), err: err}
 	case w.decision.Action == recovery.Requeue:
@@ -58,11 +58,11 @@ func runAttemptEnd(ctx context.Context, e *env, path string, end srunEnd) error 
 }
 
 // givenUpCode is what the job of a run that is given up exits with: as its worker did, but for a wish that is not granted.
-func givenUpCode(v rundir.Verdict) int {
-	if v.Exit == exitRequeue {
+func givenUpCode(exit int) int {
+	if exit == exitRequeue {
 		return exitNever
 	}
-	return max(v.Exit, exitFailed)
+	return max(exit, exitFailed)
 }
 
 // settled is an attempt's end, and what is to follow.

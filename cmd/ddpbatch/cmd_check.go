@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -22,13 +23,13 @@ func newCheckCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return runCheck(e, path, c.StringSlice("set"), c.Bool("json"))
+			return runCheck(c.Context, e, path, c.StringSlice("set"), c.Bool("json"))
 		},
 	}
 }
 
-func runCheck(e *env, path string, sets []string, asJSON bool) error {
-	text, err := readJob(e.abs(path))
+func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bool) error {
+	text, err := readJob(ctx, e.abs(path))
 	if err != nil {
 		return err
 	}

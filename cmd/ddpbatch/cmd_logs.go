@@ -202,7 +202,11 @@ func endOf(id string, row jobStatus) error {
 	case len(row.elements) > 1:
 		return endOfArray(id, row.elements)
 	case row.verdictJob == id && row.Exit != nil && *row.Exit != 0:
-		return &codeError{code: *row.Exit, err: fmt.Errorf("job %s: %s", id, row.Message)}
+		code := *row.Exit
+		if row.givenUp {
+			code = givenUpCode(code)
+		}
+		return &codeError{code: code, err: fmt.Errorf("job %s: %s", id, row.Message)}
 	case row.verdictJob == id && row.Exit != nil, row.State == "COMPLETED":
 		return nil
 	}

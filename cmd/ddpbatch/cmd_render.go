@@ -23,11 +23,11 @@ func newRenderCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			job, _, err := loadJob(e, e.abs(path), c.StringSlice("set"))
+			job, _, err := loadJob(c.Context, e, e.abs(path), c.StringSlice("set"))
 			if err != nil {
 				return err
 			}
-			template, err := readTemplate(e, c.String("script-template"))
+			template, err := readTemplate(c.Context, e, c.String("script-template"))
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, id string, o resume
 		return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, row.State, id)
 	}
 	if len(o.sets) == 0 && row.Attempt > 0 && row.Exit != nil && *row.Exit == 0 {
-		return sayFinished(e, run)
+		return sayFinished(e, run, o.rest)
 	}
 	if err := checkAnew(e, run, o.sets, o.rest); err != nil {
 		return err
@@ -110,13 +110,13 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, id string, o resume
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
 }
 
-// sayFinished tells what to do with a run that has nothing left to do.
-func sayFinished(e *env, run *rundir.Dir) error {
+// sayFinished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on.
+func sayFinished(e *env, run *rundir.Dir, words []string) error {
 	job, err := jobOf(run)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Out, "%s is finished", job.Name)
+	hint := ""
 	if job.Builtin() {
 		m, err := trainedSoFar(run)
 		if err != nil {
@@ -127,9 +127,12 @@ func sayFinished(e *env, run *rundir.Dir) error {
 			epochs = m.Epoch
 		}
 		more := moreTraining(job.Train, m.Step, epochs, early)
-		fmt.Fprintf(e.Out, "; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
+		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
 	}
-	fmt.Fprintln(e.Out)
+	if len(words) > 0 {
+		return usagef("%s is finished, so that nothing is run with %q%s", job.Name, words[0], hint)
+	}
+	fmt.Fprintf(e.Out, "%s is finished%s\n", job.Name, hint)
 	return nil
 }
 
@@ -164,7 +167,7 @@ func resumedJob(e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile
 	if err != nil {
 		return nil, err
 	}
-	text, err := readText(run.JobFilePath())
+	text, err := readText(context.Background(), run.JobFilePath())
 	if err != nil {
 		return nil, fmt.Errorf("read the run's job file: %w", err)
 	}

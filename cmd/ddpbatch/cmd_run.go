@@ -50,6 +50,12 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 	cfg := w.config(e)
 	o.configure(&cfg)
 	cfg.WarnSignal = warn
+	ctx, warned, end := o.signalPlan(warn).listen(ctx, func(format string, args ...any) { o.note(e, format, args...) })
+	defer end()
+	cfg.Warn = warned
+	if e.Release != nil {
+		e.Release()
+	}
 	if cfg.Deadline, err = deadlineOf(e); err != nil {
 		return err
 	}
@@ -81,9 +87,6 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 	defer endLog()
 	cfg.Log = log
 	defer bearClosedPipes()()
-	ctx, warned, end := o.signalPlan(warn).listen(ctx, func(format string, args ...any) { o.note(e, format, args...) })
-	defer end()
-	cfg.Warn = warned
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
 	case cfg.Declines != nil:

@@ -69,7 +69,7 @@ func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, 
 		s.text, err = commandJob(command)
 	case len(words) == 1:
 		s.path = e.abs(words[0])
-		s.text, err = readJob(s.path)
+		s.text, err = readJob(c.Context, s.path)
 	case otherwise == nil:
 		err = &usageError{message: verb + " needs a job file, or a command after --", hint: tryHelp(c)}
 	}

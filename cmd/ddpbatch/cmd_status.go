@@ -39,6 +39,8 @@ type jobStatus struct {
 	ended      bool   // it will not go on by itself
 	saved      bool   // the newest attempt did, before it ended
 	cancelled  bool   // by a person, before it began
+	unbegun    bool   // an element, as the job that it is part of now
+	givenUp    bool   // so that a wish to be started again is not granted
 	verdictJob string // the job whose end Exit, Message and Cause tell
 
 	array    *arrayJobs  // nil: it is no array
@@ -199,14 +201,15 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 			row.Next = "Slurm did not requeue it: " + event.Detail
 		case rundir.EventGiveUp:
 			row.Next = "not started again: " + event.Detail
+			row.givenUp = event.Detail != ownDeadline && event.Detail != killedAtLimit
 		case rundir.EventBegin:
-			row.Next, begun = "", event.Job
+			row.Next, row.givenUp, begun = "", false, event.Job
 		case rundir.EventSubmit, rundir.EventResume:
-			row.Next = ""
+			row.Next, row.givenUp = "", false
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
-		row.Next = ""
+		row.Next, row.unbegun = "", true
 		row.cancelled = cancelledBefore(history, row.Job)
 	}
 }
@@ -225,8 +228,8 @@ func (row *jobStatus) addState(jobs []slurm.JobStatus) {
 	switch {
 	case simulating(row.run, row.Job): // between two attempts, too
 		row.State, row.ended = "RUNNING", false
-	case row.cancelled: // of an array that goes on, Slurm forgets it at once
-		row.State = "CANCELLED"
+	case row.cancelled || row.dropped(jobs): // of an array that goes on, Slurm forgets it at once
+		row.State, row.cancelled = "CANCELLED", true
 	case row.Exit == nil:
 		row.State = "UNKNOWN"
 	default:

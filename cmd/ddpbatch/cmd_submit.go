@@ -62,7 +62,7 @@ func newSubmitCommand(e *env) *cli.Command {
 }
 
 func runSubmit(ctx context.Context, e *env, o submitOptions) error {
-	job, text, err := loadJob(e, o.path, o.sets)
+	job, text, err := loadJob(ctx, e, o.path, o.sets)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}
-	template, err := readTemplate(e, o.template)
+	template, err := readTemplate(ctx, e, o.template)
 	if err != nil {
 		return err
 	}

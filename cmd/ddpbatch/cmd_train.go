@@ -45,7 +45,7 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 		return err
 	}
 	r := &rank{e: e, path: path, sets: sets}
-	if err := r.loadJob(); err != nil {
+	if err := r.loadJob(ctx); err != nil {
 		return err
 	}
 	return r.work(ctx)
@@ -125,7 +125,7 @@ type rank struct {
 	exported    string              // the file with the final model; empty: none
 }
 
-func (r *rank) loadJob() (err error) {
+func (r *rank) loadJob(ctx context.Context) (err error) {
 	if r.path == "" {
 		if r.run, err = rundir.Open(r.e.get("DDPBATCH_RUN_DIR")); err != nil {
 			return err
@@ -136,7 +136,7 @@ func (r *rank) loadJob() (err error) {
 		r.job, err = jobOf(r.run)
 		return err
 	}
-	if r.job, r.text, err = loadJob(r.e, r.path, r.sets); err != nil {
+	if r.job, r.text, err = loadJob(ctx, r.e, r.path, r.sets); err != nil {
 		return err
 	}
 	if !r.job.Builtin() {

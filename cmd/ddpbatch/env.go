@@ -25,6 +25,8 @@ type env struct {
 	Terminal func(w io.Writer) (columns int, ok bool)
 	// Executable is the path of this program, to be copied into run directories.
 	Executable func() (string, error)
+	// Release hands on the signals that were held since the start; nil: none were.
+	Release func()
 }
 
 func osEnv() *env {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
@@ -113,8 +115,11 @@ func specOf(kind string, job *jobfile.Job, source string, sets []string) (rundir
 }
 
 // readJob reads the text of a job file.
-func readJob(path string) ([]byte, error) {
-	text, err := readText(path)
+func readJob(ctx context.Context, path string) ([]byte, error) {
+	text, err := readText(ctx, path)
+	if ctx.Err() != nil {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &usageError{message: fmt.Sprintf("read the job file: %v", err), hint: `"ddpbatch init" writes one to start from`}
 	}
@@ -124,15 +129,18 @@ func readJob(path string) ([]byte, error) {
 // maxText is more than any job file or script template holds.
 const maxText = 1 << 20
 
-// readText reads a file, or a pipe, that a person wrote.
-func readText(path string) ([]byte, error) {
+// readText reads a file, or a pipe, that a person wrote. A pipe may stay open for ever, until ctx ends.
+func readText(ctx context.Context, path string) ([]byte, error) {
 	f, isPipe, err := openText(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })() // a plain file has none, and is read to its end
 	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
 	switch {
+	case err != nil && ctx.Err() != nil:
+		err = fmt.Errorf("%w while %s was read", context.Cause(ctx), path)
 	case err == nil && len(text) > maxText:
 		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
 	case err == nil && len(text) == 0 && isPipe:
@@ -157,8 +165,8 @@ func openText(path string) (f *os.File, isPipe bool, err error) {
 }
 
 // loadJob reads a job file for a command that will act on it; warnings are printed.
-func loadJob(e *env, path string, sets []string) (*jobfile.Job, []byte, error) {
-	text, err := readJob(path)
+func loadJob(ctx context.Context, e *env, path string, sets []string) (*jobfile.Job, []byte, error) {
+	text, err := readJob(ctx, path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -189,11 +197,14 @@ func scriptOf(job *jobfile.Job, runDir string) slurm.Script {
 }
 
 // readTemplate reads a user's own script template; "" is ours.
-func readTemplate(e *env, path string) (string, error) {
+func readTemplate(ctx context.Context, e *env, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	text, err := readText(e.abs(path))
+	text, err := readText(ctx, e.abs(path))
+	if ctx.Err() != nil {
+		return "", err
+	}
 	if err != nil {
 		return "", usagef("read the script template: %v", err)
 	}

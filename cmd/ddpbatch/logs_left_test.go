@@ -21,7 +21,7 @@ func TestStopWatching(t *testing.T) {
 	if err := job.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer time.AfterFunc(time.Minute, func() { job.Process.Kill() }).Stop()
+	defer time.AfterFunc(5*time.Minute, func() { job.Process.Kill() }).Stop() // more than is waited for below
 	id := ""
 	eventually(t, time.Minute, "the run has a job id", func() bool {
 		if run := runMade(t, dir); run != nil {

@@ -12,8 +12,11 @@ import (
 )
 
 func main() {
+	release := holdSignals(os.Args) // first of all
 	ctx, stop := withSignals(context.Background(), os.Stderr)
-	code := Main(ctx, osEnv(), os.Args)
+	e := osEnv()
+	e.Release = release
+	code := Main(ctx, e, os.Args)
 	stop()
 	os.Exit(code)
 }

@@ -29,7 +29,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 			return err
 		},
 		"a job file": func(path string) error {
-			_, err := readJob(path)
+			_, err := readJob(t.Context(), path)
 			return err
 		},
 	} {
@@ -54,7 +54,7 @@ func TestReadTextOfPipes(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readText(pipe); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
+	if _, err := readText(t.Context(), pipe); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
 		t.Errorf("a pipe without a writer: %v", err)
 	}
 	r, w, err := os.Pipe()
@@ -68,7 +68,7 @@ func TestReadTextOfPipes(t *testing.T) {
 	}
 	done := make(chan read, 1)
 	go func() {
-		text, err := readText("/proc/self/fd/" + strconv.Itoa(int(r.Fd())))
+		text, err := readText(t.Context(), "/proc/self/fd/"+strconv.Itoa(int(r.Fd())))
 		done <- read{text, err}
 	}()
 	for _, part := range []string{"name = ", `"x"`} {

@@ -42,13 +42,13 @@ func noSurvivors(t testing.TB, folders ...string) {
 	t.Helper()
 	ticker := time.NewTicker(50 * time.Millisecond) // between two looks at all processes
 	defer ticker.Stop()
-	deadline := time.Now().Add(testkit.Moment)
+	deadline := time.Now().Add(testkit.Patience)
 	left := processesOn(folders...)
 	for ; len(left) > 0 && time.Now().Before(deadline); left = processesOn(folders...) {
 		<-ticker.C
 	}
 	for pid, args := range left {
-		t.Errorf("process %d lives on, %v after the test: %s", pid, testkit.Moment, args)
+		t.Errorf("process %d lives on, %v after the test: %s", pid, testkit.Patience, args)
 		_ = syscall.Kill(pid, syscall.SIGKILL) // an error means that it has ended by now
 	}
 }

@@ -32,7 +32,7 @@ func TestSimulateEndedByHand(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // more than is waited for below
 			eventually(t, time.Minute, "the run trains", func() bool {
 				run := runMade(t, dir)
 				if run == nil {

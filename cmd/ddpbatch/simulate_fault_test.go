@@ -41,7 +41,7 @@ func TestFaults(t *testing.T) {
 		"kill":     {fault: "kill:rank=3@step=300", attempts: 2, cause: "signal", says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
 		"not on":   {fault: "kill:rank=3@step=300", exit: 137, attempts: 1, cause: "signal", says: []string{"not requeued"}, sets: []string{`requeue.on=["node"]`}},
 		"stop":     {fault: "stop:rank=1,for=300ms@step=300", attempts: 1, cause: "done"},
-		"hang":     {fault: "stop:rank=3,for=1h@step=300", attempts: 2, cause: "hang", says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true, sets: []string{`launch.hang="3s"`, "launch.max_restarts=1"}},
+		"hang":     {fault: "stop:rank=3,for=1h@step=300", attempts: 2, cause: "hang", says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true, sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
 		"slow":     {fault: "slow:rank=1,for=500ms@step=300", attempts: 1, cause: "done"},
 		"term":     {fault: "term@step=300", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true},
 		"timeout":  {fault: "timeout@step=300", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true},
@@ -78,10 +78,12 @@ func struck(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 		args = append(args, "--set", set)
 	}
 	cmd, out := command(dir, args...)
+	temporary := t.TempDir() // in the common one others have theirs
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watchdog := time.AfterFunc(2*time.Minute, func() { cmd.Process.Kill() })
+	watchdog := time.AfterFunc(4*time.Minute, func() { cmd.Process.Kill() })
 	defer watchdog.Stop()
 	err := cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != tt.exit {
@@ -89,6 +91,9 @@ func struck(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 	}
 	run := runMade(t, dir)
 	eventually(t, 20*time.Second, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left behind in TMPDIR: %v, %v", left, err)
+	}
 	if n, err := run.NewestAttempt(); err != nil || n != tt.attempts {
 		t.Errorf("%d attempts, %v; want %d\n%s", n, err, tt.attempts, out)
 	}
@@ -129,9 +134,6 @@ func TestFaultNoSpace(t *testing.T) {
 	run, text := struck(t, job, faultCase{fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"}})
 	if state := finalState(t, run); state.Step < 250 || state.Step > 325 {
 		t.Errorf("the newest checkpoint is of step %d\n%s", state.Step, text)
-	}
-	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "ddpbatch-disk-*")); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
 	}
 }
 

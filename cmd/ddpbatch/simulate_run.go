@@ -133,7 +133,7 @@ func simulateJob(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job,
 func (s *simulated) tell(ctx context.Context, w settled, err error) error {
 	v, code := w.verdict, w.verdict.Exit
 	if w.decision.Action == recovery.GiveUp && w.decision.Why != w.facts.forbids { // else whoever runs simulate may start it again
-		code = givenUpCode(v)
+		code = givenUpCode(v.Exit)
 	}
 	var stopped launch.SignalError
 	byHand := errors.As(context.Cause(ctx), &stopped)

@@ -25,7 +25,7 @@ nodes = 2
 nproc_per_node = 2
 grace = "20s"
 [train]
-epochs = 60
+epochs = 30
 batch_size = 8
 seed = 3
 loss = "mse"

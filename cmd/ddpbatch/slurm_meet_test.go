@@ -110,13 +110,20 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 		{"a network that one node does not have", "1", "--interface 10.253.0.0/16", 1, `agent 1 on n2 cannot take part: on n2: there is no network address that "10.253.0.0/16" (interface) allows`},
 	} {
 		for _, mpi := range []string{"pmi2", "none"} {
-			begun := time.Now()
-			out := c.exits(row.code, "srun", "--mpi="+mpi, "-w", "n1,n2,n3", "-n3", own, row.node, row.run)
-			if !strings.Contains(out.stderr, row.want) {
-				t.Errorf("%s, --mpi=%s: nobody says %q: %s", row.name, mpi, row.want, out.stderr)
-			}
-			if took := time.Since(begun); took > 9*time.Second { // a wait for those who do not come takes ten
-				t.Errorf("%s, --mpi=%s: it took %v", row.name, mpi, took)
+			for tries := 1; ; tries++ {
+				begun := time.Now()
+				out := c.exits(row.code, "srun", "--mpi="+mpi, "-w", "n1,n2,n3", "-n3", own, row.node, row.run)
+				if !strings.Contains(out.stderr, row.want) {
+					t.Errorf("%s, --mpi=%s: nobody says %q: %s", row.name, mpi, row.want, out.stderr)
+				}
+				took := time.Since(begun)
+				if took <= 9*time.Second { // a wait for those who do not come takes ten, each time
+					break
+				}
+				if tries == 3 { // Slurm itself may take as long where there is much else to do
+					t.Errorf("%s, --mpi=%s: it took %v, and no less before", row.name, mpi, took)
+					break
+				}
 			}
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +30,7 @@ func (row *jobStatus) readElements() error {
 	for _, index := range array.all() {
 		var element jobStatus
 		if begun := array.begun[index]; begun == nil {
-			element = jobStatus{Job: jobs.of(index, ""), Name: row.Name, run: row.run}
+			element = jobStatus{Job: jobs.of(index, ""), Name: row.Name, run: row.run, unbegun: true}
 			element.cancelled = cancelledBefore(history, element.Job)
 		} else if err := element.readElement(begun, jobs); err != nil {
 			return err
@@ -100,7 +102,7 @@ func (row *jobStatus) addUp() {
 	case t.worst != nil:
 		row.State, row.Exit, row.saved = t.worst.State, &t.code, t.worst.saved
 		if t.worst.verdictJob == t.worst.Job {
-			row.Cause = t.worst.Cause
+			row.Cause, row.Exit = t.worst.Cause, t.worst.Exit
 		}
 	case all > 0 && t.done == all:
 		row.State, row.Exit, row.Message = "COMPLETED", &t.code, fmt.Sprintf("all %d elements are done", all)
@@ -152,6 +154,19 @@ func (t tally) text(all int) string {
 		text += "; " + t.worst.inArray()
 	}
 	return text
+}
+
+// dropped tells whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken one out
+// of the queue. One whose batch script began has left a log.
+func (row *jobStatus) dropped(jobs []slurm.JobStatus) bool {
+	if !row.unbegun {
+		return false
+	}
+	if _, err := os.Lstat(row.run.SlurmLogPath(row.Job)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	array, _, _ := strings.Cut(row.Job, "_")
+	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(array) && job.Name == row.Name })
 }
 
 // neverBegan tells of an ended element that nobody knows anything of.

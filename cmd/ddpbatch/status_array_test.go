@@ -157,7 +157,7 @@ func TestStatusOfCancelledSiblings(t *testing.T) {
 	w.slurm("13_1 PENDING")
 	w.status("PENDING", -1, "0 of 2 elements are done; element 2 ended as CANCELLED: it was cancelled before it began")
 	w.submitted("14") // all of them
-	w.slurm("14_1 RUNNING")
+	w.slurm("14_1 RUNNING", "14_2 PENDING")
 	w.status("RUNNING", -1, "0 of 2 elements are done")
 }
 

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // TestStrangersDie kills an agent of a simulated cluster, alone and with all that shows that it runs on its node: also who has left its worker's
@@ -31,7 +33,7 @@ func TestStrangersDie(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			defer time.AfterFunc(time.Minute, func() { cmd.Process.Kill() }).Stop()
+			defer time.AfterFunc(3*time.Minute, func() { cmd.Process.Kill() }).Stop() // more than is waited for below
 			t.Cleanup(func() {
 				for _, pid := range processesNaming(word) { // none, unless the test fails
 					syscall.Kill(pid, syscall.SIGKILL)
@@ -62,7 +64,7 @@ func TestStrangersDie(t *testing.T) {
 			if v, err := runMade(t, dir).Verdict(1); err != nil || v.Cause != "node" {
 				t.Errorf("the cause is %q (%v)\n%s", v.Cause, err, out)
 			}
-			eventually(t, 10*time.Second, "nobody is left", func() bool { return len(processesNaming(word)) == 0 })
+			eventually(t, testkit.Patience, "nobody is left", func() bool { return len(processesNaming(word)) == 0 })
 		})
 	}
 }

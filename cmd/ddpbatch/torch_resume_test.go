@@ -97,7 +97,7 @@ func TestTorchElastic(t *testing.T) {
 	endpoint := fmt.Sprint("localhost:", handPort(t))
 	agent := func() *process {
 		return p.launch("ddpbatch", "run", "--nnodes", "1:2", "--max-restarts", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--shutdown-timeout", "2",
-			"--rdzv-conf", "last_call_timeout=1", p.script("resume.py"), "--file", filepath.Join(p.dir, "state.pt"), "--wait-at", "3")
+			"--rdzv-conf", "last_call_timeout=8", p.script("resume.py"), "--file", filepath.Join(p.dir, "state.pt"), "--wait-at", "3")
 	}
 	agents := []*process{agent(), agent()}
 	waiting := func(a *process) bool { return strings.Contains(a.stdout.String(), "waiting") }

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/torch"
 )
 
 // torchLimit is far beyond what a few ranks of PyTorch take that each import it, on a busy machine too.
-const torchLimit = 90 * time.Second
+const torchLimit = 3 * time.Minute
 
 // torchMark is the variable of the mark.
 const torchMark = "DDPBATCH_TEST_MARK"
@@ -88,7 +89,7 @@ func (p *pytorch) good(flags ...string) output {
 // gone checks that nothing is left of all that was launched.
 func (p *pytorch) gone() {
 	p.t.Helper()
-	eventually(p.t, 2*time.Second, "no process of the run is left", func() bool { return len(processesWith(torchMark+"="+p.mark)) == 0 })
+	eventually(p.t, testkit.Patience, "no process of the run is left", func() bool { return len(processesWith(torchMark+"="+p.mark)) == 0 })
 }
 
 // linesOf are the lines that match a pattern, sorted, without what stands before.

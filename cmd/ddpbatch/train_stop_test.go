@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // TestAwaitWarning: each way of asking a rank to stop is heard, and nothing else is taken for one.
@@ -43,7 +45,7 @@ func TestAwaitWarning(t *testing.T) {
 				if got != tt.want {
 					t.Errorf("asked: %v, want %v", got, tt.want)
 				}
-			case <-time.After(10 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Error("it does not answer")
 			}
 		})
