@@ -39,13 +39,13 @@ func TestOneCallMore(t *testing.T) {
 
 // A rank does not come to a call, of each kind that there is: the others are told its name when the time-out is over, and what it last did.
 func TestAbsence(t *testing.T) {
-	const size, absent, timeout = 3, 1, 500 * time.Millisecond // in which the world must also form
+	const size, absent, timeout = 3, 1, time.Second
 	for _, over := range transports {
 		for _, tt := range everyCall {
 			t.Run(over+"/"+tt.name, func(t *testing.T) {
 				t.Parallel() // it mostly waits
 				promptly(t, func() time.Duration {
-					w := newWorldOn(t, over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+					w := newImpatient(t, over, size, timeout)
 					must(t, testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) }))
 					begin := time.Now()
 					errs := testkit.Each(size, func(rank int) error {

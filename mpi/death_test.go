@@ -117,8 +117,8 @@ func TestDeathsWithinProcess(t *testing.T) {
 	toldSoon(t, times)
 }
 
-// toldSoon fails the test unless the last survivors were told at once of the deaths in each of everyCall, and of most of them in
-// milliseconds: what else the machine does may hold up a few.
+// toldSoon fails the test unless the last survivors were told at once of the deaths in each of everyCall, and of some sooner than by the
+// look that a waiting rank takes every second: what else the machine does may hold up the others.
 func toldSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
 	for i, took := range times {
@@ -128,7 +128,7 @@ func toldSoon(t *testing.T, times []time.Duration) {
 		}
 	}
 	slices.Sort(times)
-	if median := times[len(times)/2]; median > 200*time.Millisecond {
-		t.Errorf("of %d deaths the median is %v", len(times), median)
+	if quarter := times[len(times)/4]; quarter > 500*time.Millisecond {
+		t.Errorf("of %d deaths three quarters took more than %v", len(times), quarter)
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,12 +137,15 @@ func TestInitEnvAlone(t *testing.T) {
 // freePort is one that was free a moment ago.
 func freePort(t *testing.T, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
+	for {
+		port := strconv.Itoa(21000 + rand.IntN(10000)) // not one that the kernel gives to another test meanwhile
+		if l, err := net.Listen("tcp", net.JoinHostPort(host, port)); err == nil {
+			l.Close()
+			return port
+		} else if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
+		}
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
 
 // meetByEnv runs InitEnv as all ranks of an environment, and a collective.
@@ -292,7 +297,7 @@ func TestInitEnvFails(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			cfg := DefaultConfig()
 			if tt.name == "config" {
@@ -308,7 +313,8 @@ func TestInitEnvFails(t *testing.T) {
 
 // One rank of three has another secret: the store refuses it, and the others name it.
 func TestInitEnvWrongSecret(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	t.Parallel() // it waits
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	port := freePort(t, "127.0.0.1")
 	var log testkit.Journal
@@ -360,7 +366,8 @@ func TestInitEnvKeyFile(t *testing.T) {
 func TestInitEnvWrongKeyFile(t *testing.T) {
 	for _, name := range []string{"file", "run"} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			t.Parallel() // it waits
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			port, keys := freePort(t, "127.0.0.1"), t.TempDir()
 			errs := testkit.Each(2, func(rank int) error {

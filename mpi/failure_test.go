@@ -68,7 +68,7 @@ func TestCancelledBefore(t *testing.T) {
 
 // A rank never comes: the others fail after Timeout, and one names it.
 func TestPeerNeverComes(t *testing.T) {
-	w := newWorld(t, 3, func(cfg *InitConfig) { cfg.Config.Timeout = 300 * time.Millisecond })
+	w := newImpatient(t, "auto", 3, 300*time.Millisecond)
 	begin := time.Now()
 	errs := testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
 	if took := time.Since(begin); took < 300*time.Millisecond || took > testkit.Moment {
@@ -127,7 +127,8 @@ func TestInitGivesUpAfterTimeout(t *testing.T) {
 func TestInitWrongSecret(t *testing.T) {
 	s := store.NewMemory()
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	t.Parallel()                                                   // it waits
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // in which the others must meet
 	defer cancel()
 	var log testkit.Journal
 	errs := testkit.Each(3, func(rank int) error {

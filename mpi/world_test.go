@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
@@ -22,33 +23,62 @@ var transports = []string{"local", "tcp", "shm", "machines"}
 // newWorldOn is newWorld on one of transports.
 func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	if over != "local" {
-		return newWorld(t, size, func(cfg *InitConfig) {
-			if cfg.Config.Transport = over; over == "machines" {
-				cfg.Config.Transport = "auto"
-				cfg.Store = machines{cfg.Store, cfg.Rank, widthOf(size)}
-			}
-			if change != nil {
-				change(cfg)
-			}
-		})
+	return formed(t, 1, func() ([]*Comm, error) { return meetOn(t.Context(), over, size, change) })
+}
+
+// newImpatient is newWorldOn with a time-out for which the test waits, and in which ranks must also meet: where a busy machine is slower,
+// they do so once more.
+func newImpatient(t testing.TB, over string, size int, timeout time.Duration) []*Comm {
+	t.Helper()
+	return formed(t, 20, func() ([]*Comm, error) {
+		return meetOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+	})
+}
+
+// formed is a world that has met in one of so many tries.
+func formed(t testing.TB, tries int, meet func() ([]*Comm, error)) []*Comm {
+	t.Helper()
+	for {
+		comms, err := meet()
+		if err == nil {
+			closeAtEnd(t, comms)
+			return comms
+		}
+		if tries--; tries == 0 {
+			t.Fatal(err)
+		}
+		t.Log(err)
 	}
-	return newLocal(t, transport.NewNetwork(size), change)
+}
+
+// meetOn connects ranks over one of transports.
+func meetOn(ctx context.Context, over string, size int, change func(*InitConfig)) ([]*Comm, error) {
+	if over == "local" {
+		return meetIn(ctx, transport.NewNetwork(size), change)
+	}
+	return meet(ctx, size, func(cfg *InitConfig) {
+		if cfg.Config.Transport = over; over == "machines" {
+			cfg.Config.Transport = "auto"
+			cfg.Store = machines{cfg.Store, cfg.Rank, widthOf(size)}
+		}
+		if change != nil {
+			change(cfg)
+		}
+	})
 }
 
 // newLocal is newWorld on a network within this process. The configuration is the same for all ranks.
 func newLocal(t testing.TB, network *transport.Network, change func(*InitConfig)) []*Comm {
 	t.Helper()
+	return formed(t, 1, func() ([]*Comm, error) { return meetIn(t.Context(), network, change) })
+}
+
+func meetIn(ctx context.Context, network *transport.Network, change func(*InitConfig)) ([]*Comm, error) {
 	cfg := testConfig(nil, 0, network.Size())
 	if change != nil {
 		change(&cfg)
 	}
-	comms, err := InitLocal(t.Context(), network, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	closeAtEnd(t, comms)
-	return comms
+	return InitLocal(ctx, network, cfg)
 }
 
 // sizesOn are those of sizes to test on a transport: all on the one within this process, which costs little, and half of them, others
@@ -119,24 +149,33 @@ func testConfig(s store.Store, rank, size int) InitConfig {
 // newWorld returns size connected ranks; change, if not nil, adjusts the configuration of each.
 func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	return formed(t, 1, func() ([]*Comm, error) { return meet(t.Context(), size, change) })
+}
+
+// meet connects ranks; where some fail, no Comm is left.
+func meet(ctx context.Context, size int, change func(*InitConfig)) ([]*Comm, error) {
+	ctx, cancel := context.WithTimeout(ctx, testkit.Patience)
 	defer cancel()
 	s := store.NewMemory()
 	defer s.Close()
 	comms := make([]*Comm, size)
-	errs := testkit.Each(size, func(rank int) (err error) {
+	err := errors.Join(testkit.Each(size, func(rank int) (err error) {
 		cfg := testConfig(s, rank, size)
 		if change != nil {
 			change(&cfg)
 		}
 		comms[rank], err = Init(ctx, cfg)
 		return err
-	})
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
+	})...)
+	if err == nil {
+		return comms, nil
 	}
-	closeAtEnd(t, comms)
-	return comms
+	for _, c := range comms {
+		if c != nil {
+			c.Close()
+		}
+	}
+	return nil, err
 }
 
 // must fails the test if some rank failed.

@@ -241,7 +241,7 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 	if _, err := os.Stat(stop); err == nil {
 		t.Error("there is a stop file before the warning")
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(testkit.Patience); ; {
 		send(syscall.SIGUSR2)
 		if _, err := os.Stat(stop); err == nil {
 			break
@@ -360,6 +360,7 @@ func TestScriptTellsOfTERM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	testkit.Eventually(t, "bash has heard all signals and waits", func() bool { return listens(t, cmd.Process.Pid) })
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

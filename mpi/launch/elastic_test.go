@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,17 +34,13 @@ func TestRunGoesOnWithoutALostAgent(t *testing.T) {
 	agent := w.away(1)
 	first, third := w.begin(t.Context(), 0), w.begin(t.Context(), 2)
 	w.awaitMarks("0.0", "0.1", "0.2", "0.3", "0.4", "0.5")
-	begin := time.Now()
 	must(t, agent.Process.Kill())
 	v := w.agree([]result{<-first, <-third})
 	if v.Cause != "done" || v.Round != 1 || v.Attempt != 2 || v.Message != "all 4 ranks are done" {
 		t.Errorf("verdict is %+v", v)
 	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("it took %v", took)
-	}
 	before, err := w.dir.Verdict(1)
-	if err != nil || before.Cause != "node" || !before.Restart || !slices.Equal(before.Nodes, []string{"n2"}) {
+	if err != nil || before.Cause != "node" || !strings.Contains(before.Message, connectionEnded) || !before.Restart || !slices.Equal(before.Nodes, []string{"n2"}) {
 		t.Errorf("the first round's verdict is %+v, %v", before, err)
 	}
 	for rank, host := range []string{"n1", "n3", "n3", "n3"} {
@@ -97,7 +94,7 @@ func (w *world) awaitMeeting(index int) {
 // Who comes late has a part in the next round; it does not cause one.
 func TestLateAgentJoinsTheNextRound(t *testing.T) {
 	w := newWorld(t, []int{1, 2}, "flaky", "1", "0", "3", "go")
-	w.elastic(1, 1)
+	w.beginShort(1, 1)
 	first := w.begin(t.Context(), 0)
 	w.awaitMarks("0.0")
 	second := w.begin(t.Context(), 1)
@@ -118,7 +115,7 @@ func TestLateAgentJoinsTheNextRound(t *testing.T) {
 // The run ends before there is a round for the one who came late: it ends as the run does.
 func TestLateAgentAndNoNextRound(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "0", "3", "go")
-	w.elastic(1, 0)
+	w.beginShort(1, 0)
 	var said safeBuffer
 	w.agents[1].Log = slog.New(slog.NewTextHandler(&said, nil))
 	first := w.begin(t.Context(), 0)
@@ -137,7 +134,7 @@ func TestLateAgentAndNoNextRound(t *testing.T) {
 // An agent that was lost is started again, and comes back under its number.
 func TestLostAgentComesBack(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "2", "0", "3", "go")
-	w.elastic(1, 2)
+	w.beginShort(1, 2)
 	first := w.begin(t.Context(), 0)
 	w.awaitMarks("0.0")
 	agent := w.away(1)
@@ -153,7 +150,7 @@ func TestLostAgentComesBack(t *testing.T) {
 
 func TestLastCall(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "flaky", "0", "0", "0")
-	w.elastic(2, 0)
+	w.beginShort(2, 0)
 	first, third := w.begin(t.Context(), 0), w.begin(t.Context(), 2) // agent 1 never comes
 	if v := w.agree([]result{<-first, <-third}); v.Cause != "done" || v.Message != "all 2 ranks are done" {
 		t.Errorf("verdict is %+v", v)
@@ -211,10 +208,20 @@ func TestUnmetWithoutNumbers(t *testing.T) {
 func TestMasterAddrOfAnotherMachine(t *testing.T) {
 	for addr, want := range map[string]bool{"192.0.2.1": true, loopback: false} { // RFC 5737: nobody's
 		w := newWorld(t, []int{1, 1}, "say", "x")
-		c := w.agents[0]
-		c.OneMachine, c.MasterGiven, c.MasterAddr, c.JoinTimeout = false, true, addr, 100*time.Millisecond
-		if v, err := Run(t.Context(), c); err == nil || v.Cause != "timeout" {
-			t.Errorf("ended with %+v, %v", v, err)
+		c := &w.agents[0]
+		c.OneMachine, c.MasterGiven, c.MasterAddr = false, true, addr
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := w.begin(ctx, 0)
+		if want {
+			w.awaitLog("is no address of its own")
+		} else {
+			complete, err := c.withDefaults()
+			must(t, err)
+			complete.warnOfElsewhere(t.Context())
+		}
+		cancel(context.DeadlineExceeded) // as when the time is over
+		if r := <-ended; r.err == nil || r.Cause != "timeout" {
+			t.Errorf("ended with %+v", r)
 		}
 		if got := strings.Contains(w.log.String(), "is no address of its own"); got != want {
 			t.Errorf("at %s it warned: %t, want %t: %s", addr, got, want, w.log.String())
@@ -257,7 +264,7 @@ func TestSilentAgent(t *testing.T) {
 	if v.Cause != "done" || v.Round != 1 || v.Message != "the only rank is done" {
 		t.Errorf("verdict is %+v", v)
 	}
-	if took := time.Since(begin); took < (beatsMissed-2)*beatEvery || took > (beatsMissed+8)*beatEvery {
+	if took := time.Since(begin); took < (beatsMissed-2)*beatEvery {
 		t.Errorf("it took %v", took)
 	}
 	if before, err := w.dir.Verdict(1); err != nil || before.Cause != "node" || !strings.Contains(before.Message, silence) {
@@ -282,8 +289,5 @@ func TestSilentAgent0(t *testing.T) {
 	r := <-second
 	if r.err != nil || r.Cause != "node" || r.Host != "n1" || r.Message != "agent 0 on n1 was lost: "+silence {
 		t.Errorf("ended with %+v", r)
-	}
-	if r.took > (beatsMissed+8)*beatEvery {
-		t.Errorf("it took %v", r.took)
 	}
 }

@@ -52,7 +52,7 @@ func TestSavedByAllOrNot(t *testing.T) {
 			t.Parallel()
 			w := ranksDo(t, tc.ranks...)
 			w.elastic(0, 0)
-			if !tc.saved {
+			if tc.cause == "stopped" && !tc.saved { // one must be killed
 				w.agents[0].Grace = time.Second
 			}
 			v := w.agree(w.run())
@@ -84,7 +84,9 @@ func TestSavedByAllWhenToldToStop(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := ranksDo(t, "trap 'exit 75' TERM; "+onTERM, fmt.Sprintf("trap %q TERM; %s", tc.other, onTERM))
-			w.agents[0].Grace = time.Second
+			if name == "one must be killed" {
+				w.agents[0].Grace = time.Second
+			}
 			v := w.agree(w.runUntil(toldWhen(t, w, "ready0", "ready1")))
 			if v.Cause != "cancelled" || v.Exit != tc.exit || v.Saved != (tc.exit == 75) || v.Requeue != v.Saved {
 				t.Errorf("verdict is %+v", v)

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/testkit"
 )
@@ -21,7 +20,7 @@ func (w *world) away(index int) *exec.Cmd {
 	text, err := json.Marshal(remoteAgent{
 		Index: c.Index, Count: c.Count, Nproc: c.Nproc, Attempt: c.Attempt, Host: c.Host, Hosts: c.Hosts,
 		Ports: c.Ports, Secret: c.Secret.Hex(), RunID: c.RunID, Version: c.Version,
-		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(), MinCount: c.MinCount, MaxRestarts: c.Policy.MaxRestarts, Sweep: c.Sweep,
+		Command: c.Command, Env: c.Env, RunDir: w.dir.Path(), MinCount: c.MinCount, LastCall: c.LastCall, MaxRestarts: c.Policy.MaxRestarts, Sweep: c.Sweep,
 	})
 	must(w.t, err)
 	exe, err := os.Executable()
@@ -47,14 +46,10 @@ func TestAgentLost(t *testing.T) {
 		ended <- result{v, err, 0}
 	}()
 	w.awaitMarks("0", "1", "2")
-	begin := time.Now()
 	must(t, agent.Process.Kill())
 	v := w.agree([]result{<-ended})
-	if v.Cause != "node" || v.Exit != 1 || v.Host != "n2" || !strings.HasPrefix(v.Message, "agent 1 on n2 was lost") {
+	if v.Cause != "node" || v.Exit != 1 || v.Host != "n2" || v.Message != "agent 1 on n2 was lost: "+connectionEnded { // not the silence
 		t.Errorf("verdict is %+v", v)
-	}
-	if took := time.Since(begin); took > 2*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	w.noSurvivors()
 }
@@ -215,9 +210,8 @@ func TestChildrenOfWorkers(t *testing.T) {
 	})
 	t.Run("that left the group", func(t *testing.T) {
 		w := newWorld(t, []int{1}, "child", "0", "setsid")
-		r := w.run()
-		if v := w.agree(r); v.Cause != "done" || r[0].took > 4*time.Second {
-			t.Errorf("verdict is %+v after %v", v, r[0].took)
+		if v := w.agree(w.run()); v.Cause != "done" || strings.Contains(w.log.String(), "output still waits") {
+			t.Errorf("verdict is %+v, and agent 0 logged %s", v, w.log.String())
 		}
 		if got := w.logOf("n1", 0, "out"); got != "parent's last word\n" {
 			t.Errorf("log is %q", got)

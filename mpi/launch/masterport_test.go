@@ -1,19 +1,19 @@
 package launch
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
 )
 
-// givenPort is one that nobody has.
+// givenPort is one that nobody has, nor is given by the kernel meanwhile.
 func givenPort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", loopback+":0")
+	port, err := freePort(Ports(rand.Text(), 16))
 	must(t, err)
-	defer l.Close()
-	return portOf(l)
+	return port
 }
 
 func TestMasterPortAsGiven(t *testing.T) {

@@ -19,11 +19,13 @@ func TestMissingAgentsAreNamed(t *testing.T) {
 	for i := range w.agents {
 		w.agents[i].Hosts = []string{"n1", "n2", "n3", "n4"}
 	}
-	w.agents[0].JoinTimeout = 500 * time.Millisecond
-	w.agents = []AgentConfig{w.agents[0], w.agents[2]} // 1 and 3 never come
-	for i, r := range w.run() {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first, third := w.begin(ctx, 0), w.begin(t.Context(), 2) // 1 and 3 never come
+	w.awaitLog("an agent came")
+	cancel(context.DeadlineExceeded) // as when the time is over
+	for i, r := range []result{<-first, <-third} {
 		if r.err == nil || r.Cause != "timeout" || r.Exit != 124 ||
-			!strings.Contains(r.Message, "2 of 4 agents came within 500ms; missing: agent 1 (n2), agent 3 (n4)") {
+			!strings.Contains(r.Message, "2 of 4 agents came within 20s; missing: agent 1 (n2), agent 3 (n4)") {
 			t.Errorf("agent %d ended with %+v", i, r)
 		}
 	}

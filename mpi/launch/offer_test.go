@@ -100,12 +100,13 @@ func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	}
 	w = newStep(t, 2, "say", "x")
 	w.agents[1].Secret = secret
-	for i := range w.agents {
-		w.agents[i].JoinTimeout = time.Second
-	}
-	if r := w.run()[1]; r.err == nil || !strings.Contains(r.Message, "give DDPBATCH_SECRET to all tasks or to none") {
+	ctx, cancel := context.WithCancel(t.Context())
+	first := w.begin(ctx, 0)
+	if r := <-w.begin(t.Context(), 1); r.err == nil || !strings.Contains(r.Message, "give DDPBATCH_SECRET to all tasks or to none") {
 		t.Errorf("an agent with a secret of its own ended with %v", r.err)
 	}
+	cancel()
+	<-first
 }
 
 // Of several networks that agent 0 has, one may be cut: an address that refuses, one that is silent, and somebody else's.

@@ -35,9 +35,9 @@ func TestTorchStore(t *testing.T) {
 
 // A port that was given is the store's in every round.
 func TestTorchStoreAtAGivenPort(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port := givenPort(t)
+	l, err := net.Listen("tcp", joinPort(loopback, port))
 	must(t, err)
-	port := l.Addr().(*net.TCPAddr).Port
 	w := newWorld(t, []int{1}, "torch", "2")
 	w.agents[0].TorchStore, w.agents[0].Policy.MaxRestarts, w.agents[0].MasterPort = true, 2, port
 	if v, err := Run(t.Context(), w.agents[0]); err == nil || v.Cause != "start" || !strings.Contains(v.Message, "or give another --master-port") {

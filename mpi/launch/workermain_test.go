@@ -182,6 +182,7 @@ type remoteAgent struct {
 	Hosts, Command, Env          []string
 	Secret, RunDir               string
 	Sweep                        bool
+	LastCall                     time.Duration
 }
 
 func agentMain(text string) {
@@ -201,7 +202,7 @@ func agentMain(text string) {
 		Index: r.Index, Count: r.Count, Nproc: r.Nproc, Attempt: r.Attempt, Host: r.Host, Hosts: r.Hosts,
 		OneMachine: true, MasterAddr: loopback, Ports: r.Ports, Secret: secret, RunID: r.RunID, Version: r.Version,
 		Command: r.Command, Env: r.Env, RunDir: dir, Grace: 10 * time.Second,
-		MinCount: r.MinCount, LastCall: 100 * time.Millisecond, Policy: recovery.Policy{MaxRestarts: r.MaxRestarts}, Sweep: r.Sweep,
+		MinCount: r.MinCount, LastCall: r.LastCall, Policy: recovery.Policy{MaxRestarts: r.MaxRestarts}, Sweep: r.Sweep,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -239,7 +240,7 @@ func mark(name string) {
 // await polls until every mark is there.
 func await(names []string) {
 	for _, name := range names {
-		deadline := time.Now().Add(20 * time.Second)
+		deadline := time.Now().Add(bound)
 		for {
 			if _, err := os.Stat(filepath.Join(os.Getenv(workerFolder), name)); err == nil {
 				break

@@ -64,7 +64,7 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 			OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
 			Version: "v1", JobID: "77", Command: append([]string{exe}, command...),
 			Env:    []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie},
-			RunDir: w.dir, Grace: 10 * time.Second, JoinTimeout: 20 * time.Second, Stdout: &w.out, Stderr: &w.out,
+			RunDir: w.dir, Grace: bound, JoinTimeout: 20 * time.Second, Stdout: &w.out, Stderr: &w.out,
 		}
 		if index == 0 {
 			c.Log = log
@@ -75,11 +75,17 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	return w
 }
 
-// elastic lets the run begin, and go on, with fewer agents than there may be.
+// elastic lets the run go on with fewer agents than there may be. It begins with all that come, however long they take.
 func (w *world) elastic(minCount, maxRestarts int) {
 	for i := range w.agents {
-		w.agents[i].MinCount, w.agents[i].LastCall, w.agents[i].Policy.MaxRestarts = minCount, 100*time.Millisecond, maxRestarts
+		w.agents[i].MinCount, w.agents[i].LastCall, w.agents[i].Policy.MaxRestarts = minCount, bound, maxRestarts
 	}
+}
+
+// beginShort is elastic, and lets the run begin without those that are not there at once.
+func (w *world) beginShort(minCount, maxRestarts int) {
+	w.elastic(minCount, maxRestarts)
+	w.agents[0].LastCall = 100 * time.Millisecond
 }
 
 // begin runs one agent in this process, and tells its end.
@@ -95,7 +101,7 @@ func (w *world) begin(ctx context.Context, index int) <-chan result {
 	return ended
 }
 
-// bound ends a run that should have ended long before.
+// bound ends a run that should have ended long before. What waits for a time that should not come gets it, too: it would show.
 const bound = 3 * testkit.Patience
 
 // run runs all agents to their ends.

@@ -204,8 +204,9 @@ func TestSilentListener(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	}
+	cfg.Handshake = testkit.Patience
 	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), cfg.Handshake/2)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		if _, err := Connect(ctx, addr, cfg); errors.Is(err, ErrSilent) || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
 			t.Errorf("where the caller's time was over first: %v; the context: %v", err, ctx.Err())
 		}

@@ -113,6 +113,7 @@ func TestOpenFileRefuses(t *testing.T) {
 }
 
 func TestStoppedWriter(t *testing.T) {
+	t.Parallel() // it waits
 	path := tempPath(t)
 	f := openFile(t, path)
 	if err := f.Set(bounded(t), "k", []byte("v")); err != nil {
@@ -126,7 +127,7 @@ func TestStoppedWriter(t *testing.T) {
 	if err := syscall.Flock(int(stopped.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	err = f.Set(ctx, "k", []byte("w"))
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "holds the lock") {

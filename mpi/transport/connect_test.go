@@ -66,7 +66,8 @@ func TestMissingRanks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			t.Parallel() // it waits
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			_, err := Connect(ctx, testConfig(store.NewMemory(), tt.rank, 3))
 			var missing *MissingError
@@ -108,7 +109,8 @@ func TestStrangerRank(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			t.Parallel()                                                   // it waits
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // in which the others must meet
 			defer cancel()
 			dir := store.NewMemory()
 			var log testkit.Journal

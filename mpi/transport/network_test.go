@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ddpbatch/internal/testkit"
@@ -46,7 +47,7 @@ func write(t testing.TB, l Link, text string) {
 
 func TestNetworkDelay(t *testing.T) {
 	for _, name := range []string{"control", "data"} {
-		t.Run(name, func(t *testing.T) { testDelay(t, name) })
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testDelay(t, name) }) })
 	}
 }
 

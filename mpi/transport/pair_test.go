@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/internal/shm"
 )
@@ -59,8 +61,13 @@ func TestCloseTwice(t *testing.T) {
 	if err := fabrics[0].Close(); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	if after := openFiles(t); between >= before || after != between+2 {
-		t.Errorf("%d descriptors, then %d, then %d", before, between, after)
+	if between >= before {
+		t.Errorf("%d descriptors, then %d", before, between)
+	}
+	for _, fd := range []int{b.read, b.write} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			t.Errorf("another's descriptor was closed: %v", err)
+		}
 	}
 }
 
@@ -78,8 +85,22 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
-// Closing waits for what was written to arrive, but not at a rank that has gone.
+// Closing waits for what was written to arrive, but not at a rank that has gone. What else the machine does may hold up some tries, and
+// hardly all.
 func TestCloseDoesNotWaitForTheGone(t *testing.T) {
+	var took []time.Duration
+	for range 20 {
+		took = append(took, closeWithoutPeer(t))
+		if took[len(took)-1] < linger/2 {
+			return
+		}
+	}
+	t.Errorf("closing took %v, never less than %v", took, linger/2)
+}
+
+// closeWithoutPeer tells how long it takes to close a full link to a rank that has gone.
+func closeWithoutPeer(t *testing.T) time.Duration {
+	t.Helper()
 	fabrics := meetAll(t, 2, share(ShareNever))
 	l := fabrics[0].Control(1)
 	testkit.Eventually(t, "the link is full", func() bool {
@@ -93,7 +114,5 @@ func TestCloseDoesNotWaitForTheGone(t *testing.T) {
 	testkit.Eventually(t, "its end is noticed", func() bool { _, err := l.Write(nil, []byte("x")); return err != nil })
 	start := time.Now()
 	fabrics[0].Close()
-	if took := time.Since(start); took > linger/2 {
-		t.Errorf("closing took %v", took)
-	}
+	return time.Since(start)
 }

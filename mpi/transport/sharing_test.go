@@ -6,8 +6,8 @@ import (
 	"math"
 	"net"
 	"os"
+	"strings"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/internal/shm"
@@ -196,12 +196,15 @@ func TestOfferTakenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
 			dir := store.NewMemory()
 			done := make(chan error, 1)
+			var log testkit.Journal
+			cfg := testConfig(dir, 0, 2)
+			cfg.Log = log.Logger()
 			go func() {
-				f, err := Connect(ctx, testConfig(dir, 0, 2))
+				f, err := Connect(ctx, cfg)
 				if err == nil {
 					if len(f.Shared()) != 0 {
 						t.Error("it shares memory")
@@ -224,6 +227,10 @@ func TestOfferTakenBack(t *testing.T) {
 				h.stream = 1
 				stream = seatAs(ctx, t, dir, 0, h)
 			})
+			if name != "no" {
+				testkit.Eventually(t, "it is noticed", func() bool { return strings.Contains(log.String(), "transport: connection refused") })
+				cancel()
+			}
 			if err := <-done; (name == "no") != (err == nil) {
 				t.Errorf("got %v", err)
 			}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"ddpbatch/internal/testkit"
 )
 
 // The test binary is also a task: it says what task 0 said, three times.
@@ -171,7 +173,7 @@ func TestAnswers(t *testing.T) {
 				io.WriteString(stepd, tt.says)
 				stepd.(*net.UnixConn).CloseWrite()
 			}()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 			defer cancel()
 			_, err := c.FromZero(ctx, "")
 			if err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -45,7 +45,7 @@ func TestWorker(t *testing.T) {
 	for range 2 {
 		want := child(t, "sleep 1000 & sleep 1000; wait", "DDPBATCH_RUN_DIR="+run, "RANK=1")
 		found := 0
-		deadline := time.Now().Add(10 * time.Second)
+		deadline := time.Now().Add(testkit.Patience)
 		for found != want.Process.Pid && time.Now().Before(deadline) { // a start counts in hundredths of a second
 			if p, ok := worker(run, 1); ok {
 				found = p.pid

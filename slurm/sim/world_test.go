@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // newWorld skips where this machine gives no namespaces.
@@ -29,7 +30,7 @@ func newWorld(t *testing.T, disk string, network bool) *World {
 // inside runs a shell's line on a node, and returns what it prints, errors included.
 func inside(t *testing.T, w *World, node, line string) (string, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	words := w.enter(node, t.TempDir(), []string{"sh", "-c", line})
 	text, err := exec.CommandContext(ctx, words[0], words[1:]...).CombinedOutput()

@@ -43,7 +43,7 @@ func start(t *testing.T, words ...string) (output string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), words[0], words[1:]...)
 	cmd.Dir = t.TempDir()
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}
 	out, err := cmd.CombinedOutput()
 	return string(out), err

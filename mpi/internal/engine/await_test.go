@@ -100,10 +100,11 @@ func TestPatience(t *testing.T) {
 			if first == "waits_first" {
 				done = wait()
 			}
+			start := time.Now()
 			w.engines[2].Close() // it does not say which call was its last
 			testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
-			start := time.Now()
 			if first == "leaves_first" {
+				start = time.Now()
 				done = wait()
 			}
 			wantPeer(t, within(t, func() error { return <-done }), 2, ErrLeft)

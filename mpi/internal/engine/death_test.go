@@ -20,13 +20,9 @@ func TestDeath(t *testing.T) {
 		}()
 		eventuallyAsleep(t, w.engines[0], 1)
 		eventuallyAsleep(t, w.engines[1], 1)
-		start := time.Now()
 		w.puppets[2].die()
 		var errs []error
 		testkit.Within(t, testkit.Moment, func() { errs = <-done })
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it took %v", took)
-		}
 		for rank, err := range errs {
 			if !errors.Is(err, ErrLost) {
 				t.Errorf("rank %d got %v", rank, err)
@@ -87,22 +83,26 @@ func TestDeathInTheHeader(t *testing.T) {
 // What a rank had sent before it died is lost with its groups, but not what it had sent before it said goodbye.
 func TestDeathWhileSending(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
-		w := newWorld(t, k, 2, nil, 1)
-		payload := make([]byte, 16<<20)
-		done := make(chan error, 1)
-		w.puppets[1].frame(0, kindLeave, Call{}, nil)
-		if k == inProcess { // it takes everything
-			w.puppets[1].die()
-		}
-		go func() { done <- send(t.Context(), w.groups[0], 1, 1, payload) }()
-		if k != inProcess {
-			eventuallyAsleep(t, w.engines[0], 1)
-			w.puppets[1].die()
-		}
-		err := within(t, func() error { return <-done })
-		clear(payload)
-		wantPeer(t, err, 1, ErrLost)
-		testkit.Within(t, time.Second/2, func() { w.engines[0].Close() }) // nothing is left to be written
+		promptly(t, linger/2, func() time.Duration {
+			w := newWorld(t, k, 2, nil, 1)
+			payload := make([]byte, 16<<20)
+			done := make(chan error, 1)
+			w.puppets[1].frame(0, kindLeave, Call{}, nil)
+			if k == inProcess { // it takes everything
+				w.puppets[1].die()
+			}
+			go func() { done <- send(t.Context(), w.groups[0], 1, 1, payload) }()
+			if k != inProcess {
+				eventuallyAsleep(t, w.engines[0], 1)
+				w.puppets[1].die()
+			}
+			err := within(t, func() error { return <-done })
+			clear(payload)
+			wantPeer(t, err, 1, ErrLost)
+			start := time.Now()
+			w.engines[0].Close() // nothing is left to be written
+			return time.Since(start)
+		})
 	})
 }
 
@@ -146,7 +146,7 @@ func TestCut(t *testing.T) {
 // Frames that are lost one way are noticed, too, and slow links are not taken for dead ones.
 func TestDropAndDelay(t *testing.T) {
 	t.Parallel()
-	const timeout, delay = 5 * shortly, shortly / 2
+	const timeout, delay = 20 * shortly, 5 * shortly
 	w := newWorld(t, inProcess, 2, func(_ int, o *Options) { o.Timeout = timeout })
 	w.net.Delay(delay)
 	for range timeout/delay + 2 { // longer than the time-out, all in all

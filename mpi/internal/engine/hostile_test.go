@@ -99,7 +99,6 @@ func TestTalkativePeer(t *testing.T) {
 		}()
 		defer func() { close(talk); <-silent }()
 		w.join(0, 90, all(3)).Close()
-		start := time.Now()
 		for i := range uint64(20) {
 			if err := within(t, func() error {
 				return errors.Join(send(t.Context(), w.groups[1], 0, i, nil), receive(t.Context(), w.groups[0], 1, i, nil))
@@ -111,9 +110,6 @@ func TestTalkativePeer(t *testing.T) {
 		defer cancel()
 		if err := within(t, func() error { return receive(ctx, w.groups[0], 1, 99, nil) }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
-		}
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it took %v", took)
 		}
 	}, overTCP, overBoth)
 }

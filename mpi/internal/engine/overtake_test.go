@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/transport"
@@ -30,12 +29,8 @@ func TestFailureOvertakes(t *testing.T) {
 		waiting := make(chan error, 1)
 		go func() { waiting <- receive(t.Context(), w.groups[0], 2, 9, make([]byte, 8)) }()
 		eventuallyAsleep(t, w.engines[0], 1)
-		start := time.Now()
 		w.groups[1].Fail(errors.New("out of memory"))
 		wantAbort(t, within(t, func() error { return <-waiting }), 1, 1, ErrAborted)
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it took %v", took)
-		}
 		<-sent
 	})
 }

@@ -161,7 +161,7 @@ func TestTimeoutsOfSeveralGroups(t *testing.T) {
 func TestSlowIsNotStuck(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
-		const timeout = 5 * shortly
+		const timeout = 20 * shortly
 		w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = timeout }, 1)
 		in := make([]byte, 40)
 		done := make(chan error, 1)

@@ -21,7 +21,7 @@ func TestNoLostWakeUp(t *testing.T) {
 		for _, spin := range []time.Duration{0, 20 * time.Microsecond, 300 * time.Microsecond} {
 			seed := rand.Uint64()
 			t.Logf("spin %v, seed %d", spin, seed)
-			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Moment })
+			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Patience })
 			for _, e := range w.engines {
 				e.mu.Lock()
 				e.manner.Spin = spin
@@ -67,7 +67,7 @@ func TestNoLostNudge(t *testing.T) {
 		for _, spin := range []time.Duration{0, 300 * time.Microsecond} {
 			seed := rand.Uint64()
 			t.Logf("spin %v, seed %d", spin, seed)
-			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Moment })
+			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Patience })
 			for _, e := range w.engines {
 				e.mu.Lock()
 				e.manner.Spin = spin

@@ -15,13 +15,13 @@ func TestAgents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: it builds ddpbatch and starts jobs")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "ddpbatch")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", program, "ddpbatch/cmd/ddpbatch").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "ddpbatch/cmd/ddpbatch").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
+	defer cancel()
 	o := options{parts: knownParts, launches: 2, meet: shape{3, 2}, idle: time.Second}
 	figures, err := measureFigures(ctx, program, dir, o, io.Discard)
 	if err != nil {

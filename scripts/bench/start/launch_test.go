@@ -24,18 +24,28 @@ func TestLaunch(t *testing.T) {
 		met        bool
 		fault      string
 	}{
-		{"in order", `echo hello; sleep 0.05; echo met; sleep 0.05; echo met`, true, ""},
+		{"in order", `echo hello; sleep 0.05; echo met; echo heard; until [ -e "$1" ]; do :; done; sleep 0.05; echo met`, true, ""},
 		{"says nothing", `echo hello`, false, "rank 0 did not say that all have met"},
 		{"fails after it", `echo met; echo first >&2; echo the reason >&2; exit 3`, false, "exit code 3: the reason"},
 		{"is killed", `kill -9 $$`, false, "exit code 137: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := launch(t.Context(), launchLimit, script("", tt.text, ""), 1)
+			file := filepath.Join(t.TempDir(), "heard")
+			s := script("", tt.text, file)
+			s.met = func(line string) bool {
+				if line == "heard" { // and so what was said before it
+					if err := os.WriteFile(file, nil, 0o600); err != nil {
+						t.Error(err)
+					}
+				}
+				return saysMet(line)
+			}
+			got, err := launch(t.Context(), launchLimit, s, 1)
 			if err != nil || math.IsNaN(got.met) == tt.met || math.IsNaN(got.ended) == tt.met || got.fault != tt.fault {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if tt.met && (got.met < 50 || got.ended < got.met+50) {
-				t.Errorf("%+v: the line came after 50 ms, and the end 50 ms later", got)
+				t.Errorf("%+v: the line came after 50 ms, and the end 50 ms after it was heard", got)
 			}
 		})
 	}
