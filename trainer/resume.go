@@ -108,10 +108,9 @@ func (t *trainer) newSaver(ctx context.Context) error {
 }
 
 // LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
-// keeps comes on top.
-func LeastMemory() int64 {
-	_, least := distributed.Options{Workers: 1}.Encoders()
-	return least
+// keeps comes on top. replicate: there is Env.Peers.
+func LeastMemory(replicate bool) int64 {
+	return distributed.LeastMemory(replicate)
 }
 
 // encoders is how many threads of this rank may encode, of those that it has.

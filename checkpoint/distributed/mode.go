@@ -21,15 +21,20 @@ func encodeBytes(workers int) int64 {
 // Encoders is how many of o.Workers, which are not 0, may encode within o.MaxMemory, so that it can be asked for no more before New; and how many
 // bytes it takes if only one does. 0: not even that one may. New itself gives up copies of the state where they do not fit, and not workers.
 func (o Options) Encoders() (n int, least int64) {
-	once := int64(encodeOnce)
-	if o.Peers != nil {
-		once += 2 * messageBytes
-	}
-	n, least = o.Workers, once+encodeEach
+	n, least = o.Workers, LeastMemory(o.Peers != nil)
 	if o.MaxMemory > 0 {
-		n = int(max(0, min(int64(n), (o.MaxMemory-once)/encodeEach)))
+		n = int(max(0, min(int64(n), (o.MaxMemory-least+encodeEach)/encodeEach)))
 	}
 	return n, least
+}
+
+// LeastMemory is how many bytes one encoder takes, beside peers that exchange shards or without.
+func LeastMemory(peers bool) int64 {
+	least := int64(encodeOnce + encodeEach)
+	if peers {
+		least += 2 * messageBytes
+	}
+	return least
 }
 
 // mode is what of the options the memory allows; the same on all ranks.

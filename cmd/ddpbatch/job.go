@@ -139,7 +139,7 @@ func readText(ctx context.Context, path string) ([]byte, error) {
 	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })() // a plain file has none, and is read to its end
 	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
 	switch {
-	case err != nil && ctx.Err() != nil:
+	case ctx.Err() != nil: // whatever was read is no use to anybody
 		err = fmt.Errorf("%w while %s was read", context.Cause(ctx), path)
 	case err == nil && len(text) > maxText:
 		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,5 +49,21 @@ func TestReadTextInterrupted(t *testing.T) {
 		case <-time.After(testkit.Patience):
 			t.Fatal("a pipe is waited for after Ctrl-C")
 		}
+	}
+}
+
+// TestReadTextAfterInterrupt: a plain file that was read while the command was told to stop is no job, nor an empty one.
+func TestReadTextAfterInterrupt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(path, []byte("name = \"x\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, press := context.WithCancelCause(t.Context())
+	press(launch.SignalError{Sig: syscall.SIGINT})
+	if text, err := readJob(ctx, path); exitCode(err) != exitInterrupted {
+		t.Errorf("read %q, exit code %d: %v", text, exitCode(err), err)
+	}
+	if text, err := readTemplate(ctx, osEnv(), path); exitCode(err) != exitInterrupted {
+		t.Errorf("read the template %q, exit code %d: %v", text, exitCode(err), err)
 	}
 }

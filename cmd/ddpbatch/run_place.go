@@ -39,7 +39,7 @@ func place(ctx context.Context, e *env, o *runOptions, w *workers, cfg *launch.A
 		return nil, err
 	}
 	switch cfg.Interface, err = o.interfaceOf(ctx, w); {
-	case err != nil && alloc != nil: // a name that this node may be alone not to know
+	case err != nil && alloc != nil && ctx.Err() == nil: // a name that this node may be alone not to know
 		cfg.Declines = cmp.Or(cfg.Declines, err)
 	case err != nil:
 		return nil, err
@@ -172,6 +172,9 @@ func (o *runOptions) interfaceOf(ctx context.Context, w *workers) (string, error
 		return o.localAddr, nil
 	}
 	addresses, err := net.DefaultResolver.LookupHost(ctx, o.localAddr)
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
 	if err != nil {
 		return "", usagef("%s: %v", o.how("local-addr"), err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/signal"
 	"slices"
@@ -37,7 +38,8 @@ func (o *runOptions) signalPlan(warn syscall.Signal) signalPlan {
 }
 
 // listen begins to hear signals as p has it. The context ends with the first signal that stops (a launch.SignalError is its cause), warned
-// receives for each warning. What main does about INT, TERM and HUP is changed as far as p differs, until the process ends.
+// receives for each warning. What main does about INT, TERM and HUP is changed as far as p differs, until the process ends; where main has
+// ended parent for what is a warning, that was one.
 func (p signalPlan) listen(parent context.Context, note func(format string, args ...any)) (ctx context.Context, warned <-chan struct{}, end func()) {
 	signals := make(chan os.Signal, 8)
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT} {
@@ -51,8 +53,21 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 			signal.Notify(signals, sig)
 		}
 	}
-	ctx, cancel := context.WithCancelCause(parent)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	warnings := make(chan struct{}, 1)
+	warnNow := func() {
+		select {
+		case warnings <- struct{}{}:
+		default: // one that is not read yet says the same
+		}
+	}
+	leave := context.AfterFunc(parent, func() {
+		if cause := context.Cause(parent); errors.Is(cause, launch.SignalError{Sig: p.warn}) {
+			warnNow()
+		} else {
+			cancel(cause)
+		}
+	})
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -64,10 +79,7 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 				case slices.Contains(p.stop, sig):
 					cancel(launch.SignalError{Sig: sig})
 				case sig == p.warn:
-					select {
-					case warnings <- struct{}{}:
-					default: // one that is not read yet says the same
-					}
+					warnNow()
 				default:
 					note("USR1 changes nothing (--signals-to-handle SIGUSR1,... makes it stop the run)")
 				}
@@ -77,6 +89,7 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 		}
 	}()
 	return ctx, warnings, func() {
+		leave()
 		signal.Stop(signals)
 		close(done)
 		<-ended

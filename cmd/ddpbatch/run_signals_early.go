@@ -6,8 +6,9 @@ import (
 	"syscall"
 )
 
-// holdSignals keeps what may be a warning from ending an agent before it knows what each signal means: until then files on a shared file
-// system are read, and names looked up. release hands on what came meanwhile; nil of other commands.
+// holdSignals keeps a warning from being lost that comes before an agent knows what each signal means: until then files on a shared file
+// system are read. Go takes no note of USR1 and USR2 that nobody asks for; for what main asks for, see listen. release hands on what came
+// meanwhile; nil of other commands.
 func holdSignals(args []string) (release func()) {
 	if len(args) < 2 || args[1] != "run" {
 		return nil
@@ -19,7 +20,7 @@ func holdSignals(args []string) (release func()) {
 		for {
 			select {
 			case s := <-held:
-				syscall.Kill(os.Getpid(), s.(syscall.Signal)) // as if it came now, to whatever effect
+				syscall.Kill(os.Getpid(), s.(syscall.Signal)) // as if it came now
 			default:
 				return
 			}

@@ -66,7 +66,7 @@ func (p *playedScheduler) ask(context.Context, time.Duration) endFacts {
 	return f
 }
 
-// Why simulate itself does not begin a job again: whoever runs simulate may.
+// Why simulate itself does not begin a job again: whoever runs simulate may. They are kept in ledgers, which status knows them by.
 const (
 	ownDeadline   = "DDPBATCH_DEADLINE is that of simulate itself"
 	killedAtLimit = "the batch script was killed at the time limit, before it could ask for a requeue"

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,12 +12,16 @@ import (
 // is.
 func testSlurmCancelEnded(t *testing.T, c *cluster) {
 	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", `[ -e again ] || exit 7`)
-	c.commandJob("runs", "nodes = 1", "1", "sleep", "1000")
+	c.commandJob("runs", "nodes = 1", "1", "sh", "-c", `touch running; exec sleep 1000`)
 	failed := c.submit("failed.toml")
 	if job := failed.await(); job["JobState"] != "FAILED" {
 		t.Fatalf("the job that is to fail: %v", job)
 	}
 	runs := c.submit("runs.toml")
+	eventually(t, commandLimit, "the other job runs", func() bool { // before, it is its own batch script that ends it, with a code of its own
+		_, err := os.Stat(filepath.Join(c.dir, "running"))
+		return err == nil
+	})
 	before := failed.events()
 	out := c.exits(exitUsage, "ddpbatch", "cancel", failed.id, runs.id)
 	if want := "job " + failed.id + " has ended already: FAILED (rank 0 on "; !strings.Contains(out.stderr, want) || !strings.Contains(out.stderr, "); there is nothing to cancel\n") {

@@ -97,6 +97,8 @@ func TestDeltaBesideLocal(t *testing.T) {
 func TestMemoryThatCanNeverDo(t *testing.T) {
 	const want = `job.toml:3:1: checkpoint.memory is 5M, and one thread takes 6M to encode: raise it to 6M or more, or leave it out`
 	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"5M\""+builtin, nil, want)
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"6M\"\nlocal = \"/scratch\"\nreplicate = true"+builtin, nil,
+		`job.toml:3:1: checkpoint.memory is 6M, and one thread takes 7M to encode: raise it to 7M or more, or leave it out`)
 	for _, fine := range []string{"memory = \"6M\"" + builtin, "memory = \"5M\"\ncodec = \"none\"" + builtin, "memory = \"5M\"" + command} {
 		checkFaults(t, "name = \"x\"\n[checkpoint]\n"+fine, nil)
 	}

@@ -110,8 +110,8 @@ func (c *checker) builtin(values map[string]any, root *place) {
 func (c *checker) encodes(root *place) {
 	key := toml.Key{"checkpoint", "memory"}
 	memory := c.job.Checkpoint.Memory
-	least := trainer.LeastMemory()
-	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" && c.sound(key.String(), "checkpoint.codec") {
+	least := trainer.LeastMemory(c.job.Checkpoint.Replicate)
+	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" && c.sound(key.String(), "checkpoint.codec", "checkpoint.replicate") {
 		const mega = 1 << 20
 		needs := (least + mega - 1) / mega
 		c.fault(root.at(key), key, "%s is %.3gM, and one thread takes %dM to encode: raise it to %dM or more, or leave it out",

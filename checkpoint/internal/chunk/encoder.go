@@ -70,11 +70,14 @@ func (e *Encoder) Encode(raw, base []byte, l Layout) (stored []byte, m Method) {
 		return raw, Raw
 	}
 	if e.out == nil {
-		e.delta, e.split, e.out = make([]byte, MaxBytes), make([]byte, MaxBytes), make([]byte, 0, outBytes)
+		e.split, e.out = make([]byte, MaxBytes), make([]byte, 0, outBytes)
 	}
 	src := raw
 	e.out = e.out[:0]
 	if flag&Delta != 0 {
+		if e.delta == nil {
+			e.delta = make([]byte, MaxBytes)
+		}
 		subtle.XORBytes(e.delta, raw, base)
 		src = e.delta[:len(raw)]
 		e.out = binary.LittleEndian.AppendUint32(e.out, crc32c.Checksum(raw))

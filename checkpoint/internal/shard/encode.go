@@ -13,11 +13,11 @@ import (
 // What stays raw is not handed to workers: there is nothing to do but to write it, and goroutines that wake each other for
 // that take some 7 % of the processors' time for a save.
 func encodeAll(ctx context.Context, p *plan, sources []Source, o WriteOptions, write func(*batch) error) error {
-	look, err := chunk.NewEncoder(o.Codec)
+	sampler, err := chunk.NewEncoder(o.Codec)
 	if err != nil {
 		return err
 	}
-	keep, err := chunk.NewEncoder(chunk.None)
+	rawEncoder, err := chunk.NewEncoder(chunk.None)
 	if err != nil {
 		return err
 	}
@@ -35,8 +35,8 @@ func encodeAll(ctx context.Context, p *plan, sources []Source, o WriteOptions, w
 			b := batches[begun%len(batches)]
 			b.reset(p, next)
 			next = b.end
-			if o.Codec == chunk.None || b.staysRaw(p, sources, look) {
-				b.encode(ctx, p, sources, keep)
+			if o.Codec == chunk.None || b.staysRaw(p, sources, sampler) {
+				b.encode(ctx, p, sources, rawEncoder)
 			} else if err := team.encode(ctx, b); err != nil {
 				return err
 			}
