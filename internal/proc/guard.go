@@ -25,7 +25,7 @@ const maxGuards = 10
 // ends all the same is followed by another, with the same orders. Its methods are safe for concurrent use, and do nothing for nil.
 type Guard struct {
 	log  *slog.Logger
-	done chan struct{} // closed when the last guard has been waited for
+	done chan struct{} // closed when the last guard has ended
 
 	mu      sync.Mutex
 	watcher *watcher // nil: there is none any more

@@ -24,7 +24,7 @@ const watcherScript = `{ while read -r order; do orders="$orders $order"; done; 
 
 const (
 	orderPatience = time.Second      // for a guard that was stopped; its pipe holds thousands of orders
-	endPatience   = 10 * time.Second // between its last file's end and its own
+	endPatience   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
 )
 
 // watcher is one guard's process. Its parent ends at once, so that it is init's child, or that of the next subreaper above this process,
@@ -94,9 +94,16 @@ func (w *watcher) leave(shell *exec.Cmd) (pid int, err error) {
 	if err := startDeaf(shell); err != nil {
 		return 0, err
 	}
-	if err := reap(shell); err != nil {
+	hangs := time.AfterFunc(endPatience, func() { _ = shell.Process.Kill() })
+	err = reap(shell)
+	hangs.Stop()
+	if err != nil {
 		return 0, fmt.Errorf("the shell that starts it: %w", err)
 	}
+	if err := w.life.SetReadDeadline(time.Now().Add(endPatience)); err != nil { // this process has the pipe's other end, too
+		return 0, err
+	}
+	defer w.life.SetReadDeadline(time.Time{})
 	line, err := bufio.NewReaderSize(w.life, 32).ReadString('\n')
 	if err != nil {
 		return 0, fmt.Errorf("the shell that starts it does not tell its number: %w", err)
