@@ -31,14 +31,22 @@ func crashRun(t *testing.T, o Options, victim, k int) crashed {
 		}
 		return disk
 	}
+	tr := trial{world: 4, attempt: 1, o: o, fs: fs, keep: checkpoint.Policy{Last: 2}}
+	return crashed{disk, tr.saveThree(t, victim, k), len(in.Log())}
+}
+
+// saveThree saves three steps while the victim's file system dies after its k-th operation, which every rank may have an error of, and
+// returns the newest step that rank 0 was told is durable; -1: none.
+func (tr trial) saveThree(t *testing.T, victim, k int) int64 {
+	t.Helper()
 	var acknowledged atomic.Int64
 	acknowledged.Store(-1)
-	errs := trial{world: 4, attempt: 1, o: o, fs: fs, keep: checkpoint.Policy{Last: 2}}.run(t.Context(), func(ctx context.Context, r *one) error {
+	errs := tr.run(t.Context(), func(ctx context.Context, r *one) error {
 		for step := int64(1); step <= 3; step++ {
 			if err := r.save(ctx, step); err != nil {
 				return err
 			}
-			if o.Async && step == 2 {
+			if tr.o.Async && step == 2 {
 				continue // overlaps the next
 			}
 			info, err := r.Wait(ctx)
@@ -56,7 +64,7 @@ func crashRun(t *testing.T, o Options, victim, k int) crashed {
 			t.Fatalf("rank %d dies after operation %d: rank %d: %v", victim, k, rank, err)
 		}
 	}
-	return crashed{disk, acknowledged.Load(), len(in.Log())}
+	return acknowledged.Load()
 }
 
 // TestCrashOfOneRank lets the disk of each rank in turn die after each of its operations, then cuts the power of the shared

@@ -28,32 +28,7 @@ func replicatedCrash(t *testing.T, victim, k int) (ns *nodes, acknowledged int64
 		return ns.fs(0)(rank)
 	}
 	tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs, keep: checkpoint.Policy{Last: 2}}.replicated()
-	var told atomic.Int64
-	told.Store(-1)
-	errs := tr.run(t.Context(), func(ctx context.Context, r *one) error {
-		for step := int64(1); step <= 3; step++ {
-			if err := r.save(ctx, step); err != nil {
-				return err
-			}
-			if step == 2 {
-				continue // overlaps the next
-			}
-			info, err := r.Wait(ctx)
-			if err != nil {
-				return err
-			}
-			if r.rank == 0 {
-				told.Store(info.Step)
-			}
-		}
-		return nil
-	})
-	for rank, err := range errs {
-		if err != nil && !errors.Is(err, vfs.ErrCrashed) && !strings.Contains(err.Error(), vfs.ErrCrashed.Error()) && !errors.Is(err, errDead) {
-			t.Fatalf("rank %d dies after operation %d: rank %d: %v", victim, k, rank, err)
-		}
-	}
-	return ns, told.Load(), len(in.Log())
+	return ns, tr.saveThree(t, victim, k), len(in.Log())
 }
 
 // TestCrashAmongReplicas lets the disks of a rank of each node die after each of its operations, then cuts the power everywhere, and looks, by
