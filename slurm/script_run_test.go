@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -53,6 +54,7 @@ type stage struct {
 
 func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
 	t.Helper()
+	hears(t, syscall.SIGINT)
 	dir := t.TempDir()
 	run := filepath.Join(dir, runDir)
 	for _, sub := range []string{filepath.Join(run, "bin"), filepath.Join(dir, "bin")} {
@@ -70,6 +72,16 @@ func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
 	write(t, path, render(t, s))
 	return &stage{dir: dir, script: path, env: []string{
 		"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "HOME=" + dir, "LOG=" + filepath.Join(dir, "log")}}
+}
+
+// hears sees to it that what the test starts can be reached by sig, also where the tests are a background job of a script: such a job
+// ignores SIGINT, what it starts inherits that, and a shell cannot trap what was ignored when it began. What a process is notified of is
+// back to the default in its children.
+func hears(t *testing.T, sig os.Signal) {
+	t.Helper()
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, sig)
+	t.Cleanup(func() { signal.Stop(heard) })
 }
 
 func (s *stage) command(env ...string) *exec.Cmd {
