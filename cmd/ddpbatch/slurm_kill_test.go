@@ -167,8 +167,11 @@ wait`
 
 // testSlurmWorkerStopped: a worker that is stopped hangs, and all others wait for it. It is named, and they are ended.
 func testSlurmWorkerStopped(t *testing.T, c *cluster) {
-	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.hang="4s"`)
+	// they step until it stops: were they idle from the start, all would count as hung before it is struck
+	stepping := strings.Replace(family, "exec sleep", "while ! [ -e stopped ]; do echo step; sleep 0.1; done\nexec sleep", 1)
+	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, stepping, "--set", final, "--set", `launch.hang="4s"`)
 	struck := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
+	c.write("stopped", "")
 	s.workersGone(word, struck, 30*time.Second)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
