@@ -39,6 +39,7 @@ type jobStatus struct {
 	ended      bool   // it will not go on by itself
 	saved      bool   // the newest attempt did, before it ended
 	cancelled  bool   // by a person, before it began
+	simulated  bool   // by a process that lives
 	unbegun    bool   // an element, as the job that it is part of now
 	givenUp    bool   // so that a wish to be started again is not granted
 	verdictJob string // the job whose end Exit, Message and Cause tell
@@ -115,19 +116,13 @@ func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
 	return rows[0], nil
 }
 
-// statusesOf is statusOf for several runs; Slurm is asked once for all of them.
+// statusesOf is statusOf for several runs; Slurm is asked once for all of them. It is asked before their directories are read, as what a job
+// leaves is there before Slurm calls it ended.
 func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, error) {
 	rows := make([]jobStatus, len(runs))
 	var ids []string
 	for i, run := range runs {
-		id, err := newestJob(run)
-		if err != nil {
-			return nil, err
-		}
-		if err := rows[i].readRun(run, id); err != nil {
-			return nil, err
-		}
-		if err := rows[i].readElements(); err != nil {
+		if err := rows[i].identify(run); err != nil {
 			return nil, err
 		}
 		switch {
@@ -143,13 +138,45 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		return nil, err
 	}
 	for i := range rows {
-		if rows[i].array != nil {
-			rows[i].addElements(jobs)
-		} else {
-			rows[i].addState(jobs)
+		if err := rows[i].read(jobs); err != nil {
+			return nil, err
 		}
 	}
 	return rows, nil
+}
+
+// identify tells which job, or jobs, a run is.
+func (row *jobStatus) identify(run *rundir.Dir) error {
+	id, err := newestJob(run)
+	if err != nil {
+		return err
+	}
+	*row = jobStatus{Job: id, run: run}
+	array, err := arrayIn(run)
+	if err != nil || array == nil {
+		return err
+	}
+	jobs, err := array.jobs(run)
+	row.array = &jobs
+	return err
+}
+
+// read puts together what Slurm has told of jobs and what the run that row identifies has left.
+func (row *jobStatus) read(jobs []slurm.JobStatus) error {
+	array := row.array
+	if err := row.readRun(row.run, row.Job); err != nil {
+		return err
+	}
+	if array == nil {
+		row.addState(jobs)
+		return nil
+	}
+	row.array = array
+	if err := row.readElements(); err != nil {
+		return err
+	}
+	row.addElements(jobs)
+	return nil
 }
 
 // askSlurm tells what Slurm knows of jobs; those that it knows no longer are left out.
@@ -168,6 +195,7 @@ func askSlurm(ctx context.Context, e *env, ids []string) ([]slurm.JobStatus, err
 // readRun takes from the run directory all but the state; id is its newest job.
 func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
 	*row = jobStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
+	row.simulated = simulating(run, id) // before the rest: how that ends is in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
 	}
@@ -226,7 +254,7 @@ func (row *jobStatus) addState(jobs []slurm.JobStatus) {
 	}
 	row.ended = true
 	switch {
-	case simulating(row.run, row.Job): // between two attempts, too
+	case row.simulated: // between two attempts, too
 		row.State, row.ended = "RUNNING", false
 	case row.cancelled || row.dropped(jobs): // of an array that goes on, Slurm forgets it at once
 		row.State, row.cancelled = "CANCELLED", true

@@ -21,11 +21,7 @@ func (row *jobStatus) readElements() error {
 	if err != nil || array == nil {
 		return err
 	}
-	jobs, err := array.jobs(row.run)
-	if err != nil {
-		return err
-	}
-	row.array = &jobs
+	jobs := *row.array
 	history, _ := row.run.Ledger()
 	for _, index := range array.all() {
 		var element jobStatus
@@ -57,11 +53,10 @@ func cancelledBefore(history []rundir.Event, job string) bool {
 
 // addElements makes an array's row that of its elements; jobs is what Slurm knows.
 func (row *jobStatus) addElements(jobs []slurm.JobStatus) {
-	alive := simulating(row.run, row.Job)
 	for i := range row.elements {
 		element := &row.elements[i]
 		element.addState(jobs)
-		if alive && element.Attempt == 0 {
+		if row.simulated && element.Attempt == 0 {
 			element.State, element.ended = "PENDING", false
 		}
 	}
@@ -93,7 +88,7 @@ func (row *jobStatus) addUp() {
 	if t.open != nil && len(row.array.indices) == 0 { // which may stand for many
 		row.Message = t.text(0)
 	}
-	row.ended = t.open == nil && !simulating(row.run, row.Job)
+	row.ended = t.open == nil && !row.simulated
 	switch {
 	case t.open != nil:
 		row.State, row.Reason = t.open.State, t.open.Reason
