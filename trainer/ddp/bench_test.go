@@ -2,6 +2,7 @@ package ddp
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"testing"
 
@@ -38,7 +39,7 @@ func TestStepDoesNotAllocate(t *testing.T) {
 			}}},
 		} {
 			cfg.FirstBucketBytes, cfg.BucketBytes, cfg.BroadcastBuffers = 1<<10, 1<<14, true
-			const n = 100
+			const n, rounds = 100, 5
 			must(t, ranksOn(t, over, 2, func(ctx context.Context, comm *mpi.Comm) error {
 				pass, params, sums := new(nn.Pass), fakeModel(100, 5000, 100, 5000), make([]float64, 3)
 				state := []*nn.Buffer{{Name: "mean", Shape: []int{20}, Value: make([]float32, 20)}}
@@ -60,17 +61,25 @@ func TestStepDoesNotAllocate(t *testing.T) {
 				if err := synchronised(20); err != nil {
 					return err
 				}
-				if comm.Rank() > 0 {
-					return synchronised(n)
+				// What else the process does only adds: the least of the rounds counts. All ranks go through all of them.
+				least := uint64(math.MaxUint64)
+				for range rounds {
+					var before, after runtime.MemStats
+					if comm.Rank() == 0 {
+						runtime.ReadMemStats(&before)
+					}
+					if err := synchronised(n); err != nil {
+						return err
+					}
+					if comm.Rank() == 0 {
+						runtime.ReadMemStats(&after)
+						least = min(least, after.Mallocs-before.Mallocs)
+					}
 				}
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
-				err = synchronised(n)
-				runtime.ReadMemStats(&after)
-				if mallocs := after.Mallocs - before.Mallocs; mallocs > n/2 && !raceEnabled {
-					t.Errorf("over %s, %s: %v allocations in %d steps of two ranks", over, name, mallocs, n)
+				if comm.Rank() == 0 && least > n/2 && !raceEnabled {
+					t.Errorf("over %s, %s: %v allocations in %d steps of two ranks", over, name, least, n)
 				}
-				return err
+				return nil
 			}))
 		}
 	}

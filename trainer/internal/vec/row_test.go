@@ -41,8 +41,9 @@ func TestSoftmax(t *testing.T) {
 				if !within(float64(y[i]), want, 8e-7*want+1.2e-38) {
 					t.Fatalf("%d: softmax %v, want %v", n, y[i], want)
 				}
-				// dy - dot loses at most the last bit of numbers below 4
-				if want := float64(y[i]) * (float64(dy[i]) - dot); !within(float64(dx[i]), want, 8*eps*float64(y[i])) {
+				// dot, the difference and the product are rounded once each
+				want = float64(y[i]) * (float64(dy[i]) - dot)
+				if !within(float64(dx[i]), want, 3*eps*float64(y[i])*(math.Abs(dot)+math.Abs(float64(dy[i])-dot))) {
 					t.Fatalf("%d: gradient %v, want %v", n, dx[i], want)
 				}
 			}
