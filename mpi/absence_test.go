@@ -3,6 +3,7 @@ package mpi
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +58,9 @@ func TestAbsence(t *testing.T) {
 					took := time.Since(begin) - timeout
 					if took < 0 {
 						t.Errorf("the time-out came %v too early", -took)
+					}
+					if slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") }) {
+						return max(took, soon) // as its part of this machine was too small: once more
 					}
 					want := fmt.Sprintf("rank %d: no progress for %v", absent, timeout)
 					for rank, err := range errs {

@@ -9,7 +9,7 @@ import (
 )
 
 // In steady state no blocking call allocates, on any rank. All mallocs of the process are counted, so those of links
-// and attendants, too.
+// and attendants, too, and what the runtime does in the meantime: that only adds, so the least of several counts decides.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("counts allocations: the race detector makes some of its own")
@@ -68,19 +68,23 @@ func TestNoAllocations(t *testing.T) {
 		}
 		for _, tt := range tests {
 			t.Run(over+"/"+tt.name, func(t *testing.T) {
-				const calls = 200
-				mallocs := countMallocs(t, func(rank int, n int) error {
-					for range n {
-						if err := tt.do(t.Context(), w[rank], out[rank], in[rank]); err != nil {
-							return err
+				// The runtime and the test itself have a few; one for each call of one rank would be 200, in every try.
+				const calls, bound, tries = 200, 200 / 4, 5
+				var mallocs []uint64
+				for len(mallocs) < tries {
+					mallocs = append(mallocs, countMallocs(t, func(rank int, n int) error {
+						for range n {
+							if err := tt.do(t.Context(), w[rank], out[rank], in[rank]); err != nil {
+								return err
+							}
 						}
+						return nil
+					}, calls))
+					if mallocs[len(mallocs)-1] <= bound {
+						return
 					}
-					return nil
-				}, calls)
-				// The runtime and the test itself have a few; one for each call of one rank would be 200.
-				if mallocs > calls/4 {
-					t.Errorf("%d allocations in %d calls of two ranks", mallocs, calls)
 				}
+				t.Errorf("%v allocations in %d calls of two ranks, never %d or fewer", mallocs, calls, bound)
 			})
 		}
 	}

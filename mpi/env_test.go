@@ -3,18 +3,19 @@ package mpi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
@@ -134,18 +135,25 @@ func TestInitEnvAlone(t *testing.T) {
 	}
 }
 
-// freePort is one that was free a moment ago.
+// freePort is one that nobody else gets before the test ends: a socket has it that does not listen, and leaves it to one that does (socket(7),
+// SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
 func freePort(t *testing.T, host string) string {
 	t.Helper()
-	for {
-		port := strconv.Itoa(21000 + rand.IntN(10000)) // not one that the kernel gives to another test meanwhile
-		if l, err := net.Listen("tcp", net.JoinHostPort(host, port)); err == nil {
-			l.Close()
-			return port
-		} else if !errors.Is(err, syscall.EADDRINUSE) {
-			t.Fatal(err)
-		}
+	addr, err := net.ResolveTCPAddr("tcp4", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte(addr.IP.To4())}))
+	name, nameErr := unix.Getsockname(fd)
+	if err := errors.Join(err, nameErr); err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
 }
 
 // meetByEnv runs InitEnv as all ranks of an environment, and a collective.
@@ -297,16 +305,17 @@ func TestInitEnvFails(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			cfg := DefaultConfig()
-			if tt.name == "config" {
-				cfg.Transport = "x"
-			}
-			_, err := InitEnv(ctx, lookup(tt.vars), cfg, nil)
-			if err == nil || !strings.Contains(err.Error(), tt.text) {
-				t.Errorf("got %v, want %q", err, tt.text)
-			}
+			ending(t, time.Second, func(ctx context.Context) error {
+				cfg := DefaultConfig()
+				if tt.name == "config" {
+					cfg.Transport = "x"
+				}
+				_, err := InitEnv(ctx, lookup(tt.vars), cfg, nil)
+				if err == nil || !strings.Contains(err.Error(), tt.text) {
+					return fmt.Errorf("got %v, want %q", err, tt.text)
+				}
+				return nil
+			})
 		})
 	}
 }
@@ -314,31 +323,30 @@ func TestInitEnvFails(t *testing.T) {
 // One rank of three has another secret: the store refuses it, and the others name it.
 func TestInitEnvWrongSecret(t *testing.T) {
 	t.Parallel() // it waits
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	port := freePort(t, "127.0.0.1")
-	var log testkit.Journal
-	errs := testkit.Each(3, func(rank int) error {
-		vars := environ("RANK", strconv.Itoa(rank), "WORLD_SIZE", "3", "MASTER_PORT", port)
-		if rank == 2 {
-			vars["DDPBATCH_SECRET"] = strings.Repeat("ab", 32)
+	ending(t, 3*time.Second, func(ctx context.Context) error {
+		port := freePort(t, "127.0.0.1")
+		var log testkit.Journal
+		errs := testkit.Each(3, func(rank int) error {
+			vars := environ("RANK", strconv.Itoa(rank), "WORLD_SIZE", "3", "MASTER_PORT", port)
+			if rank == 2 {
+				vars["DDPBATCH_SECRET"] = strings.Repeat("ab", 32)
+			}
+			_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), log.Logger())
+			return err
+		})
+		var missing *transport.MissingError
+		switch {
+		case !errors.As(errs[0], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 2:
+			return fmt.Errorf("rank 0 got %v", errs[0])
+		case errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 2"):
+			return fmt.Errorf("rank 1 got %v", errs[1])
+		case !errors.Is(errs[2], auth.ErrRefused):
+			return fmt.Errorf("rank 2 got %v", errs[2])
+		case !strings.Contains(log.String(), "refused"):
+			return fmt.Errorf("logged %q", log.String())
 		}
-		_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), log.Logger())
-		return err
+		return nil
 	})
-	var missing *transport.MissingError
-	if !errors.As(errs[0], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 2 {
-		t.Errorf("rank 0 got %v", errs[0])
-	}
-	if errs[1] == nil || !strings.Contains(errs[1].Error(), "rank 2") {
-		t.Errorf("rank 1 got %v", errs[1])
-	}
-	if !errors.Is(errs[2], auth.ErrRefused) {
-		t.Errorf("rank 2 got %v", errs[2])
-	}
-	if !strings.Contains(log.String(), "refused") {
-		t.Errorf("logged %q", log.String())
-	}
 }
 
 // Ranks without DDPBATCH_SECRET meet by the key file of their user, which the first makes.
@@ -367,28 +375,29 @@ func TestInitEnvWrongKeyFile(t *testing.T) {
 	for _, name := range []string{"file", "run"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			port, keys := freePort(t, "127.0.0.1"), t.TempDir()
-			errs := testkit.Each(2, func(rank int) error {
-				vars := environ("RANK", strconv.Itoa(rank), "MASTER_PORT", port, "DDPBATCH_SECRET", "", "TORCHELASTIC_RUN_ID", "a",
-					"DDPBATCH_SECRET_FILE", filepath.Join(keys, "key"))
-				if rank == 1 && name == "file" {
-					vars["DDPBATCH_SECRET_FILE"] += "1"
+			ending(t, 3*time.Second, func(ctx context.Context) error {
+				port, keys := freePort(t, "127.0.0.1"), t.TempDir()
+				errs := testkit.Each(2, func(rank int) error {
+					vars := environ("RANK", strconv.Itoa(rank), "MASTER_PORT", port, "DDPBATCH_SECRET", "", "TORCHELASTIC_RUN_ID", "a",
+						"DDPBATCH_SECRET_FILE", filepath.Join(keys, "key"))
+					if rank == 1 && name == "file" {
+						vars["DDPBATCH_SECRET_FILE"] += "1"
+					}
+					if rank == 1 && name == "run" {
+						vars["TORCHELASTIC_RUN_ID"] = "b"
+					}
+					_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), nil)
+					return err
+				})
+				if errs[0] == nil {
+					return errors.New("rank 0 met somebody")
 				}
-				if rank == 1 && name == "run" {
-					vars["TORCHELASTIC_RUN_ID"] = "b"
+				if !errors.Is(errs[1], auth.ErrRefused) || !strings.Contains(errs[1].Error(), filepath.Join(keys, "key")) ||
+					!strings.Contains(errs[1].Error(), "DDPBATCH_SECRET_FILE") {
+					return fmt.Errorf("rank 1 got %v", errs[1])
 				}
-				_, err := InitEnv(ctx, lookup(vars), DefaultConfig(), nil)
-				return err
+				return nil
 			})
-			if errs[0] == nil {
-				t.Error("rank 0 met somebody")
-			}
-			if !errors.Is(errs[1], auth.ErrRefused) || !strings.Contains(errs[1].Error(), filepath.Join(keys, "key")) ||
-				!strings.Contains(errs[1].Error(), "DDPBATCH_SECRET_FILE") {
-				t.Errorf("rank 1 got %v", errs[1])
-			}
 		})
 	}
 }

@@ -3,6 +3,7 @@ package mpi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -125,31 +126,32 @@ func TestInitGivesUpAfterTimeout(t *testing.T) {
 // A rank with another secret is refused and logged; the others name it when
 // their context ends.
 func TestInitWrongSecret(t *testing.T) {
-	s := store.NewMemory()
-	defer s.Close()
-	t.Parallel()                                                   // it waits
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // in which the others must meet
-	defer cancel()
-	var log testkit.Journal
-	errs := testkit.Each(3, func(rank int) error {
-		cfg := testConfig(s, rank, 3)
-		if rank == 1 {
-			cfg.Secret = auth.Secret{9}
-		} else {
-			cfg.Log = log.Logger()
+	t.Parallel() // it waits
+	ending(t, 3*time.Second, func(ctx context.Context) error {
+		s := store.NewMemory()
+		defer s.Close()
+		var log testkit.Journal
+		errs := testkit.Each(3, func(rank int) error {
+			cfg := testConfig(s, rank, 3)
+			if rank == 1 {
+				cfg.Secret = auth.Secret{9}
+			} else {
+				cfg.Log = log.Logger()
+			}
+			_, err := Init(ctx, cfg)
+			return err
+		})
+		for _, rank := range []int{0, 2} {
+			var missing *transport.MissingError
+			if !errors.As(errs[rank], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 || !errors.Is(errs[rank], context.DeadlineExceeded) {
+				return fmt.Errorf("rank %d got %v", rank, errs[rank])
+			}
 		}
-		_, err := Init(ctx, cfg)
-		return err
+		if errs[1] == nil || !strings.Contains(log.String(), "transport: connection refused") {
+			return fmt.Errorf("rank 1 got %v; logged %q", errs[1], log.String())
+		}
+		return nil
 	})
-	for _, rank := range []int{0, 2} {
-		var missing *transport.MissingError
-		if !errors.As(errs[rank], &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 || !errors.Is(errs[rank], context.DeadlineExceeded) {
-			t.Errorf("rank %d got %v", rank, errs[rank])
-		}
-	}
-	if errs[1] == nil || !strings.Contains(log.String(), "transport: connection refused") {
-		t.Errorf("rank 1 got %v; logged %q", errs[1], log.String())
-	}
 }
 
 // Connections that send rubbish while ranks meet do not disturb them.

@@ -27,48 +27,61 @@ func TestMonitoredBarrier(t *testing.T) {
 
 // torch's monitored_barrier: all ranks that are missing are named, in order, to all others, and not too early.
 func TestMonitoredBarrierNamesTheAbsent(t *testing.T) {
-	const size, timeout = 6, 300 * time.Millisecond
 	for _, over := range transports {
 		for _, missing := range [][]int{{1}, {3, 5}, {1, 2, 3, 4, 5}} {
 			t.Run(over, func(t *testing.T) {
-				w := newWorldOn(t, over, size, nil)
-				errs := testkit.Each(size, func(rank int) error {
-					switch {
-					case slices.Contains(missing, rank):
-						return nil
-					case rank > 0:
-						return w[rank].MonitoredBarrier(t.Context(), testkit.Patience)
-					}
-					testkit.Eventually(t, "the others are in the barrier", func() bool { // whose time is rank 0's
-						return !slices.ContainsFunc(w[1:], func(c *Comm) bool { return !slices.Contains(missing, c.Rank()) && !c.isRunning() })
-					})
-					begin := time.Now()
-					err := w[0].MonitoredBarrier(t.Context(), timeout)
-					if took := time.Since(begin); took < timeout || took > testkit.Moment {
-						t.Errorf("took %v", took)
-					}
-					return err
-				})
-				want := (&AbsentError{Ranks: missing, Timeout: timeout}).Error()
-				var absent *AbsentError
-				if !errors.As(errs[0], &absent) || !slices.Equal(absent.Ranks, missing) || !errors.Is(errs[0], ErrTimeout) {
-					t.Errorf("rank 0 got %v", errs[0])
-				}
-				for rank := 1; rank < size; rank++ {
-					if slices.Contains(missing, rank) {
-						continue
-					}
-					if !errors.Is(errs[rank], ErrTimeout) || !strings.Contains(errs[rank].Error(), want) {
-						t.Errorf("rank %d got %v, want %q", rank, errs[rank], want)
-					}
-				}
-				// Who comes late is told, too.
-				if err := w[missing[0]].MonitoredBarrier(t.Context(), timeout); !errors.Is(err, ErrTimeout) {
-					t.Errorf("rank %d, late, got %v", missing[0], err)
+				// On a busy machine a rank that is there may not be heard of so soon, and is named, too: with more time it is not.
+				for timeout := 300 * time.Millisecond; !namesTheAbsent(t, over, missing, timeout); timeout *= 4 {
+					t.Logf("within %v others are named, too", timeout)
 				}
 			})
 		}
 	}
+}
+
+// namesTheAbsent tells whether no more ranks are named than are missing; if they are, nothing else is checked while there may be more time.
+func namesTheAbsent(t *testing.T, over string, missing []int, timeout time.Duration) bool {
+	t.Helper()
+	const size = 6
+	w := newWorldOn(t, over, size, nil)
+	errs := testkit.Each(size, func(rank int) error {
+		switch {
+		case slices.Contains(missing, rank):
+			return nil
+		case rank > 0:
+			return w[rank].MonitoredBarrier(t.Context(), testkit.Patience)
+		}
+		testkit.Eventually(t, "the others are in the barrier", func() bool { // whose time is rank 0's
+			return !slices.ContainsFunc(w[1:], func(c *Comm) bool { return !slices.Contains(missing, c.Rank()) && !c.isRunning() })
+		})
+		begin := time.Now()
+		err := w[0].MonitoredBarrier(t.Context(), timeout)
+		if took := time.Since(begin); took < timeout || took > timeout+testkit.Moment {
+			t.Errorf("took %v", took)
+		}
+		return err
+	})
+	want := (&AbsentError{Ranks: missing, Timeout: timeout}).Error()
+	var absent *AbsentError
+	if errors.As(errs[0], &absent) && len(absent.Ranks) > len(missing) && timeout < testkit.Moment {
+		return false
+	}
+	if !errors.As(errs[0], &absent) || !slices.Equal(absent.Ranks, missing) || !errors.Is(errs[0], ErrTimeout) {
+		t.Errorf("rank 0 got %v", errs[0])
+	}
+	for rank := 1; rank < size; rank++ {
+		if slices.Contains(missing, rank) {
+			continue
+		}
+		if !errors.Is(errs[rank], ErrTimeout) || !strings.Contains(errs[rank].Error(), want) {
+			t.Errorf("rank %d got %v, want %q", rank, errs[rank], want)
+		}
+	}
+	// Who comes late is told, too.
+	if err := w[missing[0]].MonitoredBarrier(t.Context(), timeout); !errors.Is(err, ErrTimeout) {
+		t.Errorf("rank %d, late, got %v", missing[0], err)
+	}
+	return true
 }
 
 func TestAbsentErrorText(t *testing.T) {

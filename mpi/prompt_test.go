@@ -9,11 +9,11 @@ import (
 // soon is how long a misuse of reference/collectives.md 3.1 may stay unnoticed.
 const soon = time.Second
 
-// promptly plays up to three times what must be over soon: what else the machine does may hold up one attempt, and hardly all.
+// promptly plays up to ten times what must be over soon: what else the machine does may hold up some tries, and hardly all.
 func promptly(t *testing.T, play func() (took time.Duration)) {
 	t.Helper()
 	var took []time.Duration
-	for range 3 {
+	for range 10 {
 		took = append(took, play())
 		if took[len(took)-1] < soon || t.Failed() {
 			return

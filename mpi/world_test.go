@@ -35,6 +35,25 @@ func newImpatient(t testing.TB, over string, size int, timeout time.Duration) []
 	})
 }
 
+// ending plays what ends when its context does, and in which others must meet before: where a busy machine is slower, once more with more time.
+func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) error) {
+	t.Helper()
+	for ; ; limit *= 4 {
+		last := limit >= testkit.Patience
+		ctx, cancel := context.WithTimeout(t.Context(), min(limit, testkit.Patience))
+		err := play(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if last {
+			t.Error(err)
+			return
+		}
+		t.Logf("within %v: %v", limit, err)
+	}
+}
+
 // formed is a world that has met in one of so many tries.
 func formed(t testing.TB, tries int, meet func() ([]*Comm, error)) []*Comm {
 	t.Helper()

@@ -200,15 +200,23 @@ func TestExpandIsBounded(t *testing.T) {
 		{"n1", -1, false},
 		{"", 0, true},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, err := slurm.ExpandHostlist(tt.list, tt.max)
-		runtime.ReadMemStats(&after)
-		if tt.ok != (err == nil) {
-			t.Errorf("%.40s with at most %d: %v", tt.list, tt.max, err)
+		// All memory of the process is counted, also that of who runs meanwhile, which only adds: the least of several tries decides.
+		least := uint64(math.MaxUint64)
+		for try := 0; try < 5 && least > 1<<20; try++ {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := slurm.ExpandHostlist(tt.list, tt.max)
+			runtime.ReadMemStats(&after)
+			if tt.ok != (err == nil) {
+				t.Fatalf("%.40s with at most %d: %v", tt.list, tt.max, err)
+			}
+			least = min(least, after.TotalAlloc-before.TotalAlloc)
+			if tt.ok {
+				break
+			}
 		}
-		if bytes := after.TotalAlloc - before.TotalAlloc; !tt.ok && bytes > 1<<20 {
-			t.Errorf("%.40s took %d bytes to be refused", tt.list, bytes)
+		if !tt.ok && least > 1<<20 {
+			t.Errorf("%.40s took %d bytes to be refused", tt.list, least)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,10 @@ func TestTwoAgentsWithOneNumber(t *testing.T) {
 
 func TestPortsThatAreTaken(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "environ")
+	isTaken := func(port int) bool { _, err := freePort([]int{port}); return err != nil }
+	for slices.ContainsFunc(w.agents[0].Ports[:3], isTaken) { // another run may have one of those that matter here
+		w = newWorld(t, []int{1, 1}, "environ")
+	}
 	taken := w.agents[0].Ports[0]
 	l, err := net.Listen("tcp", joinPort(loopback, taken))
 	must(t, err)

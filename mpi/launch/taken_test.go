@@ -58,7 +58,7 @@ func TestEndpointIsTaken(t *testing.T) {
 			w := newMeeting2(t)
 			c := w.agents[1]
 			var log testkit.Journal
-			c.Endpoint, c.JoinTimeout, c.Log = l.Addr().String(), 8*time.Second, log.Logger()
+			c.Endpoint, c.JoinTimeout, c.Log = l.Addr().String(), 16*time.Second, log.Logger()
 			w.agents = []AgentConfig{c}
 			r := <-w.begin(t.Context(), 0)
 			want := fmt.Sprintf("port %d of this machine is taken by another program", portOf(l))

@@ -10,16 +10,27 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
 )
 
-// deadAddr is a loopback address that refuses connections.
+// deadAddr is a loopback address that refuses connections, until the test listens there: a socket has it that does not listen, and leaves it to
+// one that does (socket(7), SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
 func deadAddr(t testing.TB) net.Addr {
 	t.Helper()
-	l := listen(t)
-	defer l.Close()
-	return l.Addr()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, nameErr := unix.Getsockname(fd)
+	if err := errors.Join(err, nameErr); err != nil {
+		t.Fatal(err)
+	}
+	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port}
 }
 
 func TestDialRefusesToBegin(t *testing.T) {
@@ -56,7 +67,7 @@ func TestDialWaitsForServer(t *testing.T) {
 	testkit.Eventually(t, "the first try fails", func() bool { return strings.Contains(log.String(), "connection refused") })
 	l, err := net.Listen("tcp", addr.String())
 	if err != nil {
-		t.Skipf("another process took the port in the meantime: %v", err)
+		t.Fatal(err)
 	}
 	defer Serve(l, ServerConfig{Secret: secret, Binding: binding}).Close()
 	if err := <-dialled; err != nil {

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -109,36 +110,50 @@ func TestStrangerRank(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()                                                   // it waits
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // in which the others must meet
-			defer cancel()
-			dir := store.NewMemory()
-			var log testkit.Journal
-			errs := testkit.Each(3, func(rank int) error {
-				cfg := testConfig(dir, rank, 3)
-				cfg.Log = log.Logger()
-				if rank == 2 {
-					cfg.Log = nil
-					tt.change(&cfg)
-				}
-				m, err := Connect(ctx, cfg)
-				if err == nil {
-					m.Close()
-				}
-				return err
-			})
-			for rank, err := range errs[:2] {
-				var missing *MissingError
-				if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 2 {
-					t.Errorf("rank %d: got %v, want only rank 2 to be missing", rank, err)
-				}
+			t.Parallel() // it waits
+			// The others must meet before the time is over: where a busy machine is slower, they get more of it.
+			limit := 3 * time.Second
+			err := strangerComes(t, limit, tt.change, tt.logged)
+			for ; err != nil && limit < testkit.Patience; err = strangerComes(t, limit, tt.change, tt.logged) {
+				t.Logf("within %v: %v", limit, err)
+				limit *= 4
 			}
-			if errs[2] == nil {
-				t.Error("rank 2 is connected")
-			}
-			if !strings.Contains(log.String(), tt.logged) {
-				t.Errorf("logged %q, want %q", log.String(), tt.logged)
+			if err != nil {
+				t.Error(err)
 			}
 		})
 	}
+}
+
+func strangerComes(t *testing.T, limit time.Duration, change func(*Config), logged string) error {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	dir := store.NewMemory()
+	var log testkit.Journal
+	errs := testkit.Each(3, func(rank int) error {
+		cfg := testConfig(dir, rank, 3)
+		cfg.Log = log.Logger()
+		if rank == 2 {
+			cfg.Log = nil
+			change(&cfg)
+		}
+		m, err := Connect(ctx, cfg)
+		if err == nil {
+			m.Close()
+		}
+		return err
+	})
+	for rank, err := range errs[:2] {
+		var missing *MissingError
+		if !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 2 {
+			return fmt.Errorf("rank %d: got %v, want only rank 2 to be missing", rank, err)
+		}
+	}
+	if errs[2] == nil {
+		return errors.New("rank 2 is connected")
+	}
+	if !strings.Contains(log.String(), logged) {
+		return fmt.Errorf("logged %q, want %q", log.String(), logged)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package chunk_test
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"ddpbatch/checkpoint/internal/chunk"
@@ -137,8 +138,13 @@ func TestAllocations(t *testing.T) {
 			}
 		}
 		run()
-		if n := testing.AllocsPerRun(20, run); n > 0 {
-			t.Errorf("%s: %v allocations a chunk", k.Name, n)
+		// What a collection empties of the pools of huff0 and zstd is made again. That only adds: the least of several counts decides.
+		var counts []float64
+		for len(counts) < 5 && !slices.Contains(counts, 0) {
+			counts = append(counts, testing.AllocsPerRun(20, run))
+		}
+		if !slices.Contains(counts, 0) {
+			t.Errorf("%s: %v allocations a chunk", k.Name, counts)
 		}
 	}
 }

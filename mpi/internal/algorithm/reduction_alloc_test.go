@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"fmt"
+	"math"
 	"testing"
 )
 
@@ -14,12 +15,17 @@ func TestReductionsDoNotAllocate(t *testing.T) {
 		r := Reduction{Size: 8, Kernel: func(dst, a, b []byte) {}}
 		check := func(name string, run func() error) {
 			for p.rank = range size {
-				if got := testing.AllocsPerRun(2, func() {
-					if err := run(); err != nil {
-						t.Error(err)
-					}
-				}); got > 0 {
-					t.Errorf("%s, rank %d of %d: %v allocations", name, p.rank, size, got)
+				// The runtime allocates now and then, too, which two runs do not hide: the least of several tries decides.
+				least := math.Inf(1)
+				for try := 0; try < 5 && least > 0; try++ {
+					least = min(least, testing.AllocsPerRun(2, func() {
+						if err := run(); err != nil {
+							t.Error(err)
+						}
+					}))
+				}
+				if least > 0 {
+					t.Errorf("%s, rank %d of %d: %v allocations", name, p.rank, size, least)
 				}
 			}
 		}
