@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +20,12 @@ func TestGuardCommand(t *testing.T) {
 	if err := victim.Start(); err != nil {
 		t.Fatal(err)
 	}
+	defer victim.Process.Kill()
+	testkit.Eventually(t, "the victim has its environment, which the kernel gives it after Start has returned", func() bool {
+		return slices.Contains(processesWith(proc.CookieVariable+"="+cookie), victim.Process.Pid)
+	})
 	killed := make(chan error, 1)
 	go func() { killed <- victim.Wait() }()
-	defer victim.Process.Kill()
 	guard := func(orders ...string) (code int, says string) {
 		var out strings.Builder
 		e := osEnv()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
 )
 
@@ -41,7 +42,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 				if want := name == "a job file"; err == nil || want != (exitCode(err) == exitUsage) || !want && !errors.Is(err, vfs.ErrNotRegular) {
 					t.Errorf("%s, %s: %v", path, name, err)
 				}
-			case <-time.After(20 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Fatalf("%s in place of %s is waited for", path, name)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // TestLogQueueNeverWaits writes far more than a pipe holds that nobody reads.
@@ -28,7 +30,7 @@ func TestLogQueueNeverWaits(t *testing.T) {
 	}()
 	select {
 	case <-written:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("a message waits for the console")
 	}
 	if q.dropped.Load() == 0 {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/launch"
 )
 
@@ -60,11 +61,11 @@ func TestSignalsHeard(t *testing.T) {
 	kill(t, syscall.SIGUSR2)
 	select {
 	case <-warned:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("no warning was heard")
 	}
 	kill(t, syscall.SIGUSR1)
-	eventually(t, 20*time.Second, "USR1 is noted", func() bool {
+	eventually(t, testkit.Patience, "USR1 is noted", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(noted) == 1 && strings.Contains(noted[0], "USR1 changes nothing")
@@ -75,7 +76,7 @@ func TestSignalsHeard(t *testing.T) {
 	kill(t, syscall.SIGALRM)
 	select {
 	case <-ctx.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("not stopped")
 	}
 	var told launch.SignalError
@@ -92,7 +93,7 @@ func TestManyWarningsAreOne(t *testing.T) {
 	}
 	select {
 	case <-warned:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Fatal("no warning was heard")
 	}
 	end()
@@ -151,7 +152,7 @@ func TestRunSurvivesWarnings(t *testing.T) {
 	cmd, stderr, done := runOf(t)
 	cmd.Process.Signal(syscall.SIGUSR2)
 	cmd.Process.Signal(syscall.SIGUSR1)
-	eventually(t, 20*time.Second, "the agent has heard both", func() bool { return strings.Contains(stderr(), "USR1 changes nothing") })
+	eventually(t, testkit.Patience, "the agent has heard both", func() bool { return strings.Contains(stderr(), "USR1 changes nothing") })
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +202,7 @@ func TestRunUnderNohup(t *testing.T) {
 	}
 	cmd.Process.Signal(syscall.SIGHUP)
 	cmd.Process.Signal(syscall.SIGUSR1) // which is heard after it
-	eventually(t, 20*time.Second, "the agent has lived through it", func() bool { return strings.Contains(text.String(), "USR1 changes nothing") })
+	eventually(t, testkit.Patience, "the agent has lived through it", func() bool { return strings.Contains(text.String(), "USR1 changes nothing") })
 	if err := os.WriteFile(done, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/launch"
 )
 
@@ -28,7 +29,7 @@ func TestSignalsCancelWithTheirName(t *testing.T) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(20 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Fatalf("%v did not cancel", sig)
 		}
 		var told launch.SignalError
@@ -73,7 +74,7 @@ func TestSecondInterrupt(t *testing.T) {
 	cmd, stderr := started(t)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	for end := time.After(20 * time.Second); ; {
+	for end := time.After(testkit.Patience); ; {
 		cmd.Process.Signal(syscall.SIGINT) // those that come at once count as one
 		select {
 		case <-ended:
@@ -82,7 +83,7 @@ func TestSecondInterrupt(t *testing.T) {
 			}
 			return
 		case <-end:
-			t.Fatal("still there after 20 s of interrupts")
+			t.Fatalf("still there after %v of interrupts", testkit.Patience)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/launch/recovery"
 )
 
@@ -68,7 +69,7 @@ func TestSimulateEndedByHand(t *testing.T) {
 			if after := eventsOf(t, run); !slices.Equal(after, before) {
 				t.Errorf("a cancel of what has ended changed the ledger: %q, then %q", before, after)
 			}
-			eventually(t, 20*time.Second, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+			eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
 	"ddpbatch/slurm/sim"
 )
 
@@ -90,7 +91,7 @@ func struck(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 		t.Fatalf("exit code %d (%v), want %d\n%s", code, err, tt.exit, out)
 	}
 	run := runMade(t, dir)
-	eventually(t, 20*time.Second, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
+	eventually(t, testkit.Patience, "no process of the run is left", func() bool { return len(processesOf(run)) == 0 })
 	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
 		t.Errorf("left behind in TMPDIR: %v, %v", left, err)
 	}

@@ -34,8 +34,12 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 		{"exits with 3 on one node", []string{"sh", "-c", here("exit 3")}, 3, []string{"rank 2 on n3 exited with code 3"}},
 		{"is not there on one node", []string{"sh", "-c", here("exec /nowhere/train")}, 127, []string{"rank 2 on n3", "127"}},
 	} {
-		began := time.Now()
-		out := c.run("srun", append([]string{"-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "ddpbatch", "run", "--"}, row.command...)...)
+		var out output
+		atBest(t, 20*time.Second, row.name, func() time.Duration {
+			began := time.Now()
+			out = c.run("srun", append([]string{"-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "ddpbatch", "run", "--"}, row.command...)...)
+			return time.Since(began)
+		})
 		if out.code != row.exit {
 			t.Errorf("%s: want exit code %d, got %v", row.name, row.exit, out)
 		}
@@ -46,9 +50,6 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 		}
 		if n := strings.Count(out.stderr, "ddpbatch: "); n != 1 {
 			t.Errorf("%s: said %d times: %v", row.name, n, out)
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%s: took %v", row.name, took)
 		}
 	}
 }
@@ -68,9 +69,17 @@ func testSlurmOtherSecret(t *testing.T, c *cluster) {
 export DDPBATCH_SECRET
 exec ddpbatch run --join-timeout 5 -- sh -c 'echo started'`
 	for _, mpi := range []string{"none", "pmi2"} {
-		out := c.run("env", "DDPBATCH_SECRET="+fmt.Sprintf("%064d", 6), "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "bash", "-c", run)
-		if out.code != exitTimeout && out.code != exitFailed || strings.Contains(out.stdout, "started") || !strings.Contains(out.stderr, "secret") || !strings.Contains(out.stderr, "n2") {
-			t.Errorf("--mpi=%s: %v", mpi, out)
+		for tries := 1; ; tries++ {
+			out := c.run("env", "DDPBATCH_SECRET="+fmt.Sprintf("%064d", 6), "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "bash", "-c", run)
+			if strings.Contains(out.stdout, "started") || out.code != exitTimeout && out.code != exitFailed {
+				t.Errorf("--mpi=%s: %v", mpi, out)
+			} else if !strings.Contains(out.stderr, "secret") || !strings.Contains(out.stderr, "n2") {
+				if tries < 3 { // Slurm may have started one of the tasks too late for the others
+					continue
+				}
+				t.Errorf("--mpi=%s, and no better before: %v", mpi, out)
+			}
+			break
 		}
 	}
 }
@@ -161,7 +170,7 @@ func testSlurmFullDisk(t *testing.T, c *cluster) {
 	if err != nil || !strings.Contains(string(log), "no space left on device") || !strings.Contains(string(log), "rank 0 on n1 exited with code 3") {
 		t.Errorf("the job's log (%v) ends with:\n%s", err, log[max(0, len(log)-2000):])
 	}
-	s.nobodyLeft("", 20*time.Second)
+	s.nobodyLeft("")
 }
 
 // testSlurmReadOnly: run directories cannot be written, where the job is submitted and where it runs.

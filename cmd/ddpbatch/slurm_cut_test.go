@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
 )
 
 // once is a family in the first attempt, and done in any later one.
@@ -37,7 +38,7 @@ func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 	if v.Cause != "node" || v.Host != "n6" || !slices.Equal(v.Nodes, []string{"n6"}) {
 		t.Errorf("verdict: %+v", v)
 	}
-	s.nobodyLeft(word, 10*time.Second)
+	s.nobodyLeft(word)
 }
 
 // testSlurmCableCut: a node is cut off. The job stops, goes on without it, and the cut node's workers do not stay.
@@ -56,7 +57,7 @@ func testSlurmCableCut(t *testing.T, c *cluster) {
 	if v := s.verdict(2); v.Cause != "done" {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }
 
 // testSlurmCableOfAgent0Cut: agent 0 hears nobody any more, and the others go on hearing each other. It must not blame them: they would be
@@ -67,7 +68,7 @@ func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	struck := time.Now()
 	s.workersGone(word, struck, 30*time.Second)
 	s.verdictComes(1)
-	eventually(t, 10*time.Second, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
+	eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
 	s.blames(1, "node", "n9", -1, 1, "n9")
 	job := s.await()
 	if job["JobState"] != "COMPLETED" || job["NodeList"] != "n[10-11,19]" {
@@ -80,7 +81,7 @@ func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	// script's mind when that ends, the run is another attempt's.
 	told := s.events()
 	s.endSrun()
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 	if v := s.verdict(2); v.Cause != "done" || !slices.Equal(s.events(), told) {
 		t.Errorf("what was left of attempt 1 has had a say; verdict of attempt 2: %+v, ledger: %q, and before %q", v, s.events(), told)
 	}
@@ -158,7 +159,15 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	for _, k := range frozen {
 		c.signalled(syscall.SIGCONT, k.pid)
 	}
-	eventually(t, 30*time.Second, "no agent and no worker of attempt 1 is left", func() bool {
+	held := 0 // a rank of attempt 2 that all wait for where the job would be over before the zombies are
+	eventually(t, testkit.Patience, "no agent and no worker of attempt 1 is left", func() bool {
+		if held == 0 && s.step() > steps*3/4 {
+			all := s.kin("")
+			if i := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == "0" && k.get("SLURMD_NODENAME") != node }); i >= 0 {
+				held = all[i].pid
+				_ = syscall.Kill(held, syscall.SIGSTOP) // an error means that the job is over, as is told below
+			}
+		}
 		return !slices.ContainsFunc(s.kin(""), func(k kin) bool {
 			return slices.ContainsFunc(frozen, func(f kin) bool { return f.pid == k.pid && (k.isAgent() || k.isWorker("")) })
 		})
@@ -167,12 +176,15 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	if s.step() >= steps {
 		t.Error("the job was over before the zombies were; make it longer")
 	}
+	if held != 0 {
+		_ = syscall.Kill(held, syscall.SIGCONT)
+	}
 	if job := s.await(); job["JobState"] != "COMPLETED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
 	lap("the job is over", since)
 	s.endSrun()
-	s.nobodyLeft("", 20*time.Second)
+	s.nobodyLeft("")
 	if v := s.verdict(2); v.Cause != "done" || v.Step != steps {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
@@ -214,7 +226,7 @@ func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
 	if v := s.verdict(2); v.Cause != "done" {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }
 
 // testSlurmFewerNodes: with min_nodes the run goes on in the job without a node that has lost its power, and ranks are counted anew.
@@ -245,7 +257,7 @@ fi`
 			t.Errorf("rank %d is told %+v; it runs on %s, with 4 ranks on 2 nodes", rank, seen, want)
 		}
 	}
-	s.workersGone(word, struck, 20*time.Second)
+	s.workersGone(word, struck, time.Minute)
 	s.verdictComes(2)
 	s.blames(1, "node", "n17", -1, 1, "n17")
 	if v := s.verdict(2); v.Cause != "done" || v.Exit != 0 {
@@ -254,5 +266,5 @@ fi`
 	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
 		t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])
 	}
-	s.nobodyLeft(word, 10*time.Second)
+	s.nobodyLeft(word)
 }

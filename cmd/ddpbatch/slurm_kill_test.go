@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 const final = "requeue.on=[]" // what goes wrong is the end of the job
@@ -17,17 +19,7 @@ const final = "requeue.on=[]" // what goes wrong is the end of the job
 // have become meanwhile.
 func testSlurmWorkerKilled(t *testing.T, c *cluster) {
 	const promised = 2 * time.Second
-	// These tests run beside others, which can only make it longer.
-	for tries := 1; ; tries++ {
-		took := killOneOfEight(t, c)
-		if took <= promised {
-			return
-		}
-		if t.Failed() || tries == 3 {
-			t.Fatalf("the workers outlived the first by %v, and were no sooner gone before", took)
-		}
-		c.clear()
-	}
+	atBest(t, promised, "until the workers were gone that outlived the first", func() time.Duration { return killOneOfEight(t, c) })
 }
 
 // killOneOfEight returns how long the other workers lived on.
@@ -35,7 +27,7 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 	t.Helper()
 	s, word := c.familyJob("worker", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	struck := c.signalled(syscall.SIGKILL, s.worker(5).pid)
-	took := s.workersGone(word, struck, 10*time.Second)
+	took := s.workersGone(word, struck, 30*time.Second)
 	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -49,23 +41,27 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 			t.Errorf("of rank %d it is said that it followed another: %v", end.Rank, end.Followed)
 		}
 	}
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
+	c.clear()
 	return took
 }
 
 // testSlurmAgentKilledOfMany: an agent is killed, and with it all its workers' relatives, whatever they have become meanwhile.
 func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 	for _, row := range []struct{ node, mode string }{{"n3", "agent"}, {"n1", "agent"}, {"n3", "task"}} { // n1 has agent 0
-		s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
-		node := row.node
-		struck := c.signalled(syscall.SIGKILL, s.agent(node).pid)
-		s.workersGone(word, struck, 10*time.Second)
-		if job := s.await(); job["JobState"] != "FAILED" {
-			t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
-		}
-		s.blames(1, "node", node, -1, 1, node)
-		s.nobodyLeft(word, 20*time.Second)
-		c.clear()
+		// who waited for silence would take longer
+		atBest(t, 10*time.Second, "until the workers were gone without "+row.mode+" on "+row.node, func() time.Duration {
+			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
+			struck := c.signalled(syscall.SIGKILL, s.agent(row.node).pid)
+			took := s.workersGone(word, struck, 30*time.Second)
+			if job := s.await(); job["JobState"] != "FAILED" {
+				t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+			}
+			s.blames(1, "node", row.node, -1, 1, row.node)
+			s.nobodyLeft(word)
+			c.clear()
+			return took
+		})
 	}
 }
 
@@ -103,7 +99,7 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 	if v := s.verdict(2); v.Cause != "done" || v.Round != 1 {
 		t.Errorf("verdict of attempt 2: %+v", v)
 	}
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }
 
 // clear removes what the ranks of a job have told, before the next.
@@ -125,29 +121,38 @@ func testSlurmSrunKilled(t *testing.T, c *cluster) {
 	if s.endSrun() == 0 {
 		t.Error("there is no srun")
 	}
-	s.workersGone(word, struck, 15*time.Second)
-	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
-		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	s.workersGone(word, struck, 30*time.Second)
+	code := "137:0"
+	job := s.await()
+	if v, err := s.dir.Verdict(1); err == nil && v.Cause == "node" { // agent 0 outlived another by a moment, and took its node for lost
+		code = "1:0"
+	}
+	if job["JobState"] != "FAILED" || job["ExitCode"] != code {
+		t.Errorf("Slurm says: %s, exit code %s; want %s", job["JobState"], job["ExitCode"], code)
 	}
 	if e := s.event("give-up"); e.Attempt != 1 || e.Detail == "" {
 		t.Errorf("ledger: %q, its last word %+v", s.events(), e)
 	}
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }
 
 // testSlurmStepdKilled: Slurm does not notice that a node's step daemon is gone. The workers there go on, and end with the others.
 func testSlurmStepdKilled(t *testing.T, c *cluster) {
-	s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
-	c.signalled(syscall.SIGKILL, s.agent("n3").parent)
-	struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)
-	s.workersGone(word, struck, 10*time.Second)
-	s.blames(1, "signal", "n1", 0, 137)
-	// srun waits for a word of n3 until its own limit
-	eventually(t, 10*time.Second, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
-	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
-		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
-	}
-	s.nobodyLeft(word, 20*time.Second)
+	atBest(t, 10*time.Second, "until the workers were gone that outlived the first", func() time.Duration {
+		s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
+		c.signalled(syscall.SIGKILL, s.agent("n3").parent)
+		struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)
+		took := s.workersGone(word, struck, 30*time.Second)
+		s.blames(1, "signal", "n1", 0, 137)
+		// srun waits for a word of n3 until its own limit
+		eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
+		if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
+			t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+		}
+		s.nobodyLeft(word)
+		c.clear()
+		return took
+	})
 }
 
 // testSlurmTreeKilled: Slurm kills a step at once, agents and workers, which start more processes all the time. It knows a step's processes by
@@ -160,7 +165,7 @@ wait`
 		s, word := c.familyJob("tree", "nodes = 1", 2, 2, busy, "--set", final)
 		c.ok("scancel", "--signal=KILL", s.id+".0")
 		s.await()
-		s.nobodyLeft(word, 20*time.Second)
+		s.nobodyLeft(word)
 		c.clear()
 	}
 }
@@ -180,7 +185,7 @@ func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 	if v := s.verdict(1); !strings.Contains(v.Message, "SIGSTOP") {
 		t.Errorf("verdict: %+v", v)
 	}
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }
 
 // testSlurmAgentStopped: an agent that does not run is lost like one that is gone. Slurm wakes it up to end it.
@@ -192,7 +197,7 @@ func testSlurmAgentStopped(t *testing.T, c *cluster) {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
 	s.blames(1, "node", "n3", -1, 1, "n3")
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }
 
 // testSlurmAgent0Stopped: the others give agent 0 up. It is woken up to be ended, and must not blame them.
@@ -204,5 +209,5 @@ func testSlurmAgent0Stopped(t *testing.T, c *cluster) {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
 	s.blames(1, "node", "n1", -1, 1, "n1")
-	s.nobodyLeft(word, 20*time.Second)
+	s.nobodyLeft(word)
 }

@@ -10,15 +10,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // The nodes are on this machine, which sees their processes, those of nodes that are cut off too.
 
 // kin is a process of a run on some node.
 type kin struct {
-	pid, parent int
-	args        []string
-	env         []string
+	pid, parent, group, session int
+	args, env                   []string
 }
 
 func (k kin) String() string {
@@ -58,7 +59,9 @@ func (s *submitted) kin(word string) (all []kin) {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // state, parent, ...
 		parent, _ := strconv.Atoi(fields[1])
-		all = append(all, kin{pid, parent, splitNUL(cmdline), splitNUL(env)})
+		group, _ := strconv.Atoi(fields[2])
+		session, _ := strconv.Atoi(fields[3])
+		all = append(all, kin{pid, parent, group, session, splitNUL(cmdline), splitNUL(env)})
 	}
 	return all
 }
@@ -79,18 +82,19 @@ func (s *submitted) agent(node string) kin {
 	return kin{}
 }
 
-// worker is a rank's process.
-func (s *submitted) worker(rank int) kin {
+// worker is a rank's process, whatever it runs by now: the one that leads a group in its agent's session. What it has started is in its group
+// or in sessions of its own, whoever the parent is. While it executes another program it has no command line, and kin does not see it.
+func (s *submitted) worker(rank int) (found kin) {
 	s.c.t.Helper()
-	all := s.kin("")
-	for _, k := range all {
-		if k.get("RANK") == strconv.Itoa(rank) && slices.ContainsFunc(all, func(a kin) bool { return a.isAgent() && a.pid == k.parent }) &&
-			strings.HasPrefix(strings.Join(k.args, " "), "sleep") {
-			return k
+	eventually(s.c.t, testkit.Patience, fmt.Sprintf("rank %d has a process", rank), func() bool {
+		all := s.kin("")
+		at := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == strconv.Itoa(rank) && k.group == k.pid && k.session != k.pid })
+		if at >= 0 {
+			found = all[at]
 		}
-	}
-	s.c.t.Fatalf("there is no process of rank %d", rank)
-	return kin{}
+		return at >= 0
+	})
+	return found
 }
 
 // signalled sends a signal to a process of a node.
@@ -122,8 +126,9 @@ func (s *submitted) workersGone(word string, since time.Time, limit time.Duratio
 	}
 }
 
-// nobodyLeft waits until nothing of the run is left, agents, srun and the batch script's last command included.
-func (s *submitted) nobodyLeft(word string, limit time.Duration) {
+// nobodyLeft waits until nothing of the run is left, agents, srun and the batch script's last command included. What does not end by itself
+// is there for much longer than is waited for.
+func (s *submitted) nobodyLeft(word string) {
 	t := s.c.t
 	t.Helper()
 	var left []kin
@@ -132,7 +137,7 @@ func (s *submitted) nobodyLeft(word string, limit time.Duration) {
 			t.Logf("still there: %v", left)
 		}
 	}()
-	eventually(t, limit, "nothing of the run is left", func() bool {
+	eventually(t, testkit.Patience, "nothing of the run is left", func() bool {
 		left = s.kin(word)
 		return len(left) == 0
 	})

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/rundir"
 )
@@ -198,7 +197,7 @@ func testSlurmRequeueNode(t *testing.T, c *cluster) {
 	if e := s.event(rundir.EventRequeue); e.Cause != "node" || !slices.Equal(e.Nodes, []string{node}) {
 		t.Errorf("the ledger says of the requeue: %+v", e)
 	}
-	s.gone(20 * time.Second)
+	s.gone()
 }
 
 // testSlurmRequeueRefused: Slurm does not requeue what was submitted so, and that is said.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
@@ -80,24 +79,19 @@ func goOnByItself(c *cluster, whole *submitted) {
 		})
 	}
 	past(longSteps/4, 1)
-	// All wait for one rank until the warning is there: Slurm looks for it only now and then (sbatch(1), --signal).
-	all := s.kin("")
-	at := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == "2" })
-	if at < 0 {
-		t.Fatalf("rank 2 is none of %v", all)
-	}
-	held := all[at].pid
-	c.signalled(syscall.SIGSTOP, held)
+	release := s.hold() // until the warning is there: Slurm looks for it only now and then (sbatch(1), --signal)
 	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now+50")
 	eventually(t, commandLimit, "the stop file", func() bool {
 		_, err := os.Stat(s.dir.StopPath(1))
 		return err == nil
 	})
-	c.signalled(syscall.SIGCONT, held)
+	release()
 	eventually(t, commandLimit, "the job is requeued", func() bool { return s.event(rundir.EventRequeue).Attempt == 1 })
 	c.ok("scontrol", "update", "jobid="+s.id, "TimeLimit=5") // the end that was set is a limit of the next attempt, too
 	past(longSteps/2, 2)
+	release = s.hold()
 	c.ok("scontrol", "requeue", s.id)
+	release()
 	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "2" {
 		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
 	}
@@ -120,10 +114,20 @@ func goOnByItself(c *cluster, whole *submitted) {
 	}
 }
 
+// hold stops rank 2, for which all others wait then: the job's end does not come before what a test does to the job.
+func (s *submitted) hold() (release func()) {
+	s.c.t.Helper()
+	pid := s.worker(2).pid
+	s.c.signalled(syscall.SIGSTOP, pid)
+	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // an error means that it was woken up to be ended
+}
+
 func cancelInTheMiddle(s *submitted) {
 	t := s.c.t
 	t.Helper()
+	release := s.hold()
 	out := s.c.ok("ddpbatch", "cancel", s.id).stdout
+	release()
 	if !strings.Contains(out, "ddpbatch resume ") {
 		t.Errorf("cancel does not tell how to go on:\n%s", out)
 	}
@@ -136,13 +140,14 @@ func cancelInTheMiddle(s *submitted) {
 	if events := s.events(); !slices.Contains(events, "cancel") {
 		t.Errorf("ledger after cancel: %q", events)
 	}
-	s.gone(20 * time.Second)
+	s.gone()
 }
 
 // killInTheMiddle kills the rank on n3, as the kernel does where memory is short.
 func killInTheMiddle(s *submitted) {
 	t := s.c.t
 	t.Helper()
+	s.hold()
 	found := s.c.onNode("n3", "pgrep", "-f", "--", s.dir.Binary()+" train")
 	pids := strings.Fields(found.stdout)
 	if len(pids) != 1 {
@@ -151,7 +156,7 @@ func killInTheMiddle(s *submitted) {
 	if out := s.c.onNode("n3", "kill", "-KILL", pids[0]); out.code != 0 {
 		t.Fatalf("kill: %v", out)
 	}
-	s.gone(20 * time.Second)
+	s.gone()
 	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 		t.Errorf("after the kill Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}

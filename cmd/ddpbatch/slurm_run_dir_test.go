@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
 )
 
 // submitted is a job that the test submitted, and its run directory.
@@ -131,7 +131,7 @@ func (s *submitted) checkpoints() (*checkpoint.Dir, []int64) {
 }
 
 // gone waits until no node has a process of the run any more: the program, or what it started.
-func (s *submitted) gone(limit time.Duration) {
+func (s *submitted) gone() {
 	s.c.t.Helper()
 	var left []string
 	defer func() {
@@ -139,7 +139,7 @@ func (s *submitted) gone(limit time.Duration) {
 			s.c.t.Logf("still there: %q", left)
 		}
 	}()
-	eventually(s.c.t, limit, "no process of the run is left", func() bool {
+	eventually(s.c.t, testkit.Patience, "no process of the run is left", func() bool {
 		left = s.c.processes(s.dir.Binary())
 		// the nodes are on this machine, which sees their processes
 		for _, pid := range processesWith("DDPBATCH_RUN_DIR=" + s.dir.Path()) {

@@ -7,9 +7,9 @@ import (
 	"net"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // meet is a worker that needs what PyTorch's needs: rank 0 listens on MASTER_ADDR:MASTER_PORT, every
@@ -98,12 +98,16 @@ func (c *cluster) byHand(rank int, port int, env ...string) *process {
 		"--master-addr", "n1", "--master-port", fmt.Sprint(port), "--", "sh", "-c", sayHand)...)
 }
 
+// handPorts are those that handPort has given. Tests run side by side, and who has been given a port may not have taken it yet.
+var handPorts sync.Map
+
 // handPort is a MASTER_PORT for byHand: some of a range where little else listens, since others may use the
 // cluster at the same time. The agents meet on the eight after it.
 func handPort(t *testing.T) int {
 	for {
 		port := 20000 + 10*rand.IntN(1200)
-		free := true
+		_, given := handPorts.LoadOrStore(port, nil)
+		free := !given
 		for next := port; next <= port+8 && free; next++ {
 			l, err := net.Listen("tcp", fmt.Sprintf(":%d", next))
 			if free = err == nil; free {
@@ -155,7 +159,7 @@ func testSlurmRunByHandSecret(t *testing.T, c *cluster) {
 	}
 	for name, agent := range map[string]*process{"node 0": host, "node 1": guest} {
 		agent.signal(syscall.SIGTERM)
-		if end := agent.end(20 * time.Second); end.code == 0 || strings.Contains(end.stdout, "place") {
+		if end := agent.end(commandLimit); end.code == 0 || strings.Contains(end.stdout, "place") {
 			t.Errorf("%s: %v", name, end)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"ddpbatch/internal/rundir"
 )
@@ -89,7 +88,7 @@ func testSlurmTorchRaises(t *testing.T, c *cluster) {
 			t.Errorf("%s does not tell who raised what, where (%v):\n%s", name, err, text)
 		}
 	}
-	s.gone(20 * time.Second)
+	s.gone()
 }
 
 // testSlurmTorchRestart: a rank fails, and both start again within the job.
@@ -131,5 +130,5 @@ func testSlurmTorchRequeue(t *testing.T, c *cluster) {
 	if !slices.Contains(s.events(), rundir.EventRequeue) {
 		t.Errorf("ledger: %q", s.events())
 	}
-	s.gone(20 * time.Second)
+	s.gone()
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // torchLimit is far beyond what a few ranks of PyTorch take that each import it, on a busy machine too.
-const torchLimit = 3 * time.Minute
+const torchLimit = 5 * time.Minute
 
 // torchMark is the variable of the mark.
 const torchMark = "DDPBATCH_TEST_MARK"
