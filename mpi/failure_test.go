@@ -69,22 +69,29 @@ func TestCancelledBefore(t *testing.T) {
 
 // A rank never comes: the others fail after Timeout, and one names it.
 func TestPeerNeverComes(t *testing.T) {
-	w := newImpatient(t, "auto", 3, 300*time.Millisecond)
-	begin := time.Now()
-	errs := testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
-	if took := time.Since(begin); took < 300*time.Millisecond || took > testkit.Moment {
-		t.Errorf("took %v", took)
-	}
-	named := false
-	for rank, err := range errs {
-		if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "barrier #1") {
-			t.Errorf("rank %d got %v", rank, err)
+	promptly(t, func() time.Duration {
+		w := newImpatient(t, "auto", 3, 300*time.Millisecond)
+		begin := time.Now()
+		errs := testkit.Each(2, func(rank int) error { return w[rank].Barrier(t.Context()) })
+		took := time.Since(begin) - 300*time.Millisecond
+		if took < 0 {
+			t.Errorf("the time-out came %v too early", -took)
 		}
-		named = named || strings.Contains(err.Error(), "rank 2: no progress for 300ms: it has called nothing yet")
-	}
-	if !named {
-		t.Errorf("nobody names rank 2: %v", errs)
-	}
+		if starved(errs...) {
+			return max(took, soon) // once more
+		}
+		named := false
+		for rank, err := range errs {
+			if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "barrier #1") {
+				t.Errorf("rank %d got %v", rank, err)
+			}
+			named = named || strings.Contains(err.Error(), "rank 2: no progress for 300ms: it has called nothing yet")
+		}
+		if !named {
+			t.Errorf("nobody names rank 2: %v", errs)
+		}
+		return took
+	})
 }
 
 func TestInitFaults(t *testing.T) {

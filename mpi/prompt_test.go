@@ -1,6 +1,8 @@
 package mpi
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +22,12 @@ func promptly(t *testing.T, play func() (took time.Duration)) {
 		}
 	}
 	t.Errorf("took %v, never less than %v", took, soon)
+}
+
+// starved tells whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have had
+// the time. Then that try tells nothing.
+func starved(errs ...error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") })
 }
 
 // stopwatch measures from the moment at which the last rank makes its call. The zero stopwatch is ready.
