@@ -29,7 +29,7 @@ func dense() Config {
 func TestAStepAllocatesNothing(t *testing.T) {
 	tr := stepping(t, dense())
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(50, func() {
+	if n := testing.AllocsPerRun(100, func() {
 		if err := tr.step(ctx); err != nil {
 			t.Fatal(err)
 		}

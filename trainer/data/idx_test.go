@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -104,15 +105,19 @@ func TestReadIDXMemory(t *testing.T) {
 		"true":  {packed, size + 1<<20},
 		"lying": {lying, 1 << 20},
 	} {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		x, err := readIDX(c.file)
-		runtime.ReadMemStats(&after)
-		if (err == nil) != (name == "true") || err == nil && len(x.data) != size {
-			t.Errorf("%s: error %v", name, err)
+		least := uint64(math.MaxUint64) // what else the process does only adds
+		for range 3 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			x, err := readIDX(c.file)
+			runtime.ReadMemStats(&after)
+			if (err == nil) != (name == "true") || err == nil && len(x.data) != size {
+				t.Errorf("%s: error %v", name, err)
+			}
+			least = min(least, after.TotalAlloc-before.TotalAlloc)
 		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > c.most {
-			t.Errorf("%s: %d bytes of memory, want at most %d", name, got, c.most)
+		if least > c.most {
+			t.Errorf("%s: %d bytes of memory, want at most %d", name, least, c.most)
 		}
 	}
 }

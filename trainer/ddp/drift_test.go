@@ -57,7 +57,7 @@ func TestDrift(t *testing.T) {
 
 func TestDriftDoesNotAllocate(t *testing.T) {
 	d := NewDrift(mpi.Self(), newTrained(shapes...))
-	if n := testing.AllocsPerRun(20, func() {
+	if n := testing.AllocsPerRun(100, func() {
 		if err := d.Check(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ func TestStepsAllocateNothing(t *testing.T) {
 		params := []*nn.Param{p, q}
 		opt := mustNew(t, cfg, params...)
 		step := int64(0)
-		if n := testing.AllocsPerRun(10, func() {
+		if n := testing.AllocsPerRun(100, func() {
 			for _, p := range params {
 				for i := range p.Grad {
 					p.Grad[i] = 1

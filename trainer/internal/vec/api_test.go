@@ -138,7 +138,7 @@ func TestNoAllocations(t *testing.T) {
 	delete(all, "ToFloat16") // the test's own halves
 	delete(all, "ToBFloat16")
 	for name, f := range all {
-		if n := testing.AllocsPerRun(20, func() { f(a, b, c) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { f(a, b, c) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
 		}
 	}
