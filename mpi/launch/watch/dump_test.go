@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,13 +76,13 @@ func holds(t *testing.T, text string, parts ...string) {
 
 func TestDumpOfAShell(t *testing.T) {
 	p, _ := hang(t, exec.Command("/bin/sh", "-c", "sleep 1000 & echo ready; wait"))
-	var text string
-	testkit.Eventually(t, "both wait", func() bool {
-		text = dump(t, Dumper{}, p)
-		return strings.Contains(text, "nanosleep(") && strings.Contains(text, "\"sh\": S (sleeping), in ")
+	// A process and its threads are looked at one after the other, while they may still be about to wait.
+	wants := []string{"nanosleep(", "\"sh\": S (sleeping), in ", fmt.Sprintf("process %d, \"sh\", child of %d: waiting", p.Pid(), os.Getpid()),
+		fmt.Sprintf("\"sleep\", child of %d: waiting", p.Pid())}
+	testkit.Eventually(t, fmt.Sprintf("both wait, which says %q", wants), func() bool {
+		text := dump(t, Dumper{}, p)
+		return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(text, want) })
 	})
-	holds(t, text, fmt.Sprintf("process %d, \"sh\", child of %d: waiting", p.Pid(), os.Getpid()),
-		fmt.Sprintf("\"sleep\", child of %d: waiting", p.Pid()))
 	select {
 	case <-p.Done():
 		t.Error("a look ended a program that is not written in Go")
