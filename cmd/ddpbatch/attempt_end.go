@@ -99,6 +99,7 @@ func (a *attempt) settle(ctx context.Context, e *env, s scheduler, code int) (w 
 	}
 	policy := job.Policy()
 	w.facts.Lead = a.leadUsed(job, history, w.verdict)
+	w.facts.Unmet = a.unmet()
 	told := recovery.Refine(w.verdict, w.facts.Evidence)
 	if w.facts.byHand != "" && recovery.CauseOf(told) == recovery.Cancelled {
 		told.Message = w.facts.byHand

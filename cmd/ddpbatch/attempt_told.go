@@ -59,6 +59,12 @@ func (a *attempt) untold(e *env, code int) rundir.Verdict {
 	return v
 }
 
+// unmet tells that no agent left a verdict, and that none had begun a rank: each rank has its logs from its start on.
+func (a *attempt) unmet() bool {
+	logs, err := a.run.RankLogs(a.number)
+	return a.silent && err == nil && len(logs) == 0
+}
+
 // write puts a verdict on disk, if there is not one already that cannot be read.
 func (a *attempt) write(v rundir.Verdict) error {
 	if a.unread {

@@ -49,6 +49,12 @@ func evidenceOf(line string) Evidence {
 	return e
 }
 
+// unmet is e of an attempt whose agents have begun no rank.
+func unmet(e Evidence) Evidence {
+	e.Unmet = true
+	return e
+}
+
 func TestRefine(t *testing.T) {
 	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	nobody := rundir.Verdict{Cause: "unknown", Exit: 137, Message: "nobody"}
@@ -99,6 +105,10 @@ func TestRefine(t *testing.T) {
 		{"srun's TERM, after an agent was lost", rundir.Verdict{Cause: "cancelled", Exit: 143, Nodes: []string{"n2"}}, running, Node},
 		{"srun's TERM, as an agent could not be started", rundir.Verdict{Cause: "cancelled", Exit: 143}, running, Start},
 		{"srun's TERM, before an agent could catch it", rundir.Verdict{Cause: "unknown", Exit: 143}, running, Start},
+		{"srun's KILL, as its TERM found no agent yet", nobody, unmet(running), Start},
+		{"srun's KILL, and Slurm silent", nobody, Evidence{Now: noon, Unmet: true}, Unknown},
+		{"KILL before any rank was begun, by scancel", nobody, unmet(cancel), Cancelled},
+		{"a node crashed before any rank was begun", nobody, unmet(line("nf-crash-n2.txt", "mixed*")), Node},
 		{"scancel before the agents met", rundir.Verdict{Cause: "cancelled", Exit: 143}, cancel, Cancelled},
 		{"a worker that got a plain TERM", rundir.Verdict{Cause: "signal", Signal: 15, Exit: 143}, running, Signal},
 		{"agents killed", nobody, running, Unknown},
