@@ -94,3 +94,28 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 		t.Errorf("ledger %+v, %v; want %q by the cause oom", history, err, want)
 	}
 }
+
+// srun's KILL leaves no agent to tell: where no rank has a log, the workers were not started.
+func TestAttemptEndOfAgentsThatNeverMet(t *testing.T) {
+	for cause, logs := range map[string][]string{"start": nil, "unknown": {"n1.0.out"}} {
+		t.Run(cause, func(t *testing.T) {
+			p, run := newPretendSlurm(t), attemptRun(t, "")
+			p.says("scontrol.out", runningFacts)
+			e, _, errs := p.env(0, 1)
+			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range logs {
+				if err := os.WriteFile(filepath.Join(run.LogsPath(1), name), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 137}); exitCode(err) != 137 {
+				t.Errorf("exit code %d (%v), want srun's; said %s", exitCode(err), err, errs)
+			}
+			if v, err := run.Verdict(1); err != nil || v.Cause != cause {
+				t.Errorf("verdict %+v, %v; want the cause %s", v, err, cause)
+			}
+		})
+	}
+}
