@@ -61,8 +61,11 @@ func (a *attempt) untold(e *env, code int) rundir.Verdict {
 
 // unmet tells that no agent left a verdict, and that none had begun a rank: each rank has its logs from its start on.
 func (a *attempt) unmet() bool {
+	if !a.silent || a.unread {
+		return false
+	}
 	logs, err := a.run.RankLogs(a.number)
-	return a.silent && err == nil && len(logs) == 0
+	return err == nil && len(logs) == 0
 }
 
 // write puts a verdict on disk, if there is not one already that cannot be read.

@@ -95,26 +95,31 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 	}
 }
 
-// srun's KILL leaves no agent to tell: where no rank has a log, the workers were not started.
+// srun's KILL leaves no agent to tell: where no rank has a log, and no verdict is there either, the workers were not started.
 func TestAttemptEndOfAgentsThatNeverMet(t *testing.T) {
-	for cause, logs := range map[string][]string{"start": nil, "unknown": {"n1.0.out"}} {
-		t.Run(cause, func(t *testing.T) {
+	for name, test := range map[string]struct{ file, text, cause string }{
+		"no rank has begun":             {cause: "start"},
+		"a rank has":                    {"logs/n1.0.out", "", "unknown"},
+		"a verdict that cannot be read": {"verdict.json", `{"attempt": "first"}`, "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), attemptRun(t, "")
 			p.says("scontrol.out", runningFacts)
 			e, _, errs := p.env(0, 1)
 			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
 				t.Fatal(err)
 			}
-			for _, name := range logs {
-				if err := os.WriteFile(filepath.Join(run.LogsPath(1), name), nil, 0o600); err != nil {
+			if test.file != "" {
+				if err := os.WriteFile(filepath.Join(run.Path(), "attempts", "1", test.file), []byte(test.text), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 137}); exitCode(err) != 137 {
 				t.Errorf("exit code %d (%v), want srun's; said %s", exitCode(err), err, errs)
 			}
-			if v, err := run.Verdict(1); err != nil || v.Cause != cause {
-				t.Errorf("verdict %+v, %v; want the cause %s", v, err, cause)
+			history, err := run.Ledger()
+			if err != nil || len(history) < 2 || history[len(history)-2].Cause != test.cause {
+				t.Errorf("ledger %+v, %v; want the cause %s", history, err, test.cause)
 			}
 		})
 	}

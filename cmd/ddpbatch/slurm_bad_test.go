@@ -103,14 +103,27 @@ func (c *cluster) onlyOn(dir string, others ...string) {
 }
 
 // testSlurmNotShared: the run directory is on one node's own disk. Each of the others cannot even start the program.
-func testSlurmNotShared(t *testing.T, c *cluster) {
+func testSlurmNotShared(t *testing.T, c *cluster) { c.notShared("n1", "n2", "true") }
+
+// testSlurmNotSharedLate: and the slurmd of the one that can is slow, so that it starts its task only after srun has told that to end. The word
+// is lost, and srun's KILL (--wait) leaves nobody to tell what was wrong.
+func testSlurmNotSharedLate(t *testing.T, c *cluster) {
+	t.Cleanup(func() { c.onNode("n20", "pkill", "-CONT", "-x", "slurmd") })
+	c.notShared("n20", "n21", "pkill -STOP -x slurmd", "{ sleep 3; pkill -CONT -x slurmd; } &") // srun waits 10 s for an answer
+}
+
+// notShared runs a job on two nodes, of which the second cannot start the program, with lines that the script runs before.
+func (c *cluster) notShared(first, second string, setup ...string) {
+	t := c.t
+	t.Helper()
 	dir := filepath.Join(c.dir, "local")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c.commandJob("local", "nodes = 2\nnodelist = \"n[1-2]\"", "1", "touch", "started")
-	c.onlyOn(dir, "n2")
-	out := c.run("ddpbatch", "submit", "local.toml", "--wait", "--set", `run_dir="local"`)
+	c.commandJob("local", fmt.Sprintf("nodes = 2\nnodelist = %q", first+","+second), "1", "touch", "started")
+	c.onlyOn(dir, second)
+	out := c.run("ddpbatch", "submit", "local.toml", "--wait", "--set", `run_dir="local"`, "--set", `launch.grace="1s"`,
+		"--set", "setup.script="+quoteTOML(t, setup...))
 	if out.code == 0 || !strings.Contains(out.stderr, "could not start") {
 		t.Errorf("submit --wait: %v", out)
 	}
@@ -126,7 +139,7 @@ func testSlurmNotShared(t *testing.T, c *cluster) {
 	if err != nil || len(logs) != 1 {
 		t.Fatalf("logs: %q, %v", logs, err)
 	}
-	if text, err := os.ReadFile(logs[0]); err != nil || !strings.Contains(string(text), "n2") {
+	if text, err := os.ReadFile(logs[0]); err != nil || !strings.Contains(string(text), second) {
 		t.Errorf("the job's log (%v):\n%s", err, text)
 	}
 }

@@ -43,7 +43,7 @@ func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 
 // testSlurmCableCut: a node is cut off. The job stops, goes on without it, and the cut node's workers do not stay.
 func testSlurmCableCut(t *testing.T, c *cluster) {
-	s, word := c.familyJob("cut", "nodes = 2\nexclude = \"n[1-6,9-18]\"", 2, 4, once)
+	s, word := c.familyJob("cut", "nodes = 2\nexclude = \"n[1-6,9-18,20-21]\"", 2, 4, once)
 	c.harm("cut", "n8")
 	t.Cleanup(func() { c.harm("heal", "n8") })
 	struck := time.Now()
@@ -63,7 +63,7 @@ func testSlurmCableCut(t *testing.T, c *cluster) {
 // testSlurmCableOfAgent0Cut: agent 0 hears nobody any more, and the others go on hearing each other. It must not blame them: they would be
 // excluded from the rest of the job. Its batch script lives on, beside the attempt that Slurm starts elsewhere.
 func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
-	s, word := c.familyJob("cut0", "nodes = 3\nexclude = \"n[1-8,12-18]\"", 1, 3, once)
+	s, word := c.familyJob("cut0", "nodes = 3\nexclude = \"n[1-8,12-18,20-21]\"", 1, 3, once)
 	c.harm("cut", "n9")
 	struck := time.Now()
 	s.workersGone(word, struck, 30*time.Second)
@@ -106,7 +106,7 @@ const (
 name = "zombies"
 [slurm]
 nodes = 2
-exclude = "n[1-11,14-18]"
+exclude = "n[1-11,14-18,20-21]"
 time = "00:05:00"
 [train]
 epochs = %d
@@ -213,7 +213,7 @@ func (s *submitted) oneLineage(attempt int) {
 
 // testSlurmPowerOfBatchHost: the node of the batch script and of agent 0 is gone. Slurm starts the job again by itself, which counts as a lost node.
 func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
-	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18]\"", 2, 4, once)
+	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18,20-21]\"", 2, 4, once)
 	c.harm("crash", "n14")
 	struck := time.Now()
 	s.workersGone(word, struck, 30*time.Second)

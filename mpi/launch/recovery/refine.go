@@ -15,8 +15,7 @@ type Evidence struct {
 	Signals []string  // that the shell got: "TERM", "USR2"
 	Now     time.Time // when Slurm was asked
 	Lead    time.Duration
-	// Unmet tells that no agent left a verdict, and that no rank was begun: none has a log.
-	Unmet   bool
+	Unmet   bool      // no agent left a verdict, and no rank was begun
 	EndTime time.Time // when the time limit ends the job; zero: not known, or no limit
 
 	Asked  bool   // Slurm has answered: what follows is known
@@ -93,8 +92,12 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 		return Preempt, "Slurm took the nodes and put the job back into the queue"
 	case e.Asked && !told && CauseOf(v) == Cancelled && len(v.Nodes) > 0: // srun's --kill-on-bad-exit can be quicker than the agents
 		return Node, "an agent was lost, and srun told the others to stop"
-	case e.Asked && !told && e.srunEnded(v):
-		return Start, "srun could not start every agent, and ended those that waited for them; the job's log has its words"
+	case e.Asked && !told && e.Unmet && CauseOf(v) == Unknown && v.Exit == exitKILL:
+		// srun's TERM (--kill-on-bad-exit) is lost on a node where Slurm has not started the task yet: that agent waits for the others until
+		// KILL comes (--wait).
+		return Start, "the agents were killed before any rank began, as srun does where it could not start every one; the job's log has its words"
+	case e.Asked && !told && !v.Unstarted && v.Exit == exitTERM && v.Host == "" && (CauseOf(v) == Cancelled || CauseOf(v) == Unknown): // nobody had begun
+		return Start, "srun could not start every agent, and told those that waited for them to stop; the job's log has its words"
 	case wish && CauseOf(v) == Saved && e.nearEnd(warned):
 		return Timeout, "the time limit is near"
 	case !e.Asked && told && !e.EndTime.IsZero() && !e.Now.Before(e.EndTime.Add(-time.Second)):
@@ -103,18 +106,6 @@ func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 		return Saved, "Slurm does not say why the job was told to end"
 	}
 	return CauseOf(v), ""
-}
-
-// srunEnded tells whether srun ended agents that had begun nothing yet. Its TERM (--kill-on-bad-exit) is lost on a node where Slurm has not
-// started the task by then: that agent waits for the others until KILL comes (--wait), which leaves nobody to tell.
-func (e Evidence) srunEnded(v rundir.Verdict) bool {
-	switch c := CauseOf(v); {
-	case v.Unstarted || v.Host != "" || c != Cancelled && c != Unknown:
-		return false
-	case v.Exit == exitKILL:
-		return e.Unmet && c == Unknown
-	}
-	return v.Exit == exitTERM
 }
 
 // limitCame says that the time limit came, and of workers that it found at work though they were warned what gives them more time.
