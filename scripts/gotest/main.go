@@ -1,0 +1,116 @@
+// Command gotest runs go test, prints what go test prints, and may run a failed test once more, alone.
+//
+//	go run ./scripts/gotest [-flag=value ...] packages
+//
+// Flags go to go test as they are, in the form -name=value. Where the environment has DDPBATCH_FLAKY, the name of a
+// file, a test that failed is run once more, and passes if it passes then; "FLAKY: name" and the first output are
+// printed, and the name is added to the file. All calls with one file forgive at most three tests together.
+// .ci/run does so; a person who runs ./scripts/test sees each failure as it is. again.go says which failures are
+// never run again.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ok, err := run(ctx, os.Args[1:], os.Getenv("DDPBATCH_FLAKY"), os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// run runs go test with args, prints the outcome to w, and reports whether all passed, at once or the second time. An
+// empty flaky allows no second time.
+func run(ctx context.Context, args []string, flaky string, w io.Writer) (bool, error) {
+	first, err := goTest(ctx, args, w)
+	if err != nil || first.passed || flaky == "" {
+		return first.passed, err
+	}
+	again, why := first.again()
+	if why != "" {
+		fmt.Fprintf(w, "no second run: %s\n", why)
+		return false, nil
+	}
+	forgiven, err := readLines(flaky)
+	if err != nil {
+		return false, fmt.Errorf("read which tests failed before: %w", err)
+	}
+	if len(forgiven)+len(again) > most {
+		fmt.Fprintf(w, "no second run: %d tests failed, and %d failed before; at most %d of a run are run again\n", len(again), len(forgiven), most)
+		return false, nil
+	}
+	for _, t := range again {
+		fmt.Fprintf(w, "\nFLAKY? %s is run once more, alone\n", t)
+		second, err := goTest(ctx, onlyOne(args, t), w)
+		if err != nil {
+			return false, err
+		}
+		if !second.passed || second.ended[t] != "pass" {
+			fmt.Fprintf(w, "failed twice: %s\n", t)
+			return false, nil
+		}
+		fmt.Fprintf(w, "FLAKY: %s; its first output:\n%s", t, first.said[t])
+		if err := addLine(flaky, t.String()); err != nil {
+			return false, fmt.Errorf("note a test that failed once: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// goTest runs go test once, prints the outcome to w, and returns it. Its error says that the outcome could not be had.
+func goTest(ctx context.Context, args []string, w io.Writer) (outcome, error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return outcome{}, fmt.Errorf("read what go test prints: %w", err)
+	}
+	cmd.Stderr = cmd.Stdout // one pipe, so that only read writes to w
+	if err := cmd.Start(); err != nil {
+		return outcome{}, fmt.Errorf("start go test: %w", err)
+	}
+	o, err := read(out, w)
+	if err != nil {
+		cmd.Process.Kill()
+		cmd.Wait()
+		return outcome{}, fmt.Errorf("read what go test prints: %w", err)
+	}
+	var exit *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		return outcome{}, fmt.Errorf("run go test: %w", err)
+	} else if err != nil {
+		o.passed = false
+	}
+	return o, ctx.Err()
+}
+
+func readLines(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' }), err
+}
+
+func addLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(f, line)
+	return errors.Join(err, f.Close())
+}
