@@ -16,7 +16,7 @@ import (
 // crashCommand waits until the other 7 ranks run; then rank 4, the first on the third of four nodes, exits with 7.
 const crashCommand = `
 if [ "$RANK" = 4 ]; then
-	until [ "$(ls running.* | wc -l)" = $((WORLD_SIZE - 1)) ]; do sleep 0.05; done
+	until [ "$(ls running.* 2>/dev/null | wc -l)" = $((WORLD_SIZE - 1)) ]; do sleep 0.05; done
 	echo "rank 4 gives up" >&2
 	exit 7
 fi
