@@ -13,7 +13,8 @@ type metrics struct {
 	Step        int64    `json:"step"`
 	Steps       int64    `json:"steps"` // in the whole run
 	Epoch       int      `json:"epoch"`
-	Loss        float64  `json:"loss"`                 // mean over the steps since the line before
+	Loss        *float64 `json:"loss,omitempty"`       // mean over the steps since the line before; of a line about no steps: that line's
+	EpochLoss   *float64 `json:"epoch_loss,omitempty"` // mean over all steps of the epoch, once it is over
 	LR          float64  `json:"lr"`                   // of the last step
 	SamplesPerS float64  `json:"samples_per_s"`        // of all ranks together
 	CommShare   float64  `json:"comm_share"`           // of the time, with nothing else going on, 0 to 1
@@ -56,21 +57,27 @@ func (t *trainer) writeMetrics(e evaluation) {
 		return
 	}
 	m.addResume(t)
-	rates := w
-	if w.steps == 0 { // the line before is of this step, too
-		rates = t.epoch
+	if w.steps > 0 {
+		t.told = w
+	} else { // the line before is of this step, too
+		w = t.told
 	}
 	now := t.now()
 	m.Time = now.UTC().Format("2006-01-02T15:04:05.000Z")
 	m.Attempt, m.Step, m.Steps, m.Epoch = t.env.Attempt, t.at.Step, t.totalSteps(), t.at.Epoch
-	m.Loss, m.LR = t.at.loss(), t.schedule.LR(max(0, t.at.Step-1))
-	m.SamplesPerS, m.CommShare, m.Overlap = rates.samplesPerS(), rates.commShare(), rates.overlap()
+	m.LR = t.schedule.LR(max(0, t.at.Step-1))
+	m.SamplesPerS, m.CommShare, m.Overlap = w.samplesPerS(), w.commShare(), w.overlap()
 	m.LeftS = t.timeLeft().Seconds()
 	if t.scaler != nil {
 		m.LossScale = t.scaler.Scale()
 	}
 	if w.steps > 0 {
-		m.Loss = w.loss / float64(w.steps)
+		mean := w.loss / float64(w.steps)
+		m.Loss = &mean
+	}
+	if t.at.Done > 0 && t.stepsLeft() == 0 {
+		mean := t.at.loss()
+		m.EpochLoss = &mean
 	}
 	if e.done {
 		m.EvalLoss = &e.loss
@@ -92,14 +99,15 @@ func (t *trainer) writeMetrics(e evaluation) {
 // scalars are the numbers of m by the names that TensorBoard groups them by.
 func (m *metrics) scalars() map[string]float64 {
 	all := map[string]float64{
-		"loss/train": m.Loss, "train/lr": m.LR, "train/epoch": float64(m.Epoch), "speed/samples_per_s": m.SamplesPerS,
+		"train/lr": m.LR, "train/epoch": float64(m.Epoch), "speed/samples_per_s": m.SamplesPerS,
 		"speed/comm_share": m.CommShare, "speed/overlap": m.Overlap,
 	}
-	if m.EvalLoss != nil {
-		all["loss/eval"] = *m.EvalLoss
-	}
-	if m.Accuracy != nil {
-		all["accuracy/eval"] = *m.Accuracy
+	for name, value := range map[string]*float64{
+		"loss/train": m.Loss, "loss/epoch": m.EpochLoss, "loss/eval": m.EvalLoss, "accuracy/eval": m.Accuracy,
+	} {
+		if value != nil {
+			all[name] = *value
+		}
 	}
 	return all
 }

@@ -70,6 +70,7 @@ type trainer struct {
 	evaluation  evaluation
 
 	window, epoch meter // since the last line of metrics, and in this epoch
+	told          meter // what the last line of metrics is about
 	spoke         time.Time
 	metricsBroken bool // it was warned of
 	metricsTorn   bool // the last line has no end

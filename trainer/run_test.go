@@ -115,6 +115,7 @@ func TestMetrics(t *testing.T) {
 		Overlap     float64  `json:"overlap"`
 		LeftS       float64  `json:"left_s"`
 		EvalLoss    *float64 `json:"eval_loss"`
+		EpochLoss   *float64 `json:"epoch_loss"`
 		Accuracy    *float64
 	}
 	var steps []int64

@@ -63,6 +63,50 @@ func TestMetricsOfSaves(t *testing.T) {
 	}
 }
 
+// All lines of a step have one loss, the mean over the last steps, also that of the last checkpoint, which comes after the last step's. The
+// mean over the whole epoch has a name of its own.
+func TestEachStepHasOneLoss(t *testing.T) {
+	c := newCheckpoints()
+	var lines bytes.Buffer
+	losses := []float64{} // of each step
+	mustTrain(t, 2, small(2, 2, 12), func(rank int, _ *Config, env *Env) {
+		env.Checkpoints, env.FS, env.EverySteps = c.open(t), c.fs, 7
+		if rank == 0 {
+			env.Metrics, env.Progress = &lines, func(p Progress) { losses = append(losses, p.Loss) }
+		}
+	})
+	mean := func(from, to int64) float64 { // of the steps after from, up to to
+		sum := 0.0
+		for _, loss := range losses[from:to] {
+			sum += loss
+		}
+		return sum / float64(to-from)
+	}
+	began := map[int64]int64{10: 0, 12: 10, 20: 12, 24: 20} // the line before, by the step of a line
+	twice := 0
+	for decoder, before := json.NewDecoder(&lines), int64(0); decoder.More(); {
+		var line metrics
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		if want := mean(began[line.Step], line.Step); line.Loss == nil || *line.Loss != want {
+			t.Errorf("step %d: loss %v, want %v", line.Step, line.Loss, want)
+		}
+		if over := line.Step%12 == 0; over != (line.EpochLoss != nil) {
+			t.Errorf("step %d: the epoch is over: %v; its loss is told: %v", line.Step, over, !over)
+		} else if over && *line.EpochLoss != mean(line.Step-12, line.Step) {
+			t.Errorf("step %d: the epoch's loss is %v, want %v", line.Step, *line.EpochLoss, mean(line.Step-12, line.Step))
+		}
+		if line.Step == before {
+			twice++
+		}
+		before = line.Step
+	}
+	if twice != 1 {
+		t.Errorf("%d steps have two lines, want the last step, whose checkpoint has one", twice)
+	}
+}
+
 // A run that goes on says how long it took to find and to load what it goes on from: in a line for people, and in its first line of metrics.
 func TestAResumeIsToldOf(t *testing.T) {
 	c := newCheckpoints()

@@ -205,7 +205,7 @@ func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
 	row.readLedger(run)
 	m, ok, err := run.LastMetrics()
 	if ok {
-		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, &m.Loss
+		row.Epoch, row.Step, row.Steps, row.Loss = &m.Epoch, &m.Step, &m.Steps, m.Loss
 	}
 	return err
 }

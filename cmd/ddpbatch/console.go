@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -155,8 +156,12 @@ func progressLine(m rundir.Metrics, columns int) string {
 	if m.Steps > 0 {
 		share = min(1, float64(m.Step)/float64(m.Steps))
 	}
-	text := fmt.Sprintf(" %d/%d epoch %d loss %.4g %.0f samples/s comm %.0f %% overlap %.0f %% %s left",
-		m.Step, m.Steps, m.Epoch, m.Loss, m.SamplesPerSec, 100*m.CommShare, 100*m.Overlap, time.Duration(m.LeftS)*time.Second)
+	loss := "-"
+	if m.Loss != nil {
+		loss = strconv.FormatFloat(*m.Loss, 'g', 4, 64)
+	}
+	text := fmt.Sprintf(" %d/%d epoch %d loss %s %.0f samples/s comm %.0f %% overlap %.0f %% %s left",
+		m.Step, m.Steps, m.Epoch, loss, m.SamplesPerSec, 100*m.CommShare, 100*m.Overlap, time.Duration(m.LeftS)*time.Second)
 	width := min(30, columns-len(text)-3)
 	if width < 5 {
 		return text[:min(len(text), columns-1)]

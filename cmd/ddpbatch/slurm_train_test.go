@@ -132,7 +132,7 @@ func digitsRecords(s *submitted) {
 			accuracy = line.Accuracy
 		}
 	}
-	if last := lines[len(lines)-1]; last.Step != steps || accuracy < 0.92 || last.Loss >= lines[0].Loss {
+	if last := lines[len(lines)-1]; last.Step != steps || accuracy < 0.92 || *last.Loss >= *lines[0].Loss {
 		t.Errorf("metrics begin with %+v and end with %+v, and an accuracy of %v", lines[0], last, accuracy)
 	}
 	link := filepath.Join(s.c.dir, "runs", "mnist-"+s.id)

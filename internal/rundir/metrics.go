@@ -24,7 +24,7 @@ type Metrics struct {
 	Step          int64     `json:"step"`  // finished steps, over all attempts
 	Steps         int64     `json:"steps"` // how many there will be; 0: not known
 	Epoch         int       `json:"epoch"`
-	Loss          float64   `json:"loss"`
+	Loss          *float64  `json:"loss"` // mean over the last steps; nil where the attempt has taken none yet
 	LR            float64   `json:"lr"`
 	SamplesPerSec float64   `json:"samples_per_s"` // of all ranks together
 	CommShare     float64   `json:"comm_share"`    // of the time, with nothing else going on, 0 to 1
