@@ -2,6 +2,8 @@ package slurm
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +73,27 @@ func TestFactsCorpus(t *testing.T) {
 	}
 	if _, err := p.client().Facts(t.Context(), "99"); !errors.Is(err, ErrUnknownJob) {
 		t.Errorf("a job that is not there: %v", err)
+	}
+}
+
+// Slurm 25.11 says COMPLETING alone while a job is being ended. What ended it is in other fields.
+func TestFactsOf25_11(t *testing.T) {
+	for file, want := range map[string]JobFacts{
+		"cancel":   {JobStatus: JobStatus{ID: "6", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]"}},
+		"timeout":  {JobStatus: JobStatus{ID: "5", State: "COMPLETING", Reason: "TimeLimit", NodeList: "n[1-2]"}},
+		"nodefail": {JobStatus: JobStatus{ID: "37", State: "COMPLETING", Reason: "None", NodeList: "n1", Restarts: 1}, FailedNode: "n2"},
+		"preempt":  {JobStatus: JobStatus{ID: "7", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]", Restarts: 1}},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", "25.11", file+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: text}}}
+		got, err := p.client().Facts(t.Context(), want.ID)
+		if err != nil || got.State != want.State || got.Reason != want.Reason || got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
+			got.FailedNode != want.FailedNode || !got.PreemptTime.IsZero() || !got.Requeue {
+			t.Errorf("%s: %+v, %v; want %+v", file, got, err, want)
+		}
 	}
 }
 

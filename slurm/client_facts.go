@@ -16,6 +16,7 @@ type JobFacts struct {
 	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
 	End         time.Time // EndTime; zero: no limit, or not known
 	Exclude     string    // nodes that it must not run on, folded; empty: none
+	FailedNode  string    // the node whose failure ended the job's last start; empty: none
 }
 
 // Facts asks the controller once for one job, or one element of an array. Slurm's times have no zone: they are those of this machine.
@@ -49,6 +50,7 @@ func parseFacts(stdout []byte) []JobFacts {
 		}
 		_, tail, _ := strings.Cut(line, " UserId=")
 		facts := JobFacts{JobStatus: jobs[0], Requeue: scontrolField(tail, "Requeue", " ") == "1", Exclude: scontrolField(tail, "ExcNodeList", " ")}
+		facts.FailedNode = scontrolField(tail, "FailedNode", " ")
 		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))
 		if facts.TimeLimit != "UNLIMITED" {
 			facts.End = slurmTime(facts.EndTime)

@@ -42,7 +42,7 @@ func scontrolJob(head, name, tail string) JobStatus {
 		RawID:     scontrolField(" "+head, "JobId", " "),
 		Name:      name,
 		State:     scontrolField(tail, "JobState", " "),
-		Reason:    scontrolField(tail, "Reason", " Dependency="),
+		Reason:    scontrolReason(tail),
 		ExitCode:  scontrolField(tail, "ExitCode", " "),
 		Nodes:     scontrolField(tail, "NumNodes", " "),
 		NodeList:  scontrolField(tail, "NodeList", " "),
@@ -58,6 +58,12 @@ func scontrolJob(head, name, tail string) JobStatus {
 		job.NodeList = ""
 	}
 	return job
+}
+
+// scontrolReason reads the reason, which may hold blanks. A node that failed, if any, is told between it and the dependency.
+func scontrolReason(tail string) string {
+	reason, _, _ := strings.Cut(scontrolField(tail, "Reason", " Dependency="), " FailedNode=")
+	return reason
 }
 
 // scontrolID puts an id together as squeue shows it.

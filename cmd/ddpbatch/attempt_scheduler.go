@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,6 +77,9 @@ func (s *slurmScheduler) ask(ctx context.Context, limit time.Duration) endFacts 
 	f.Asked, f.State, f.Reason, f.excluded = true, facts.State, facts.Reason, facts.Exclude
 	f.Requeued = facts.Restarts > startOf(s.e)
 	f.Preempted = !facts.PreemptTime.IsZero()
+	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now
+		f.Down = append(f.Down, facts.FailedNode)
+	}
 	running := facts.Running() // else its end is when it ended, or will have begun again
 	if f.EndTime.IsZero() || running && (!facts.End.IsZero() || facts.TimeLimit == "UNLIMITED") {
 		f.EndTime = facts.End // of now: a limit may be moved, and the variable stays
