@@ -108,16 +108,23 @@ func (s Script) Warning() (Warning, bool) {
 const maxLead = 65535 * time.Second
 
 // leastCPUs asks for a core for each rank of a node where the job does not say how many. It has to in
-// agent mode, where a node has one task, for which Slurm's own default is one core. Unlike
-// cpus-per-task this is only a least number: more come with whole nodes, or with a site's cores
-// per GPU, and the step has them all. (Slurm 22.05 heeds it only in jobs without GPUs.)
+// agent mode, where a node has one task, for which Slurm's own default is one core. The script hides the
+// number from srun, so that the step has all that the job has, which is more where it has whole nodes.
+// Slurm 25.11 refuses mincpus beside ntasks-per-node=1, and cpus-per-task beside another count of cores.
 func (s Script) leastCPUs() []Option {
-	_, theirs := s.Options.Get("mincpus")
-	_, fewer := s.Options.Get("overcommit")
-	if s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || theirs || fewer {
+	given := slices.ContainsFunc([]string{"mincpus", "overcommit", "cpus-per-gpu"}, func(name string) bool {
+		_, given := s.Options.Get(name)
+		return given
+	})
+	counts := slices.ContainsFunc(s.Options.Extra, func(word string) bool {
+		name := extraName(word)
+		return name == "cpus-per-gpu" || name == "tres-per-task" && strings.Contains(word, "cpu")
+	})
+	// mincpus is what job files that leave the number out have named until now
+	if s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || given || counts || s.Options.skips("mincpus") {
 		return nil
 	}
-	return []Option{{Name: "mincpus", Value: strconv.Itoa(s.Nproc)}}
+	return []Option{{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}}
 }
 
 // shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how

@@ -99,7 +99,7 @@ func directives(t testing.TB, text string) []string {
 func TestRenderDirectives(t *testing.T) {
 	want := map[string][]string{
 		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
-			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--mincpus=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
+			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
 		"agent-setup": {"--job-name=it's #1", `--output=/scratch/ann b/100%%/"runs"/x/slurm-%A_%a.log`, "--open-mode=append",
 			"--chdir=/home/ann/$HOME", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=24", "--array=1-10%2", "--exclusive",
 			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},
@@ -116,25 +116,31 @@ func TestRenderDirectives(t *testing.T) {
 // Where the job names no cores, the ranks of a node get one each in either mode; Slurm's own default
 // is one for each task, and in agent mode a node has one task.
 func TestRenderLeastCPUs(t *testing.T) {
+	list := func(options ...Option) func(*Script) { return func(s *Script) { s.Options.List = options } }
 	for name, c := range map[string]struct {
 		change func(*Script)
 		want   []string
 	}{
-		"agent":             {func(*Script) {}, []string{"--mincpus=4"}},
-		"whole nodes":       {func(s *Script) { s.Options.List = []Option{{Name: "exclusive", Flag: true}} }, []string{"--mincpus=4"}},
+		"agent":             {func(*Script) {}, []string{"--cpus-per-task=4"}},
+		"whole nodes":       {list(Option{Name: "exclusive", Flag: true}), []string{"--cpus-per-task=4"}},
 		"one rank":          {func(s *Script) { s.Nproc = 1 }, nil},
 		"as many as GPUs":   {func(s *Script) { s.Nproc = 0 }, nil},
-		"cores asked":       {func(s *Script) { s.CPUsPerRank = 2 }, nil},
-		"fewer asked":       {func(s *Script) { s.Options.List = []Option{{Name: "overcommit", Flag: true}} }, nil},
-		"the user's own":    {func(s *Script) { s.Options.List = []Option{{Name: "mincpus", Value: "9"}} }, []string{"--mincpus=9"}},
-		"the site's refuse": {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
+		"cores asked":       {func(s *Script) { s.CPUsPerRank = 2 }, []string{"--cpus-per-task=8"}},
+		"fewer asked":       {list(Option{Name: "overcommit", Flag: true}), nil},
+		"the user's own":    {list(Option{Name: "mincpus", Value: "9"}), []string{"--mincpus=9"}},
+		"cores per GPU":     {list(Option{Name: "cpus-per-gpu", Value: "2"}), []string{"--cpus-per-gpu=2"}},
+		"the same, extra":   {func(s *Script) { s.Options.Extra = []string{"--cpus-per-gpu=2"} }, []string{"--cpus-per-gpu=2"}},
+		"cores as TRES":     {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=cpu:3"} }, nil},
+		"GPUs as TRES":      {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=gres/gpu:1"} }, []string{"--cpus-per-task=4"}},
+		"the site's refuse": {func(s *Script) { s.Options.Skip = []string{"cpus-per-task"} }, nil},
+		"as before":         {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
 		"task":              {func(s *Script) { s.Mode = "task" }, nil},
 	} {
 		script := Script{Name: "x", RunDir: "/r", WorkDir: "/w", Nodes: 2, Mode: "agent", Nproc: 4}
 		c.change(&script)
 		var got []string
 		for _, word := range directives(t, render(t, script)) {
-			if strings.HasPrefix(word, "--mincpus") {
+			if strings.HasPrefix(word, "--mincpus") || strings.HasPrefix(word, "--cpus-per-") {
 				got = append(got, word)
 			}
 		}

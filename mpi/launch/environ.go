@@ -15,6 +15,7 @@ func workerEnviron(r *round, p Place, devices device.Plan, files logs) []string 
 	c := r.cfg
 	own := torchVariables(c, p, r.plan.MasterPort)
 	own = append(own, ddpbatchVariables(r, p, devices, files)...)
+	own = append(own, slurmVariables(c, p)...)
 	own = withDevices(own, devices)
 	drop := make(map[string]bool)
 	for _, v := range own {
@@ -138,6 +139,18 @@ func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []var
 		text("DDPBATCH_COOKIE", r.cookie),
 		text("TORCHELASTIC_ERROR_FILE", files.errorFile),
 	)
+}
+
+// slurmVariables tell a worker how many cores the job asked for it. What srun says is of the agent's task, and so of all workers of the
+// node together; data loaders start as many processes as they read there.
+func slurmVariables(c AgentConfig, p Place) []variable {
+	if p.LocalWorldSize == 1 || len(c.Local) > 0 {
+		return nil
+	}
+	return []variable{
+		{name: "SLURM_CPUS_PER_TASK", value: strconv.Itoa(c.CPUsPerTask), absent: c.CPUsPerTask == 0},
+		{name: "SLURM_TRES_PER_TASK", absent: true}, // the same, since Slurm 24.05: "cpu=8"
+	}
 }
 
 // withDevices has the GPUs that the worker sees, and its LOCAL_RANK among them, take the place of what was said of them.

@@ -68,6 +68,15 @@ func TestWorkerEnviron(t *testing.T) {
 	want["DDPBATCH_OWN_CORES"] = "1"
 	check("a worker with cores of its own")
 
+	// What srun says of the agent's cores is shared out.
+	c.Env = append(c.Env, "SLURM_CPUS_PER_TASK=8", "SLURM_TRES_PER_TASK=cpu=8")
+	check("an agent whose job asked for no cores")
+	c.CPUsPerTask = 4
+	want["SLURM_CPUS_PER_TASK"] = "4"
+	check("an agent of two workers with 8 cores")
+	c.CPUsPerTask, c.Env = 0, c.Env[:len(c.Env)-2]
+	delete(want, "SLURM_CPUS_PER_TASK")
+
 	// A single agent listens on this machine alone, whatever the node is called.
 	one := c
 	one.Index, one.Count = 0, 1

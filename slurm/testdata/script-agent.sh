@@ -5,7 +5,7 @@
 #SBATCH --chdir=/home/ann/train
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
-#SBATCH --mincpus=4
+#SBATCH --cpus-per-task=4
 #SBATCH --requeue
 #SBATCH --signal=B:USR2@120
 #SBATCH --partition=gpu
@@ -87,6 +87,9 @@ ddpbatch_mpi=none
 case $(srun --mpi=list 2>&1) in *pmi2*) ddpbatch_mpi=pmi2 ;; esac
 
 ddpbatch_begin
+
+# srun is told all that it is to know of cores. What sbatch was asked for would limit the step to it, and pass for a worker's own.
+unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK
 
 # What was told to end is not begun; what was warned has no time to get anywhere, and asks to be started again.
 [ -z "$ddpbatch_hup$ddpbatch_int$ddpbatch_quit$ddpbatch_term" ] || ddpbatch_end 143 --unstarted
