@@ -66,7 +66,7 @@ func readMetrics(text []byte, warmUp int) (result, error) {
 		if err := json.Unmarshal(line, &now); err != nil {
 			return result{}, fmt.Errorf("metrics: %w", err)
 		}
-		if now.Step < warmUp {
+		if now.Step < warmUp || now.Step == last.Step { // a line after the last step is about its checkpoint
 			continue
 		}
 		if first.Step == 0 {

@@ -10,6 +10,7 @@ func TestReadMetrics(t *testing.T) {
 {"time":"2026-01-01T00:00:02.000Z","step":20,"loss":4,"comm_share":1}
 {"time":"2026-01-01T00:00:02.500Z","step":30,"loss":3,"comm_share":0.1}
 {"time":"2026-01-01T00:00:03.100Z","step":35,"loss":2,"comm_share":0.4}
+{"time":"2026-01-01T00:00:09.000Z","step":35,"loss":2,"comm_share":0.4,"save_s":5}
 `
 	got, err := readMetrics([]byte(lines), 15)
 	// 15 steps in 1.1 s: 10 with a tenth of communication, 5 with four.
