@@ -2,6 +2,7 @@ package shard
 
 import (
 	"encoding/binary"
+	"io"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/internal/crc32c"
@@ -61,32 +62,56 @@ type located struct {
 	offset int64
 }
 
-// parseTable holds a table, which has the right length, against the chunks of the plan and against the end of their
-// stored bytes. It also returns the CRC of those, computed from the table alone, where head is that of what is before.
-func parseTable(table []byte, version uint32, p *plan, end int64, head uint32) (chunks []located, crc uint32, err error) {
-	chunks = make([]located, p.chunks())
+// tablePart is how much of a chunk table is read at once. A sparse file may have a table of GiB that takes no room on disk; its first
+// entry of zeros is refused before more is read.
+const tablePart = 4096 * entryBytes
+
+// readTable reads the chunk table at offset end of f, and holds it against the chunks of the plan, against want, its checksum, and
+// against the end of their stored bytes. It also returns the CRC of the file up to the table's end, computed from the table alone, where
+// head is that of what is before the chunks.
+func readTable(f io.ReaderAt, end int64, version uint32, p *plan, want, head uint32) (chunks []located, crc uint32, err error) {
 	offset, crc := int64(headerBytes), head
-	for c := range chunks {
-		b := table[c*entryBytes:][:entryBytes]
-		e := entry{
-			stored: binary.LittleEndian.Uint32(b[0:]),
-			crc:    binary.LittleEndian.Uint32(b[8:]),
-			method: chunk.Method(b[12]),
+	var got uint32
+	length := int64(p.chunks()) * entryBytes
+	for at := int64(0); at < length; at += tablePart {
+		part, err := readPart(f, end+at, int(min(tablePart, length-at)))
+		if err != nil {
+			return nil, 0, err
 		}
-		piece, from, to := p.at(c)
-		raw := int(to - from)
-		if binary.LittleEndian.Uint32(b[4:]) != uint32(raw) || b[13]|b[14]|b[15] != 0 ||
-			!known(e.method, version) || !e.method.Plausible(int(e.stored), raw, p.pieces[piece].Layout) {
-			return nil, 0, p.blame(c, "its entry in the chunk table (% x) does not fit %d bytes", b, raw)
+		got = crc32c.Update(got, part)
+		for ; len(part) > 0; part = part[entryBytes:] {
+			e, err := parseEntry(part[:entryBytes], version, p, len(chunks))
+			if err != nil {
+				return nil, 0, err
+			}
+			chunks = append(chunks, located{e, offset})
+			offset += int64(e.stored)
+			crc = crc32c.Combine(crc, e.crc, int64(e.stored))
 		}
-		chunks[c] = located{e, offset}
-		offset += int64(e.stored)
-		crc = crc32c.Combine(crc, e.crc, int64(e.stored))
 	}
-	if offset != end {
+	switch {
+	case got != want:
+		return nil, 0, damaged("the chunk table's checksum is %08x, the trailer says %08x", got, want)
+	case offset != end:
 		return nil, 0, damaged("the chunks end at %d, the chunk table begins at %d", offset, end)
 	}
-	return chunks, crc, nil
+	return chunks, crc32c.Combine(crc, got, length), nil
+}
+
+// parseEntry holds the entry of chunk c against the plan.
+func parseEntry(b []byte, version uint32, p *plan, c int) (entry, error) {
+	e := entry{
+		stored: binary.LittleEndian.Uint32(b[0:]),
+		crc:    binary.LittleEndian.Uint32(b[8:]),
+		method: chunk.Method(b[12]),
+	}
+	piece, from, to := p.at(c)
+	raw := int(to - from)
+	if binary.LittleEndian.Uint32(b[4:]) != uint32(raw) || b[13]|b[14]|b[15] != 0 ||
+		!known(e.method, version) || !e.method.Plausible(int(e.stored), raw, p.pieces[piece].Layout) {
+		return e, p.blame(c, "its entry in the chunk table (% x) does not fit %d bytes", b, raw)
+	}
+	return e, nil
 }
 
 // known reports whether a version has a method.

@@ -46,18 +46,10 @@ func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Rea
 	if err != nil {
 		return nil, err
 	}
-	table, err := readPart(f, end, int(size-trailerBytes-end))
+	chunks, sum, err := readTable(f, end, got.version, p, tableCRC, crc32c.Checksum(head))
 	if err != nil {
 		return nil, err
 	}
-	if got := crc32c.Checksum(table); got != tableCRC {
-		return nil, damaged("the chunk table's checksum is %08x, the trailer says %08x", got, tableCRC)
-	}
-	chunks, sum, err := parseTable(table, got.version, p, end, crc32c.Checksum(head))
-	if err != nil {
-		return nil, err
-	}
-	sum = crc32c.Combine(sum, tableCRC, int64(len(table)))
 	if sum = crc32c.Combine(sum, crc32c.Checksum(trailer), trailerBytes); sum != crc {
 		return nil, damaged("the file's checksum, by its chunk table, is %08x, the manifest says %08x", sum, crc)
 	}
