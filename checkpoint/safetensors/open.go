@@ -1,11 +1,13 @@
 package safetensors
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"ddpbatch/internal/vfs"
 )
@@ -73,9 +75,9 @@ func parse(f io.ReaderAt, size int64) (*File, error) {
 	case int64(n) > size-8:
 		return nil, invalidf("a header of %d bytes does not fit into its %d", n, size)
 	}
-	header := make([]byte, n)
-	if _, err := f.ReadAt(header, 8); err != nil {
-		return nil, readFailed("its header", err)
+	header, err := readHeader(f, int(n))
+	if err != nil {
+		return nil, err
 	}
 	begin := 8 + int64(n)
 	infos, metadata, err := parseHeader(header, size-begin)
@@ -150,3 +152,19 @@ func (f *File) Unchanged() error {
 
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
+
+// readHeader reads the n bytes of a header, in parts: a sparse file may have a long one that takes no room on disk. Zeros are no JSON.
+func readHeader(f io.ReaderAt, n int) ([]byte, error) {
+	const part = 1 << 20
+	header := make([]byte, 0, min(n, part))
+	for at := 0; at < n; at = len(header) {
+		header = slices.Grow(header, min(part, n-at))[:at+min(part, n-at)]
+		if _, err := f.ReadAt(header[at:], 8+int64(at)); err != nil {
+			return nil, readFailed("its header", err)
+		}
+		if i := bytes.IndexByte(header[at:], 0); i >= 0 {
+			return nil, invalidf("byte %d of the header is zero", at+i)
+		}
+	}
+	return header, nil
+}

@@ -89,7 +89,7 @@ func TestRefuses(t *testing.T) {
 		"test_invalid_header_not_json":                   {file("{"), `'"' is missing`},
 		"no header at all":                               {file(""), "does not begin with {"},
 		"test_whitespace_start_padded_header":            {file(" "+fine, sixteen...), "does not begin with {"},
-		"zeros after the object":                         {file(fine+"\x00", sixteen...), `after the end of the object`},
+		"zeros after the object":                         {file(fine+"\x00", sixteen...), "of the header is zero"},
 		"a second object":                                {file(fine+"{}", sixteen...), `after the end of the object`},
 		"test_validation_overflow":                       {file(entryOf("U8", "[2,2,9223372036854775807]", "[0,16]"), sixteen...), "is too large"},
 		"test_validation_overflow of elements by type":   {file(entryOf("F64", "[4611686018427387904]", "[0,16]"), sixteen...), "is too large"},
@@ -265,12 +265,18 @@ func TestFileThatIsRewritten(t *testing.T) {
 // 1 KiB of anything costs less than 64 MiB.
 func TestHostileKilobyteIsCheap(t *testing.T) {
 	for name, data := range map[string][]byte{
+		"a sparse header": append(binary.LittleEndian.AppendUint64(nil, 99_000_000), '{'),
 		"a long header":   append(binary.LittleEndian.AppendUint64(nil, 99_999_999), make([]byte, 1016)...),
 		"deep nesting":    file(`{"a":` + strings.Repeat("[", 1000)),
 		"a huge tensor":   file(entryOf("U8", "[1099511627776]", "[0,1099511627776]")),
 		"many dimensions": file(`{"w":{"shape":[` + strings.Repeat("0,", 480)),
 	} {
 		path := put(t, data)
+		if strings.Contains(name, "sparse") {
+			if err := os.Truncate(path, 100_000_000); err != nil {
+				t.Fatal(err)
+			}
+		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, _, err := ReadFile(path)
