@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -22,16 +24,23 @@ const (
 // Exec runs a command on this machine, looked up in the PATH of its own environment. It kills the
 // command when ctx ends, and then returns the context's error. Where the command is not on the PATH the
 // error matches [ErrNoSlurm].
+//
+// The command dies with this process: an sbatch that lived on, while it waits for the controller, would submit its job at a time when
+// another has been submitted in its place. The signal for that is sent when the thread ends that started the command (prctl(2),
+// PR_SET_PDEATHSIG), so that this goroutine stays on its own.
 func Exec(ctx context.Context, c Command) (Output, error) {
 	path, err := lookPath(c.Name, c.Environ)
 	if err != nil {
 		return Output{}, err
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var stdout, stderr cappedBuffer
 	cmd := exec.CommandContext(ctx, path, c.Args...)
 	cmd.Env = c.Environ
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = pipeDelay
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {

@@ -3,8 +3,12 @@ package slurm
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -50,5 +54,40 @@ func TestExecLooksUpOnlyInItsPath(t *testing.T) {
 	client := &Client{Environ: []string{"PATH=" + dir}}
 	if _, err := client.Submit(t.Context(), "/s.sh", nil); err == nil || errors.Is(err, ErrNoSlurm) {
 		t.Errorf("an sbatch that says nothing: %v", err)
+	}
+}
+
+// A command that lived on could submit a job after another was submitted in its place.
+func TestExecDiesWithThisProcess(t *testing.T) {
+	if dir := os.Getenv("SLURM_TEST_VICTIM"); dir != "" { // the process that is killed
+		_, err := Exec(t.Context(), Command{Name: "sbatch", Environ: []string{"PATH=" + dir + ":/usr/bin:/bin"}})
+		t.Fatalf("sbatch ended: %v", err)
+	}
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "sbatch"), "#!/bin/sh\nexec >'"+pipe+"'\necho started\nexec sleep 600\n")
+	victim := exec.Command(os.Args[0], "-test.run=^TestExecDiesWithThisProcess$")
+	victim.Env = append(os.Environ(), "SLURM_TEST_VICTIM="+dir)
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.Open(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	var line [8]byte
+	if _, err := io.ReadFull(said, line[:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait() // it was killed
+	if rest, err := io.ReadAll(said); err != nil || len(rest) > 0 { // ends once nobody holds the pipe any more
+		t.Errorf("%q, %v", rest, err)
 	}
 }

@@ -32,13 +32,13 @@ type Event struct {
 	Signal  int       `json:"signal,omitempty"`
 	WarnedS float64   `json:"warned_s,omitempty"`
 	LeadS   float64   `json:"lead_s,omitempty"`
-	Element *int      `json:"element,omitempty"` // of an array's resume: the only element that it is of; nil: all of them
+	Element *int      `json:"element,omitempty"` // of an array's resume, and of what precedes it: the only element that it is of; nil: all of them
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
 
 // The events of a run.
 const (
-	EventSubmit  = "submit"  // to Slurm, for the first time
+	EventSubmit  = "submit"  // Slurm has taken the run's first job
 	EventResume  = "resume"  // a person started the run again
 	EventBegin   = "begin"   // an attempt began
 	EventEnd     = "end"     // an attempt ended; a second one for it, with a better known cause, replaces the first
@@ -47,6 +47,9 @@ const (
 	EventRefused = "refused" // Slurm did not do the requeue before this
 	EventGiveUp  = "give-up" // nothing more happens by itself
 	EventCancel  = "cancel"  // a person asked Slurm to end the job
+
+	EventSubmitting = "submitting" // Slurm is about to be asked to take a job; the detail is the event that follows where it does
+	EventNotTaken   = "not-taken"  // it did not
 )
 
 // Append adds e to the ledger in one write, durably, in turn with other

@@ -1,0 +1,284 @@
+package rundir
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/vfs"
+)
+
+const (
+	claimsName = "claims"
+	claimName  = "claim.json"
+	maxClaim   = 4 << 10 // bytes
+
+	claimBeat  = 10 * time.Second // how often who holds a claim shows that it lives
+	claimLapse = 2 * time.Minute  // a claimant of another machine that has not done so for so long is dead
+)
+
+// Claimant is who may submit a run: claims/<n>/claim.json.
+type Claimant struct {
+	proc.Identity
+	Host  string    `json:"host"`
+	Doing string    `json:"doing"` // "submit" or "resume"
+	Since time.Time `json:"since"`
+	Nonce string    `json:"nonce"`
+	Done  bool      `json:"done"`
+}
+
+func (c Claimant) String() string {
+	return fmt.Sprintf("%s by process %d on %s, begun %s", c.Doing, c.PID, c.Host, c.Since.Format("2006-01-02 15:04:05"))
+}
+
+// HeldError: another process is about to submit the run.
+type HeldError struct {
+	Claimant
+	Known bool // the process lives on this machine; else it was alive within the last two minutes
+}
+
+func (e *HeldError) Error() string {
+	text := "another command is submitting this run: " + e.Claimant.String()
+	if e.Known {
+		return text + "; wait for its end"
+	}
+	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimLapse)
+}
+
+// Claim is the right to submit a run, from the look whether it goes on until the new job's id is recorded. One process has it, of all that share
+// the file system.
+type Claim struct {
+	Dead *Claimant // who had it before and was killed; nil: nobody
+
+	d    *Dir
+	n    int
+	own  Claimant
+	stop chan struct{}
+	beat sync.WaitGroup
+}
+
+// Claim takes the claim of the run that d is, or belongs to; a [*HeldError] tells who has it. Locks of the file system would not do: on many
+// clusters they hold on one machine alone. So claims are numbered folders, of which the highest counts. Each is put together under another name
+// and renamed into place, which fails where there is one already, on NFS, too. None is removed, as a number must not come twice.
+func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
+	own := Claimant{Host: host, Doing: doing, Since: now, Nonce: nonce()}
+	var err error
+	if own.Identity, err = proc.Self(); err != nil {
+		return nil, fmt.Errorf("claim the run: %w", err)
+	}
+	c := &Claim{d: d.run(), own: own, stop: make(chan struct{})}
+	if err := c.take(); err != nil {
+		var held *HeldError
+		if errors.As(err, &held) {
+			return nil, held
+		}
+		return nil, fmt.Errorf("claim the run %s: %w", d.run().path, err)
+	}
+	c.beat.Go(c.showLife)
+	return c, nil
+}
+
+// take puts this claimant behind the newest claim, where that is not held any more.
+func (c *Claim) take() error {
+	claims := filepath.Join(c.d.path, claimsName)
+	if err := os.MkdirAll(claims, 0o700); err != nil {
+		return err
+	}
+	newest, err := c.d.newestClaim()
+	if err != nil {
+		return err
+	}
+	temp, err := os.MkdirTemp(claims, ".new-*") // mode 0700
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp) // where it has got its name, there is nothing left of it
+	for c.n = newest; ; c.n++ {
+		// The file is written again each time: its time is the file server's own, with which that of the newest claim is compared.
+		if err := writeClaim(temp, c.own); err != nil {
+			return err
+		}
+		if err := c.d.checkFree(c.n, temp, &c.Dead); err != nil {
+			return err
+		}
+		if taken, err := c.put(temp, c.n+1); err != nil || !taken {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		c.n++
+		return vfs.OS{}.SyncDir(claims)
+	}
+}
+
+// put gives the folder temp the number n; false where that is taken. A file server that is asked twice, as its first answer was lost, says so
+// of this claimant's own, too.
+func (c *Claim) put(temp string, n int) (bool, error) {
+	err := os.Rename(temp, c.d.claimPath(n))
+	if err == nil {
+		return true, nil
+	}
+	if !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	there, _, readErr := c.d.claimant(n)
+	switch {
+	case readErr == nil && there.Nonce == c.own.Nonce:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist): // the folder is gone, and has not become that claim
+		return false, err
+	}
+	return false, nil
+}
+
+// checkFree returns a HeldError where claim n is held. dead gets who was killed while it held it.
+func (d *Dir) checkFree(n int, temp string, dead **Claimant) error {
+	if n == 0 {
+		return nil
+	}
+	there, info, err := d.claimant(n)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // removed by a person
+		return nil
+	case err != nil && info == nil:
+		return err
+	case there.Done:
+		*dead = nil
+		return nil
+	}
+	lives, known := there.Lives()
+	if !known {
+		own, err := os.Stat(filepath.Join(temp, claimName))
+		if err != nil {
+			return err
+		}
+		lives = own.ModTime().Sub(info.ModTime()) < claimLapse
+	}
+	if lives {
+		return &HeldError{Claimant: there, Known: known}
+	}
+	*dead = &there
+	return nil
+}
+
+// Check returns an error where the claim is lost: this process stood still for so long that another took it for dead.
+func (c *Claim) Check() error {
+	newest, err := c.d.newestClaim()
+	if err != nil {
+		return fmt.Errorf("look whether the run is still claimed: %w", err)
+	}
+	if newest > c.n {
+		other, _, err := c.d.claimant(newest)
+		if err != nil {
+			return fmt.Errorf("look who has claimed the run: %w", err)
+		}
+		return fmt.Errorf("this process stood still, and another command has claimed the run: %s", other)
+	}
+	return nil
+}
+
+// Release gives the claim back. A run that was discarded meanwhile is no error.
+func (c *Claim) Release() error {
+	close(c.stop)
+	c.beat.Wait()
+	c.own.Done = true
+	if err := ignoreGone(writeClaim(c.d.claimPath(c.n), c.own)); err != nil {
+		return fmt.Errorf("give back the claim of the run: %w", err)
+	}
+	return nil
+}
+
+// showLife keeps the claim's time new, by the file server's clock.
+func (c *Claim) showLife() {
+	beat := time.NewTicker(claimBeat)
+	defer beat.Stop()
+	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
+	path := filepath.Join(c.d.claimPath(c.n), claimName)
+	for {
+		select {
+		case <-c.stop:
+			return
+		case <-beat.C:
+			_ = unix.UtimesNanoAt(unix.AT_FDCWD, path, now, 0) // the next one may succeed
+		}
+	}
+}
+
+// Claimed tells who is submitting the run now; false: nobody.
+func (d *Dir) Claimed() (Claimant, bool, error) {
+	n, err := d.run().newestClaim()
+	if err != nil || n == 0 {
+		return Claimant{}, false, err
+	}
+	there, _, err := d.run().claimant(n)
+	if err != nil || there.Done {
+		return Claimant{}, false, ignoreGone(err)
+	}
+	lives, known := there.Lives()
+	return there, lives || !known, nil
+}
+
+// newestClaim is the highest number of a claim; 0: there is none.
+func (d *Dir) newestClaim() (int, error) {
+	entries, err := os.ReadDir(filepath.Join(d.path, claimsName))
+	if err != nil {
+		return 0, ignoreGone(err)
+	}
+	newest := 0
+	for _, entry := range entries {
+		if !attemptName.MatchString(entry.Name()) {
+			continue
+		}
+		if n, err := strconv.Atoi(entry.Name()); err == nil {
+			newest = max(newest, n)
+		}
+	}
+	return newest, nil
+}
+
+// claimant reads claim n. Of one that is no JSON nothing is known but its time, beside the error.
+func (d *Dir) claimant(n int) (Claimant, fs.FileInfo, error) {
+	path := filepath.Join(d.claimPath(n), claimName)
+	data, err := readFile(path, maxClaim)
+	if err != nil {
+		return Claimant{}, nil, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return Claimant{}, nil, err
+	}
+	var c Claimant
+	if err := json.Unmarshal(data, &c); err != nil {
+		return Claimant{Doing: "a command", Host: "a host that is not known", Since: info.ModTime()}, info, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, info, nil
+}
+
+func (d *Dir) claimPath(n int) string { return filepath.Join(d.path, claimsName, strconv.Itoa(n)) }
+
+func writeClaim(folder string, c Claimant) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return writeBytes(filepath.Join(folder, claimName), 0o600, append(data, '\n'))
+}
+
+func nonce() string {
+	var b [16]byte
+	rand.Read(b[:]) // never returns an error (crypto/rand)
+	return hex.EncodeToString(b[:])
+}

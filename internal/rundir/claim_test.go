@@ -1,0 +1,187 @@
+package rundir
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// claimed takes the claim of d, which is free.
+func claimed(t *testing.T, d *Dir) *Claim {
+	t.Helper()
+	c, err := d.Claim("here", "resume", noon)
+	must(t, err)
+	return c
+}
+
+// heldBy writes a claim as a process of another machine, or one that is gone, would have left it.
+func heldBy(t *testing.T, d *Dir, n int, age time.Duration, change func(*Claimant)) {
+	t.Helper()
+	c := claimed(t, d)
+	must(t, c.Release())
+	other := c.own
+	other.Done, other.Host, other.Nonce = false, "login2", "another"
+	change(&other)
+	must(t, os.RemoveAll(d.claimPath(c.n)))
+	must(t, os.Mkdir(d.claimPath(n), 0o700))
+	must(t, writeClaim(d.claimPath(n), other))
+	at := time.Now().Add(-age)
+	must(t, os.Chtimes(filepath.Join(d.claimPath(n), claimName), at, at))
+}
+
+func TestClaim(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	element, err := d.Task(3)
+	must(t, err)
+	first := claimed(t, d)
+	for _, other := range []*Dir{d, element} {
+		_, err := other.Claim("here", "resume", noon)
+		var held *HeldError
+		if !errors.As(err, &held) || !held.Known || held.PID != os.Getpid() || !strings.Contains(err.Error(), "on here, begun 2026-11-21 12:00:00; wait for its end") {
+			t.Errorf("a second claim: %v", err)
+		}
+	}
+	if who, is, err := d.Claimed(); err != nil || !is || who.PID != os.Getpid() {
+		t.Errorf("claimed by %v, %t, %v", who, is, err)
+	}
+	must(t, first.Check())
+	must(t, first.Release())
+	if _, is, err := d.Claimed(); err != nil || is {
+		t.Errorf("given back, and claimed %t, %v", is, err)
+	}
+	second := claimed(t, element)
+	if second.n != first.n+1 || second.Dead != nil {
+		t.Errorf("claim %d after %d; dead: %v", second.n, first.n, second.Dead)
+	}
+	must(t, second.Release())
+	if names := listing(t, filepath.Join(d.path, claimsName)); len(names) != 2 {
+		t.Errorf("left in claims: %q", names)
+	}
+}
+
+// Who was killed is named, and its claim is taken, at once where that can be known.
+func TestClaimOfTheDead(t *testing.T) {
+	gone := func(c *Claimant) { c.Start++ } // of a process that had this one's number
+	elsewhere := func(c *Claimant) { c.Machine = "another" }
+	for name, test := range map[string]struct {
+		age    time.Duration
+		change func(*Claimant)
+		held   bool
+	}{
+		"killed here":                {0, gone, false},
+		"of another machine, alive":  {claimLapse / 2, elsewhere, true},
+		"of another machine, silent": {claimLapse + time.Minute, elsewhere, false},
+		"alive here, and silent":     {claimLapse + time.Minute, func(*Claimant) {}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := create1(t, t.TempDir(), "x")
+			heldBy(t, d, 7, test.age, test.change)
+			c, err := d.Claim("here", "resume", noon)
+			var held *HeldError
+			switch {
+			case test.held && (!errors.As(err, &held) || held.Host != "login2"):
+				t.Errorf("claimed, or not known who has it: %v", err)
+			case !test.held && (err != nil || c.n != 8 || c.Dead == nil || c.Dead.Host != "login2"):
+				t.Errorf("%+v, %v", c, err)
+			}
+			if c != nil {
+				must(t, c.Release())
+			}
+		})
+	}
+}
+
+// A claim that is no JSON is somebody's, until it has lapsed.
+func TestClaimThatCannotBeRead(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	heldBy(t, d, 1, 0, func(*Claimant) {})
+	file := filepath.Join(d.claimPath(1), claimName)
+	must(t, os.WriteFile(file, []byte("{"), 0o600))
+	if _, err := d.Claim("here", "resume", noon); !errors.As(err, new(*HeldError)) {
+		t.Errorf("a fresh one: %v", err)
+	}
+	old := time.Now().Add(-claimLapse - time.Minute)
+	must(t, os.Chtimes(file, old, old))
+	must(t, claimed(t, d).Release())
+	must(t, os.Remove(file)) // by a person
+	must(t, claimed(t, d).Release())
+}
+
+// Who stood still for so long that it was taken for dead finds out.
+func TestClaimIsLost(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	first := claimed(t, d)
+	lost := first.own
+	lost.Machine = "another"
+	must(t, writeClaim(d.claimPath(first.n), lost))
+	old := time.Now().Add(-claimLapse - time.Minute)
+	must(t, os.Chtimes(filepath.Join(d.claimPath(first.n), claimName), old, old))
+	second := claimed(t, d)
+	if err := first.Check(); err == nil || !strings.Contains(err.Error(), "resume by process") {
+		t.Errorf("the first: %v", err)
+	}
+	must(t, second.Check())
+	must(t, errors.Join(first.Release(), second.Release()))
+	if _, is, _ := d.Claimed(); is {
+		t.Error("it is claimed still")
+	}
+}
+
+// A file server that was asked twice says that the name is taken, by this claimant itself.
+func TestClaimIsItsOwn(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	c := claimed(t, d)
+	if taken, err := c.put(filepath.Join(d.path, claimsName, ".gone"), c.n); !taken || err != nil {
+		t.Errorf("its own claim: %t, %v", taken, err)
+	}
+	stranger := &Claim{d: c.d, own: c.own}
+	stranger.own.Nonce = "another"
+	temp := filepath.Join(d.path, claimsName, ".new-1")
+	must(t, os.Mkdir(temp, 0o700))
+	must(t, writeClaim(temp, stranger.own))
+	if taken, err := stranger.put(temp, c.n); taken || err != nil {
+		t.Errorf("another's claim: %t, %v", taken, err)
+	}
+	if taken, err := stranger.put(filepath.Join(d.path, claimsName, ".gone"), c.n+1); taken || err == nil {
+		t.Errorf("a folder that is gone: %t, %v", taken, err)
+	}
+	must(t, c.Release())
+}
+
+// Of many that claim at once, each has it alone.
+func TestClaimsAtOnce(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	var have, had atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 20 {
+				c, err := d.Claim("here", "resume", noon)
+				if errors.As(err, new(*HeldError)) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if have.Add(1) != 1 {
+					t.Error("two have it")
+				}
+				had.Add(1)
+				have.Add(-1)
+				if err := c.Release(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if had.Load() == 0 {
+		t.Error("nobody had it")
+	}
+}

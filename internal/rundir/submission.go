@@ -1,0 +1,100 @@
+package rundir
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Submissions are what the ledgers of a run and of its elements tell of its jobs.
+type Submissions struct {
+	Jobs    []string // that were recorded, or began before Open, the newest last; of an array's elements, the array's
+	Open    *Event   // EventSubmitting, where nobody recorded what came of it; nil: there is none
+	Lost    string   // the job that began since Open and that nobody has recorded; "": none has
+	Dropped bool     // there was such a submission before the newest
+}
+
+// clockError is how far the clocks of two nodes may be apart.
+const clockError = time.Minute
+
+// Submissions reads how a run was submitted.
+func (d *Dir) Submissions() (Submissions, error) {
+	history, err := d.ownLedger()
+	if err != nil {
+		return Submissions{}, err
+	}
+	var s Submissions
+	for _, e := range history {
+		s.add(e)
+	}
+	elements, err := d.Elements()
+	if err != nil {
+		return Submissions{}, err
+	}
+	for _, element := range elements {
+		history, err := element.ownLedger()
+		if err != nil {
+			return Submissions{}, err
+		}
+		for _, e := range history {
+			if e.Event == EventBegin {
+				s.began(e.Job, s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)))
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *Submissions) add(e Event) {
+	switch e.Event {
+	case EventSubmitting:
+		s.Dropped = s.Dropped || s.Open != nil && s.Lost == ""
+		s.know(s.Lost)
+		s.Open, s.Lost = &e, ""
+	case EventNotTaken:
+		s.Open = nil
+	case EventSubmit, EventResume:
+		id, ok := strings.CutPrefix(e.Detail, "job ")
+		if !ok { // Slurm has started a job again that it had
+			return
+		}
+		s.know(s.Lost)
+		s.know(id)
+		s.Open, s.Lost = nil, ""
+	case EventBegin:
+		s.began(e.Job, s.Open == nil)
+	}
+}
+
+// began tells of a job, or an element of it, that began; before: before the newest submission.
+func (s *Submissions) began(job string, before bool) {
+	job, _, _ = strings.Cut(job, "_")
+	switch {
+	case s.Known(job):
+	case before || s.Open == nil:
+		s.know(job)
+	default:
+		s.Lost = job
+	}
+}
+
+// know makes a job the newest. A cluster that is rebuilt counts from 1 again, so that a number may come twice.
+func (s *Submissions) know(job string) {
+	if job != "" {
+		s.Jobs = append(slices.DeleteFunc(s.Jobs, func(known string) bool { return known == job }), job)
+	}
+}
+
+// Known tells whether a job, or an element of it, is the run's as is recorded.
+func (s Submissions) Known(job string) bool {
+	job, _, _ = strings.Cut(job, "_")
+	return slices.Contains(s.Jobs, job)
+}
+
+// Newest is the newest of Jobs, "" where there is none.
+func (s Submissions) Newest() string {
+	if len(s.Jobs) == 0 {
+		return ""
+	}
+	return s.Jobs[len(s.Jobs)-1]
+}
