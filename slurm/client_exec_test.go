@@ -86,7 +86,7 @@ func TestExecDiesWithThisProcess(t *testing.T) {
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = victim.Wait() // it was killed
+	_ = victim.Wait()                                               // it was killed
 	if rest, err := io.ReadAll(said); err != nil || len(rest) > 0 { // ends once nobody holds the pipe any more
 		t.Errorf("%q, %v", rest, err)
 	}

@@ -25,6 +25,15 @@ var unreachableWords = []string{
 	"Controller is in standby mode",
 }
 
+// unheardWords are those of them that are said before a request is sent.
+var unheardWords = []string{
+	"connect failure",
+	"Protocol authentication error",
+	"Could not establish a configuration source",
+	"Unable to process configuration file",
+	"in standby mode",
+}
+
 func saysUnreachable(words string) bool {
 	for _, w := range unreachableWords {
 		if strings.Contains(words, w) {

@@ -54,7 +54,7 @@ func submissions(run *rundir.Dir) (ids []string) {
 	history, _ := run.Ledger()
 	for _, event := range history {
 		id, ok := strings.CutPrefix(event.Detail, "job ")
-		if ok && (event.Event == rundir.EventSubmit || event.Event == rundir.EventResume) {
+		if ok && (event.Event == rundir.EventSubmit || event.Event == rundir.EventResume) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -99,9 +99,12 @@ func (j arrayJobs) aloneIn(id string) (index int, ok bool) {
 // newestJob is the newest job of a run. An element's may wait, so that it has not begun yet.
 func newestJob(run *rundir.Dir) (string, error) {
 	recorded, err := run.JobID()
-	index, isElement := run.Index()
-	if err != nil || !isElement || run.Spec().Kind != "slurm" {
+	if err != nil || run.Spec().Kind != "slurm" {
 		return recorded, err
+	}
+	index, isElement := run.Index()
+	if !isElement {
+		return begunSince(run, recorded)
 	}
 	whole := run.Array()
 	newest, err := whole.JobID()
@@ -114,6 +117,19 @@ func newestJob(run *rundir.Dir) (string, error) {
 	}
 	jobs, err := array.jobs(whole)
 	return jobs.of(index, recorded), err
+}
+
+// begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed. Else it is the recorded one.
+func begunSince(run *rundir.Dir, recorded string) (string, error) {
+	if isArray(run) {
+		return recorded, nil
+	}
+	known, err := run.Submissions()
+	newest := known.Newest()
+	if err != nil || newest == "" || recorded != "" && !known.Known(recorded) { // its ledger could not be written
+		return recorded, err
+	}
+	return newest, nil
 }
 
 // wholeJob is the newest job of a whole array.

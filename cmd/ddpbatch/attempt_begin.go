@@ -19,6 +19,9 @@ func runAttemptBegin(ctx context.Context, e *env, path string) error {
 		return err
 	}
 	jobID := jobIDOf(e)
+	if err := noteBegin(e, run, jobID); err != nil {
+		return err
+	}
 	if index, ok := e.lookup("SLURM_ARRAY_TASK_ID"); ok {
 		n, err := strconv.Atoi(index)
 		if err != nil {
@@ -67,12 +70,12 @@ func refuseCancelled(e *env, run *rundir.Dir, jobID string) error {
 		return nil
 	}
 	err = run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Job: jobID, Detail: jobCancelled})
-	return &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", jobCancelled, resumeHint(e, run)), err)}
+	return &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", jobCancelled, resumeHint(run)), err)}
 }
 
-// resumeHint says how to start again what is not started again by itself.
-func resumeHint(e *env, run *rundir.Dir) string {
-	return "to go on: ddpbatch resume " + slurm.ShellQuote(e.short(run.Path()))
+// resumeHint says how to start again what is not started again by itself. Who reads it in the job's log stands anywhere.
+func resumeHint(run *rundir.Dir) string {
+	return "to go on: ddpbatch resume " + slurm.ShellQuote(run.Path())
 }
 
 // accountForLast settles what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
@@ -142,7 +145,7 @@ func forsaken(e *env, a *attempt, history []rundir.Event) (over bool, err error)
 		return true, nil
 	case recovery.GiveUp:
 		err = a.run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.number, Cause: before.Cause, Detail: d.Why})
-		return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", d.Why, resumeHint(e, a.run)), err)}
+		return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", d.Why, resumeHint(a.run)), err)}
 	}
 	return false, a.run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.number, Cause: string(cause), Detail: "by Slurm itself"})
 }

@@ -127,7 +127,7 @@ func TestResumeArray(t *testing.T) {
 	}
 	p.says("sbatch.out", "13\n")
 	p.says("squeue.out", strings.ReplaceAll("12|12|FAILED|None|1|n1|N/A|N/A|1:00|x\n", "|", "\x1f"))
-	if err := runResume(t.Context(), e, root, "12", resumeOptions{}); err != nil {
+	if err := runResume(t.Context(), e, root, resumeOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	again := lostVerdict

@@ -39,7 +39,7 @@ func runAttemptEnd(ctx context.Context, e *env, path string, end srunEnd) error 
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.verdict.Attempt, w.verdict.Message)
 		w, err = a.act(ctx, e, s, w)
 	}
-	resume := resumeHint(e, run)
+	resume := resumeHint(run)
 	switch {
 	case errors.Is(err, errNotRequeued):
 		return &codeError{code: exitRequeue, err: fmt.Errorf("%w; %s", err, resume)}

@@ -61,8 +61,24 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if run.Spec().Kind != "slurm" {
 		return usagef("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
-	if ids[0] == "" {
-		return usagef("%s has no job id: its submission was never confirmed; see squeue", e.short(run.Path()))
+	s, err := newestSubmission(ctx, e, run, false)
+	if err != nil {
+		return err
+	}
+	settled, err := s.settle(e)
+	switch {
+	case err != nil:
+		return err
+	case settled: // and there is a job more
+		if run, ids, err = findToCancel(e, runs, name); err != nil {
+			return err
+		}
+	case s.open != nil && s.asked != nil:
+		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.asked)
+	case s.open != nil && s.by != nil:
+		return &usageError{message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.by), hint: "cancel it when that has ended"}
+	case ids[0] == "":
+		return usagef("%s has no job: its submission was cut short, and Slurm knows none of its script", e.short(run.Path()))
 	}
 	return cancelJobs(ctx, e, run, ids)
 }

@@ -38,28 +38,44 @@ func newResumeCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			run, id, err := findJob(e, e.abs(c.String("runs")), name)
+			run, _, err := findJob(e, e.abs(c.String("runs")), name)
 			if err != nil {
 				return err
 			}
 			_, rest, _ := splitDash(c.Args().Slice())
-			return runResume(c.Context, e, run, id, resumeOptions{
+			return runResume(c.Context, e, run, resumeOptions{
 				sets: c.StringSlice("set"), rest: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),
 			})
 		},
 	}
 }
 
-func runResume(ctx context.Context, e *env, run *rundir.Dir, id string, o resumeOptions) error {
-	row, err := statusOf(ctx, e, run)
+func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) error {
+	if run.Spec().Kind == "train" { // by all its ranks at once
+		return resumeClaimed(ctx, e, run, nil, func() {}, o)
+	}
+	release, claim, err := claimRun(e, run, rundir.EventResume)
+	if err != nil {
+		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.simulated { // by the process that has the claim
+			err = stillThere(row.Job, row.State)
+		}
+		return err
+	}
+	defer release()
+	return resumeClaimed(ctx, e, run, claim, release, o)
+}
+
+// resumeClaimed resumes a run that nobody else submits meanwhile; release is called once its job is recorded.
+func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, release func(), o resumeOptions) error {
+	row, err := settledStatus(ctx, e, run)
 	if err != nil {
 		return err
 	}
 	if !row.ended {
-		return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, row.State, id)
+		return stillThere(row.Job, row.State)
 	}
-	if len(o.sets) == 0 && row.Attempt > 0 && row.Exit != nil && *row.Exit == 0 {
-		return sayFinished(e, run, o.rest)
+	if row.finished() && !moreToDo(run, o.sets) {
+		return sayFinished(e, run, o.sets, o.rest)
 	}
 	if err := checkAnew(e, run, o.sets, o.rest); err != nil {
 		return err
@@ -81,37 +97,75 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, id string, o resume
 	if before.Kind == "train" {
 		return trainAgain(ctx, e, run, job)
 	}
-	element, resumed := run, rundir.Event{Event: rundir.EventResume}
+	resumed := rundir.Event{Detail: rundir.EventResume}
 	if array, index, ok := elementOf(run); ok {
 		// the script is the array's; of it, this element alone
+		number, _ := run.Index()
 		if run, err = rundir.Open(array); err != nil {
 			return err
 		}
 		o.rest = append([]string{"--array=" + index}, o.rest...)
-		number, _ := element.Index()
 		resumed.Element = &number
 	}
 	if err := writeScript(run, job, ""); err != nil {
 		return err
 	}
-	newID, err := submitRun(ctx, e, run, o.rest, resumed)
-	if err == nil && element != run { // whose ledger is its own
-		if err := element.Append(rundir.Event{Time: e.Now(), Event: rundir.EventResume, Detail: "job " + newID}); err != nil {
-			e.log().Warn("the job is submitted, but its element's ledger does not know", "job", newID, "error", err)
-		}
-	}
+	newID, err := submitRun(ctx, e, run, claim, o.rest, resumed)
 	switch {
 	case err != nil && notSubmitted(err) && len(o.sets) > 0:
 		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
-	case err != nil:
+	case err != nil && notSubmitted(err):
 		return err
+	case err != nil:
+		return fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
 	}
+	release()
 	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, jobSummary(job), e.short(run.Path()))
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
 }
 
+// settledStatus is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
+// recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
+func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
+	s, err := newestSubmission(ctx, e, run, true)
+	if err != nil {
+		return jobStatus{}, err
+	}
+	if _, err := s.settle(e); err != nil {
+		return jobStatus{}, err
+	}
+	row, err := statusOf(ctx, e, run)
+	switch {
+	case err != nil:
+		return row, err
+	case s.asked != nil && (s.open != nil || row.ended && !row.finished()):
+		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.asked)
+	case !row.ended:
+		return row, nil
+	case s.alive != nil:
+		return row, stillThere(s.alive.ID, s.alive.State)
+	}
+	return row, nil
+}
+
+func stillThere(id, state string) error {
+	return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
+}
+
+// moreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
+func moreToDo(run *rundir.Dir, sets []string) bool {
+	job, err := jobOf(run)
+	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
+		table, _, _ := strings.Cut(setKey(set), ".")
+		if job.Builtin() {
+			return table == "train"
+		}
+		return !slices.Contains([]string{"slurm", "setup", "requeue", "checkpoint"}, table)
+	}))
+}
+
 // sayFinished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on.
-func sayFinished(e *env, run *rundir.Dir, words []string) error {
+func sayFinished(e *env, run *rundir.Dir, sets, words []string) error {
 	job, err := jobOf(run)
 	if err != nil {
 		return err
@@ -131,6 +185,9 @@ func sayFinished(e *env, run *rundir.Dir, words []string) error {
 	}
 	if len(words) > 0 {
 		return usagef("%s is finished, so that nothing is run with %q%s", job.Name, words[0], hint)
+	}
+	if len(sets) > 0 {
+		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", sets[0], hint)
 	}
 	fmt.Fprintf(e.Out, "%s is finished%s\n", job.Name, hint)
 	return nil

@@ -41,9 +41,11 @@ type jobStatus struct {
 	cancelled  bool   // by a person, before it began
 	simulated  bool   // by a process that lives
 	unbegun    bool   // an element, as the job that it is part of now
+	waits      bool   // its newest job has not begun an attempt
 	givenUp    bool   // so that a wish to be started again is not granted
 	verdictJob string // the job whose end Exit, Message and Cause tell
 
+	cutShort *submission // of which nobody recorded what came of it; nil: there is none
 	array    *arrayJobs  // nil: it is no array
 	elements []jobStatus // of an array
 	index    int         // of an element
@@ -125,6 +127,9 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		if err := rows[i].identify(run); err != nil {
 			return nil, err
 		}
+		if err := rows[i].lookForLost(ctx, e); err != nil {
+			return nil, err
+		}
 		switch {
 		case !rows[i].submitted():
 		case rows[i].array != nil:
@@ -145,6 +150,36 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 	return rows, nil
 }
 
+// lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
+// allowed to.
+func (row *jobStatus) lookForLost(ctx context.Context, e *env) error {
+	s, err := newestSubmission(ctx, e, row.run, false)
+	if err != nil || s.open == nil {
+		return err
+	}
+	row.cutShort = s
+	index, isElement := row.run.Index()
+	only := s.open.Element
+	switch {
+	case s.job == "":
+		if errors.Is(s.asked, slurm.ErrNoSlurm) {
+			return nil
+		}
+		return s.asked
+	case row.array != nil && only != nil:
+		row.array.alone[*only] = s.job
+		row.array.known = append(row.array.known, s.job)
+	case row.array != nil:
+		row.array.whole, row.array.alone = s.job, map[int]string{}
+		row.array.known = append(row.array.known, s.job)
+	case isElement && (only == nil || *only == index):
+		row.Job = fmt.Sprintf("%s_%d", s.job, index)
+	case !isElement:
+		row.Job = s.job
+	}
+	return nil
+}
+
 // identify tells which job, or jobs, a run is.
 func (row *jobStatus) identify(run *rundir.Dir) error {
 	id, err := newestJob(run)
@@ -163,10 +198,11 @@ func (row *jobStatus) identify(run *rundir.Dir) error {
 
 // read puts together what Slurm has told of jobs and what the run that row identifies has left.
 func (row *jobStatus) read(jobs []slurm.JobStatus) error {
-	array := row.array
+	array, cutShort := row.array, row.cutShort
 	if err := row.readRun(row.run, row.Job); err != nil {
 		return err
 	}
+	defer row.addCutShort(cutShort)
 	if array == nil {
 		row.addState(jobs)
 		return nil
@@ -177,6 +213,31 @@ func (row *jobStatus) read(jobs []slurm.JobStatus) error {
 	}
 	row.addElements(jobs)
 	return nil
+}
+
+// addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
+func (row *jobStatus) addCutShort(s *submission) {
+	if s == nil || s.job != "" {
+		return
+	}
+	what := "a submit"
+	if !s.first {
+		what = "a resume"
+	}
+	switch {
+	case s.by != nil:
+		row.Next, row.ended = "it is being submitted: "+s.by.String(), false
+	case s.asked != nil:
+		row.Next, row.ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
+	default:
+		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
+	}
+	switch {
+	case s.first && s.by != nil:
+		row.State = "SUBMITTING"
+	case s.first && s.asked == nil:
+		row.State = "UNSUBMITTED"
+	}
 }
 
 // askSlurm tells what Slurm knows of jobs; those that it knows no longer are left out.
@@ -231,9 +292,11 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 			row.Next = "not started again: " + event.Detail
 			row.givenUp = event.Detail != ownDeadline && event.Detail != killedAtLimit
 		case rundir.EventBegin:
-			row.Next, row.givenUp, begun = "", false, event.Job
+			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
+			id, ok := strings.CutPrefix(event.Detail, "job ")
+			row.waits = ok && id != wholeID(begun)
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
@@ -265,8 +328,24 @@ func (row *jobStatus) addState(jobs []slurm.JobStatus) {
 	}
 }
 
-// takeState takes the state of what Slurm knows of the job.
+// finished tells whether the run has done what it was to do.
+func (row *jobStatus) finished() bool {
+	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun {
+		return false
+	}
+	trial := row.run.Spec().Before // of a resume --set that no attempt has run with
+	if trial == nil || trial.Element == nil {
+		return trial == nil
+	}
+	index, isElement := row.run.Index()
+	return !isElement || index != *trial.Element
+}
+
+// takeState takes the state of what Slurm knows of the job. Where that has not begun, what the attempt before left is not its end.
 func (row *jobStatus) takeState(job slurm.JobStatus) {
+	if row.waits || row.unbegun {
+		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
+	}
 	row.State, row.Reason, row.ended = job.State, cleanReason(job.Reason), job.Ended()
 	if row.ended && row.Next == "" {
 		row.Next = row.silence()

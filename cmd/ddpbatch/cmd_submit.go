@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -82,16 +81,22 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if err != nil {
 		return err
 	}
+	release, claim, err := claimRun(e, run, rundir.EventSubmit)
+	if err != nil {
+		return err // somebody may have found the run, and be resuming it
+	}
+	defer release()
 	if err := writeScript(run, job, template); err != nil {
 		return errors.Join(err, run.Discard())
 	}
-	id, err := submitRun(ctx, e, run, o.sbatch, rundir.Event{Event: rundir.EventSubmit})
+	id, err := submitRun(ctx, e, run, claim, o.sbatch, rundir.Event{Detail: rundir.EventSubmit})
 	switch {
 	case err != nil && notSubmitted(err):
 		return errors.Join(err, run.Discard())
 	case err != nil:
-		return fmt.Errorf("%w\nthe run directory %s is kept, in case the job exists after all; see squeue", err, run.Path())
+		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
 	}
+	release()
 	if o.parsable {
 		fmt.Fprintln(e.Out, id)
 	} else {
@@ -115,14 +120,17 @@ func checkSbatchWords(words []string) error {
 	return nil
 }
 
+// errNotAsked: Slurm was not asked to take the job.
+var errNotAsked = errors.New("nothing was submitted")
+
 // notSubmitted tells whether Slurm certainly knows nothing of the job that submitRun failed to submit. After a
-// time-out, or an answer that nobody understands, the job may exist.
+// time-out, a connection that was lost, or an answer that nobody understands, the job may exist.
 func notSubmitted(err error) bool {
 	var unreachable *slurm.UnreachableError
 	if errors.As(err, &unreachable) {
-		return !strings.Contains(unreachable.Words, "timed out")
+		return unreachable.Unheard()
 	}
-	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm)
+	return errors.Is(err, slurm.ErrRefused) || errors.Is(err, slurm.ErrNoSlurm) || errors.Is(err, errNotAsked)
 }
 
 // writeScript renders a job's batch script into its run directory.
@@ -134,21 +142,33 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string) error {
 	return run.WriteScript(script)
 }
 
-// submitRun hands a run's script to sbatch and records the job.
-func submitRun(ctx context.Context, e *env, run *rundir.Dir, sbatch []string, event rundir.Event) (string, error) {
+// submitRun hands the script of a run, which is claimed, to sbatch and records the job. What is to be submitted stands in the ledger before:
+// where this process is killed meanwhile, the next command knows that there may be a job.
+func submitRun(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, sbatch []string, submitting rundir.Event) (string, error) {
 	client, dropped := newSlurmClient(e)
 	if len(dropped) > 0 {
 		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)
 	}
-	submitted, err := client.Submit(ctx, run.ScriptPath(), sbatch)
+	submitting.Time, submitting.Event = e.Now(), rundir.EventSubmitting
+	err := run.Append(submitting)
+	if err == nil {
+		err = claim.Check()
+	}
 	if err != nil {
+		return "", fmt.Errorf("%w: %w", errNotAsked, err)
+	}
+	submitted, err := client.Submit(ctx, run.ScriptPath(), sbatch)
+	id := submitted.ID
+	switch {
+	case err != nil && id != "":
+		e.log().Warn("sbatch told the job's id, and failed then", "error", err)
+	case err != nil && notSubmitted(err):
+		return "", errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventNotTaken, Element: submitting.Element}))
+	case err != nil:
 		return "", err
 	}
-	id := submitted.ID
 	// From here on the job exists: what fails now must not hide its id.
-	event.Time, event.Detail = e.Now(), "job "+id
-	err = errors.Join(run.SetJobID(id), run.Append(event))
-	if err != nil {
+	if err := recordJob(e, run, id, submitting); err != nil {
 		e.log().Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)
 	}
 	return id, nil

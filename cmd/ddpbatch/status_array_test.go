@@ -169,7 +169,7 @@ func TestResumeElement(t *testing.T) {
 	w.slurm("12_1 FAILED", "12_2 CANCELLED")
 	w.says("sbatch.out", "13\n")
 	e, _, _ := w.env(0, 0)
-	w.must(runResume(t.Context(), e, one, "12_1", resumeOptions{}))
+	w.must(runResume(t.Context(), e, one, resumeOptions{}))
 	history, err := w.run.Ledger()
 	w.must(err)
 	last := history[len(history)-1]

@@ -217,7 +217,7 @@ func (c *Claim) showLife() {
 	}
 }
 
-// Claimed tells who is submitting the run now; false: nobody.
+// Claimed tells which other process is submitting the run now; false: none is.
 func (d *Dir) Claimed() (Claimant, bool, error) {
 	n, err := d.run().newestClaim()
 	if err != nil || n == 0 {
@@ -226,6 +226,9 @@ func (d *Dir) Claimed() (Claimant, bool, error) {
 	there, _, err := d.run().claimant(n)
 	if err != nil || there.Done {
 		return Claimant{}, false, ignoreGone(err)
+	}
+	if own, err := proc.Self(); err == nil && there.Identity == own {
+		return Claimant{}, false, nil
 	}
 	lives, known := there.Lives()
 	return there, lives || !known, nil

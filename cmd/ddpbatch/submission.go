@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+// submission is what is known of the newest submission of a run, or of the array that it belongs to.
+type submission struct {
+	open  *rundir.Event    // where nobody lived to record what came of it; nil: it is recorded
+	job   string           // that Slurm took, and that is not recorded; "": none
+	first bool             // no job was recorded before
+	alive *slurm.JobStatus // another job that runs the run's script, is not recorded and has not ended
+	by    *rundir.Claimant // who is at it now; nil: nobody is
+	run   *rundir.Dir      // the whole one
+	asked error            // why Slurm could not be asked, where that was to be done
+}
+
+// newestSubmission looks for the job of a submission that nobody recorded: among the jobs that have begun, and else, in Slurm, for one that runs the
+// run's script. In any case Slurm is asked where always is set, as a person may have submitted the script by hand.
+func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool) (*submission, error) {
+	run, err := wholeRun(run)
+	if err != nil {
+		return nil, err
+	}
+	s := &submission{run: run}
+	if run.Spec().Kind != "slurm" {
+		return s, nil
+	}
+	known, err := run.Submissions()
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := run.JobID()
+	if err != nil {
+		return nil, err
+	}
+	s.open, s.job, s.first = known.Open, known.Lost, len(known.Jobs) == 0
+	if s.open == nil && s.first && recorded == "" { // submit was killed before it noted anything
+		s.open = &rundir.Event{Event: rundir.EventSubmitting, Detail: rundir.EventSubmit}
+	}
+	if s.open != nil {
+		if who, is, err := run.Claimed(); err == nil && is {
+			s.by = &who
+		}
+	}
+	if always || s.open != nil && s.job == "" {
+		s.asked = s.ask(ctx, e, func(id string) bool { return known.Known(id) || s.open == nil && id == recorded })
+	}
+	if s.open != nil && s.job == "" && recorded != "" && !known.Known(recorded) {
+		s.job, s.asked = recorded, nil // whoever submitted it was killed before the ledger was told
+	}
+	return s, nil
+}
+
+// ask asks Slurm for jobs that run the run's script and are not known.
+func (s *submission) ask(ctx context.Context, e *env, known func(id string) bool) error {
+	user, err := otherOwner(s.run)
+	if err != nil {
+		return err
+	}
+	client, _ := newSlurmClient(e)
+	jobs, err := client.JobsOfScript(ctx, s.run.ScriptPath(), user)
+	if err != nil {
+		return err
+	}
+	jobs = slices.DeleteFunc(jobs, func(job slurm.JobStatus) bool { return known(wholeID(job.ID)) })
+	slices.SortStableFunc(jobs, func(a, b slurm.JobStatus) int { // those that have not ended first, and of these the newest
+		return cmp.Or(order(a.Ended(), b.Ended()), cmp.Compare(jobNumber(wholeID(b.ID)), jobNumber(wholeID(a.ID))))
+	})
+	if s.open != nil && s.job == "" && len(jobs) > 0 {
+		s.job = wholeID(jobs[0].ID)
+	}
+	for _, job := range jobs {
+		if wholeID(job.ID) != s.job && !job.Ended() {
+			s.alive = &job
+			break
+		}
+	}
+	return nil
+}
+
+// settle records the job of a submission that nobody recorded; it tells whether there was one.
+func (s *submission) settle(e *env) (bool, error) {
+	if s.open == nil || s.job == "" {
+		return false, nil
+	}
+	return true, recordJob(e, s.run, s.job, *s.open)
+}
+
+// recordJob tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have begun, and a person may
+// have cancelled it, before sbatch ends.
+func recordJob(e *env, run *rundir.Dir, id string, submitting rundir.Event) error {
+	known, err := run.Submissions()
+	recorded := err == nil && known.Open == nil && known.Newest() == id
+	if err := run.SetJobID(id); err != nil || recorded {
+		return err
+	}
+	event := rundir.Event{Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element, Detail: "job " + id}
+	if err := run.Append(event); err != nil || event.Element == nil {
+		return err
+	}
+	element, err := run.Task(*event.Element) // whose ledger is its own
+	if err != nil {
+		return err
+	}
+	event.Element = nil
+	return element.Append(event)
+}
+
+// noteBegin records the job that begins, where whoever submitted it did not live to do so. A job of which that was given up, as
+// Slurm did not know it then, must not begin beside the one that was submitted in its place.
+func noteBegin(e *env, run *rundir.Dir, jobID string) error {
+	id := wholeID(jobID)
+	known, err := run.Submissions()
+	if err != nil {
+		return err
+	}
+	recorded, err := run.JobID()
+	switch {
+	case err != nil || known.Known(id):
+		return err
+	case known.Open != nil:
+		return recordJob(e, run, id, *known.Open)
+	case recorded == id:
+		return nil
+	case known.Dropped:
+		return &codeError{code: exitNever, err: fmt.Errorf("job %s was submitted by a command that was killed, and the run has been submitted as job %s since; %s",
+			id, cmp.Or(recorded, known.Newest()), resumeHint(run))}
+	case jobID != id: // an element of an array that was submitted by hand
+		return nil
+	}
+	return run.SetJobID(id)
+}
+
+// claimRun keeps other commands from submitting a run until the claim is given back.
+func claimRun(e *env, run *rundir.Dir, doing string) (release func(), claim *rundir.Claim, err error) {
+	claim, err = run.Claim(e.Hostname, doing, e.Now())
+	var held *rundir.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, nil, &usageError{message: held.Error()}
+	case err != nil:
+		return nil, nil, err
+	}
+	if claim.Dead != nil {
+		e.log().Warn("an earlier command did not live to submit this run, or to record its job", "command", claim.Dead.String())
+	}
+	return sync.OnceFunc(func() {
+		if err := claim.Release(); err != nil {
+			e.log().Warn("the run stays claimed until this process ends", "error", err)
+		}
+	}), claim, nil
+}
+
+// wholeRun is the run that an array's element belongs to, and else run itself.
+func wholeRun(run *rundir.Dir) (*rundir.Dir, error) {
+	if array, _, ok := elementOf(run); ok {
+		return rundir.Open(array)
+	}
+	return run, nil
+}
+
+// wholeID is the id of a job of which id is an element, a group of elements or a component.
+func wholeID(id string) string {
+	if i := strings.IndexAny(id, "_+"); i >= 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// otherOwner is the number of the user whose run it is, as Slurm's commands take it; "" where that is who asks.
+func otherOwner(run *rundir.Dir) (string, error) {
+	info, err := os.Stat(run.Path())
+	if err != nil {
+		return "", fmt.Errorf("look whose run it is: %w", err)
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int64(owner.Uid) == int64(os.Geteuid()) {
+		return "", nil
+	}
+	return strconv.FormatUint(uint64(owner.Uid), 10), nil
+}
+
+func jobNumber(id string) int {
+	n, _ := strconv.Atoi(id)
+	return n
+}
+
+// order puts false before true.
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
