@@ -8,6 +8,7 @@
 //	  attempts/<n>/verdict.json
 //	  attempts/<n>/logs/<host>.<rank>.out  .err
 //	  attempts/<n>/reach/<agent>.json   what an agent tried that did not get through to agent 0
+//	  claims/<n>/claim.json     who submits the run, or did; the highest number counts
 //	  ledger.jsonl
 //	  metrics.jsonl
 //	  checkpoints/
