@@ -44,3 +44,18 @@ func TestJobsOfScript(t *testing.T) {
 		t.Errorf("no Slurm: %v", err)
 	}
 }
+
+func TestStuck(t *testing.T) {
+	for _, test := range []struct {
+		state, reason string
+		want          bool
+	}{
+		{"PENDING", "PartitionConfig", true}, {"PENDING", "AssocMaxNodePerJobLimit", true}, {"PENDING", "QOSMaxWallDurationPerJobLimit", true},
+		{"PENDING", "AssocMaxCpuMinutesPerJob", true}, {"PENDING", "Priority", false}, {"PENDING", "Resources", false}, {"PENDING", "AssocGrpCpuLimit", false},
+		{"PENDING", "None", false}, {"RUNNING", "PartitionConfig", false},
+	} {
+		if got := (JobStatus{State: test.state, Reason: test.reason}).Stuck(); got != test.want {
+			t.Errorf("%s for %s: stuck is %t", test.state, test.reason, got)
+		}
+	}
+}

@@ -121,6 +121,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	}
 	release()
 	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, jobSummary(job), e.short(run.Path()))
+	warnStuck(ctx, e, newID)
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
 }
 

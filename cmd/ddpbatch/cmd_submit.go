@@ -102,7 +102,22 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	} else {
 		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, jobSummary(job), e.short(run.Path()))
 	}
+	warnStuck(ctx, e, id)
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
+}
+
+// warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the submission's.
+func warnStuck(ctx context.Context, e *env, id string) {
+	jobs, err := askSlurm(ctx, e, []string{id})
+	if err != nil {
+		return
+	}
+	for _, job := range jobs {
+		if job.Stuck() {
+			fmt.Fprintf(e.Err, "ddpbatch: job %s does not start as it is: Slurm says %s; see JOB REASON CODES in squeue(1); to take it back: ddpbatch cancel %s\n", id, job.Reason, id)
+			return
+		}
+	}
 }
 
 // sbatchWords are the words after --, which go to sbatch.

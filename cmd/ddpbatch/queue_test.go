@@ -464,6 +464,25 @@ func TestStatusOfResumedJob(t *testing.T) {
 	}
 }
 
+// Slurm takes jobs that it never starts.
+func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
+	q := newQueue(t)
+	parent, run := q.resumable()
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
+	q.says("reason", "PartitionConfig") // Slurm 25.11's, of a job of 99 nodes where there are four (slurm-corpus/25.11.7/refused/csq.txt)
+	for id, args := range map[string][]string{"500": {"submit", "job.toml", "--parsable"}, "501": {"resume", run}} {
+		q.says("next", id)
+		code, out, errs := q.run(parent, args...)
+		if code != 0 || !strings.Contains(out, id) || !strings.HasPrefix(errs, "ddpbatch: job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
+			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
+		}
+	}
+	q.says("reason", "Priority")
+	if code, _, errs := q.run(parent, "submit", "job.toml"); code != 0 || errs != "" {
+		t.Errorf("one that waits for its turn: %d, %q", code, errs)
+	}
+}
+
 // What a run that is finished is run on gives it nothing to do.
 func TestResumeOfFinished(t *testing.T) {
 	q := newQueue(t)
