@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"ddpbatch/checkpoint"
 	"ddpbatch/trainer/data"
 )
 
@@ -17,34 +18,59 @@ import (
 type facts map[string]string
 
 func factsOf(cfg Config, train data.Dataset) facts {
-	spec := train.Spec()
+	spec, f := train.Spec(), configFacts(cfg)
+	f["rows to train on"] = fmt.Sprint(train.Len())
+	f["inputs of a row"] = fmt.Sprint(spec.Inputs)
+	f["outputs of a row"] = fmt.Sprint(spec.Outputs + spec.Classes)
+	if cfg.Data.Kind != "generated" {
+		// Files may change under their names. Half of the hash is plenty against accidents.
+		sum := data.Digest(train)
+		f["SHA-256 of the rows"] = fmt.Sprintf("%x", sum[:len(sum)/2])
+	}
+	return f
+}
+
+// configFacts are those of the facts that the job's data are not needed for.
+func configFacts(cfg Config) facts {
 	f := facts{
-		"batch_size":       fmt.Sprint(cfg.BatchSize),
-		"accumulate":       fmt.Sprint(cfg.Accumulate),
-		"seed":             fmt.Sprint(cfg.Seed),
-		"loss":             cfg.Loss,
-		"precision":        cfg.Precision,
-		"clip_norm":        fmt.Sprint(cfg.ClipNorm),
-		"data.kind":        cfg.Data.Kind,
-		"data.train":       cfg.Data.Train,
-		"data.shuffle":     fmt.Sprint(cfg.Data.Shuffle),
-		"data.remainder":   cfg.Data.Remainder,
-		"rows to train on": fmt.Sprint(train.Len()),
-		"inputs of a row":  fmt.Sprint(spec.Inputs),
-		"outputs of a row": fmt.Sprint(spec.Outputs + spec.Classes),
-		"ddp.compress":     cfg.DDP.Compress,
+		"batch_size":     fmt.Sprint(cfg.BatchSize),
+		"accumulate":     fmt.Sprint(cfg.Accumulate),
+		"seed":           fmt.Sprint(cfg.Seed),
+		"loss":           cfg.Loss,
+		"precision":      cfg.Precision,
+		"clip_norm":      fmt.Sprint(cfg.ClipNorm),
+		"data.kind":      cfg.Data.Kind,
+		"data.train":     cfg.Data.Train,
+		"data.shuffle":   fmt.Sprint(cfg.Data.Shuffle),
+		"data.remainder": cfg.Data.Remainder,
+		"ddp.compress":   cfg.DDP.Compress,
 	}
 	f.addModel(cfg.Model)
 	f.addOptimizer(cfg.Optimizer)
 	if cfg.Data.Kind == "generated" { // a function of these
 		f["data.rows"] = fmt.Sprint(cfg.Data.Rows)
 		f["data.noise"] = fmt.Sprint(cfg.Data.Noise)
-	} else {
-		// Files may change under their names. Half of the hash is plenty against accidents.
-		sum := data.Digest(train)
-		f["SHA-256 of the rows"] = fmt.Sprintf("%x", sum[:len(sum)/2])
 	}
 	return f
+}
+
+// Fits tells whether a job with cfg can go on from c, as far as its data are not needed for that. An error that matches [ErrMismatch] names what differs.
+func Fits(cfg Config, c *checkpoint.Checkpoint) error {
+	var saved facts
+	if err := readValue(c, keyFacts, &saved); err != nil {
+		return err
+	}
+	own := configFacts(cfg)
+	maps.DeleteFunc(saved, func(name, _ string) bool { _, both := own[name]; return !both })
+	return own.fits(saved)
+}
+
+// fits returns an ErrMismatch where f and what was saved are not the same.
+func (f facts) fits(saved facts) error {
+	if d := f.differences(saved, "in the checkpoint"); d != "" {
+		return fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
+	}
+	return nil
 }
 
 func (f facts) addModel(m ModelConfig) {

@@ -221,8 +221,8 @@ func (t *trainer) positionOf(c *checkpoint.Checkpoint) (position, error) {
 	if err := readValue(c, keyFacts, &saved); err != nil {
 		return at, err
 	}
-	if d := t.facts.differences(saved, "in the checkpoint"); d != "" {
-		return at, fmt.Errorf("%w: %s; change the job back, or start a new run", ErrMismatch, d)
+	if err := t.facts.fits(saved); err != nil {
+		return at, err
 	}
 	if err := readValue(c, keyPosition, &at); err != nil {
 		return at, err

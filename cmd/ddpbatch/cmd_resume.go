@@ -97,6 +97,11 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	if before.Kind == "train" {
 		return trainAgain(ctx, e, run, job)
 	}
+	if len(o.sets) > 0 {
+		if err := checkFits(ctx, e, run, job); err != nil {
+			return errors.Join(err, run.WriteSpec(before)) // the nodes would find the same
+		}
+	}
 	resumed := rundir.Event{Detail: rundir.EventResume}
 	if array, index, ok := elementOf(run); ok {
 		// the script is the array's; of it, this element alone

@@ -503,3 +503,55 @@ func TestResumeOfFinished(t *testing.T) {
 		t.Errorf("another command: %d, %s%s", code, out, errs)
 	}
 }
+
+// A job that the newest checkpoint does not fit is refused before it waits in a queue.
+func TestResumeThatDoesNotFit(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(`name = "x"
+[train]
+epochs = 1
+batch_size = 4096
+loss = "mse"
+model = { kind = "mlp", hidden = [8], activation = "tanh" }
+data = { kind = "generated" }
+optimizer = { kind = "sgd", lr = 0.01 }
+`), 0o600))
+	if out, err := q.command(parent, "train", "job.toml").CombinedOutput(); err != nil {
+		t.Fatalf("train: %v, %s", err, out)
+	}
+	d := must(t, rundir.List, filepath.Join(parent, "runs"))[0]
+	spec := d.Spec()
+	spec.Kind = "slurm" // as if it had been submitted
+	q.must(d.WriteSpec(spec))
+	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
+	for set, says := range map[string]string{
+		"train.model.hidden=[16]":   "model.hidden is [8] in the checkpoint and [16] here",
+		"train.batch_size=64":       "batch_size is 4096 in the checkpoint and 64 here",
+		"train.data.noise=0.5":      "data.noise is ",
+		"train.optimizer.kind=adam": "optimizer.kind is sgd in the checkpoint and adam here",
+	} {
+		code, out, errs := q.run(parent, "resume", d.Path(), "--set", set, "--set", "train.epochs=2")
+		if code != exitMismatch || out != "" || !strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
+			t.Errorf("%s: %d, %s%s", set, code, out, errs)
+		}
+	}
+	if now := must(t, rundir.Open, d.Path()).Spec(); now.Before != nil || string(now.Job) != string(spec.Job) {
+		t.Errorf("a refused resume has changed the job: %s", now.Job)
+	}
+	if jobs := q.jobs(); len(jobs) > 0 {
+		t.Errorf("jobs %q", jobs)
+	}
+	for _, sets := range [][]string{{"train.epochs=2", "slurm.nodes=2", "train.optimizer.lr=0.1"}, {"train.batch_size=64", "checkpoint.resume=never"}} {
+		args := []string{"resume", d.Path()}
+		for _, set := range sets {
+			args = append(args, "--set", set)
+		}
+		if code, out, errs := q.run(parent, args...); code != 0 {
+			t.Errorf("%s: %d, %s%s", sets, code, out, errs)
+		}
+		for _, id := range q.alive() {
+			q.is(id, "CANCELLED")
+		}
+	}
+}

@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/slurm"
+	"ddpbatch/trainer"
 )
 
 // asksAnew tells whether sets have a word about checkpoint.resume.
@@ -48,6 +54,34 @@ func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, e
 		elements[index] = newest + 1
 	}
 	return anew, elements, nil
+}
+
+// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be read here, or is on
+// a node's own disk, the nodes compare.
+func checkFits(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job) error {
+	if !job.Builtin() || job.Checkpoint.Resume != "auto" {
+		return nil
+	}
+	elements, err := run.Elements()
+	if err != nil {
+		return err
+	}
+	for _, run := range append(elements, run) {
+		dir, err := checkpoint.Open(run.CheckpointsPath(), checkpoint.Options{Log: e.log()})
+		if err != nil {
+			return err
+		}
+		newest, err := dir.FindLatest(ctx)
+		if err != nil {
+			continue
+		}
+		err = trainer.Fits(job.Train, newest)
+		newest.Close() // it was only read
+		if errors.Is(err, trainer.ErrMismatch) {
+			return fmt.Errorf("resume from %s: %w", newest.Info().Path, err)
+		}
+	}
+	return ctx.Err()
 }
 
 // checkAnew refuses to begin an array anew of which only some elements are run now: the others would do so whenever they are run again.
