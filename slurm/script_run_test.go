@@ -62,6 +62,7 @@ func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
 			t.Fatal(err)
 		}
 	}
+	write(t, filepath.Join(run, "spec.json"), "{}")
 	write(t, filepath.Join(run, "bin", "ddpbatch"), fakeDdpbatch)
 	write(t, filepath.Join(dir, "bin", "srun"), fakeSrun)
 	s := Script{Name: "x", RunDir: run, WorkDir: dir, Nodes: 2, Mode: "agent", Nproc: 4}

@@ -37,9 +37,26 @@ ddpbatch_listen() {
 }
 ddpbatch_listen
 
+# Nobody else may be able to change what is run. The run directory is closed to others, so that they could only put another in its place: that
+# takes the right to write to the folder around it, and no sticky bit. find may be hit by a signal that is for this script.
+ddpbatch_check() {
+  for ddpbatch_try in 1 2 3; do
+    ddpbatch_bad=$(find "${ddpbatch_run_dir%/*}/." "$ddpbatch_run_dir" "$ddpbatch_run_dir/spec.json" "$ddpbatch_program" -prune \
+      ! \( -name . \( -user 0 -o -user "$EUID" \) \( -perm -1000 -o ! -perm -020 ! -perm -002 \) \) \
+      ! \( ! -name . -user "$EUID" ! -type l ! -perm -020 ! -perm -002 \) -print)
+    ddpbatch_code=$?
+    [ "$ddpbatch_code" -gt 128 ] || break
+  done
+  [ "$ddpbatch_code" -ne 0 ] || [ -n "$ddpbatch_bad" ] || return 0
+  printf 'ddpbatch: nothing is run, as another user might have changed it: %s must belong to you, and others must not write to it (chmod go-w)\n' \
+    "${ddpbatch_bad:-$ddpbatch_run_dir}" >&2
+  exit 2
+}
+
 # Claims the next attempt in the run directory, and names it and its secret to the environment. Codes above 128 are those of a signal
 # that came before the program could catch it.
 ddpbatch_begin() {
+  ddpbatch_check
   ddpbatch_try=1
   until ddpbatch_attempt=$("$ddpbatch_program" attempt begin "$ddpbatch_run_dir"); do
     ddpbatch_code=$?
