@@ -14,7 +14,7 @@ import (
 )
 
 func runAttemptBegin(ctx context.Context, e *env, path string) error {
-	run, err := rundir.Open(e.abs(path))
+	run, err := rundir.OpenOwn(e.abs(path))
 	if err != nil {
 		return err
 	}

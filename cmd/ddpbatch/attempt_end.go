@@ -23,7 +23,7 @@ type srunEnd struct {
 // carries the exit code.
 func runAttemptEnd(ctx context.Context, e *env, path string, end srunEnd) error {
 	ctx = context.WithoutCancel(ctx) // a signal that ends the job is what this is for
-	run, err := rundir.Open(e.abs(path))
+	run, err := rundir.OpenOwn(e.abs(path))
 	if err != nil {
 		return err
 	}

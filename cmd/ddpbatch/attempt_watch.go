@@ -37,7 +37,7 @@ type stepWatch struct {
 
 // newStepWatch watches the process pid, the srun of the attempt that DDPBATCH_ATTEMPT tells.
 func newStepWatch(e *env, path string, pid int) (*stepWatch, error) {
-	run, err := rundir.Open(e.abs(path))
+	run, err := rundir.OpenOwn(e.abs(path))
 	if err != nil {
 		return nil, err
 	}

@@ -52,6 +52,9 @@ func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 
 func runCancel(ctx context.Context, e *env, runs, name string) error {
 	run, ids, err := findToCancel(e, runs, name)
+	if err == nil {
+		err = run.CheckCancel()
+	}
 	if err != nil {
 		return err
 	}
@@ -102,7 +105,7 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 	if len(over) == len(ids) {
 		return errors.Join(over...)
 	}
-	if done {
+	if done && run.IsOwn() { // root does not start another user's program
 		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
 	}
 	return errors.Join(failed...)
@@ -136,7 +139,10 @@ func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) e
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
 		return fmt.Errorf("cancel %s: tell process %s: %w", e.short(run.Path()), id, err)
 	}
-	fmt.Fprintf(e.Out, "cancelled job %s\nresume: %s\n", id, resumeCommand(run))
+	fmt.Fprintf(e.Out, "cancelled job %s\n", id)
+	if run.IsOwn() {
+		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
+	}
 	return nil
 }
 

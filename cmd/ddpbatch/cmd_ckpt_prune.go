@@ -39,6 +39,11 @@ func newCkptPruneCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
+		if place.run != nil && !c.Bool("dry-run") {
+			if err := checkOwn(e, place.run); err != nil {
+				return err
+			}
+		}
 		if !c.Bool("dry-run") && !c.Bool("force") {
 			if err := refuseAlive(c.Context, e, place.run, "once you know that it does not: --force"); err != nil {
 				return err

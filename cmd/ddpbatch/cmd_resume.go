@@ -42,6 +42,9 @@ func newResumeCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
+			if err := checkOwn(e, run); err != nil {
+				return err
+			}
 			_, rest, _ := splitDash(c.Args().Slice())
 			return runResume(c.Context, e, run, resumeOptions{
 				sets: c.StringSlice("set"), rest: rest, wait: c.Bool("wait"), follow: c.Bool("follow"),

@@ -127,7 +127,7 @@ type rank struct {
 
 func (r *rank) loadJob(ctx context.Context) (err error) {
 	if r.path == "" {
-		if r.run, err = rundir.Open(r.e.get("DDPBATCH_RUN_DIR")); err != nil {
+		if r.run, err = rundir.OpenOwn(r.e.get("DDPBATCH_RUN_DIR")); err != nil {
 			return err
 		}
 		if r.attempt, err = strconv.Atoi(r.e.get("DDPBATCH_ATTEMPT")); err != nil || r.attempt < 1 {

@@ -70,7 +70,7 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.As(err, &faults):
+	case errors.As(err, &usage), errors.As(err, &faults), errors.Is(err, rundir.ErrExposed):
 		return exitUsage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
 		return exitNever

@@ -98,9 +98,29 @@ func newRun(e *env, kind string, job *jobfile.Job, source string, text []byte, s
 	if err != nil {
 		return nil, fmt.Errorf("find this program's own file: %w", err)
 	}
-	return rundir.Create(rundir.CreateConfig{
+	run, err := rundir.Create(rundir.CreateConfig{
 		Parent: job.RunDir, Spec: spec, JobFile: text, Binary: binary, Now: e.Now(),
 	})
+	if err == nil {
+		warnExposed(e, run)
+	}
+	return run, err
+}
+
+// checkOwn makes sure that a run that is to be acted on is the caller's.
+func checkOwn(e *env, run *rundir.Dir) error {
+	err := run.CheckOwn()
+	if err == nil {
+		warnExposed(e, run)
+	}
+	return err
+}
+
+// warnExposed says where the path to a run can be changed by others. Projects are shared so, and it is not for this command to end that.
+func warnExposed(e *env, run *rundir.Dir) {
+	if path := run.ExposedAbove(); path != "" {
+		e.log().Warn("other users can change this folder, and put a run of theirs in the place of this one; set run_dir to a place below a folder of your own", "folder", path)
+	}
 }
 
 func specOf(kind string, job *jobfile.Job, source string, sets []string) (rundir.Spec, error) {

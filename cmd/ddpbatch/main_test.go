@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,6 +19,9 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand { // an agent's guard, which has the program by a descriptor, not by its name
 		os.Exit(Main(context.Background(), osEnv(), os.Args))
+	}
+	if filepath.Base(os.Args[0]) != "ddpbatch" {
+		syscall.Umask(0o022) // a folder of runs that the group may write to is refused
 	}
 	testscript.Main(m, map[string]func(){"ddpbatch": func() {
 		ctx, stop := withSignals(context.Background(), os.Stderr)

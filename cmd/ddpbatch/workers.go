@@ -54,7 +54,7 @@ func workersOf(e *env, o *runOptions) (w *workers, err error) {
 
 // fromRun takes everything from the run directory's spec.
 func (w *workers) fromRun(e *env, path string) error {
-	run, err := rundir.Open(path)
+	run, err := rundir.OpenOwn(path)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ import (
 
 // CreateConfig says what a new run directory holds.
 type CreateConfig struct {
-	Parent  string    // runs/, made where absent
+	Parent  string    // runs/, made where absent; ErrExposed where others can replace what is in it
 	Spec    Spec      // Schema, Run, Created and SHA256 are filled in
 	JobFile []byte    // copied to job.toml
 	Binary  string    // copied to bin/ddpbatch
@@ -44,7 +44,7 @@ func create(c CreateConfig) (_ *Dir, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(parent, 0o777); err != nil {
+	if err := makeParent(parent); err != nil {
 		return nil, err
 	}
 	temp, err := os.MkdirTemp(parent, ".new-*") // mode 0700

@@ -90,6 +90,9 @@ func resolve(path string) (string, error) {
 		if !filepath.IsAbs(target) {
 			target = filepath.Join(filepath.Dir(path), target)
 		}
+		if err := checkLink(info, path, target); err != nil {
+			return "", err
+		}
 		path = target
 	}
 	return "", fmt.Errorf("%s: more than %d symbolic links", path, hops)

@@ -24,6 +24,10 @@
 // the new one. The directory has mode 0700, because the spec holds the job's
 // environment.
 //
+// Who acts on a run, and starts its program, opens it by [OpenOwn]: directory, spec and
+// program belong to the caller alone, and in the folder around them nobody else can put others
+// in their place. [Create] makes that folder so, or refuses it. [Open] is for who looks.
+//
 // An attempt is claimed by making attempts/<n> exclusively, which is atomic on
 // local file systems and on NFS (mkdir). Whoever finds a higher number than its
 // own has been superseded ([ErrSuperseded]) and must neither commit nor delete.

@@ -51,7 +51,7 @@ func candidates(parent, name string) []string {
 	return []string{filepath.Join(parent, name), name}
 }
 
-// findJob opens the run of a job id, or returns nil where no link has it.
+// findJob opens the run of a job id, or returns nil where no link has it. A run of the caller's comes before those of others.
 func findJob(parent, id string) (*Dir, error) {
 	job, task, isTask := strings.Cut(id, "_")
 	var newest *Dir
@@ -60,14 +60,18 @@ func findJob(parent, id string) (*Dir, error) {
 		if !strings.HasSuffix(name, "-"+job) {
 			continue
 		}
-		d, err := Open(filepath.Join(parent, name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue // the run was removed, and its link was not
+		path, own, ok := sibling(parent, name)
+		if !ok {
+			continue // the run was removed, and its link was not; or nothing of ddpbatch's made the link
+		}
+		d, err := Open(path)
+		if err != nil && (!own || errors.Is(err, os.ErrNotExist)) {
+			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if newest == nil || d.spec.Created.After(newest.spec.Created) {
+		if newest == nil || own && !newest.IsOwn() || own == newest.IsOwn() && d.spec.Created.After(newest.spec.Created) {
 			newest = d
 		}
 	}
@@ -79,6 +83,26 @@ func findJob(parent, id string) (*Dir, error) {
 		return nil, fmt.Errorf("job id %q: %w", id, err)
 	}
 	return newest.openTask(index)
+}
+
+// sibling is the run directory beside it that the job link name leads to, and whether it is the caller's. A link to anywhere else, or of another
+// user than the run's, leads nowhere.
+func sibling(parent, name string) (path string, own, ok bool) {
+	link := filepath.Join(parent, name)
+	target, err := os.Readlink(link)
+	if err != nil || !runName().MatchString(target) {
+		return "", false, false
+	}
+	path = filepath.Join(parent, target)
+	of, err := os.Lstat(link)
+	if err != nil {
+		return "", false, false
+	}
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() || ownerOf(info) != ownerOf(of) {
+		return "", false, false
+	}
+	return path, ownerOf(info) == os.Geteuid(), true
 }
 
 // near says which names below parent come closest to name, or which runs are

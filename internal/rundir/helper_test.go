@@ -4,11 +4,17 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func TestMain(m *testing.M) {
+	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	os.Exit(m.Run())
+}
 
 // config is a valid CreateConfig below parent.
 func config(t testing.TB, parent, name string) CreateConfig {

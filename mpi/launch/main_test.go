@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"os"
+	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -20,5 +21,6 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workerSwitch) != "" {
 		workerMain() // this process is a worker, or an agent, of a test
 	}
+	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
 	goleak.VerifyTestMain(m)
 }

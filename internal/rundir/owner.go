@@ -1,0 +1,168 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrExposed: another user owns, or can replace, what a command is about to run or to change.
+var ErrExposed = errors.New("another user could decide what is run")
+
+// OpenOwn is Open for who acts on the run, and starts its program: see [Dir.CheckOwn].
+func OpenOwn(path string) (*Dir, error) {
+	d, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return d, d.CheckOwn()
+}
+
+// CheckOwn returns ErrExposed unless the run is the caller's (see [Dir.CheckOwner]), and nobody else can put another directory in its place.
+func (d *Dir) CheckOwn() error {
+	if err := d.CheckOwner(); err != nil {
+		return err
+	}
+	return checkParent(filepath.Dir(d.run().path))
+}
+
+// CheckOwner returns ErrExposed unless directory, spec and program of the run belong to the caller, and nobody else can write to them.
+func (d *Dir) CheckOwner() error {
+	r := d.run()
+	for _, path := range []string{r.path, d.path, r.SpecPath(), r.Binary()} {
+		info, err := os.Lstat(path)
+		if err != nil {
+			return fmt.Errorf("look whose run it is: %w", err)
+		}
+		if uid := ownerOf(info); uid != os.Geteuid() {
+			return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this", ErrExposed, path, uid, os.Geteuid())
+		}
+		switch {
+		case !info.IsDir() && !info.Mode().IsRegular():
+			return fmt.Errorf("%w: %s is a link or a special file; start a new run", ErrExposed, path)
+		case othersWrite(info):
+			return writable(path)
+		}
+	}
+	return nil
+}
+
+// CheckCancel is CheckOwner for a command that starts nothing of the run: root may do that to the run of anybody.
+func (d *Dir) CheckCancel() error {
+	if os.Geteuid() == 0 {
+		return nil
+	}
+	return d.CheckOwner()
+}
+
+// IsOwn tells whether the run directory belongs to the caller.
+func (d *Dir) IsOwn() bool {
+	info, err := os.Lstat(d.run().path)
+	return err == nil && ownerOf(info) == os.Geteuid()
+}
+
+// ExposedAbove says which folder above the one that runs are in another user can change: "" where none is. Whoever renames a part of a path
+// decides what the path leads to.
+func (d *Dir) ExposedAbove() string {
+	parent := filepath.Dir(d.run().path)
+	chains := []string{parent}
+	if real, err := filepath.EvalSymlinks(parent); err == nil && real != parent {
+		chains = append(chains, real)
+	}
+	for _, path := range chains {
+		for path != filepath.Dir(path) {
+			path = filepath.Dir(path)
+			if info, err := os.Stat(path); err == nil && (!trusted(info) || replaceable(info)) {
+				return path
+			}
+		}
+	}
+	return ""
+}
+
+// checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name tells.
+func checkLink(link fs.FileInfo, path, target string) error {
+	info, err := os.Lstat(target)
+	if err != nil || trusted(link) || ownerOf(info) == ownerOf(link) {
+		return err
+	}
+	return fmt.Errorf("%w: %s is a link of user %d to what belongs to user %d; name the run directory itself", ErrExposed, path, ownerOf(link), ownerOf(info))
+}
+
+// makeParent makes the folder that run directories are in, and what is missing above it, with mode 0755 whatever umask, setgid bit and default
+// ACL ask for. One that is there must be such that nobody else can replace what is in it.
+func makeParent(path string) error {
+	err := os.Mkdir(path, 0o755)
+	if errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
+		if err := makeParent(filepath.Dir(path)); err != nil && !errors.Is(err, ErrExposed) { // above it, one that is there is merely warned of
+			return err
+		}
+		err = os.Mkdir(path, 0o755)
+	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return checkParent(path)
+	case err != nil:
+		return err
+	}
+	// By descriptor: in a place that others write to, another folder may have the name by now.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && ownerOf(info) == os.Geteuid() {
+		err = f.Chmod(0o755)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return checkParent(path)
+}
+
+// checkParent returns ErrExposed where another user can replace what is in the folder path: its owner can, and who may write to it, unless it
+// has the sticky bit, by which only their owners remove and rename what is in it.
+func checkParent(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+	case !trusted(info):
+		return fmt.Errorf("%w: %s belongs to user %d, who can replace the runs in it; set run_dir to a folder of your own", ErrExposed, path, ownerOf(info))
+	case replaceable(info):
+		return writable(path)
+	}
+	return nil
+}
+
+func writable(path string) error {
+	return fmt.Errorf("%w: others can write to %s; to end that: chmod go-w '%s'", ErrExposed, path, path)
+}
+
+// trusted tells whether a folder's owner is the caller or root.
+func trusted(info fs.FileInfo) bool {
+	uid := ownerOf(info)
+	return uid == 0 || uid == os.Geteuid()
+}
+
+// replaceable tells whether others than its owner can replace what is in a folder.
+func replaceable(info fs.FileInfo) bool {
+	return othersWrite(info) && info.Mode()&fs.ModeSticky == 0
+}
+
+// othersWrite tells whether others than its owner can write to a file or folder. An ACL that lets them shows in the group's bits, which are its
+// mask (acl(5)).
+func othersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
+
+// ownerOf is the user id of a file's owner.
+func ownerOf(info fs.FileInfo) int {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid)
+	}
+	return -1
+}

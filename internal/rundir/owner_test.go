@@ -1,0 +1,269 @@
+package rundir
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stranger is the user id of somebody who has no account.
+const stranger = 4242
+
+// give gives a file to another user, which only root may do.
+func give(t testing.TB, path string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to another user")
+	}
+	must(t, os.Lchown(path, stranger, stranger))
+}
+
+// TestCheckOwn takes away, one by one, what makes a run its owner's alone.
+func TestCheckOwn(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(t *testing.T, d *Dir)
+		owner  string // what CheckOwner says; empty: nothing
+		own    string // what CheckOwn says
+	}{
+		{"nothing", func(*testing.T, *Dir) {}, "", ""},
+		{"the directory is another's", func(t *testing.T, d *Dir) { give(t, d.Path()) }, "belongs to user 4242", "belongs to user 4242"},
+		{"the spec is another's", func(t *testing.T, d *Dir) { give(t, d.SpecPath()) }, "spec.json belongs to user 4242", "spec.json belongs to user 4242"},
+		{"the program is another's", func(t *testing.T, d *Dir) { give(t, d.Binary()) }, "bin/ddpbatch belongs to user 4242", "bin/ddpbatch belongs to user 4242"},
+		{"the group writes to the directory", func(t *testing.T, d *Dir) { must(t, os.Chmod(d.Path(), 0o770)) }, "chmod go-w", "chmod go-w"},
+		{"others write to the program", func(t *testing.T, d *Dir) { must(t, os.Chmod(d.Binary(), 0o702)) }, "chmod go-w", "chmod go-w"},
+		{"the program is a link", func(t *testing.T, d *Dir) {
+			must(t, os.Remove(d.Binary()))
+			must(t, os.Symlink("/bin/true", d.Binary()))
+		}, "is a link", "is a link"},
+		{"the program is gone", func(t *testing.T, d *Dir) { must(t, os.Remove(d.Binary())) }, "no such file", "no such file"},
+		{"runs is another's", func(t *testing.T, d *Dir) { give(t, filepath.Dir(d.Path())) }, "", "runs belongs to user 4242, who can replace"},
+		{"runs is another's, and sticky", func(t *testing.T, d *Dir) {
+			give(t, filepath.Dir(d.Path()))
+			must(t, os.Chmod(filepath.Dir(d.Path()), 0o777|fs.ModeSticky))
+		}, "", "runs belongs to user 4242, who can replace"},
+		{"the group writes to runs", func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o775)) }, "", "chmod go-w"},
+		{"others write to runs", func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o757)) }, "", "chmod go-w"},
+		{"others write to runs, which is sticky", func(t *testing.T, d *Dir) { must(t, os.Chmod(filepath.Dir(d.Path()), 0o777|fs.ModeSticky)) }, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
+			element, err := d.Task(3)
+			must(t, err)
+			test.change(t, d)
+			for _, d := range []*Dir{d, element} {
+				says(t, "CheckOwner", d.CheckOwner(), test.owner)
+				says(t, "CheckOwn", d.CheckOwn(), test.own)
+			}
+		})
+	}
+}
+
+func says(t *testing.T, what string, err error, want string) {
+	t.Helper()
+	switch {
+	case want == "" && err != nil:
+		t.Errorf("%s: %v", what, err)
+	case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+		t.Errorf("%s: %v, want an error that says %q", what, err, want)
+	case err != nil && !errors.Is(err, ErrExposed) && !errors.Is(err, fs.ErrNotExist):
+		t.Errorf("%s: %v is not ErrExposed", what, err)
+	}
+}
+
+// TestRootMayCancel holds that root may cancel the run of another user, and do nothing else with it.
+func TestRootMayCancel(t *testing.T) {
+	t.Parallel()
+	d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
+	give(t, d.Path())
+	if err := d.CheckCancel(); err != nil {
+		t.Error(err)
+	}
+	if d.IsOwn() {
+		t.Error("root takes the run for its own")
+	}
+	if _, err := OpenOwn(d.Path()); !errors.Is(err, ErrExposed) {
+		t.Errorf("OpenOwn: %v, want ErrExposed", err)
+	}
+}
+
+// TestElementOfAnother holds that the directory of an array's element counts, too.
+func TestElementOfAnother(t *testing.T) {
+	t.Parallel()
+	d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
+	element, err := d.Task(3)
+	must(t, err)
+	give(t, element.Path())
+	says(t, "the element", element.CheckOwn(), "tasks/3 belongs to user 4242")
+	says(t, "the array", d.CheckOwn(), "")
+}
+
+// openACL is an ACL that lets everybody do everything, as the kernel takes it: version 2, then tag, permissions and id of each entry (acl(5)).
+func openACL() []byte {
+	acl := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, entry := range []struct {
+		tag uint16
+		id  uint32
+	}{{0x01, ^uint32(0)}, {0x02, stranger}, {0x04, ^uint32(0)}, {0x10, ^uint32(0)}, {0x20, ^uint32(0)}} { // owner, user, group, mask, others
+		acl = binary.LittleEndian.AppendUint16(acl, entry.tag)
+		acl = binary.LittleEndian.AppendUint16(acl, 7)
+		acl = binary.LittleEndian.AppendUint32(acl, entry.id)
+	}
+	return acl
+}
+
+// TestCreateMakesRunsOurs holds that what others may do in the folder above does not pass on to runs/.
+func TestCreateMakesRunsOurs(t *testing.T) {
+	old := syscall.Umask(0) // of the whole process: no parallel test runs meanwhile
+	defer syscall.Umask(old)
+	for name, above := range map[string]func(t *testing.T, dir string){
+		"nothing": func(*testing.T, string) {},
+		"setgid":  func(t *testing.T, dir string) { must(t, os.Chmod(dir, 0o775|fs.ModeSetgid)) },
+		"default ACL": func(t *testing.T, dir string) {
+			if err := unix.Setxattr(dir, "system.posix_acl_default", openACL(), 0); err != nil {
+				t.Skipf("the file system takes no ACL: %v", err)
+			}
+		},
+	} {
+		for _, umask := range []int{0, 0o002, 0o077} {
+			t.Run(name+"/umask "+strconv.FormatInt(int64(umask), 8), func(t *testing.T) {
+				dir := t.TempDir()
+				above(t, dir)
+				syscall.Umask(umask)
+				d := create1(t, filepath.Join(dir, "project", "runs"), "a")
+				must(t, d.SetJobID("12"))
+				_, err := d.ClaimAttempt()
+				must(t, err)
+				syscall.Umask(0)
+				for _, path := range []string{filepath.Join(dir, "project"), filepath.Join(dir, "project", "runs")} {
+					info, err := os.Stat(path)
+					must(t, err)
+					if info.Mode() != fs.ModeDir|0o755 {
+						t.Errorf("%s has the mode %v, want 0755", path, info.Mode())
+					}
+				}
+				must(t, filepath.WalkDir(d.Path(), func(path string, entry fs.DirEntry, err error) error {
+					if err != nil {
+						return err
+					}
+					info, err := entry.Info()
+					if err == nil && info.Mode().Perm()&0o077 != 0 {
+						t.Errorf("%s has the mode %v: nobody else has any business with it", path, info.Mode())
+					}
+					return err
+				}))
+			})
+		}
+	}
+}
+
+// TestCreateRefusesRunsOfAll holds that no run directory is made where others can replace it, and that nothing is left of the try.
+func TestCreateRefusesRunsOfAll(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(t *testing.T, runs string)
+		says   string
+	}{
+		"group":             {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o775)) }, "chmod go-w '"},
+		"others":            {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o757)) }, "chmod go-w '"},
+		"setgid":            {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o775|fs.ModeSetgid)) }, "chmod go-w '"},
+		"sticky":            {func(t *testing.T, runs string) { must(t, os.Chmod(runs, 0o777|fs.ModeSticky)) }, ""},
+		"another's":         {func(t *testing.T, runs string) { give(t, runs) }, "set run_dir"},
+		"another's, sticky": {func(t *testing.T, runs string) { give(t, runs); must(t, os.Chmod(runs, 0o777|fs.ModeSticky)) }, "set run_dir"},
+		"a link to what the group writes to": {func(t *testing.T, runs string) {
+			must(t, os.Rename(runs, runs+"2"))
+			must(t, os.Chmod(runs+"2", 0o775))
+			must(t, os.Symlink(runs+"2", runs))
+		}, "chmod go-w '"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runs := filepath.Join(t.TempDir(), "runs")
+			must(t, os.Mkdir(runs, 0o755))
+			test.change(t, runs)
+			_, err := Create(config(t, runs, "a"))
+			says(t, "Create", err, test.says)
+			if left := listing(t, runs); test.says != "" && len(left) > 0 {
+				t.Errorf("%q is left", left)
+			}
+		})
+	}
+}
+
+// TestExposedAbove holds that the nearest folder is named which another user can change, on the path as it is written and as it is.
+func TestExposedAbove(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for _, name := range []string{"open", "sticky", "real"} {
+		must(t, os.MkdirAll(filepath.Join(dir, name, "project"), 0o755))
+	}
+	must(t, os.Chmod(filepath.Join(dir, "open"), 0o775))
+	must(t, os.Chmod(filepath.Join(dir, "sticky"), 0o777|fs.ModeSticky))
+	must(t, os.Chmod(filepath.Join(dir, "real"), 0o777))
+	must(t, os.Symlink(filepath.Join(dir, "real", "project"), filepath.Join(dir, "link")))
+	for parent, want := range map[string]string{"open/project/runs": "open", "sticky/project/runs": "", "link/runs": "real"} {
+		d := create1(t, filepath.Join(dir, parent), "a")
+		if want != "" {
+			want = filepath.Join(dir, want)
+		}
+		if got := d.ExposedAbove(); got != want {
+			t.Errorf("%s: %q, want %q", parent, got, want)
+		}
+	}
+}
+
+// TestFindTrustsNoLink plants links and runs of another user beside one's own, newer than that.
+func TestFindTrustsNoLink(t *testing.T) {
+	t.Parallel()
+	runs := filepath.Join(t.TempDir(), "runs")
+	own := create1(t, runs, "a")
+	must(t, own.SetJobID("123"))
+	c := config(t, runs, "a")
+	c.Now = noon.Add(73 * 365 * 24 * time.Hour)
+	planted, err := Create(c)
+	must(t, err)
+	must(t, planted.SetJobID("7"))
+	elsewhere := create1(t, filepath.Join(filepath.Dir(runs), "elsewhere"), "a")
+
+	link := func(name, target string) string {
+		path := filepath.Join(runs, name)
+		must(t, os.Symlink(target, path))
+		return path
+	}
+	link("out-9", "../elsewhere/"+filepath.Base(elsewhere.Path()))
+	if d, err := Find(runs, "9"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a link that leaves runs: %v, %v; want ErrNotFound", d, err)
+	}
+
+	give(t, planted.Path())
+	give(t, link("b-123", filepath.Base(planted.Path())))
+	if d, err := Find(runs, "123"); err != nil || d.Path() != own.Path() {
+		t.Errorf("job 123: %v, %v; want the caller's own run", d, err)
+	}
+	if d, err := Find(runs, "7"); !errors.Is(err, ErrNotFound) { // the link is root's, and the run is not
+		t.Errorf("job 7, whose link is not of the run's owner: %v, %v; want ErrNotFound", d, err)
+	}
+	give(t, filepath.Join(runs, "a-7"))
+	if d, err := Find(runs, "7"); err != nil || d.Path() != planted.Path() {
+		t.Errorf("job 7 of another user: %v, %v; want that run, to look at", d, err)
+	}
+	give(t, link("c-55", filepath.Base(own.Path())))
+	if d, err := Find(runs, "55"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("another's link to one's own run: %v, %v; want ErrNotFound", d, err)
+	}
+	if d, err := Open(filepath.Join(runs, "c-55")); !errors.Is(err, ErrExposed) {
+		t.Errorf("another's link to one's own run, by its path: %v, %v; want ErrExposed", d, err)
+	}
+}
