@@ -110,7 +110,7 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 
 // configure puts in what does not depend on where the agent is.
 func (o *runOptions) configure(cfg *launch.AgentConfig) {
-	cfg.Role, cfg.TorchStore, cfg.VirtualLocalRank = o.role, o.torchStore, o.virtualRank
+	cfg.Role, cfg.VirtualLocalRank = o.role, o.virtualRank
 	cfg.GPUs = cmp.Or(o.gpus, cfg.GPUs)
 	cfg.NUMA = cmp.Or(o.numa, cfg.NUMA)
 	if o.has("max-restarts") {

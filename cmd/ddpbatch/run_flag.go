@@ -18,6 +18,7 @@ type runFlag struct {
 	usage string
 	own   bool   // torchrun does not have it: no PET_ variable, no short form of the name
 	blank bool   // the empty text is a value of its own
+	off   bool   // a switch that is on by itself at times: --NAME=false turns it off
 	old   string // its name in older versions, written whole; "": none
 	also  string // a second variable of torchrun's, which PET_ goes before; "": none
 	idle  string // why it changes nothing here; "": it does

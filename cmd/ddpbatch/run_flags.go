@@ -55,7 +55,7 @@ var commandFlags = []*runFlag{
 	{name: "use-env", own: true, usage: "workers find LOCAL_RANK in the environment: they do anyway (torch.distributed.launch's)", set: switchOf(func(o *runOptions) *bool { return &o.useEnv })},
 	{name: "pass-local-rank", own: true, usage: "pass --local-rank=N to the script, as torch.distributed.launch does", set: switchOf(func(o *runOptions) *bool { return &o.passLocalRank })},
 	{name: "role", word: "NAME", usage: "the workers' ROLE_NAME (default default)", set: textOf(func(o *runOptions) *string { return &o.role })},
-	{name: "torch-store", own: true, usage: "serve PyTorch's store at MASTER_PORT: TORCHELASTIC_USE_AGENT_STORE=True", set: switchOf(func(o *runOptions) *bool { return &o.torchStore })},
+	{name: "torch-store", own: true, off: true, usage: "serve PyTorch's store at MASTER_PORT (default: for Python without --master-port); =false: leave the port to rank 0", set: switchOf(func(o *runOptions) *bool { return &o.torchStore })},
 	{name: "gpus", word: "WHICH", own: true, usage: "GPUs that a worker sees: all, one, or auto (default)", set: wordOf(func(o *runOptions) *string { return &o.gpus }, "all", "one", "auto")},
 	{name: "virtual-local-rank", usage: "each worker sees one GPU and has LOCAL_RANK=0", set: switchOf(func(o *runOptions) *bool { return &o.virtualRank })},
 	{name: "numa-binding", word: "HOW", usage: "bind each worker to cores near its GPU: node, socket, exclusive or core-complex", set: wordOf(func(o *runOptions) *string { return &o.numa }, "node", "socket", "exclusive", "core-complex")},

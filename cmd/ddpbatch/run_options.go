@@ -104,7 +104,7 @@ func (o *runOptions) set(s runSetting) error {
 	if err := s.flag.set(o, s.value); err != nil {
 		return usagef("%s: %v", s.how, err)
 	}
-	if s.flag.isSwitch() && s.value == "0" {
+	if s.flag.isSwitch() && s.value == "0" && !s.flag.off {
 		return nil // as if it were not there
 	}
 	o.given[s.flag.name] = s.how

@@ -71,6 +71,10 @@ func parseRunWord(word string) (settings []runSetting, needs bool, err error) {
 	}
 	s := runSetting{flag: f, how: name, value: value}
 	switch {
+	case f.off && hasValue && (value == "true" || value == "false"):
+		s.value = map[string]string{"true": "1", "false": "0"}[value]
+	case f.off && hasValue:
+		return nil, false, &usageError{message: fmt.Sprintf("%s is true or false, and not %q", name, value), hint: "write " + name + "=false to turn it off"}
 	case f.isSwitch() && hasValue:
 		return nil, false, &usageError{message: fmt.Sprintf("%s takes no value, and not %q", name, value), hint: "write it alone, or leave it out"}
 	case f.isSwitch():

@@ -35,6 +35,7 @@ func place(ctx context.Context, e *env, o *runOptions, w *workers, cfg *launch.A
 	if err != nil {
 		return nil, err
 	}
+	cfg.TorchStore = o.servesTorch(w, cfg)
 	if err := o.checkRanks(e, alloc, cfg); err != nil {
 		return nil, err
 	}

@@ -282,7 +282,7 @@ func TestRunEnvironmentAsTorchrun(t *testing.T) {
 	own := environments(t, script, append([]string{"ddpbatch", "run"}, flags...))
 	differs := map[string]string{
 		"OMP_NUM_THREADS":              "a share of the cores, where torchrun has 1",
-		"TORCHELASTIC_USE_AGENT_STORE": "False, as --torch-store is not given",
+		"TORCHELASTIC_USE_AGENT_STORE": "False, as --master_port is given",
 		"TORCHELASTIC_ERROR_FILE":      "a folder of the run's own",
 		"NCCL_ASYNC_ERROR_HANDLING":    "TORCH_NCCL_ASYNC_ERROR_HANDLING in versions from 2.2 on",
 	}

@@ -68,10 +68,10 @@ func testSlurmRun(t *testing.T, c *cluster) {
 		{"agent mode", "-N4 --ntasks-per-node=1", []string{"--nproc-per-node", "3", "--", python, script}, false, 12},
 		{"agent mode, as torchrun", "-N2 --ntasks-per-node=1", []string{"--nproc_per_node=2", script}, false, 4},
 	} {
-		args := append(strings.Fields(row.srun), "ddpbatch", "run")
+		args := append(strings.Fields(row.srun), "ddpbatch", "run", "--torch-store=false")
 		checkWorkers(t, row.name, c.ok("srun", append(args, row.run...)...).stdout, row.fixed, row.world)
 	}
-	out := c.batch("-N4 -n7 --ntasks-per-node=2", fmt.Sprintf("srun ddpbatch run -- %s %s\n", python, script))
+	out := c.batch("-N4 -n7 --ntasks-per-node=2", fmt.Sprintf("srun ddpbatch run --torch-store=false -- %s %s\n", python, script))
 	checkWorkers(t, "task mode, uneven", out, true, 7)
 }
 

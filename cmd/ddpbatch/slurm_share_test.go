@@ -21,6 +21,9 @@ done
 echo "only $(ls met.*) came" >&2
 exit 1`
 
+// serving, after a job's nproc_per_node, leaves MASTER_PORT to rank 0, as meet has it.
+const serving = "\ntorch_store = false"
+
 // meetTogetherWords are the command.
 func (c *cluster) meetTogetherWords(ranks int) []string {
 	return []string{"sh", "-c", meetTogether, python(c.t), c.write("meet.py", meet), fmt.Sprint(ranks)}
@@ -34,7 +37,7 @@ func (s *submitted) placesOf() []seen {
 
 // testSlurmJobsShareNodes runs two jobs on the same two nodes at the same time. Each meets, and no port is used twice.
 func testSlurmJobsShareNodes(t *testing.T, c *cluster) {
-	c.commandJob("share", "nodes = 2\nnodelist = \"n[1-2]\"", "2", c.meetTogetherWords(8)...)
+	c.commandJob("share", "nodes = 2\nnodelist = \"n[1-2]\"", "2"+serving, c.meetTogetherWords(8)...)
 	jobs := []*submitted{c.submit("share.toml"), c.submit("share.toml")}
 	var ports []int
 	for _, s := range jobs {
@@ -78,7 +81,7 @@ func onePortForTwo(t *testing.T, c *cluster) {
 
 // testSlurmElementsShareNodes: the elements of an array run on the same nodes at the same time.
 func testSlurmElementsShareNodes(t *testing.T, c *cluster) {
-	c.commandJob("array", "nodes = 2\narray = \"0-2\"\nnodelist = \"n[3-4]\"", "1", c.meetTogetherWords(6)...)
+	c.commandJob("array", "nodes = 2\narray = \"0-2\"\nnodelist = \"n[3-4]\"", "1"+serving, c.meetTogetherWords(6)...)
 	id := strings.TrimSpace(c.ok("ddpbatch", "submit", "array.toml", "--parsable", "--wait").stdout)
 	ports := map[int]bool{}
 	for i := range 3 {
@@ -103,11 +106,11 @@ func testSlurmStepsShareNodes(t *testing.T, c *cluster) {
 	}
 	command := strings.Join(words, " ")
 	c.batch("-N4 --ntasks-per-node=2", strings.ReplaceAll(`
-srun --overlap -N4 -n4 --ntasks-per-node=1 ddpbatch run -- COMMAND >step.0 &
+srun --overlap -N4 -n4 --ntasks-per-node=1 ddpbatch run --torch-store=false -- COMMAND >step.0 &
 one=$!
-srun --overlap -N4 -n8 --ntasks-per-node=2 ddpbatch run -- COMMAND >step.1 &
+srun --overlap -N4 -n8 --ntasks-per-node=2 ddpbatch run --torch-store=false -- COMMAND >step.1 &
 two=$!
-srun --overlap -N2 -n2 -w 'n[3-4]' --ntasks-per-node=1 ddpbatch run --nproc-per-node 2 -- COMMAND >step.2 &
+srun --overlap -N2 -n2 -w 'n[3-4]' --ntasks-per-node=1 ddpbatch run --torch-store=false --nproc-per-node 2 -- COMMAND >step.2 &
 three=$!
 wait $one && wait $two && wait $three
 `, "COMMAND", command))
@@ -135,10 +138,10 @@ wait $one && wait $two && wait $three
 // testSlurmUneven: nodes with 2, 2 and 1 ranks, which Slurm starts or the agents do.
 func testSlurmUneven(t *testing.T, c *cluster) {
 	command := python(t) + " " + c.write("meet.py", meet)
-	places := readPlaces(t, c.batch("-N3 -n5 --ntasks-per-node=2", "srun ddpbatch run -- "+command+"\n"))
+	places := readPlaces(t, c.batch("-N3 -n5 --ntasks-per-node=2", "srun ddpbatch run --torch-store=false -- "+command+"\n"))
 	checkPlaces(t, places, 5)
 	checkProcs(t, places)
-	c.commandJob("uneven", "nodes = 3", "[2, 2, 1]", strings.Fields(command)...)
+	c.commandJob("uneven", "nodes = 3", "[2, 2, 1]"+serving, strings.Fields(command)...)
 	s := c.submit("uneven.toml", "--wait")
 	for i, places := range [][]seen{places, s.placesOf()} {
 		checkPlaces(t, places, 5)
@@ -159,7 +162,7 @@ func testSlurmHeterogeneous(t *testing.T, c *cluster) {
 		places := readPlaces(t, c.batch("", `#SBATCH -N1 -n1`+nodes[0]+`
 #SBATCH hetjob
 #SBATCH -N2 -n4 --ntasks-per-node=2`+nodes[1]+`
-srun --het-group=0,1 ddpbatch run -- `+command+"\n"))
+srun --het-group=0,1 ddpbatch run --torch-store=false -- `+command+"\n"))
 		checkProcs(t, places)
 		if nodes[0] == "" {
 			checkPlaces(t, places, 5)
@@ -176,7 +179,7 @@ srun --het-group=0,1 ddpbatch run -- `+command+"\n"))
 // testSlurmArbitrary lays tasks out by a list of hosts. Where rank 0 is not on the first node, that is refused by name: it is rank 0 that
 // listens on MASTER_ADDR. The tasks that can know tell the others, with and without PMI-2.
 func testSlurmArbitrary(t *testing.T, c *cluster) {
-	command := []string{"ddpbatch", "run", "--", python(t), c.write("meet.py", meet)}
+	command := []string{"ddpbatch", "run", "--torch-store=false", "--", python(t), c.write("meet.py", meet)}
 	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n3", "n2"}
 	run := func(mpi string) output {
 		list := c.write("hosts", strings.Join(hosts, "\n")+"\n")

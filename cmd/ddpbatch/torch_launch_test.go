@@ -38,11 +38,11 @@ func TestTorchLaunch(t *testing.T) {
 		t.Fatalf("torchrun: %v", out)
 	}
 	for name, flags := range map[string][]string{
-		"script":      {script},
-		"module":      {"-m", "train"},
-		"no-python":   {"--no-python", p.python, "-u", script},
-		"run-path":    {"--run-path", script},
-		"torch-store": {"--torch-store", script},
+		"script":     {script},
+		"module":     {"-m", "train"},
+		"no-python":  {"--no-python", p.python, "-u", script},
+		"run-path":   {"--run-path", script},
+		"own server": {"--torch-store=false", script},
 	} {
 		out := p.good(slices.Concat([]string{"--nproc-per-node", "2"}, flags, arguments)...)
 		sameLines(t, name, trained(out.stdout), want)
@@ -50,9 +50,11 @@ func TestTorchLaunch(t *testing.T) {
 			t.Errorf("%s: on standard error: %q", name, words)
 		}
 	}
-	// the row of the store was one of that store
-	if out := p.good("--torch-store", "--no-python", "sh", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE"); out.stdout != "True\n" {
-		t.Errorf("with --torch-store TORCHELASTIC_USE_AGENT_STORE is %s", out.stdout)
+	// the last row alone was of a store that rank 0 serves
+	for flag, want := range map[string]string{"--torch-store": "True\n", "--torch-store=false": "False\n"} {
+		if out := p.good(flag, "--no-python", "sh", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE"); out.stdout != want {
+			t.Errorf("with %s TORCHELASTIC_USE_AGENT_STORE is %s", flag, out.stdout)
+		}
 	}
 	for i, flags := range [][]string{files, {"--nproc-per-node=2", "-r", "3", "-t", "1", "--log-dir"}} {
 		ours := filepath.Join(p.dir, fmt.Sprint("ours", i))

@@ -101,6 +101,7 @@ func TestLaunchFaults(t *testing.T) {
 	for line, want := range map[string]string{
 		`hang = "-1s"`:         `job.toml:4:1: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not the text "-1s"`,
 		`hang = 30`:            `job.toml:4:1: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 30`,
+		`torch_store = "no"`:   `job.toml:4:1: launch.torch_store must be true or false, not the text "no"`,
 		`gpus = "two"`:         `job.toml:4:1: launch.gpus must be "auto", "all" or "one", not the text "two"`,
 		`numa = "gpu"`:         `job.toml:4:1: launch.numa must be "node", "socket", "exclusive" or "core-complex", not the text "gpu"`,
 		`min_nodes = 3`:        `job.toml:4:1: launch.min_nodes = 3 is more than slurm.nodes = 2`,
@@ -109,7 +110,7 @@ func TestLaunchFaults(t *testing.T) {
 	} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil, want)
 	}
-	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `numa = "node"`, `min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
+	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `torch_store = false`, `numa = "node"`, `min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
 		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil)
 	}
 	checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\nmode = \"task\"\nmin_nodes = 1\ncommand = [\"true\"]", nil,

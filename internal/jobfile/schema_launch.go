@@ -25,6 +25,7 @@ func launchRows() []row {
 		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},
 		{key: "launch.prefix", read: text("one line of text", func(s string) bool { return !strings.ContainsFunc(s, isControl) }, func(j *Job) *string { return &j.Launch.Prefix })},
 		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
+		{key: "launch.torch_store", read: truth(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},

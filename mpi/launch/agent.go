@@ -102,7 +102,7 @@ type AgentConfig struct {
 	Policy     recovery.Policy // what follows a failure
 	Output     output.Config
 	LogDir     string // torchrun's --log-dir; "": the run directory's logs
-	TorchStore bool   // serve PyTorch's TCPStore at MASTER_PORT, and tell the workers so
+	TorchStore bool   // serve PyTorch's TCPStore at MASTER_PORT, and tell the workers so: as agent 0 has it
 
 	GPUs, NUMA, OMP  string // see device.Request
 	VirtualLocalRank bool

@@ -50,6 +50,7 @@ func (s *supervisor) explain(v rundir.Verdict, deaths []blame.Death, chosen int,
 	}
 	switch {
 	case chosen >= 0:
+		deaths[chosen].Hint = s.round.hint(deaths[chosen])
 		told += blame.Report(deaths, chosen, follows)
 	case told != "" && follows != "":
 		told += "next: " + follows + "\n"

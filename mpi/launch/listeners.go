@@ -2,33 +2,11 @@ package launch
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"sync"
-	"syscall"
 )
 
-// listenFirst listens on all of the hosts, on the first port of the list that is free on each; 0 is any port. The hosts' listeners
-// are one.
-func listenFirst(hosts []string, ports []int) (net.Listener, error) {
-	var last error
-	for _, port := range ports {
-		l, err := listenOn(hosts, port)
-		if err == nil {
-			return l, nil
-		}
-		last = err
-		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
-			break // no other port will do better
-		}
-	}
-	return nil, fmt.Errorf("none of %d ports to meet at can be used: %w", len(ports), last)
-}
-
-// anyPort has listenFirst take a port that the kernel chooses; what is free on one of several hosts may not be on another.
-var anyPort = make([]int, 16)
-
-// listenOn listens on one port of all hosts.
+// listenOn listens on one port of all hosts. The hosts' listeners are one.
 func listenOn(hosts []string, port int) (net.Listener, error) {
 	var all []net.Listener
 	for _, host := range hosts {

@@ -14,60 +14,59 @@ import (
 // portClaims begins the names of claims.
 const portClaims = "@ddpbatch/master-port/"
 
-// claimMasterPort holds a MASTER_PORT that was given for as long as the run lasts, so that of two runs that are given the same one on one
-// machine only one begins: the ranks of both would meet in one store. The claim is no TCP listener, as the worker of rank 0 is to bind the
-// port, but an abstract unix socket named by it: the kernel keeps these by network namespace, as it does ports, and ends them with the
-// process (unix(7)). nil: no port was given.
-func (c AgentConfig) claimMasterPort() (io.Closer, error) {
-	if c.MasterPort == 0 {
-		return nil, nil
-	}
-	claim, err := net.Listen("unix", portClaims+joinPort(c.masterHost(), c.MasterPort))
-	if err == nil && c.isClaimedBeside() {
+// claimPort holds a port for a run whose worker is to bind it, so that no other run on this machine takes it: the ranks of both would
+// meet in one store. host is the one address that it will be bound at; "": any. A TCP listener would keep the worker out, so the claim is an
+// abstract unix socket named by the port: the kernel keeps these by network namespace, whoever the user is, as it does ports, and ends them
+// with the process (unix(7)). The error of a port that another run has claimed is EADDRINUSE.
+func claimPort(host string, port int) (io.Closer, error) {
+	claim, err := net.Listen("unix", portClaims+joinPort(host, port))
+	if err == nil && isClaimedBeside(host, port) {
 		err = errors.Join(syscall.EADDRINUSE, claim.Close())
 	}
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("the workers' MASTER_PORT is to be %d, which another run on this machine was given, too: "+
-			"give each run a --master-port of its own, or, on one node or under Slurm, leave it out, and a free one is taken", c.MasterPort)
-	case err != nil:
-		return nil, fmt.Errorf("claim the MASTER_PORT %d for this run: %w", c.MasterPort, err)
-	}
-	if c.TorchStore { // which is at one address, see serveTorch
-		return claim, nil
-	}
-	if err := c.checkMasterPort(); err != nil {
-		return nil, errors.Join(err, claim.Close())
+	if err != nil {
+		return nil, fmt.Errorf("claim port %d for this run: %w", port, err)
 	}
 	return claim, nil
 }
 
-// isClaimedBeside tells whether a run of pretended nodes, or where this is one a real one, has claimed the port: their names differ. Each claims
-// before it looks, so of two that begin at one moment none may go on.
-func (c AgentConfig) isClaimedBeside() bool {
+// isClaimedBeside tells whether a port is claimed at one address, where this claim is for any, or the other way round: their names differ.
+// Each claims before it looks, so of two that begin at one moment none may go on.
+func isClaimedBeside(own string, port int) bool {
 	sockets, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
 		return false // whoever binds the port second will find out
 	}
-	own := c.masterHost()
 	for line := range strings.Lines(string(sockets)) {
 		_, claim, _ := strings.Cut(strings.TrimSuffix(line, "\n"), portClaims)
-		host, port, err := net.SplitHostPort(claim)
-		if err == nil && port == strconv.Itoa(c.MasterPort) && host != own && (host == "" || own == "") {
+		host, text, err := net.SplitHostPort(claim)
+		if err == nil && text == strconv.Itoa(port) && host != own && (host == "" || own == "") {
 			return true
 		}
 	}
 	return false
 }
 
-// checkMasterPort tells whether the worker of rank 0 can bind the MASTER_PORT that was given. Workers that find somebody else there would
-// talk to that.
-func (c AgentConfig) checkMasterPort() error {
+// claimMasterPort holds a MASTER_PORT that was given for as long as the run lasts. nil: no port was given.
+func (c AgentConfig) claimMasterPort() (io.Closer, error) {
+	if c.MasterPort == 0 {
+		return nil, nil
+	}
+	claim, err := claimPort(c.masterHost(), c.MasterPort)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("the workers' MASTER_PORT is to be %d, which another run on this machine was given, too: "+
+			"give each run a --master-port of its own, or, on one node or under Slurm, leave it out, and a free one is taken", c.MasterPort)
+	case err != nil:
+		return nil, err
+	}
+	if c.TorchStore { // which is at one address, see serveTorch
+		return claim, nil
+	}
 	l, err := listenOn([]string{c.masterHost()}, c.MasterPort)
 	if err != nil {
-		return c.masterPortTaken(err)
+		return nil, errors.Join(c.masterPortTaken(err), claim.Close())
 	}
-	return l.Close()
+	return claim, l.Close()
 }
 
 func (c AgentConfig) masterPortTaken(err error) error {

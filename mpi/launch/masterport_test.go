@@ -2,9 +2,14 @@ package launch
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
+	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -14,6 +19,95 @@ func givenPort(t *testing.T) int {
 	port, err := freePort(Ports(rand.Text(), 16))
 	must(t, err)
 	return port
+}
+
+// freePort finds one that nobody listens on or has claimed now.
+func freePort(ports []int) (int, error) {
+	l, err := listenFirst([]string{""}, ports)
+	if err != nil {
+		return 0, err
+	}
+	return portOf(l), l.Close()
+}
+
+// chosenPorts has so many runs on one machine settle the MASTER_PORT of a round at once, from one list, and returns them when all have.
+// The workers of none have bound it yet. The runs' rounds end with end.
+func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports []int, end func()) {
+	t.Helper()
+	list := Ports(rand.Text(), runs) // what two steps of one seed have
+	meetings, plans := make([]*meeting, runs), make([]*plan, runs)
+	var wg sync.WaitGroup
+	for i := range runs {
+		c := AgentConfig{RunID: "test", Count: 1, Ports: list, TorchStore: torchStore(i), Log: slog.New(slog.DiscardHandler)}
+		meetings[i], plans[i] = newMeeting(t.Context(), c, network{}), &plan{Listen: loopback}
+		wg.Go(func() {
+			if err := meetings[i].serveWorkers(plans[i]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range plans {
+		ports = append(ports, p.MasterPort)
+	}
+	return ports, func() {
+		for _, m := range meetings {
+			must(t, m.services.close())
+		}
+	}
+}
+
+// Rank 0 binds its port long after the agent has chosen it: until then, and until the round ends, nobody else may have that one.
+func TestMasterPortOfEachRun(t *testing.T) {
+	const trials, runs = 20, 8
+	for _, row := range []struct {
+		name       string
+		torchStore func(run int) bool
+	}{
+		{"rank 0 serves", func(int) bool { return false }},
+		{"every second agent serves", func(run int) bool { return run%2 == 0 }},
+	} {
+		for range trials {
+			ports, end := chosenPorts(t, runs, row.torchStore)
+			if slices.Sort(ports); len(slices.Compact(slices.Clone(ports))) != runs {
+				t.Errorf("%s: runs at once have the ports %v", row.name, ports)
+			}
+			for _, port := range ports { // as a later run finds it, and one of another user, whom permissions do not matter to
+				if _, err := listenFirst([]string{""}, []int{port}); !errors.Is(err, syscall.EADDRINUSE) {
+					t.Errorf("%s: port %d is a run's, and taken: %v", row.name, port, err)
+				}
+			}
+			end()
+			for _, port := range ports {
+				claim, err := claimPort("", port)
+				if err != nil {
+					t.Errorf("%s: the round has ended, and its port is claimed: %v", row.name, err)
+					continue
+				}
+				must(t, claim.Close())
+			}
+		}
+	}
+}
+
+// Whoever claims all the ports that a run tries keeps it from none.
+func TestMasterPortsAreClaimed(t *testing.T) {
+	c := AgentConfig{RunID: "test", Count: 1, Ports: Ports(rand.Text(), 4), Log: slog.New(slog.DiscardHandler)}
+	m := newMeeting(t.Context(), c, network{})
+	for _, port := range append(slices.Clone(c.Ports), Ports(fmt.Sprint(c.RunID, m.nonce, 0), 256)...) {
+		claim, err := claimPort("", port)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		must(t, err)
+		defer claim.Close()
+	}
+	p := &plan{}
+	must(t, m.serveWorkers(p))
+	defer m.services.close()
+	if p.MasterPort == 0 || slices.Contains(c.Ports, p.MasterPort) {
+		t.Errorf("MASTER_PORT is %d", p.MasterPort)
+	}
 }
 
 func TestMasterPortAsGiven(t *testing.T) {

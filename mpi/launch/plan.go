@@ -38,6 +38,7 @@ type plan struct {
 	Listen     string    `json:"listen"`                // where workers on that host can be reached
 	MasterAddr string    `json:"master_addr,omitempty"` // "": as configured
 	MasterPort int       `json:"master_port"`
+	TorchStore bool      `json:"torch_store,omitempty"` // agent 0 serves PyTorch's store there
 	WorkerPort int       `json:"worker_port,omitempty"` // of the store for ddpbatch's own workers; 0: there is none
 	Deadline   time.Time `json:"deadline,omitzero"`
 

@@ -3,8 +3,12 @@ package launch
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"strconv"
+	"syscall"
 )
 
 // portRanges lie outside Linux's default range for outgoing connections,
@@ -41,14 +45,56 @@ func gcd(a, b uint64) uint64 {
 	return a
 }
 
-// freePort finds a port that nobody on this machine listens on now, whatever the address: what other programs do before the worker of
-// rank 0 binds it, nobody can know.
-func freePort(ports []int) (int, error) {
-	l, err := listenFirst([]string{""}, ports)
-	if err != nil {
-		return 0, err
+// takePort claims the first port of the list that nobody listens on, at any of the hosts, and that no other run on this machine has
+// claimed, and listens on it; 0 is one that the kernel chooses. It claims first: a run whose worker is still to bind a port has
+// nothing but the claim.
+func takePort(hosts []string, ports []int) (net.Listener, io.Closer, error) {
+	var last error
+	for _, port := range ports {
+		l, claim, err := listenClaimed(hosts, port)
+		if err == nil {
+			return l, claim, nil
+		}
+		last = err
+		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
+			break // no other port will do better
+		}
 	}
-	return portOf(l), l.Close()
+	return nil, nil, fmt.Errorf("none of %d ports to meet at can be used: %w", len(ports), last)
 }
+
+func listenClaimed(hosts []string, port int) (l net.Listener, claim io.Closer, err error) {
+	if port == 0 {
+		if l, err = listenOn(hosts, 0); err != nil {
+			return nil, nil, err
+		}
+		if claim, err = claimPort("", portOf(l)); err != nil {
+			return nil, nil, errors.Join(err, l.Close())
+		}
+		return l, claim, nil
+	}
+	if claim, err = claimPort("", port); err != nil {
+		return nil, nil, err
+	}
+	if l, err = listenOn(hosts, port); err != nil {
+		return nil, nil, errors.Join(err, claim.Close())
+	}
+	return l, claim, nil
+}
+
+// listenFirst is takePort for those who go on listening, which is claim enough.
+func listenFirst(hosts []string, ports []int) (net.Listener, error) {
+	l, claim, err := takePort(hosts, ports)
+	if err != nil {
+		return nil, err
+	}
+	if err := claim.Close(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// anyPort has takePort take a port that the kernel chooses; what is free on one of several hosts may not be on another.
+var anyPort = make([]int, 16)
 
 func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

@@ -44,7 +44,7 @@ func newRound(m *meeting, p *plan) *round {
 	}
 	c.Attempt, c.Deadline = p.Attempt, p.Deadline
 	c.Restarts += p.Round
-	c.MasterAddr = m.masterAddr(p)
+	c.MasterAddr, c.TorchStore = m.masterAddr(p), p.TorchStore
 	return &round{m: m, cfg: c, plan: p, store: store.Prefix(m.store, fmt.Sprintf(keyRound, p.Round)), cookie: proc.NewCookie(), began: time.Now()}
 }
 

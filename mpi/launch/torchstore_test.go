@@ -11,7 +11,7 @@ import (
 func TestTorchStore(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "torch", "1")
 	for i := range w.agents {
-		w.agents[i].TorchStore, w.agents[i].Policy.MaxRestarts = true, 1
+		w.agents[i].TorchStore, w.agents[i].Policy.MaxRestarts = i == 0, 1 // agent 0 decides for all
 		w.agents[i].Env = append(w.agents[i].Env, "TORCHELASTIC_USE_AGENT_STORE=False")
 	}
 	v := w.agree(w.run())

@@ -27,6 +27,19 @@ type Death struct {
 	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: it wrote none
 	OOM       string        `json:"oom,omitempty"`        // what shows that its memory ran out; "": nothing does
 	LogPath   string        `json:"log_path,omitempty"`   // of standard error; "": there is none
+	Hint      string        `json:"-"`                    // what a person may do about it, by agent 0; "": nothing is known
+}
+
+// PortTaken tells whether the rank's last words are of an address that somebody else listens on.
+func (d Death) PortTaken() bool {
+	words := d.Tail
+	if d.ErrorFile != nil {
+		words = append(slices.Clone(words), d.ErrorFile.Message, d.ErrorFile.Stack)
+	}
+	return slices.ContainsFunc(words, func(text string) bool {
+		text = strings.ToLower(text)
+		return strings.Contains(text, "address already in use") || strings.Contains(text, "eaddrinuse")
+	})
 }
 
 // failed tells whether it did not end well.

@@ -75,6 +75,9 @@ func (r *report) culprit(deaths []Death, chosen int) {
 	if d.OOM != "" {
 		r.paragraph("  out of memory: ", clean(d.OOM, 1<<10), 3)
 	}
+	if d.Hint != "" {
+		r.paragraph("  hint: ", clean(d.Hint, 1<<10), 4)
+	}
 	r.heardBefore(deaths, chosen)
 	if standingOf(d) == victim {
 		r.lostPeer(deaths, d)

@@ -59,7 +59,7 @@ func (p *prepared) add(ctx context.Context, dir, peer string) error {
 		}
 		script := filepath.Join(dir, "meet.py")
 		p.contests = append(p.contests, contest{title: "a script of PyTorch, gloo", sides: []side{
-			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store"), torchrun(python, version, script),
+			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
 		}})
 		return nil
 	}

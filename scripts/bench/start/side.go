@@ -60,8 +60,8 @@ func openMPI(program, version string) side {
 // gloo has all ranks meet on the loopback interface: it would ask for the machine's name otherwise.
 const gloo = "GLOO_SOCKET_IFNAME=lo"
 
-// oursOfTorch is ddpbatch with more flags. Without --torch-store, PyTorch's ranks that are there before rank 0 serves its store try
-// again a second later; torchrun serves the store itself.
+// oursOfTorch is ddpbatch with more flags. With --torch-store=false, PyTorch's ranks that are there before rank 0 serves its store try
+// again a second later; otherwise the agent serves the store, as torchrun does.
 func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
 	return side{name: strings.Join(append([]string{"ddpbatch run"}, flags...), " "), met: saysMet, command: func(ranks int) *exec.Cmd {
 		args := append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags...)
