@@ -115,6 +115,15 @@ func play(role string, args []string) error {
 		pid, _ := strconv.Atoi(args[0])
 		fmt.Println(unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, new(unix.Rlimit)), readMark(pid))
 		return nil
+	case "sweeper": // sweeper COOKIE: sweeps as another user
+		if err := syscall.Setuid(65534); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+		defer cancel()
+		swept, err := Sweep(ctx, args[0])
+		fmt.Println(len(swept.Killed), len(swept.Left), err)
+		return nil
 	case "limits":
 		if len(args) == 0 {
 			if _, _, err := RaiseLimits(); err != nil {

@@ -71,19 +71,32 @@ func parseStat(text []byte) (stat, error) {
 	return s, nil
 }
 
-// leadsThreads tells whether a number is a process's, and not that of another of its threads: /proc has files for both, and lists the
-// first alone.
-func leadsThreads(id int) bool {
+// ownership is what /proc/PID/status says beyond stat.
+type ownership struct {
+	process bool // the number is a process's, and not that of another of its threads: /proc has files for both, and lists the first alone
+	own     bool // it may be signalled as this user's (kill(2)): its real or its saved user is this process's real or effective one
+}
+
+// readOwnership reads it; of one that is gone it is neither.
+func readOwnership(id int) ownership {
 	text, err := readSome(fmt.Sprintf("/proc/%d/status", id), 4096)
 	if err != nil {
-		return false // it is gone
+		return ownership{}
 	}
+	o := ownership{process: true}
 	for line := range bytes.Lines(text) {
 		if group, ok := bytes.CutPrefix(line, []byte("Tgid:")); ok {
-			return string(bytes.TrimSpace(group)) == strconv.Itoa(id)
+			o.process = string(bytes.TrimSpace(group)) == strconv.Itoa(id)
+		}
+		if users, ok := bytes.CutPrefix(line, []byte("Uid:")); ok {
+			fields := bytes.Fields(users) // real, effective, saved, and that for files
+			for i := 0; i < min(len(fields), 4); i += 2 {
+				uid := string(fields[i])
+				o.own = o.own || uid == strconv.Itoa(os.Getuid()) || uid == strconv.Itoa(os.Geteuid())
+			}
 		}
 	}
-	return true
+	return o
 }
 
 // processIDs lists the processes that this one can see, in ascending order.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,8 @@ type Swept struct {
 // ends; then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has
 // another cookie alone, as a run within this one has. Zombies are of no interest.
 //
-// Whom this user may not signal is left if it is marked, and else not known. The error says that it cannot be told whether any is left.
+// Processes of other users do not count, as anybody can read the cookie's mark and bear it: root kills them, and nobody waits for their
+// end. The error says that it cannot be told whether any is left.
 func Sweep(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
@@ -176,7 +178,11 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		s.blanks[p.identity()]++
 		return nil, false
 	}
-	if !marked && !s.prey.is(p, env) || !leadsThreads(pid) { // a thread goes with its process; to a signal its number is the process's
+	if !marked && !s.prey.is(p, env) {
+		return nil, true
+	}
+	is := readOwnership(pid)
+	if !is.process || !is.own && os.Geteuid() != 0 { // a thread goes with its process; to a signal its number is the process's
 		return nil, true
 	}
 	h, ok := openHandle(p, s.still)
@@ -184,6 +190,10 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		return nil, false
 	}
 	h.refused = h.signal(unix.SIGKILL)
+	if !is.own { // root's kill is enough: it is not waited for what another user's process does then
+		h.close()
+		return nil, true
+	}
 	s.tried[h.identity()] = h
 	return h, true
 }

@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -153,6 +154,28 @@ func TestSweepKnowsThreads(t *testing.T) {
 			t.Errorf("thread %d of this process: killed %v, done %v", id, killed, done)
 		}
 	}
+}
+
+// Anybody can read the mark and bear it. What another user's process does is no reason to take a run for one that has not ended.
+func TestSweepPassesOverOtherUsers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can sweep as another user")
+	}
+	cookie := newCookie(t)
+	p, lines := startTest(t, shell(cookie, "echo begun $$; exec sleep 1000"), Start)
+	pid := pidAfter(t, lines, "begun")
+	executes(t, "sleep", pid)
+	out, err := as("sweeper", NewCookie(), cookie).Output()
+	if err != nil || string(out) != "0 0 <nil>\n" {
+		t.Errorf("killed, left and error of a sweep by another user: %q (%v)", out, err)
+	}
+	if !alive(pid) {
+		t.Error("another user's process was killed")
+	}
+	if s := swept(t, Sweep, cookie); !s.has(pid) { // by its own
+		t.Errorf("%d is not told among %v", pid, s.Killed)
+	}
+	wait(t, p)
 }
 
 // A look that may have missed somebody, however often it is taken, is told.
