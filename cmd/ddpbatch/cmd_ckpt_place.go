@@ -19,22 +19,26 @@ type ckptPlace struct {
 	path   string      // the folder of checkpoints
 	folder string      // the name of one checkpoint's own folder in it; empty: none was named
 	run    *rundir.Dir // that the folder belongs to; nil: none
+	unsure error       // why it cannot be told whether it belongs to one; nil: it can
 }
 
 // findCheckpoints finds the checkpoints of a run named by job id or directory, a folder of checkpoints
 // itself, or the folder of one.
 func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 	path := e.abs(name)
-	if base := filepath.Base(path); isStepFolder(base) && isDir(path) {
-		p := ckptPlace{path: filepath.Dir(path), folder: base}
-		p.run, _ = runOfCheckpoints(p.path) // a checkpoint that was copied elsewhere has none
-		return p, nil
+	real, err := filepath.EvalSymlinks(path) // a link may lead to what belongs to a run
+	if err != nil {
+		real = path
+	}
+	if base := filepath.Base(real); isStepFolder(base) && isDir(real) {
+		if filepath.Base(path) != base {
+			path = real
+		}
+		return placeOf(filepath.Dir(path), filepath.Dir(real), base), nil
 	}
 	run, err := rundir.Open(path)
-	if err != nil && holdsCheckpoints(path) {
-		p := ckptPlace{path: path}
-		p.run, _ = runOfCheckpoints(path)
-		return p, nil
+	if err != nil && (holdsCheckpoints(path) || holdsCheckpoints(real)) {
+		return placeOf(path, real, ""), nil
 	}
 	if err != nil {
 		word := name
@@ -46,6 +50,23 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 		}
 	}
 	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
+}
+
+// placeOf is a folder of checkpoints, named by a path that leads to the real one. Either may be a run's: the run's folder of checkpoints may be a
+// link itself. One that was copied elsewhere is none's.
+func placeOf(path, real, folder string) ckptPlace {
+	p := ckptPlace{path: path, folder: folder}
+	for _, path := range []string{path, real} {
+		run, err := runOfCheckpoints(path)
+		switch {
+		case err == nil:
+			p.run, p.unsure = run, nil
+			return p
+		case !errors.Is(err, fs.ErrNotExist):
+			p.unsure = err
+		}
+	}
+	return p
 }
 
 func isStepFolder(name string) bool { return strings.HasPrefix(name, "step-") }
@@ -66,14 +87,10 @@ func globQuote(path string) string {
 
 // runOfCheckpoints is the run whose folder of checkpoints path is.
 func runOfCheckpoints(path string) (*rundir.Dir, error) {
-	run, err := rundir.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	if filepath.Base(path) != filepath.Base(run.CheckpointsPath()) {
+	if filepath.Base(path) != "checkpoints" {
 		return nil, fs.ErrNotExist
 	}
-	return run, nil
+	return rundir.Open(filepath.Dir(path))
 }
 
 // open opens the folder to look at it: nothing is written through it.

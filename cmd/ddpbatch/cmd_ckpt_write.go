@@ -2,10 +2,22 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
 )
+
+// refuseUnsure refuses to write to a folder of which it cannot be told whether it is a run's, whose attempt may be writing to it.
+func (p ckptPlace) refuseUnsure(e *env) error {
+	if p.unsure == nil {
+		return nil
+	}
+	return &usageError{
+		message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", e.short(p.path), p.unsure),
+		hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
+	}
+}
 
 // refuseAlive refuses to remove checkpoints of a run that may be writing its own; way is what to do where nobody can tell.
 func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error {
@@ -33,6 +45,9 @@ func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error
 // that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
 func (p ckptPlace) openToWrite(ctx context.Context, e *env) (*checkpoint.Dir, error) {
 	options := checkpoint.Options{Log: e.log()}
+	if err := p.refuseUnsure(e); err != nil {
+		return nil, err
+	}
 	if p.run == nil {
 		var err error
 		if options.Run, err = p.onlyRun(ctx, e); err != nil {
