@@ -1,0 +1,106 @@
+#!/bin/bash
+#SBATCH --job-name=x
+#SBATCH --output=@DIR@/runs/x-20261124-101820-4e32/slurm-%j.log
+#SBATCH --open-mode=append
+#SBATCH --chdir=@DIR@
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --requeue
+#SBATCH --signal=B:USR2@120
+#SBATCH --time=01:00:00
+#
+# The batch script of the ddpbatch run x. Everything that is to run stands in
+# spec.json in the run directory; nothing of it is in here. To submit it again, into the
+# same run directory, so that it goes on from its newest checkpoint:
+#
+#   ddpbatch resume @DIR@/runs/x-20261124-101820-4e32
+
+ddpbatch_program=@DIR@/runs/x-20261124-101820-4e32/bin/ddpbatch
+ddpbatch_run_dir=@DIR@/runs/x-20261124-101820-4e32
+
+# From here on no signal ends this script: it tells "attempt end" of those that came. A trap does nothing but set a variable of its own
+# and make a file, without a process: bash 5.2 can crash on more, and runs traps inside of each other. USR1 and USR2 are the warning that
+# the end is near: the stop file, where there is an attempt, hands it on to the agents, and they to the workers. ("true" and not ":", which
+# ends a shell in POSIX mode where the file cannot be made.)
+unset DDPBATCH_STOP_FILE
+ddpbatch_hup= ddpbatch_int= ddpbatch_quit= ddpbatch_term= ddpbatch_usr1= ddpbatch_usr2=
+ddpbatch_listen() {
+  trap 'ddpbatch_hup=HUP' HUP
+  trap 'ddpbatch_int=INT' INT
+  trap 'ddpbatch_quit=QUIT' QUIT
+  trap 'ddpbatch_term=TERM' TERM
+  trap 'ddpbatch_usr1=USR1; [ -z "${DDPBATCH_STOP_FILE-}" ] || true >|"$DDPBATCH_STOP_FILE" || true' USR1
+  trap 'ddpbatch_usr2=USR2; [ -z "${DDPBATCH_STOP_FILE-}" ] || true >|"$DDPBATCH_STOP_FILE" || true' USR2
+}
+ddpbatch_listen
+
+# Claims the next attempt in the run directory, and names it and its secret to the environment. Codes above 128 are those of a signal
+# that came before the program could catch it.
+ddpbatch_begin() {
+  ddpbatch_try=1
+  until ddpbatch_attempt=$("$ddpbatch_program" attempt begin "$ddpbatch_run_dir"); do
+    ddpbatch_code=$?
+    [ "$ddpbatch_code" -gt 128 ] && [ "$ddpbatch_try" -lt 3 ] || exit "$ddpbatch_code"
+    ddpbatch_try=$((ddpbatch_try + 1))
+  done
+  eval "$ddpbatch_attempt"
+  unset ddpbatch_attempt
+}
+
+# How the run ended, and whether Slurm is to start it again, is decided from its verdict and, where there is none, from srun's code and
+# the signals that came. Slurm repeats them. The program says "heard" once none can end it any more; one that came before that did, and
+# it is called again.
+ddpbatch_end() {
+  trap '' HUP INT QUIT TERM USR1 USR2
+  for ddpbatch_try in 1 2 3; do
+    ddpbatch_heard=$("$ddpbatch_program" attempt end --code "$1" \
+      --signals "$ddpbatch_hup $ddpbatch_int $ddpbatch_quit $ddpbatch_term $ddpbatch_usr1 $ddpbatch_usr2" "${@:2}" "$DDPBATCH_RUN_DIR")
+    ddpbatch_code=$?
+    [ "$ddpbatch_code" -gt 128 ] && [ -z "$ddpbatch_heard" ] || break
+  done
+  exit "$ddpbatch_code"
+}
+
+# A command that fails when Slurm ends the job may have failed of that.
+ddpbatch_fail() {
+  { set +aeux; } 2>/dev/null
+  printf 'ddpbatch: %s\n' "$*" >&2
+  [ -n "$ddpbatch_term" ] || exit 1
+  ddpbatch_begin
+  ddpbatch_end 143 --unstarted
+}
+
+# Whatever the setup has switched on: -x would print the run's secret, as a DEBUG trap may, -a would export it before its time, -e would end
+# the script before it can tell how the run ended, and traps of its own would keep signals from it. One on EXIT stays.
+{ set +aeux; } 2>/dev/null
+trap - ERR DEBUG RETURN
+ddpbatch_listen
+
+[ -x "$ddpbatch_program" ] ||
+  ddpbatch_fail "$ddpbatch_program is not there on $HOSTNAME: the run directory must be on a file system that all nodes share"
+
+# With PMI-2 the agents tell each other where to meet, and need no port that is known beforehand.
+ddpbatch_mpi=none
+case $(srun --mpi=list 2>&1) in *pmi2*) ddpbatch_mpi=pmi2 ;; esac
+
+ddpbatch_begin
+
+# What was told to end is not begun; what was warned has no time to get anywhere, and asks to be started again.
+[ -z "$ddpbatch_hup$ddpbatch_int$ddpbatch_quit$ddpbatch_term" ] || ddpbatch_end 143 --unstarted
+[ -z "$ddpbatch_usr1$ddpbatch_usr2" ] || ddpbatch_end 75 --unstarted
+
+# A signal interrupts "wait", so that it is called until srun itself has ended.
+srun --nodes=1 --ntasks=1 --ntasks-per-node=1 --kill-on-bad-exit=1 --wait=120 --cpu-bind=none --mpi=${ddpbatch_mpi:-none} --export=ALL \
+  "$ddpbatch_program" run &
+ddpbatch_pid=$!
+while :; do
+  wait "$ddpbatch_pid"
+  ddpbatch_code=$?
+  [ "$ddpbatch_code" -gt 128 ] && kill -0 "$ddpbatch_pid" 2>/dev/null || break
+done
+# That code may be of a signal that came with srun's end. Bash has kept srun's own, but for POSIX mode, where it tells it once (127), and a
+# race of its own, in which it loses it (-1).
+wait "$ddpbatch_pid" 2>/dev/null
+ddpbatch_again=$?
+[ "$ddpbatch_again" -lt 0 ] || [ "$ddpbatch_again" -eq 127 ] || ddpbatch_code=$ddpbatch_again
+ddpbatch_end "$ddpbatch_code"
