@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 )
@@ -17,7 +18,7 @@ func (c *Client) JobsOfScript(ctx context.Context, script, user string) ([]JobSt
 	if err == nil {
 		err = failure("squeue", out)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrUnknownJob) {
 		return nil, err
 	}
 	var found []JobStatus

@@ -35,7 +35,7 @@ func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error
 	switch {
 	case !row.ended:
 		return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", name, row.State, name)
-	case row.Attempt > 0 && row.Exit == nil:
+	case row.Attempt > 0 && row.Exit == nil && row.verdictJob == "":
 		return usagef("attempt %d of %s has left no verdict, so it may still run; %s", row.Attempt, name, way)
 	}
 	return nil
