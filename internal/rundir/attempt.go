@@ -8,8 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"ddpbatch/internal/vfs"
 )
 
 // ErrSuperseded: a newer attempt of this run has begun. The older one commits
@@ -22,7 +20,7 @@ var attemptName = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 
 // ClaimAttempt makes attempts/<n> with its logs folder for the next n, from 1
 // on, and returns n. Of several processes that claim at once, each gets another
-// number: mkdir(2) tells exactly one of them that it made the directory.
+// number: rename(2) tells exactly one of them that it gave the folder its name.
 func (d *Dir) ClaimAttempt() (int, error) {
 	n, err := d.claim()
 	if err != nil {
@@ -33,6 +31,11 @@ func (d *Dir) ClaimAttempt() (int, error) {
 
 func (d *Dir) claim() (int, error) {
 	const tries = 1000
+	c, err := d.newAttemptClaim()
+	if err != nil {
+		return 0, err
+	}
+	defer c.discard()
 	n := 0
 	for range tries {
 		newest, err := d.NewestAttempt()
@@ -44,17 +47,9 @@ func (d *Dir) claim() (int, error) {
 		if n > maxAttempt {
 			return 0, fmt.Errorf("attempt %d is the last that there can be", maxAttempt)
 		}
-		err = os.Mkdir(d.attemptPath(n), 0o700)
-		if errors.Is(err, os.ErrExist) {
-			continue
+		if taken, err := c.take(n); taken || err != nil {
+			return n, err
 		}
-		if err != nil {
-			return 0, err
-		}
-		if err := os.Mkdir(filepath.Join(d.attemptPath(n), logsName), 0o700); err != nil {
-			return 0, err
-		}
-		return n, vfs.OS{}.SyncDir(filepath.Join(d.path, attemptsName))
 	}
 	return 0, fmt.Errorf("others took %d numbers in a row", tries)
 }

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+
+	"ddpbatch/internal/vfs"
 )
 
 // Names inside a run directory.
@@ -39,6 +41,8 @@ var runName = sync.OnceValue(func() *regexp.Regexp {
 type Dir struct {
 	path string // absolute
 	root *Dir   // the run that an array element belongs to; nil for the run itself
+
+	files vfs.FS // nil: the operating system's
 
 	mu   sync.Mutex
 	spec Spec // of the root only

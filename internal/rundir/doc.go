@@ -28,8 +28,9 @@
 // program belong to the caller alone, and in the folder around them nobody else can put others
 // in their place. [Create] makes that folder so, or refuses it. [Open] is for who looks.
 //
-// An attempt is claimed by making attempts/<n> exclusively, which is atomic on
-// local file systems and on NFS (mkdir). Whoever finds a higher number than its
+// An attempt is claimed by renaming a folder to attempts/<n>, which fails where
+// there is one, on local file systems and on NFS. A nonce in it tells one's own claim
+// where a lost answer makes it look like another's. Whoever finds a higher number than its
 // own has been superseded ([ErrSuperseded]) and must neither commit nor delete.
 //
 // # Limits
