@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// JobsOfScript are the jobs of a user that were submitted with the script at an absolute path, and that the controller knows, so that it finds
-// one of which nobody got to see the id. user is a number, or "" for who asks. Accounting is not asked: a job that only it knows is over.
+// JobsOfScript are the jobs of a user that were submitted with the script at an absolute path, and that the controller knows, so that it
+// finds one of which nobody got to see the id. user is a number, or "" for who asks. Accounting is not asked: a job that only it knows is
+// over.
 func (c *Client) JobsOfScript(ctx context.Context, script, user string) ([]JobStatus, error) {
 	whose := "--me"
 	if user != "" {

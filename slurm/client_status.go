@@ -32,18 +32,19 @@ func (s JobStatus) Ended() bool { return endedStates[s.State] }
 // Running tells whether the job runs; while Slurm hands it a signal its state is SIGNALING.
 func (s JobStatus) Running() bool { return s.State == "RUNNING" || s.State == "SIGNALING" }
 
-// stuckReasons are reasons of a pending job that no other job's end takes away: it asks for what its partition, account or quality of service does not
-// give, or is held ("JOB REASON CODES" in squeue(1)).
+// stuckReasons are reasons of a pending job that no other job's end takes away: it asks for what its partition, account or quality of
+// service does not give, or is held ("JOB REASON CODES" in squeue(1)).
 var stuckReasons = map[string]bool{
-	"AccountNotAllowed": true, "BadConstraints": true, "DependencyNeverSatisfied": true, "InvalidAccount": true, "InvalidQOS": true, "JobHeldAdmin": true,
-	"JobHeldUser": true, "PartitionConfig": true, "PartitionDown": true, "PartitionInactive": true, "PartitionNodeLimit": true, "PartitionTimeLimit": true,
-	"QOSNotAllowed": true, "ReservationDeleted": true,
+	"AccountNotAllowed": true, "BadConstraints": true, "DependencyNeverSatisfied": true, "InvalidAccount": true, "InvalidQOS": true,
+	"JobHeldAdmin": true, "JobHeldUser": true, "PartitionConfig": true, "PartitionDown": true, "PartitionInactive": true,
+	"PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSNotAllowed": true, "ReservationDeleted": true,
 }
 
-// Stuck tells whether the job is pending for a reason that does not pass by itself. Limits of one job ("AssocMaxNodePerJobLimit") are among these, limits of
-// all jobs of a group are not.
+// Stuck tells whether the job is pending for a reason that does not pass by itself. Limits of one job ("AssocMaxNodePerJobLimit") are among
+// these, limits of all jobs of a group are not.
 func (s JobStatus) Stuck() bool {
-	return s.State == "PENDING" && (stuckReasons[s.Reason] || strings.HasSuffix(s.Reason, "PerJob") || strings.HasSuffix(s.Reason, "PerJobLimit"))
+	ofOneJob := strings.HasSuffix(s.Reason, "PerJob") || strings.HasSuffix(s.Reason, "PerJobLimit")
+	return s.State == "PENDING" && (ofOneJob || stuckReasons[s.Reason])
 }
 
 // Of tells whether s is, or is part of, the job that the plain id (without a cluster) names.

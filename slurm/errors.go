@@ -49,8 +49,8 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("%s cannot reach the Slurm controller: %s; try again later, or run \"scontrol ping\" to see its state", e.Command, e.Words)
 }
 
-// Unheard tells whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with. After others,
-// such as "Zero Bytes were transmitted or received" and time-outs, it may have done what it was asked to.
+// Unheard tells whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.
+// After others, such as "Zero Bytes were transmitted or received" and time-outs, it may have done what it was asked to.
 func (e *UnreachableError) Unheard() bool {
 	return slices.ContainsFunc(unheardWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
 		!strings.Contains(e.Words, "timed out")

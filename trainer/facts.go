@@ -54,7 +54,8 @@ func configFacts(cfg Config) facts {
 	return f
 }
 
-// Fits tells whether a job with cfg can go on from c, as far as its data are not needed for that. An error that matches [ErrMismatch] names what differs.
+// Fits tells whether a job with cfg can go on from c, as far as its data are not needed for that. An error that matches [ErrMismatch] names
+// what differs.
 func Fits(cfg Config, c *checkpoint.Checkpoint) error {
 	var saved facts
 	if err := readValue(c, keyFacts, &saved); err != nil {

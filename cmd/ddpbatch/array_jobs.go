@@ -104,7 +104,7 @@ func newestJob(run *rundir.Dir) (string, error) {
 	}
 	index, isElement := run.Index()
 	if !isElement {
-		return begunSince(run, recorded)
+		return begunSince(run, recorded), nil
 	}
 	whole := run.Array()
 	newest, err := whole.JobID()
@@ -119,17 +119,18 @@ func newestJob(run *rundir.Dir) (string, error) {
 	return jobs.of(index, recorded), err
 }
 
-// begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed. Else it is the recorded one.
-func begunSince(run *rundir.Dir, recorded string) (string, error) {
+// begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed.
+// Else it is the recorded one.
+func begunSince(run *rundir.Dir, recorded string) string {
 	if isArray(run) {
-		return recorded, nil
+		return recorded
 	}
 	known, err := run.Submissions()
 	newest := known.Newest()
-	if err != nil || newest == "" || recorded != "" && !known.Known(recorded) { // its ledger could not be written
-		return recorded, err
+	if err != nil || newest == "" || recorded != "" && !known.Known(recorded) { // its ledger could not be read, or not be written
+		return recorded
 	}
-	return newest, nil
+	return newest
 }
 
 // wholeJob is the newest job of a whole array.

@@ -79,7 +79,10 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	case s.open != nil && s.asked != nil:
 		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.asked)
 	case s.open != nil && s.by != nil:
-		return &usageError{message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.by), hint: "cancel it when that has ended"}
+		return &usageError{
+			message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.by),
+			hint:    "cancel it when that has ended",
+		}
 	case ids[0] == "":
 		return usagef("%s has no job: its submission was cut short, and Slurm knows none of its script", e.short(run.Path()))
 	}

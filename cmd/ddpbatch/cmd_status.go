@@ -150,36 +150,6 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 	return rows, nil
 }
 
-// lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
-// allowed to.
-func (row *jobStatus) lookForLost(ctx context.Context, e *env) error {
-	s, err := newestSubmission(ctx, e, row.run, false)
-	if err != nil || s.open == nil {
-		return err
-	}
-	row.cutShort = s
-	index, isElement := row.run.Index()
-	only := s.open.Element
-	switch {
-	case s.job == "":
-		if errors.Is(s.asked, slurm.ErrNoSlurm) {
-			return nil
-		}
-		return s.asked
-	case row.array != nil && only != nil:
-		row.array.alone[*only] = s.job
-		row.array.known = append(row.array.known, s.job)
-	case row.array != nil:
-		row.array.whole, row.array.alone = s.job, map[int]string{}
-		row.array.known = append(row.array.known, s.job)
-	case isElement && (only == nil || *only == index):
-		row.Job = fmt.Sprintf("%s_%d", s.job, index)
-	case !isElement:
-		row.Job = s.job
-	}
-	return nil
-}
-
 // identify tells which job, or jobs, a run is.
 func (row *jobStatus) identify(run *rundir.Dir) error {
 	id, err := newestJob(run)
@@ -213,31 +183,6 @@ func (row *jobStatus) read(jobs []slurm.JobStatus) error {
 	}
 	row.addElements(jobs)
 	return nil
-}
-
-// addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
-func (row *jobStatus) addCutShort(s *submission) {
-	if s == nil || s.job != "" {
-		return
-	}
-	what := "a submit"
-	if !s.first {
-		what = "a resume"
-	}
-	switch {
-	case s.by != nil:
-		row.Next, row.ended = "it is being submitted: "+s.by.String(), false
-	case s.asked != nil:
-		row.Next, row.ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
-	default:
-		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
-	}
-	switch {
-	case s.first && s.by != nil:
-		row.State = "SUBMITTING"
-	case s.first && s.asked == nil:
-		row.State = "UNSUBMITTED"
-	}
 }
 
 // askSlurm tells what Slurm knows of jobs; those that it knows no longer are left out.

@@ -94,7 +94,8 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	case err != nil && notSubmitted(err):
 		return errors.Join(err, run.Discard())
 	case err != nil:
-		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
+		return fmt.Errorf("%w; the run directory is kept, in case Slurm has taken the job all the same: ddpbatch status %s",
+			err, slurm.ShellQuote(run.Path()))
 	}
 	release()
 	if o.parsable {
@@ -106,7 +107,8 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)
 }
 
-// warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the submission's.
+// warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the
+// submission's.
 func warnStuck(ctx context.Context, e *env, id string) {
 	jobs, err := askSlurm(ctx, e, []string{id})
 	if err != nil {
@@ -114,7 +116,8 @@ func warnStuck(ctx context.Context, e *env, id string) {
 	}
 	for _, job := range jobs {
 		if job.Stuck() {
-			fmt.Fprintf(e.Err, "ddpbatch: job %s does not start as it is: Slurm says %s; see JOB REASON CODES in squeue(1); to take it back: ddpbatch cancel %s\n", id, job.Reason, id)
+			fmt.Fprintf(e.Err, "ddpbatch: job %s does not start as it is: Slurm says %s; see JOB REASON CODES in squeue(1); "+
+				"to take it back: ddpbatch cancel %s\n", id, job.Reason, id)
 			return
 		}
 	}
@@ -157,9 +160,11 @@ func writeScript(run *rundir.Dir, job *jobfile.Job, template string) error {
 	return run.WriteScript(script)
 }
 
-// submitRun hands the script of a run, which is claimed, to sbatch and records the job. What is to be submitted stands in the ledger before:
-// where this process is killed meanwhile, the next command knows that there may be a job.
-func submitRun(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, sbatch []string, submitting rundir.Event) (string, error) {
+// submitRun hands the script of a run, which is claimed, to sbatch and records the job. What is to be submitted stands in the ledger
+// before: where this process is killed meanwhile, the next command knows that there may be a job.
+func submitRun(
+	ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, sbatch []string, submitting rundir.Event,
+) (string, error) {
 	client, dropped := newSlurmClient(e)
 	if len(dropped) > 0 {
 		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)

@@ -17,16 +17,16 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// changing are the system calls that change what files there are and what they hold, or start a process. (A flush, fsync, changes nothing for who comes after
-// a kill: the machine goes on.)
+// changing are the system calls that change what files there are and what they hold, or start a process. (A flush, fsync, changes nothing
+// for who comes after a kill: the machine goes on.)
 var changing = map[uint64]string{
 	unix.SYS_WRITE: "write", unix.SYS_PWRITE64: "pwrite", unix.SYS_OPENAT: "open", unix.SYS_MKDIRAT: "mkdir", unix.SYS_RENAME: "rename",
 	unix.SYS_RENAMEAT: "rename", unix.SYS_RENAMEAT2: "rename", unix.SYS_UNLINKAT: "unlink", unix.SYS_SYMLINKAT: "symlink", unix.SYS_LINKAT: "link",
 	unix.SYS_CLONE: "clone",
 }
 
-// killAt runs a program with this machine's tracing of system calls, and kills it as its call number n of those that change files below dir, or start
-// a process, is about to be done. It returns the names of the calls before; killed is false where there were fewer.
+// killAt runs a program with this machine's tracing of system calls, and kills it as its call number n of those that change files below
+// dir, or start a process, is about to be done. It returns the names of the calls before; killed is false where there were fewer.
 func killAt(t *testing.T, dir string, cmd *exec.Cmd, n int) (calls []string, killed bool) {
 	t.Helper()
 	runtime.LockOSThread() // that traces
@@ -144,15 +144,8 @@ func canTrace(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// command is the program with arguments, in a folder, with q's Slurm.
-func (q *queue) command(parent string, args ...string) *exec.Cmd {
-	q.t.Helper()
-	cmd := exec.Command(must(q.t, exec.LookPath, "ddpbatch"), args...)
-	cmd.Dir, cmd.Env = parent, q.environ()
-	return cmd
-}
-
-// TestKilledResume kills resume before each of its changes to the run directory, and within sbatch, before and after Slurm has taken the job.
+// TestKilledResume kills resume before each of its changes to the run directory, and within sbatch, before and after Slurm has taken the
+// job.
 func TestKilledResume(t *testing.T) {
 	canTrace(t)
 	for n := 0; ; n++ {

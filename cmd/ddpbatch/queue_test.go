@@ -2,11 +2,10 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,8 +13,9 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had to take a job and
-// kill the command that submits it at a given moment, as this sbatch does where the file "mode" says so. What else is asked of Slurm it does not know.
+// queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had
+// to take a job and kill the command that submits it at a given moment, as this sbatch does where the file "mode" says so. What else is
+// asked of Slurm it does not know.
 type queue struct {
 	t   *testing.T
 	dir string
@@ -155,6 +155,14 @@ func (q *queue) run(parent string, args ...string) (code int, out, errs string) 
 	return code, o.String(), s.String()
 }
 
+// command is the program with arguments, in a folder, with q's Slurm.
+func (q *queue) command(parent string, args ...string) *exec.Cmd {
+	q.t.Helper()
+	cmd := exec.Command(must(q.t, exec.LookPath, "ddpbatch"), args...)
+	cmd.Dir, cmd.Env = parent, q.environ()
+	return cmd
+}
+
 // status is the only row of status.
 func (q *queue) status(parent, run string) jobStatus {
 	q.t.Helper()
@@ -166,8 +174,8 @@ func (q *queue) status(parent, run string) jobStatus {
 	return row
 }
 
-// rights checks, of a run that a killed command left behind, that status, cancel and resume do the right thing: nobody loses the job that Slurm
-// has taken, nobody submits another beside it, and the run can be resumed once that is over.
+// rights checks, of a run that a killed command left behind, that status, cancel and resume do the right thing: nobody loses the job that
+// Slurm has taken, nobody submits another beside it, and the run can be resumed once that is over.
 func (q *queue) rights(parent, run string) {
 	q.t.Helper()
 	alive := q.alive()
@@ -233,331 +241,4 @@ func must[A, B any](t *testing.T, f func(A) (B, error), a A) B {
 		t.Fatal(err)
 	}
 	return b
-}
-
-// Of several who resume a run at once, one submits it, and the others say why they do not.
-func TestResumesAtOnce(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	type end struct {
-		code      int
-		out, errs string
-	}
-	ends := make(chan end)
-	const all = 6
-	for range all {
-		go func() {
-			code, out, errs := q.run(parent, "resume", run)
-			ends <- end{code, out, errs}
-		}()
-	}
-	done := 0
-	for range all {
-		switch one := <-ends; {
-		case one.code == 0:
-			done++
-		case one.code != exitUsage || !strings.Contains(one.errs, "another command is submitting this run: resume by process ") && !strings.Contains(one.errs, "is still PENDING"):
-			t.Errorf("%+v", one)
-		}
-	}
-	if alive := q.alive(); done != 1 || len(alive) != 1 {
-		t.Errorf("%d have submitted; jobs %q", done, alive)
-	}
-}
-
-// Where Slurm cannot be asked whether there is a job, none is submitted.
-func TestResumeAsksSlurm(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	q.says("down", "")
-	if code, _, errs := q.run(parent, "resume", run); code != exitRefused || !strings.Contains(errs, "cannot reach the Slurm controller") {
-		t.Errorf("%d, %s", code, errs)
-	}
-	q.must(os.Remove(filepath.Join(q.dir, "down")))
-	q.must(os.Rename(filepath.Join(q.dir, "squeue"), filepath.Join(q.dir, "away")))
-	if code, _, errs := q.run(parent, "resume", run); code != exitRefused { // this machine may have one, without a cluster
-		t.Errorf("without squeue: %d, %s", code, errs)
-	}
-	if jobs := q.jobs(); !slices.Equal(jobs, []string{"400 CANCELLED"}) {
-		t.Errorf("jobs %q", jobs)
-	}
-	q.must(os.Rename(filepath.Join(q.dir, "away"), filepath.Join(q.dir, "squeue")))
-
-	// a person has submitted the script
-	q.says("jobs/450", "RUNNING "+filepath.Join(run, "script.sh"))
-	if code, _, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job 450 is still RUNNING") {
-		t.Errorf("beside a job by hand: %d, %s", code, errs)
-	}
-	q.is("450", "COMPLETED")
-	q.rights(parent, run)
-}
-
-// What Slurm says after it may have taken the job is no refusal: the run stays, and its job is found.
-func TestSubmitThatWasHeard(t *testing.T) {
-	q := newQueue(t)
-	parent := t.TempDir()
-	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	q.says("mode", "lost")
-	code, out, errs := q.run(parent, "submit", "job.toml")
-	runs := must(t, rundir.List, filepath.Join(parent, "runs"))
-	if code != exitRefused || out != "" || len(runs) != 1 || !strings.Contains(errs, "ddpbatch status "+runs[0].Path()) {
-		t.Fatalf("%d, %s%s; runs %v", code, out, errs, runs)
-	}
-	q.rights(parent, runs[0].Path())
-
-	// what Slurm refused leaves nothing, and of a resume what was before
-	q.says("mode", "refuse")
-	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exitRefused || len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
-		t.Errorf("refused: %d, %s", code, errs)
-	}
-	q.is(q.alive()[0], "CANCELLED")
-	run := runs[0].Path()
-	before := q.status(parent, run)
-	if code, _, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2"); code != exitRefused || !strings.Contains(errs, "Invalid partition") {
-		t.Errorf("refused: %d, %s", code, errs)
-	}
-	if row := q.status(parent, run); row.State != before.State || row.Job != before.Job || row.Next != "" || must(t, rundir.Open, run).Spec().Nodes != 1 {
-		t.Errorf("after a resume that was refused: %+v", row)
-	}
-	q.rights(parent, run)
-}
-
-// A killed command's job is known by its begin, however long Slurm has forgotten it.
-func TestLostJobIsKnownByItsBegin(t *testing.T) {
-	for _, program := range []string{"this", "of before"} { // the program in a run's directory is that of its submission
-		t.Run(program, func(t *testing.T) {
-			q := newQueue(t)
-			parent, run := q.resumable()
-			d := must(t, rundir.Open, run)
-			q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
-			if program == "this" {
-				e, _, _ := q.env(parent)
-				e.Environ = append(e.Environ, "SLURM_JOB_ID=500")
-				q.must(runAttemptBegin(t.Context(), e, run))
-				if id, err := d.JobID(); id != "500" || err != nil {
-					t.Errorf("recorded is %q, %v", id, err)
-				}
-			} else {
-				n, err := d.ClaimAttempt()
-				q.must(err)
-				q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "500"}))
-			}
-			q.says("jobs/500", "RUNNING "+d.ScriptPath())
-			if row := q.status(parent, run); row.Job != "500" || row.State != "RUNNING" || row.ended {
-				t.Errorf("status: %+v", row)
-			}
-			if code, _, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job 500 is still RUNNING") {
-				t.Errorf("resume: %d, %s", code, errs)
-			}
-			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d, "") == nil {
-				t.Error("checkpoints of a job that runs may be removed")
-			}
-			q.must(d.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "500", Cause: "crash", Exit: 7, Message: "rank 0 crashed"}))
-			q.forgets("500")
-			if row := q.status(parent, run); row.Job != "500" || row.State != "FAILED" || !row.ended {
-				t.Errorf("status of a job that is forgotten: %+v", row)
-			}
-		})
-	}
-}
-
-// A job that nobody knew of when the run was submitted once more must not begin beside the other.
-func TestLostJobBeginsTooLate(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	d := must(t, rundir.Open, run)
-	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
-	if code, _, errs := q.run(parent, "resume", run); code != 0 || len(q.alive()) != 1 {
-		t.Fatalf("resume: %d, %s", code, errs)
-	}
-	id := q.alive()[0]
-	begin := func(job string) error {
-		e, _, _ := q.env(parent)
-		e.Environ = append(e.Environ, "SLURM_JOB_ID="+job)
-		return runAttemptBegin(t.Context(), e, run)
-	}
-	if err := begin("499"); exitCode(err) != exitNever || !strings.Contains(err.Error(), "submitted as job "+id+" since; to go on: ddpbatch resume "+run) {
-		t.Errorf("the lost job begins: %v", err)
-	}
-	q.must(begin(id))
-}
-
-// An array, and one element of it alone: the job that was lost is that of what was resumed.
-func TestLostJobOfArray(t *testing.T) {
-	for name, element := range map[string]bool{"all of it": false, "an element": true} {
-		t.Run(name, func(t *testing.T) {
-			w := newArrayWorld(t, "0-2")
-			w.submitted("12")
-			one := w.ran(1, "12", 3)
-			w.ran(0, "12", 0)
-			w.ran(2, "12", 0)
-			submitting := rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}
-			lost, want := "13_[0-2]", "0 of 3 elements are done"
-			if index := 1; element {
-				submitting.Element, lost, want = &index, "13_[1]", "2 of 3 elements are done"
-			}
-			w.must(w.run.Append(submitting))
-			w.must(os.WriteFile(filepath.Join(w.dir, "squeue"), []byte(fmt.Sprintf(`#!/bin/sh
-case "$*" in *--me*) printf '%%s\037' '%s' ;; esac
-printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
-`, w.run.ScriptPath(), lost, w.run.Spec().Name)), 0o700))
-			w.status("PENDING", -1, want)
-			e, _, _ := w.env(0, 0)
-			if err := runResume(t.Context(), e, one, resumeOptions{}); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "job 13_1 is still PENDING") {
-				t.Errorf("resume of an element: %v", err)
-			}
-			w.status("PENDING", -1, want) // now that it is recorded
-			if id, err := newestJob(one); id != "13_1" || err != nil {
-				t.Errorf("the element's job is %s, %v", id, err)
-			}
-		})
-	}
-}
-
-// silence of Slurm for a moment: an element of another job that begins does not take the array's id.
-func TestBeginOfElementRecords(t *testing.T) {
-	w := newArrayWorld(t, "0-2")
-	w.submitted("12")
-	w.must(w.run.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
-	begin := func(array, index string) {
-		t.Helper()
-		e, _, _ := w.env(0, 0)
-		e.Environ = append(e.Environ, "SLURM_ARRAY_JOB_ID="+array, "SLURM_ARRAY_TASK_ID="+index)
-		w.must(runAttemptBegin(t.Context(), e, w.run.Path()))
-	}
-	for _, step := range []struct{ array, index, recorded string }{{"12", "0", "12"}, {"13", "1", "13"}, {"13", "2", "13"}, {"12", "0", "13"}} {
-		begin(step.array, step.index)
-		if id, err := w.run.JobID(); id != step.recorded || err != nil {
-			t.Errorf("%s_%s has begun, and recorded is %s, %v; want %s", step.array, step.index, id, err, step.recorded)
-		}
-	}
-	if got := submissions(w.run); !slices.Equal(got, []string{"12", "13"}) {
-		t.Errorf("submissions %q", got)
-	}
-}
-
-// A job that waits has not ended of what ended the attempt before; nor is a run finished that was resumed to do more.
-func TestStatusOfResumedJob(t *testing.T) {
-	for name, exit := range map[string]int{"failed": 7, "done, and to do more": 0} {
-		t.Run(name, func(t *testing.T) {
-			q := newQueue(t)
-			parent, run := q.resumable()
-			d := must(t, rundir.Open, run)
-			n, err := d.ClaimAttempt()
-			q.must(err)
-			q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
-			v := rundir.Verdict{Attempt: n, JobID: "400", Cause: "crash", Exit: exit, Message: "rank 0 exited", Time: time.Now()}
-			q.must(d.WriteVerdict(v))
-			q.must(d.Append(v.Event()))
-			q.is("400", "FAILED")
-			if code, out, errs := q.run(parent, "resume", run, "--set", `launch.command=["false"]`); code != 0 {
-				t.Fatalf("resume: %d, %s%s", code, out, errs)
-			}
-			if row := q.status(parent, run); row.State != "PENDING" || row.Cause != "" || row.Exit != nil || row.Message != "" || row.Attempt != 1 {
-				t.Errorf("status of the job that waits: %+v", row)
-			}
-			q.is(q.alive()[0], "CANCELLED")
-			if row := q.status(parent, run); row.State != "CANCELLED" || row.Cause != "" || row.finished() {
-				t.Errorf("status of the job that was cancelled while it waited: %+v", row)
-			}
-			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d, "") != nil {
-				t.Errorf("its attempt is taken to be running: %v", refuseAlive(t.Context(), e, d, ""))
-			}
-			if code, out, errs := q.run(parent, "resume", run); code != 0 || len(q.alive()) != 1 {
-				t.Errorf("resume: %d, %s%s", code, out, errs)
-			}
-		})
-	}
-}
-
-// Slurm takes jobs that it never starts.
-func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	q.says("reason", "PartitionConfig") // Slurm 25.11's, of a job of 99 nodes where there are four (slurm-corpus/25.11.7/refused/csq.txt)
-	for id, args := range map[string][]string{"500": {"submit", "job.toml", "--parsable"}, "501": {"resume", run}} {
-		q.says("next", id)
-		code, out, errs := q.run(parent, args...)
-		if code != 0 || !strings.Contains(out, id) || !strings.HasPrefix(errs, "ddpbatch: job "+id+" does not start as it is: Slurm says PartitionConfig; ") {
-			t.Errorf("%s: %d, %q, %q", args, code, out, errs)
-		}
-	}
-	q.says("reason", "Priority")
-	if code, _, errs := q.run(parent, "submit", "job.toml"); code != 0 || errs != "" {
-		t.Errorf("one that waits for its turn: %d, %q", code, errs)
-	}
-}
-
-// What a run that is finished is run on gives it nothing to do.
-func TestResumeOfFinished(t *testing.T) {
-	q := newQueue(t)
-	parent, run := q.resumable()
-	d := must(t, rundir.Open, run)
-	n, err := d.ClaimAttempt()
-	q.must(err)
-	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "400"}))
-	q.must(d.WriteVerdict(rundir.Verdict{Attempt: n, JobID: "400", Cause: "done"}))
-	q.is("400", "COMPLETED")
-	if code, out, _ := q.run(parent, "resume", run, "--set", "slurm.nodes=1"); code != 0 || out != "x is finished, and --set slurm.nodes=1 gives it nothing to do\n" {
-		t.Errorf("%d, %q", code, out)
-	}
-	if left := q.jobs(); !slices.Equal(left, []string{"400 COMPLETED"}) {
-		t.Errorf("jobs %q", left)
-	}
-	if code, out, errs := q.run(parent, "resume", run, "--set", `launch.command=["false"]`); code != 0 || len(q.alive()) != 1 {
-		t.Errorf("another command: %d, %s%s", code, out, errs)
-	}
-}
-
-// A job that the newest checkpoint does not fit is refused before it waits in a queue.
-func TestResumeThatDoesNotFit(t *testing.T) {
-	q := newQueue(t)
-	parent := t.TempDir()
-	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte(`name = "x"
-[train]
-epochs = 1
-batch_size = 4096
-loss = "mse"
-model = { kind = "mlp", hidden = [8], activation = "tanh" }
-data = { kind = "generated" }
-optimizer = { kind = "sgd", lr = 0.01 }
-`), 0o600))
-	if out, err := q.command(parent, "train", "job.toml").CombinedOutput(); err != nil {
-		t.Fatalf("train: %v, %s", err, out)
-	}
-	d := must(t, rundir.List, filepath.Join(parent, "runs"))[0]
-	spec := d.Spec()
-	spec.Kind = "slurm" // as if it had been submitted
-	q.must(d.WriteSpec(spec))
-	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))
-	for set, says := range map[string]string{
-		"train.model.hidden=[16]":   "model.hidden is [8] in the checkpoint and [16] here",
-		"train.batch_size=64":       "batch_size is 4096 in the checkpoint and 64 here",
-		"train.data.noise=0.5":      "data.noise is ",
-		"train.optimizer.kind=adam": "optimizer.kind is sgd in the checkpoint and adam here",
-	} {
-		code, out, errs := q.run(parent, "resume", d.Path(), "--set", set, "--set", "train.epochs=2")
-		if code != exitMismatch || out != "" || !strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
-			t.Errorf("%s: %d, %s%s", set, code, out, errs)
-		}
-	}
-	if now := must(t, rundir.Open, d.Path()).Spec(); now.Before != nil || string(now.Job) != string(spec.Job) {
-		t.Errorf("a refused resume has changed the job: %s", now.Job)
-	}
-	if jobs := q.jobs(); len(jobs) > 0 {
-		t.Errorf("jobs %q", jobs)
-	}
-	for _, sets := range [][]string{{"train.epochs=2", "slurm.nodes=2", "train.optimizer.lr=0.1"}, {"train.batch_size=64", "checkpoint.resume=never"}} {
-		args := []string{"resume", d.Path()}
-		for _, set := range sets {
-			args = append(args, "--set", set)
-		}
-		if code, out, errs := q.run(parent, args...); code != 0 {
-			t.Errorf("%s: %d, %s%s", sets, code, out, errs)
-		}
-		for _, id := range q.alive() {
-			q.is(id, "CANCELLED")
-		}
-	}
 }

@@ -56,8 +56,8 @@ func anewFrom(run *rundir.Dir, sets []string) (anew int, elements map[int]int, e
 	return anew, elements, nil
 }
 
-// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be read here, or is on
-// a node's own disk, the nodes compare.
+// checkFits compares a job of the built-in trainer with the newest checkpoint of a run, and of each element of an array. What cannot be
+// read here, or is on a node's own disk, the nodes compare.
 func checkFits(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job) error {
 	if !job.Builtin() || job.Checkpoint.Resume != "auto" {
 		return nil

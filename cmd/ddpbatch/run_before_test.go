@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// runBefore is a run as the program of commit 7836672 made it: testdata/run-7836672 is what its submit, its attempt begin and its attempt end left, with @DIR@
-// for the folder that it was in. lines are how many of its ledger's there are: submit, begin, end, give-up.
+// runBefore is a run as the program of commit 7836672 made it: testdata/run-7836672 is what its submit, its attempt begin and its attempt
+// end left, with @DIR@ for the folder that it was in. lines are how many of its ledger's there are: submit, begin, end, give-up.
 func runBefore(q *queue, lines int) (parent, run string) {
 	q.t.Helper()
 	parent = q.t.TempDir()

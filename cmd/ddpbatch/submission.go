@@ -27,8 +27,8 @@ type submission struct {
 	asked error            // why Slurm could not be asked, where that was to be done
 }
 
-// newestSubmission looks for the job of a submission that nobody recorded: among the jobs that have begun, and else, in Slurm, for one that runs the
-// run's script. In any case Slurm is asked where always is set, as a person may have submitted the script by hand.
+// newestSubmission looks for the job of a submission that nobody recorded: among the jobs that have begun, and else, in Slurm, for one that
+// runs the run's script. In any case Slurm is asked where always is set, as a person may have submitted the script by hand.
 func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool) (*submission, error) {
 	run, err := wholeRun(run)
 	if err != nil {
@@ -39,6 +39,9 @@ func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool)
 		return s, nil
 	}
 	known, err := run.Submissions()
+	if err != nil && !always { // a ledger that cannot be read is not worth a failure of who only looks
+		return s, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +94,61 @@ func (s *submission) ask(ctx context.Context, e *env, known func(id string) bool
 	return nil
 }
 
+// lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
+// allowed to.
+func (row *jobStatus) lookForLost(ctx context.Context, e *env) error {
+	s, err := newestSubmission(ctx, e, row.run, false)
+	if err != nil || s.open == nil {
+		return err
+	}
+	row.cutShort = s
+	index, isElement := row.run.Index()
+	only := s.open.Element
+	switch {
+	case s.job == "":
+		if errors.Is(s.asked, slurm.ErrNoSlurm) {
+			return nil
+		}
+		return s.asked
+	case row.array != nil && only != nil:
+		row.array.alone[*only] = s.job
+		row.array.known = append(row.array.known, s.job)
+	case row.array != nil:
+		row.array.whole, row.array.alone = s.job, map[int]string{}
+		row.array.known = append(row.array.known, s.job)
+	case isElement && (only == nil || *only == index):
+		row.Job = fmt.Sprintf("%s_%d", s.job, index)
+	case !isElement:
+		row.Job = s.job
+	}
+	return nil
+}
+
+// addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
+func (row *jobStatus) addCutShort(s *submission) {
+	if s == nil || s.job != "" {
+		return
+	}
+	what := "a submit"
+	if !s.first {
+		what = "a resume"
+	}
+	switch {
+	case s.by != nil:
+		row.Next, row.ended = "it is being submitted: "+s.by.String(), false
+	case s.asked != nil:
+		row.Next, row.ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
+	default:
+		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
+	}
+	switch {
+	case s.first && s.by != nil:
+		row.State = "SUBMITTING"
+	case s.first && s.asked == nil:
+		row.State = "UNSUBMITTED"
+	}
+}
+
 // settle records the job of a submission that nobody recorded; it tells whether there was one.
 func (s *submission) settle(e *env) (bool, error) {
 	if s.open == nil || s.job == "" {
@@ -99,8 +157,8 @@ func (s *submission) settle(e *env) (bool, error) {
 	return true, recordJob(e, s.run, s.job, *s.open)
 }
 
-// recordJob tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have begun, and a person may
-// have cancelled it, before sbatch ends.
+// recordJob tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have
+// begun, and a person may have cancelled it, before sbatch ends.
 func recordJob(e *env, run *rundir.Dir, id string, submitting rundir.Event) error {
 	known, err := run.Submissions()
 	recorded := err == nil && known.Open == nil && known.Newest() == id

@@ -57,8 +57,8 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimLapse)
 }
 
-// Claim is the right to submit a run, from the look whether it goes on until the new job's id is recorded. One process has it, of all that share
-// the file system.
+// Claim is the right to submit a run, from the look whether it goes on until the new job's id is recorded. One process has it, of all that
+// share the file system.
 type Claim struct {
 	Dead *Claimant // who had it before and was killed; nil: nobody
 
@@ -69,9 +69,10 @@ type Claim struct {
 	beat sync.WaitGroup
 }
 
-// Claim takes the claim of the run that d is, or belongs to; a [*HeldError] tells who has it. Locks of the file system would not do: on many
-// clusters they hold on one machine alone. So claims are numbered folders, of which the highest counts. Each is put together under another name
-// and renamed into place, which fails where there is one already, on NFS, too. None is removed, as a number must not come twice.
+// Claim takes the claim of the run that d is, or belongs to; a [*HeldError] tells who has it. Locks of the file system would not do: on
+// many clusters they hold on one machine alone. So claims are numbered folders, of which the highest counts. Each is put together under
+// another name and renamed into place, which fails where there is one already, on NFS, too. None is removed, as a number must not come
+// twice.
 func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 	own := Claimant{Host: host, Doing: doing, Since: now, Nonce: nonce()}
 	var err error
@@ -124,8 +125,8 @@ func (c *Claim) take() error {
 	}
 }
 
-// put gives the folder temp the number n; false where that is taken. A file server that is asked twice, as its first answer was lost, says so
-// of this claimant's own, too.
+// put gives the folder temp the number n; false where that is taken. A file server that is asked twice, as its first answer was lost, says
+// so of this claimant's own, too.
 func (c *Claim) put(temp string, n int) (bool, error) {
 	err := os.Rename(temp, c.d.claimPath(n))
 	if err == nil {

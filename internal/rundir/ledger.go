@@ -32,7 +32,7 @@ type Event struct {
 	Signal  int       `json:"signal,omitempty"`
 	WarnedS float64   `json:"warned_s,omitempty"`
 	LeadS   float64   `json:"lead_s,omitempty"`
-	Element *int      `json:"element,omitempty"` // of an array's resume, and of what precedes it: the only element that it is of; nil: all of them
+	Element *int      `json:"element,omitempty"` // of an array's resume, and its submitting: the only element that it is of; nil: all
 	Detail  string    `json:"detail,omitempty"`  // cut after 4 KiB
 }
 
