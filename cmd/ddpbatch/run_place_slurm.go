@@ -28,6 +28,7 @@ func placeBySlurm(e *env, o *runOptions, w *workers, alloc *slurm.Allocation, cf
 	cfg.MasterAddr, cfg.Ports = alloc.Address(0), launch.Ports(alloc.Key(), meetingPorts)
 	if o.has("master-port") {
 		cfg.MasterPort = o.masterPort
+		cfg.Ports = launch.Ports(fmt.Sprint(alloc.Key(), "/", o.masterPort), meetingPorts) // others, where somebody holds those
 	}
 	if name := alloc.NodeName(); name != "" {
 		cfg.Host = name

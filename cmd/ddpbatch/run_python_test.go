@@ -100,6 +100,22 @@ func TestRunServesTorch(t *testing.T) {
 	}
 }
 
+// TestRunMeetsElsewhere: agents of a step that get another --master-port meet at other ports, too.
+func TestRunMeetsElsewhere(t *testing.T) {
+	bare, _, err := placed(t, agents(t), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, err := placed(t, agents(t), "--master-port 2000 x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := placed(t, agents(t), "--master-port 2001 x")
+	if err != nil || first.Ports[0] == second.Ports[0] || first.Ports[0] == bare.Ports[0] || second.MasterPort != 2001 {
+		t.Errorf("agents meet at %v, %v and %v, %v", bare.Ports, first.Ports, second.Ports, err)
+	}
+}
+
 // TestRunMasterPortIsServed: a rank 0 that serves its MASTER_PORT itself hears which flag leaves that to it.
 func TestRunMasterPortIsServed(t *testing.T) {
 	t.Parallel()

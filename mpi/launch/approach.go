@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/pause"
 	"ddpbatch/mpi/launch/reach"
 	"ddpbatch/mpi/store"
 )
@@ -63,6 +64,9 @@ func newApproach(m *meeting) *approach {
 	var addrs []string
 	for _, port := range a.cfg.Ports {
 		addrs = append(addrs, joinPort(a.cfg.MasterAddr, port))
+	}
+	if a.cfg.RunDir != nil {
+		addrs = append(addrs, a.leftAddr())
 	}
 	a.race = reach.NewRace(addrs, 0)
 	return a
@@ -117,10 +121,23 @@ func (a *approach) failed(why error) error {
 	return &unmetError{fmt.Errorf("%s did not get through to agent 0 at %s: %w", a.cfg.who(), a.to, why), []reach.Row{row}}
 }
 
+// leftAddr stands in the race for the port that agent 0 may leave in the run directory.
+func (a *approach) leftAddr() string { return joinPort(a.cfg.MasterAddr, 0) }
+
 // prove tells whether agent 0 answers at an address.
 func (a *approach) prove(ctx context.Context, addr string) error {
-	nonce := newNonce()
-	client, err := store.Connect(ctx, addr, store.DialConfig{
+	nonce, to := newNonce(), addr
+	if addr == a.leftAddr() {
+		if err := pause.For(ctx, firstLook); err != nil { // as a rule they have met by then
+			return err
+		}
+		port, err := a.cfg.portLeft()
+		if err != nil {
+			return err
+		}
+		to = joinPort(a.cfg.MasterAddr, port)
+	}
+	client, err := store.Connect(ctx, to, store.DialConfig{
 		Secret: a.cfg.Secret, Binding: a.cfg.binding(), Name: agentName(nonce), Handshake: min(proofLimit, a.cfg.JoinTimeout/4),
 	})
 	switch {

@@ -59,14 +59,6 @@ func host(ctx context.Context, c AgentConfig, n network, l net.Listener) (*meeti
 	return m, nil
 }
 
-// listen opens the port that agents meet at. Where it can be told, it is any.
-func (c AgentConfig) listen(n network) (net.Listener, error) {
-	if c.Count == 1 || c.Exchange != nil {
-		return listenFirst(n.hosts(c), anyPort)
-	}
-	return listenFirst(n.hosts(c), c.Ports)
-}
-
 // assemble has those come that the run begins with; or they hear why agent 0 cannot take part.
 func (m *meeting) assemble(ctx context.Context, port int) error {
 	if m.cfg.Exchange != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/auth"
 )
 
 // givenPort is one that nobody has, nor is given by the kernel meanwhile.
@@ -92,9 +94,12 @@ func TestMasterPortOfEachRun(t *testing.T) {
 
 // Whoever claims all the ports that a run tries keeps it from none.
 func TestMasterPortsAreClaimed(t *testing.T) {
-	c := AgentConfig{RunID: "test", Count: 1, Ports: Ports(rand.Text(), 4), Log: slog.New(slog.DiscardHandler)}
+	secret, err := auth.NewSecret()
+	must(t, err)
+	c := AgentConfig{RunID: rand.Text(), Count: 1, Ports: Ports(rand.Text(), 4), Log: slog.New(slog.DiscardHandler), Builtin: true, Secret: secret}
 	m := newMeeting(t.Context(), c, network{})
-	for _, port := range append(slices.Clone(c.Ports), Ports(fmt.Sprint(c.RunID, m.nonce, 0), 256)...) {
+	claimed := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, m.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
+	for _, port := range claimed {
 		claim, err := claimPort("", port)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
@@ -105,8 +110,11 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 	p := &plan{}
 	must(t, m.serveWorkers(p))
 	defer m.services.close()
-	if p.MasterPort == 0 || slices.Contains(c.Ports, p.MasterPort) {
+	if p.MasterPort == 0 || slices.Contains(claimed, p.MasterPort) {
 		t.Errorf("MASTER_PORT is %d", p.MasterPort)
+	}
+	if p.WorkerPort == 0 || slices.Contains(claimed, p.WorkerPort) {
+		t.Errorf("the store of ddpbatch's own workers is at %d", p.WorkerPort)
 	}
 }
 

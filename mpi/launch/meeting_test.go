@@ -2,9 +2,12 @@ package launch
 
 import (
 	"context"
+	crand "crypto/rand"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -147,12 +150,84 @@ func TestPortsThatAreTaken(t *testing.T) {
 	if got := w.environOf("n1", 0)["MASTER_PORT"]; got != fmt.Sprint(w.agents[0].Ports[2]) {
 		t.Errorf("MASTER_PORT is %s, want %d: the first is taken, the second agent 0's own", got, w.agents[0].Ports[2])
 	}
+}
 
-	w = newWorld(t, []int{1, 1}, "say", "x")
-	w.agents[0].Ports = []int{taken}
-	v, err := Run(t.Context(), w.agents[0])
-	if err == nil || v.Cause != "start" || !strings.Contains(v.Message, "none of 1 ports to meet at can be used") {
-		t.Errorf("ended with %+v, %v", v, err)
+// heldPorts are some that another program holds, which hangs up on everybody, until the test ends.
+func heldPorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := listenFirst([]string{loopback}, Ports(crand.Text(), 16))
+		must(t, err)
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+				conn.Close()
+			}
+		}()
+		ports = append(ports, portOf(l))
+	}
+	return ports
+}
+
+// Anybody can hold the few ports that all agents know. They meet elsewhere, where the run directory can tell the others.
+func TestAllPortsAreHeld(t *testing.T) {
+	held := heldPorts(t, 8)
+	w := newWorld(t, []int{1, 1, 1}, "environ")
+	for i := range w.agents {
+		w.agents[i].Ports = held
+	}
+	if v := w.agree(w.run()); v.Cause != "done" {
+		t.Errorf("ended with %+v", v)
+	}
+	if log := w.log.String(); !strings.Contains(log, "listens at another port, which the run directory tells the others") {
+		t.Errorf("agent 0 said nothing of it:\n%s", log)
+	}
+	// whatever is in the place of the port leads nowhere
+	c := w.agents[1]
+	for text, says := range map[string]string{
+		`{"port":0}`: "0 is no port", `{"port":70000}`: "70000 is no port", "x": "invalid character", "{}": "0 is no port",
+	} {
+		must(t, w.dir.WriteReach(c.Attempt, 0, []byte(text)))
+		if port, err := c.portLeft(); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %d, %v", text, port, err)
+		}
+	}
+	must(t, w.dir.RemoveReach(c.Attempt, 0))
+	if port, err := c.portLeft(); !errors.Is(err, errNoPortLeft) {
+		t.Errorf("no file: %d, %v", port, err)
+	}
+}
+
+// A port that nobody has told of is none of those that were tried.
+func TestNoPortIsLeft(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	c := w.agents[1]
+	c.Ports, c.JoinTimeout = []int{givenPort(t)}, 4*firstLook
+	_, err := Run(t.Context(), c)
+	var unmet *unmetError
+	if !errors.As(err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 ||
+		unmet.rows[0].Tries[0].Addr != joinPort(loopback, c.Ports[0]) {
+		t.Errorf("it has tried %+v: %v", unmet, err)
+	}
+}
+
+// Without a run directory, a person has to do something.
+func TestAllPortsAreHeldByHand(t *testing.T) {
+	held := heldPorts(t, 2)
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	c := w.agents[0]
+	c.Ports, c.RunDir, c.Attempt = held, nil, 0
+	v, err := Run(t.Context(), c)
+	if err == nil || v.Cause != "start" {
+		t.Fatalf("ended with %+v, %v", v, err)
+	}
+	for _, says := range []string{
+		"none of 2 ports to meet at can be used", fmt.Sprintf("%d: of user %d, %d: of user %d", held[0], os.Getuid(), held[1], os.Getuid()),
+		"give another --master-port", "srun --mpi=pmi2",
+	} {
+		if !strings.Contains(v.Message, says) {
+			t.Errorf("%q is not in %s", says, v.Message)
+		}
 	}
 }
 

@@ -60,6 +60,9 @@ func (a *approach) row() reach.Row {
 	hosts := make(map[[2]string]int)
 	more := make(map[int]int)
 	for _, try := range a.race.Tries() {
+		if try.Addr == a.leftAddr() && (try.Err == "" || try.Err == errNoPortLeft.Error()) {
+			continue // there is nothing to try
+		}
 		host, _, _ := net.SplitHostPort(try.Addr)
 		at, known := hosts[[2]string{host, try.Err}]
 		if known {
