@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -88,6 +90,34 @@ func TestMasterPortOfEachRun(t *testing.T) {
 				}
 				must(t, claim.Close())
 			}
+		}
+	}
+}
+
+// A claim holds for every user of the machine, and a network namespace has ports, and claims, of its own.
+func TestMasterPortOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be another user and in another network namespace")
+	}
+	port := givenPort(t)
+	claim, err := claimPort("", port)
+	must(t, err)
+	defer claim.Close()
+	for _, row := range []struct {
+		name, want string
+		as         syscall.SysProcAttr
+	}{
+		{"another user", "true false", syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 54321, Gid: 54321}}},
+		{"another namespace", "false true", syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}},
+	} {
+		cmd := exec.Command("/proc/self/exe", "claim", fmt.Sprint(port)) // whose folder the user cannot enter
+		cmd.Env, cmd.SysProcAttr = []string{workerSwitch + "=1"}, &row.as
+		out, err := cmd.CombinedOutput()
+		if errors.Is(err, syscall.EPERM) {
+			t.Skipf("%s: this root may not: %v", row.name, err)
+		}
+		if err != nil || string(out) != row.want {
+			t.Errorf("%s: is it taken, is it claimed: %s, %v; want %s", row.name, out, err, row.want)
 		}
 	}
 }

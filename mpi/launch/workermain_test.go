@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -33,6 +34,9 @@ func workerMain() {
 		for _, entry := range os.Environ() {
 			fmt.Println(entry)
 		}
+	case "claim": // claim PORT
+		_, err := claimPort("", atoi(args[1]))
+		fmt.Print(errors.Is(err, syscall.EADDRINUSE), err == nil)
 	case "fail": // fail RANK CODE: that rank exits when all are there, the others never do
 		if rank() == atoi(args[1]) {
 			await(all())
