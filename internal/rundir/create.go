@@ -59,7 +59,14 @@ func create(c CreateConfig) (_ *Dir, err error) {
 	if c.Spec.SHA256, err = furnish(temp, c); err != nil {
 		return nil, err
 	}
-	return settle(temp, parent, c.Spec)
+	d, err := settle(temp, parent, c.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.CheckOwner(); err != nil { // some file servers give what root makes to nobody: no job could run from there
+		return nil, errors.Join(err, os.RemoveAll(d.path))
+	}
+	return d, nil
 }
 
 // furnish fills a new run directory with all but the spec, which names the

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 )
 
@@ -69,7 +70,7 @@ func (d *Dir) append(e Event) (err error) {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(d.path, ledgerName), os.O_APPEND|os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := d.openLedger()
 	if err != nil {
 		return err
 	}
@@ -86,6 +87,32 @@ func (d *Dir) append(e Event) (err error) {
 		return err
 	}
 	return f.Sync()
+}
+
+// openLedger opens the ledger to add to it. Root does so when it cancels the run of another user, who must not be able to have it write to
+// anything else by a link, nor get a ledger that only root can write to.
+func (d *Dir) openLedger() (*os.File, error) {
+	path := filepath.Join(d.path, ledgerName)
+	dir, err := os.Lstat(d.path)
+	if err != nil {
+		return nil, err
+	}
+	flags := os.O_APPEND | os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // a pipe is not waited for
+	if ownerOf(dir) == os.Geteuid() {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || ownerOf(info) != ownerOf(dir)) {
+		err = fmt.Errorf("%s is not a file of the run's owner", path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // cutShort tells whether the last line of f has no end.

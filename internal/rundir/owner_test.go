@@ -98,6 +98,50 @@ func TestRootMayCancel(t *testing.T) {
 	}
 }
 
+// TestRootWritesToNothingElse holds that root, who notes a cancel in the ledger of another user's run, adds to no other file by it.
+func TestRootWritesToNothingElse(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		plant func(t *testing.T, ledger, precious string)
+		added bool
+	}{
+		"a ledger": {func(t *testing.T, ledger, _ string) {
+			must(t, os.WriteFile(ledger, nil, 0o600))
+			give(t, ledger)
+		}, true},
+		"no ledger": {func(*testing.T, string, string) {}, false},
+		"a link": {func(t *testing.T, ledger, precious string) {
+			must(t, os.Symlink(precious, ledger))
+			give(t, ledger)
+		}, false},
+		"a hard link": {func(t *testing.T, ledger, precious string) { must(t, os.Link(precious, ledger)) }, false},
+		"a pipe": {func(t *testing.T, ledger, _ string) {
+			must(t, syscall.Mkfifo(ledger, 0o600))
+			give(t, ledger)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := create1(t, filepath.Join(t.TempDir(), "runs"), "a")
+			precious := filepath.Join(filepath.Dir(d.Path()), "precious")
+			must(t, os.WriteFile(precious, []byte("root's\n"), 0o600))
+			ledger := filepath.Join(d.Path(), ledgerName)
+			test.plant(t, ledger, precious)
+			give(t, d.Path())
+			err := d.Append(Event{Event: EventCancel, Job: "12"})
+			if (err == nil) != test.added {
+				t.Errorf("adding to the ledger: %v", err)
+			}
+			if text, err := os.ReadFile(precious); err != nil || string(text) != "root's\n" {
+				t.Errorf("another file holds %q now (%v)", text, err)
+			}
+			if _, err := os.Lstat(ledger); name == "no ledger" && !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("root has made a ledger (%v)", err)
+			}
+		})
+	}
+}
+
 // TestElementOfAnother holds that the directory of an array's element counts, too.
 func TestElementOfAnother(t *testing.T) {
 	t.Parallel()
