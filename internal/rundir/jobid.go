@@ -26,6 +26,9 @@ func (d *Dir) SetJobID(id string) error {
 	if !jobID.MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
+	if !d.IsOwn() { // root, who cancels it: the file would be root's
+		return fmt.Errorf("record job id %s: %w: %s belongs to another user", id, ErrExposed, d.run().path)
+	}
 	if err := writeBytes(filepath.Join(d.path, jobIDName), 0o600, []byte(id+"\n")); err != nil {
 		return fmt.Errorf("record job id %s: %w", id, err)
 	}

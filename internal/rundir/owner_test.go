@@ -90,6 +90,12 @@ func TestRootMayCancel(t *testing.T) {
 	if err := d.CheckCancel(); err != nil {
 		t.Error(err)
 	}
+	if err := d.SetJobID("12"); !errors.Is(err, ErrExposed) {
+		t.Errorf("SetJobID: %v, want ErrExposed", err)
+	}
+	if _, err := os.Lstat(filepath.Join(d.Path(), jobIDName)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("root has left a job id of its own: %v", err)
+	}
 	if d.IsOwn() {
 		t.Error("root takes the run for its own")
 	}
