@@ -74,7 +74,8 @@ func TestScriptRunsOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestScriptDoesNotTrustSilence holds that no answer of find's is taken for a good one, and that one which a signal cut short is asked for again.
+// TestScriptDoesNotTrustSilence holds that no answer of find's is taken for a good one, and that one which a signal cut short is asked for
+// again.
 func TestScriptDoesNotTrustSilence(t *testing.T) {
 	real, err := exec.LookPath("find")
 	if err != nil {

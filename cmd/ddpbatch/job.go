@@ -119,7 +119,8 @@ func checkOwn(e *env, run *rundir.Dir) error {
 // warnExposed says where the path to a run can be changed by others. Projects are shared so, and it is not for this command to end that.
 func warnExposed(e *env, run *rundir.Dir) {
 	if path := run.ExposedAbove(); path != "" {
-		e.log().Warn("other users can change this folder, and put a run of theirs in the place of this one; set run_dir to a place below a folder of your own", "folder", path)
+		e.log().Warn("other users can change this folder, and put a run of theirs in the place of this one; "+
+			"set run_dir to a place below a folder of your own", "folder", path)
 	}
 }
 

@@ -149,8 +149,8 @@ func (l *lab) trap(run string) {
 	l.must(attacker, "chmod", "-R", "go+rX,go-w", run)
 }
 
-// TestPlantedRun has another user plant a run of the farthest future, with a link for a job that the victim asks for, in a folder of runs that
-// all may write to.
+// TestPlantedRun has another user plant a run of the farthest future, with a link for a job that the victim asks for, in a folder of runs
+// that all may write to.
 func TestPlantedRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -196,7 +196,8 @@ func TestPlantedRun(t *testing.T) {
 	}
 }
 
-// TestSwappedRun has another user of a group that may write to runs/ put a run directory in the place of the victim's, whose job starts then.
+// TestSwappedRun has another user of a group that may write to runs/ put a run directory in the place of the victim's, whose job starts
+// then.
 func TestSwappedRun(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

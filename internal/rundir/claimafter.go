@@ -33,8 +33,8 @@ func (d *Dir) ClaimAfter(n int) (int, error) {
 	return next, nil
 }
 
-// attemptClaim is the folder of an attempt before it has its number. In it is a nonce by which who made it knows it: the answer of a file server
-// may get lost, and the request that is sent again is then told that the name is taken, by oneself.
+// attemptClaim is the folder of an attempt before it has its number. In it is a nonce by which who made it knows it: the answer of a file
+// server may get lost, and the request that is sent again is then told that the name is taken, by oneself.
 type attemptClaim struct {
 	d     *Dir
 	temp  string

@@ -21,7 +21,8 @@ func OpenOwn(path string) (*Dir, error) {
 	return d, d.CheckOwn()
 }
 
-// CheckOwn returns ErrExposed unless the run is the caller's (see [Dir.CheckOwner]), and nobody else can put another directory in its place.
+// CheckOwn returns ErrExposed unless the run is the caller's (see [Dir.CheckOwner]), and nobody else can put another directory in its
+// place.
 func (d *Dir) CheckOwn() error {
 	if err := d.CheckOwner(); err != nil {
 		return err
@@ -38,7 +39,8 @@ func (d *Dir) CheckOwner() error {
 			return fmt.Errorf("look whose run it is: %w", err)
 		}
 		if uid := ownerOf(info); uid != os.Geteuid() {
-			return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this", ErrExposed, path, uid, os.Geteuid())
+			return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this",
+				ErrExposed, path, uid, os.Geteuid())
 		}
 		switch {
 		case !info.IsDir() && !info.Mode().IsRegular():
@@ -83,22 +85,24 @@ func (d *Dir) ExposedAbove() string {
 	return ""
 }
 
-// checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name tells.
+// checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name
+// tells.
 func checkLink(link fs.FileInfo, path, target string) error {
 	info, err := os.Lstat(target)
 	if err != nil || trusted(link) || ownerOf(info) == ownerOf(link) {
 		return err
 	}
-	return fmt.Errorf("%w: %s is a link of user %d to what belongs to user %d; name the run directory itself", ErrExposed, path, ownerOf(link), ownerOf(info))
+	return fmt.Errorf("%w: %s is a link of user %d to what belongs to user %d; name the run directory itself",
+		ErrExposed, path, ownerOf(link), ownerOf(info))
 }
 
-// makeParent makes the folder that run directories are in, and what is missing above it, with mode 0755 whatever umask, setgid bit and default
-// ACL ask for. One that is there must be such that nobody else can replace what is in it.
+// makeParent makes the folder that run directories are in, and what is missing above it, with mode 0755 whatever umask, setgid bit and
+// default ACL ask for. One that is there must be such that nobody else can replace what is in it.
 func makeParent(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
-		if err := makeParent(filepath.Dir(path)); err != nil && !errors.Is(err, ErrExposed) { // above it, one that is there is merely warned of
-			return err
+		if err := makeParent(filepath.Dir(path)); err != nil && !errors.Is(err, ErrExposed) {
+			return err // but one that is there already is merely warned of
 		}
 		err = os.Mkdir(path, 0o755)
 	}
@@ -123,8 +127,8 @@ func makeParent(path string) error {
 	return checkParent(path)
 }
 
-// checkParent returns ErrExposed where another user can replace what is in the folder path: its owner can, and who may write to it, unless it
-// has the sticky bit, by which only their owners remove and rename what is in it.
+// checkParent returns ErrExposed where another user can replace what is in the folder path: its owner can, and who may write to it, unless
+// it has the sticky bit, by which only their owners remove and rename what is in it.
 func checkParent(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -133,7 +137,8 @@ func checkParent(path string) error {
 	case !info.IsDir():
 		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
 	case !trusted(info):
-		return fmt.Errorf("%w: %s belongs to user %d, who can replace the runs in it; set run_dir to a folder of your own", ErrExposed, path, ownerOf(info))
+		return fmt.Errorf("%w: %s belongs to user %d, who can replace the runs in it; set run_dir to a folder of your own",
+			ErrExposed, path, ownerOf(info))
 	case replaceable(info):
 		return writable(path)
 	}
@@ -155,8 +160,8 @@ func replaceable(info fs.FileInfo) bool {
 	return othersWrite(info) && info.Mode()&fs.ModeSticky == 0
 }
 
-// othersWrite tells whether others than its owner can write to a file or folder. An ACL that lets them shows in the group's bits, which are its
-// mask (acl(5)).
+// othersWrite tells whether others than its owner can write to a file or folder. An ACL that lets them shows in the group's bits, which
+// are its mask (acl(5)).
 func othersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
 
 // ownerOf is the user id of a file's owner.

@@ -159,7 +159,8 @@ func TestElementOfAnother(t *testing.T) {
 	says(t, "the array", d.CheckOwn(), "")
 }
 
-// openACL is an ACL that lets everybody do everything, as the kernel takes it: version 2, then tag, permissions and id of each entry (acl(5)).
+// openACL is an ACL that lets everybody do everything, as the kernel takes it: version 2, then tag, permissions and id of each entry
+// (acl(5)).
 func openACL() []byte {
 	acl := binary.LittleEndian.AppendUint32(nil, 2)
 	for _, entry := range []struct {
