@@ -8,7 +8,7 @@ import (
 
 // seeds are the beginnings of handshakes as each side hears them.
 func seeds(f *testing.F) {
-	hello := appendChallenge(appendPreface(nil), nonce{1, 2, 3}, []byte("node0"))
+	hello := appendChallenge(AppendPreface(nil, Version), nonce{1, 2, 3}, []byte("node0"))
 	f.Add([]byte(nil))
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Add([]byte(magic + "\x00\x02"))
@@ -16,7 +16,7 @@ func seeds(f *testing.F) {
 	f.Add(append(hello, refused))
 	f.Add(append(hello, append([]byte{accepted}, make([]byte, 32)...)...))
 	f.Add(append(hello, make([]byte, 32)...))
-	f.Add([]byte(magic + "\x00\x01" + strings.Repeat("n", 32) + "\xff\xff"))
+	f.Add([]byte(string(AppendPreface(nil, Version)) + strings.Repeat("n", 32) + "\xff\xff"))
 }
 
 // FuzzServer plays arbitrary bytes to a server: none of them prove anything.

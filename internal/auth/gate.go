@@ -16,9 +16,13 @@ import (
 type Gate struct {
 	Secret  Secret
 	Binding Binding
-	Hello   []byte       // this side's, at most MaxHello bytes
-	Room    int          // connections that have proved nothing yet, at least 1
-	Log     *slog.Logger // hears of connections that are refused, under the binding's role
+	Hello   []byte // this side's, at most MaxHello bytes
+	Room    int    // connections that have proved nothing yet, at least 1
+
+	// Open, where set, is called instead of Server. It returns the connection to go on with, on top of conn.
+	Open func(ctx context.Context, conn net.Conn) (opened net.Conn, hello []byte, err error)
+
+	Log *slog.Logger // hears of connections that are refused, under the binding's role
 
 	crowd     crowd
 	refused   atomic.Int64 // but for strangers
@@ -58,9 +62,9 @@ func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Co
 }
 
 func (g *Gate) receive(ctx context.Context, conn net.Conn, serve func(net.Conn, []byte) error) {
-	hello, err := g.admit(ctx, conn)
+	opened, hello, err := g.admit(ctx, conn)
 	if err == nil {
-		err = serve(conn, hello)
+		err = serve(opened, hello)
 	}
 	if err != nil {
 		conn.Close()
@@ -68,15 +72,20 @@ func (g *Gate) receive(ctx context.Context, conn net.Conn, serve func(net.Conn, 
 	}
 }
 
-// admit returns the hello of a client that knows the secret.
-func (g *Gate) admit(ctx context.Context, conn net.Conn) ([]byte, error) {
+// admit returns the connection and the hello of a client that knows the secret.
+func (g *Gate) admit(ctx context.Context, conn net.Conn) (opened net.Conn, hello []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	hello, err := Server(ctx, conn, g.Secret, g.Binding, g.Hello)
-	if !g.crowd.leave(conn) {
-		return nil, errCrowded
+	if g.Open != nil {
+		opened, hello, err = g.Open(ctx, conn)
+	} else {
+		opened = conn
+		hello, err = Server(ctx, conn, g.Secret, g.Binding, g.Hello)
 	}
-	return hello, err
+	if !g.crowd.leave(conn) {
+		return nil, nil, errCrowded
+	}
+	return opened, hello, err
 }
 
 // refuse tells of connections that did not get in: once of each host that does not know the secret, and of all others the first ones, and

@@ -13,7 +13,7 @@ import (
 const (
 	// Version is that of everything that ddpbatch sends between its processes: the
 	// handshake, and what store and transport say after it.
-	Version = 1
+	Version = 2
 
 	// MaxHello is the longest hello, in bytes.
 	MaxHello = 4096
@@ -60,7 +60,7 @@ func shake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func
 		return nil, fmt.Errorf("handshake: the hello has %d bytes, more than %d", len(hello), MaxHello)
 	}
 	var peer []byte
-	err := within(ctx, conn, Timeout, func() (err error) {
+	err := Within(ctx, conn, Timeout, func() (err error) {
 		peer, err = side()
 		return err
 	})
@@ -73,10 +73,10 @@ func shake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func
 func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error) {
 	t := transcript{binding: b, clientHello: hello}
 	var err error
-	if _, err = conn.Write(appendPreface(nil)); err != nil {
+	if _, err = conn.Write(AppendPreface(nil, Version)); err != nil {
 		return nil, fmt.Errorf("send the version: %w", err)
 	}
-	theirs, err := readPreface(conn)
+	theirs, err := ReadPreface(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -107,11 +107,11 @@ func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 
 func serverSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error) {
 	t := transcript{binding: b, serverHello: hello}
-	theirs, err := readPreface(conn)
+	theirs, err := ReadPreface(conn)
 	if err != nil {
 		return nil, err
 	}
-	preface := appendPreface(nil)
+	preface := AppendPreface(nil, Version)
 	if theirs != Version {
 		conn.Write(preface) // so that the client can tell; what is wrong is known already
 		return nil, &VersionError{Ours: Version, Theirs: theirs}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -149,14 +150,15 @@ func TestHandshakeRefusesToBegin(t *testing.T) {
 }
 
 func TestVersionMismatch(t *testing.T) {
-	const later = magic + "\x00\x02"
+	later := string(AppendPreface(nil, Version+1))
 	check := func(t *testing.T, err error) {
 		t.Helper()
 		var v *VersionError
-		if !errors.As(err, &v) || *v != (VersionError{Ours: Version, Theirs: 2}) {
+		if !errors.As(err, &v) || *v != (VersionError{Ours: Version, Theirs: Version + 1}) {
 			t.Errorf("error %v, want a VersionError", err)
 		}
-		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), "version 2") || !strings.Contains(err.Error(), "version 1") {
+		if !errors.Is(err, ErrProtocol) || !strings.Contains(err.Error(), fmt.Sprint("version ", Version)) ||
+			!strings.Contains(err.Error(), fmt.Sprint("version ", Version+1)) {
 			t.Errorf("error %q does not tell both versions", err)
 		}
 	}
@@ -171,7 +173,7 @@ func TestVersionMismatch(t *testing.T) {
 		_, err := Server(t.Context(), s, counting(), binding, []byte("private to this version"))
 		s.Close()
 		check(t, err)
-		if got := <-reply; got != magic+"\x00\x01" {
+		if got := <-reply; got != string(AppendPreface(nil, Version)) {
 			t.Errorf("the client was told %q", got)
 		}
 	})
@@ -191,7 +193,7 @@ func TestForeignPeer(t *testing.T) {
 		"http":        "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"ssh":         "SSH-2.0-OpenSSH_9.2p1\r\n",
 		"torch store": "\x03\x05\x00\x00\x00\x00\x00\x00\x00init/\x01\x00\x00\x00\x00\x00\x00\x00",
-		"long hello":  magic + "\x00\x01" + strings.Repeat("n", 32) + "\x10\x01",
+		"long hello":  string(AppendPreface(nil, Version)) + strings.Repeat("n", 32) + "\x10\x01",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for role, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte, error){"client": Client, "server": Server} {
@@ -206,9 +208,9 @@ func TestForeignPeer(t *testing.T) {
 
 // TestImpostor plays servers that do not know the secret to a client that does.
 func TestImpostor(t *testing.T) {
-	const preface = magic + "\x00\x01"
+	preface := string(AppendPreface(nil, Version))
 	challenge := preface + strings.Repeat("n", 32) + "\x00\x00"
-	const clientProof = len(preface) + 32 + 2 // where it begins in what the client sends, after an empty hello
+	clientProof := len(preface) + 32 + 2 // where it begins in what the client sends, after an empty hello
 	for name, c := range map[string]struct {
 		answer func(sent []byte) []byte
 		want   error

@@ -14,12 +14,14 @@ const (
 	accepted = 1
 )
 
-func appendPreface(buf []byte) []byte {
-	return binary.BigEndian.AppendUint16(append(buf, magic...), Version)
+// AppendPreface appends what both sides of every connection begin with, of a version. It will not change: by it, sides of different
+// versions understand that they cannot talk.
+func AppendPreface(buf []byte, version uint16) []byte {
+	return binary.BigEndian.AppendUint16(append(buf, magic...), version)
 }
 
-// readPreface returns the version that the peer speaks.
-func readPreface(r io.Reader) (uint16, error) {
+// ReadPreface returns the version that the peer speaks.
+func ReadPreface(r io.Reader) (uint16, error) {
 	var buf [len(magic) + 2]byte
 	if _, err := io.ReadFull(r, buf[:]); err != nil {
 		return 0, fmt.Errorf("read the peer's version: %w", err)

@@ -82,8 +82,8 @@ func TestMac(t *testing.T) {
 	}{
 		"derive, no words":  {counting().Derive(), "da8ada22f6efdb7592e1c62a08a48c2700eb1afa3576ce944f9483c2807badf1"},
 		"derive, two words": {counting().Derive("store", "1"), "571d5be8edd10683ff1346995fd1bd55c7567f47d8304aa659a15438b3a31a80"},
-		"client's proof":    {transcript.proof(counting(), "client"), "3d76cf6074f68a789bcc05611a8745098183d6aba4bc305783063df906123464"},
-		"server's proof":    {transcript.proof(counting(), "server"), "d584f68148539b17f1e7d4c863ecfd3ab7f797c5a8215231bc44905de36064c1"},
+		"client's proof":    {transcript.proof(counting(), "client"), "07711b7792f86becf89ecf21241b4739cc632ca25a3333f7586d9e820ba95c8f"},
+		"server's proof":    {transcript.proof(counting(), "server"), "c12fc5e6d2ae2b37a94c55e39055008ac9863cebdef108d0f19a85b3aed8bdee"},
 	} {
 		if c.got.Hex() != c.want {
 			t.Errorf("%s: got %s, want %s", name, c.got.Hex(), c.want)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// within runs talk, which reads and writes conn, and makes it end with ctx, or
+// Within runs talk, which reads and writes conn, and makes it end with ctx, or
 // after limit where ctx has no deadline. When it succeeds, conn has no deadline left.
-func within(ctx context.Context, conn net.Conn, limit time.Duration, talk func() error) error {
+func Within(ctx context.Context, conn net.Conn, limit time.Duration, talk func() error) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(limit)

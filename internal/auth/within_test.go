@@ -69,7 +69,7 @@ func TestSlowPeer(t *testing.T) {
 
 // dripHandshake sends the beginning of a handshake, a byte a second.
 func dripHandshake(conn net.Conn) {
-	words := appendChallenge(appendPreface(nil), nonce{}, make([]byte, 100))
+	words := appendChallenge(AppendPreface(nil, Version), nonce{}, make([]byte, 100))
 	for _, b := range words {
 		if _, err := conn.Write([]byte{b}); err != nil {
 			return

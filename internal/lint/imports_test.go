@@ -44,7 +44,8 @@ var mayImport = map[string][]string{
 
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
-	"internal/auth":    {"mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
+	"internal/secure":  {"mpi/store"},
+	"internal/auth":    {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
 	"internal/rundir":  {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
 	"internal/jobfile": {"cmd/ddpbatch"},
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/secure"
 )
 
 // DialConfig says what to prove to a store.
@@ -29,13 +29,14 @@ type DialConfig struct {
 // a program of another kind answers: the store may have its port later. A store that refuses this side is the last word where it is this
 // run's own ([ErrOtherSecret]), and another run's when it is still there after some seconds. The error is then a *DialError.
 func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
-	if err := cfg.check(); err != nil {
+	keys, err := cfg.check()
+	if err != nil {
 		return nil, err
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &search{addr: addr, cfg: &cfg}
+	s := &search{addr: addr, cfg: &cfg, keys: keys}
 	conn := s.run(ctx)
 	if conn == nil {
 		return nil, &DialError{Addr: addr, Reason: s.reason, Tries: s.tries, Err: ctx.Err()}
@@ -45,30 +46,34 @@ func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 
 // Connect makes one attempt at one address, for those who choose among several. cfg.Log is not looked at.
 func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
-	if err := cfg.check(); err != nil {
+	keys, err := cfg.check()
+	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(ctx, addr, &cfg)
+	conn, err := dial(ctx, addr, &cfg, keys)
 	if err != nil {
 		return nil, err
 	}
 	return newClient(conn), nil
 }
 
-func (c *DialConfig) check() error {
-	switch {
-	case c.Secret.IsZero():
-		return fmt.Errorf("connect to the store: %w", auth.ErrNoSecret)
-	case len(c.Name) > auth.MaxHello:
-		return fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(c.Name), auth.MaxHello)
+// check makes the keys that a configuration asks for.
+func (c *DialConfig) check() (*secure.Client, error) {
+	if len(c.Name) > auth.MaxHello {
+		return nil, fmt.Errorf("connect to the store: the client's name has %d bytes, more than %d", len(c.Name), auth.MaxHello)
 	}
-	return nil
+	keys, err := secure.NewClient(c.Secret, c.Binding)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the store: %w", err)
+	}
+	return keys, nil
 }
 
 // search is a Dial under way.
 type search struct {
 	addr     string
 	cfg      *DialConfig
+	keys     *secure.Client
 	reason   error // of the last try
 	tries    int
 	refusals int // in a row
@@ -77,7 +82,7 @@ type search struct {
 // run tries until somebody proves to be the store, refuses for good, or ctx ends: then it returns nil.
 func (s *search) run(ctx context.Context) net.Conn {
 	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
-		conn, err := dial(ctx, s.addr, s.cfg)
+		conn, err := dial(ctx, s.addr, s.cfg, s.keys)
 		if err == nil {
 			return conn
 		}
@@ -134,36 +139,37 @@ func Stranger(err error) bool {
 }
 
 // dial makes one attempt at one address.
-func dial(ctx context.Context, addr string, cfg *DialConfig) (net.Conn, error) {
+func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	if err := prove(ctx, conn, cfg); err != nil {
+	opened, err := prove(ctx, conn, cfg, keys)
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}
-	return conn, nil
+	return opened, nil
 }
 
-func prove(ctx context.Context, conn net.Conn, cfg *DialConfig) error {
+func prove(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
 	if err := tune(conn); err != nil {
-		return err
+		return nil, err
 	}
 	limit := cmp.Or(cfg.Handshake, auth.Timeout)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	hello, err := auth.Client(limited, conn, cfg.Secret, cfg.Binding, []byte(cfg.Name))
+	opened, err := keys.Open(limited, conn, cfg.Name)
 	switch {
-	case errors.Is(err, auth.ErrRefused) && bytes.Equal(hello, cfg.Binding.Fingerprint()):
-		return ErrOtherSecret
+	case errors.Is(err, auth.ErrUnproved): // and it says that it is of this run
+		return nil, ErrOtherSecret
 	case errors.Is(err, context.DeadlineExceeded) && endsSooner(limited, ctx):
-		return fmt.Errorf("%w within %v", ErrSilent, limit)
+		return nil, fmt.Errorf("%w within %v", ErrSilent, limit)
 	case errors.Is(err, context.DeadlineExceeded):
 		<-ctx.Done() // the connection's clock may be a moment ahead; who sees the error must see that it is the caller's own time that is over
 	}
-	return err
+	return opened, err
 }
 
 // endsSooner tells whether a context with a deadline has one of its own, and not its parent's.

@@ -35,11 +35,11 @@
 //
 // # Whom a server serves
 //
-// Only who proves that it knows the run's secret (package auth). A connection
+// Only who proves that it knows the run's secret, over TLS (package secure), which also encrypts what follows. A connection
 // that does not has auth.Timeout for it, costs a goroutine and some kilobytes,
 // and keeps nobody waiting; of more than [MaxHandshakes], the oldest is closed. It
-// is logged with its address and what was wrong, each host once, of a flood fewer and fewer. What follows the proof is not encrypted. A server
-// says of itself which run, attempt and role it serves, as a digest, so that a client that it refuses knows whether it came to the right
+// is logged with its address and what was wrong, each host once, of a flood fewer and fewer. A server
+// says of itself which run, attempt and role it serves, as a digest, so that a client that does not get in knows whether it came to the right
 // one (ErrOtherSecret); nobody has proved that.
 // Keys, values, waits and the store as a whole have the limits that are given
 // as constants; no length off the wire is believed before it is checked.

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// ErrOtherSecret says that the store at an address is the one that was looked for, by what it says of itself, and refused this side. It
+// ErrOtherSecret says that the store at an address is the one that was looked for, by what it says of itself, and has another secret. It
 // matches auth.ErrRefused.
 var ErrOtherSecret error = otherSecret{}
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/secure"
 )
 
 // ServerConfig says whom a Server serves, and whom it tells.
@@ -60,7 +61,7 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	gate := &auth.Gate{Secret: cfg.Secret, Binding: cfg.Binding, Hello: cfg.Binding.Fingerprint(), Room: MaxHandshakes, Log: s.log}
+	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
 	if cfg.Torch {
 		door := newTorchDoor(s.ctx, l, s.memory, &cfg, s.log)
 		s.accepting.Go(door.tasks.Wait)
@@ -74,6 +75,20 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 		gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })
 	})
 	return s
+}
+
+// opener is what the gate has clients go through. Its keys are made once.
+func opener(cfg ServerConfig) func(context.Context, net.Conn) (net.Conn, []byte, error) {
+	keys, err := secure.NewServer(cfg.Secret, cfg.Binding)
+	return func(ctx context.Context, conn net.Conn) (net.Conn, []byte, error) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := tune(conn); err != nil {
+			return nil, nil, err
+		}
+		return keys.Open(ctx, conn)
+	}
 }
 
 // onAllInterfaces tells whether a listener is on all interfaces.
@@ -100,9 +115,6 @@ func (s *Server) Close() error {
 
 // serve serves a connection that has proved itself; name is the client's.
 func (s *Server) serve(conn net.Conn, name string) error {
-	if err := tune(conn); err != nil {
-		return err
-	}
 	defer conn.Close()
 	log := s.log.With("client", name, "remote", conn.RemoteAddr().String())
 	log.Debug("store: client joined")

@@ -132,7 +132,11 @@ func TestServerRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			if err := prove(bounded(t), conn, &cfg); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
+			keys, err := cfg.check()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := prove(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
 				t.Errorf("error %v, want ErrRefused, and ErrOtherSecret of the secret alone", err)
 			}
 			testkit.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
@@ -159,6 +163,7 @@ func TestServerRefuses(t *testing.T) {
 func TestRubbishDisturbsNobody(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
+	preface := string(auth.AppendPreface(nil, auth.Version))
 	var strangers sync.WaitGroup
 	defer strangers.Wait()
 	for i := range 1000 {
@@ -167,7 +172,7 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		words := []string{"", "d", "ddpbatch\x00", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01"}[i%5]
+		words := []string{"", "d", "ddpbatch\x00", "GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\x02\x00\x01", preface, preface + "\x16\x03\x01\x02\x00\x01"}[i%7]
 		strangers.Go(func() { io.WriteString(conn, words) })
 		if i%100 != 99 {
 			continue

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/internal/auth"
+	"ddpbatch/internal/secure"
 	"ddpbatch/internal/testkit"
 )
 
@@ -25,10 +26,15 @@ func rawClient(t testing.TB, s *Server, name string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if _, err := auth.Client(bounded(t), conn, secret, binding, []byte(name)); err != nil {
+	keys, err := secure.NewClient(secret, binding)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return conn
+	opened, err := keys.Open(bounded(t), conn, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
 }
 
 // TestHostileClient sends what no client sends: its connection ends, and no other does.
@@ -51,7 +57,7 @@ func TestHostileClient(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "a frame halved" {
-				conn.(*net.TCPConn).CloseWrite()
+				conn.(*tls.Conn).CloseWrite()
 			}
 			conn.SetReadDeadline(time.Now().Add(testkit.Patience))
 			if answer, err := io.ReadAll(conn); len(answer) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/tls"
 	"net"
 	"testing"
 
@@ -30,7 +31,7 @@ func TestSocketOptions(t *testing.T) {
 	far := <-accepted
 	defer far.Close()
 
-	for name, conn := range map[string]net.Conn{"dialled": c.conn, "accepted": far} {
+	for name, conn := range map[string]net.Conn{"dialled": c.conn.(*tls.Conn).NetConn(), "accepted": far} {
 		raw, err := conn.(*net.TCPConn).SyscallConn()
 		if err != nil {
 			t.Fatal(err)

@@ -1,0 +1,163 @@
+package secure
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"ddpbatch/internal/auth"
+)
+
+// accepted is what a server says to a client that has proved itself.
+const accepted = 1
+
+// Open encrypts a connection that was dialled, once both sides have proved that they know the secret. name goes to the
+// server, encrypted; at most auth.MaxHello bytes. After an error conn is of no further use; closing it is left to the caller.
+//
+// A server that says that it is of another binding, and one that refuses this side, give auth.ErrRefused; one that says that it is of this
+// binding and has another key gives auth.ErrUnproved.
+func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened net.Conn, err error) {
+	if len(name) > auth.MaxHello {
+		return nil, fmt.Errorf("open a connection: the name has %d bytes, more than %d", len(name), auth.MaxHello)
+	}
+	err = auth.Within(ctx, conn, auth.Timeout, func() error {
+		fingerprint, err := c.greet(conn)
+		if err != nil {
+			return err
+		}
+		secured := tls.Client(conn, c.config)
+		err = introduce(secured, name)
+		if errors.Is(err, auth.ErrUnproved) {
+			// The server is to hear the alert. What it sent meanwhile, unread, would make the system reset the connection instead.
+			io.CopyN(io.Discard, conn, auth.MaxHello)
+		}
+		switch {
+		case err == nil:
+			opened = secured
+		case isVerdict(err) && !bytes.Equal(fingerprint, c.fingerprint), isAlert(err):
+			return auth.ErrRefused
+		}
+		return foreign(err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("handshake: %w", err)
+	}
+	return opened, nil
+}
+
+// greet tells the server this side's version, and returns the fingerprint that the server names.
+func (c *Client) greet(conn net.Conn) ([]byte, error) {
+	if _, err := conn.Write(auth.AppendPreface(nil, auth.Version)); err != nil {
+		return nil, fmt.Errorf("send the version: %w", err)
+	}
+	theirs, err := auth.ReadPreface(conn)
+	if err != nil {
+		return nil, err
+	}
+	if theirs != auth.Version {
+		return nil, &auth.VersionError{Ours: auth.Version, Theirs: theirs}
+	}
+	fingerprint := make([]byte, len(c.fingerprint))
+	if _, err := io.ReadFull(conn, fingerprint); err != nil {
+		return nil, fmt.Errorf("read which run it serves: %w", err)
+	}
+	return fingerprint, nil
+}
+
+// introduce says the name, and waits for the server to accept it: a client's own part of the handshake ends before the server's.
+func introduce(conn *tls.Conn, name string) error {
+	if err := conn.Handshake(); err != nil {
+		return err
+	}
+	if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(name))), name...)); err != nil {
+		return err
+	}
+	var verdict [1]byte
+	if _, err := io.ReadFull(conn, verdict[:]); err != nil {
+		return err
+	}
+	if verdict[0] != accepted {
+		return fmt.Errorf("%w: it answered with byte %d", auth.ErrProtocol, verdict[0])
+	}
+	return nil
+}
+
+// Open encrypts a connection that was accepted, as Client.Open does, and returns the client's name.
+func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name []byte, err error) {
+	err = auth.Within(ctx, conn, auth.Timeout, func() error {
+		theirs, err := auth.ReadPreface(conn)
+		if err != nil {
+			return err
+		}
+		preface := auth.AppendPreface(nil, auth.Version)
+		if theirs != auth.Version {
+			conn.Write(preface) // so that the client can tell; what is wrong is known already
+			return &auth.VersionError{Ours: auth.Version, Theirs: theirs}
+		}
+		if _, err := conn.Write(append(preface, s.fingerprint...)); err != nil {
+			return fmt.Errorf("send the version: %w", err)
+		}
+		secured := tls.Server(conn, s.config)
+		if name, err = receive(secured); err != nil {
+			if isAlert(err) { // the client found that this side's key is not the one it wants
+				return auth.ErrUnproved
+			}
+			return foreign(err)
+		}
+		opened = secured
+		return nil
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("handshake: %w", err)
+	}
+	return opened, name, nil
+}
+
+// receive hears a client's name, and accepts it.
+func receive(conn *tls.Conn) ([]byte, error) {
+	if err := conn.Handshake(); err != nil {
+		return nil, err
+	}
+	var size [2]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return nil, err
+	}
+	length := int(binary.BigEndian.Uint16(size[:]))
+	if length > auth.MaxHello {
+		return nil, fmt.Errorf("%w: its name has %d bytes, more than %d", auth.ErrProtocol, length, auth.MaxHello)
+	}
+	name := make([]byte, length)
+	if _, err := io.ReadFull(conn, name); err != nil {
+		return nil, err
+	}
+	_, err := conn.Write([]byte{accepted})
+	return name, err
+}
+
+// isAlert tells whether the other side ended the handshake with an alert (RFC 8446, section 6).
+func isAlert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// isVerdict tells whether a handshake failed for what one of the sides is, and not since the connection broke.
+func isVerdict(err error) bool { return isAlert(err) || errors.Is(err, auth.ErrUnproved) }
+
+// foreign makes an error of TLS one of a peer that does not speak this protocol; one of the connection, or of the peer's proof, is left as it is.
+func foreign(err error) error {
+	var network net.Error
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "local error": // the alert that this side sent
+	case err == nil, errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return err
+	case errors.Is(err, auth.ErrUnproved), errors.Is(err, auth.ErrProtocol), errors.Is(err, net.ErrClosed):
+		return err
+	}
+	return fmt.Errorf("%w: %w", auth.ErrProtocol, err)
+}

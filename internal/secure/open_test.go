@@ -1,0 +1,274 @@
+package secure
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
+)
+
+func TestOpen(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	dialled, accepted := tcpPair(t)
+	wire := &recorder{Conn: dialled}
+	o := open(t, client, wire, server, accepted)
+	if o.clientErr != nil || o.serverErr != nil || o.name != "rank 5" {
+		t.Fatalf("client: %v; server: %v; name %q", o.clientErr, o.serverErr, o.name)
+	}
+	defer o.client.Close()
+	defer o.server.Close()
+	for from, to := range map[net.Conn]net.Conn{o.client: o.server, o.server: o.client} {
+		go io.WriteString(from, "the plan")
+		got := make([]byte, 8)
+		if _, err := io.ReadFull(to, got); err != nil || string(got) != "the plan" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	}
+	for _, word := range []string{"the plan", "rank 5", "run-7"} {
+		if bytes.Contains(wire.sent.Bytes(), []byte(word)) {
+			t.Errorf("%q was sent in the clear", word)
+		}
+	}
+	if state := o.client.(*tls.Conn).ConnectionState(); state.Version != tls.VersionTLS13 || state.DidResume {
+		t.Errorf("version %x, resumed %v", state.Version, state.DidResume)
+	}
+}
+
+// recorder keeps what is written to a connection.
+type recorder struct {
+	net.Conn
+	sent bytes.Buffer
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.sent.Write(p)
+	return r.Conn.Write(p)
+}
+
+// TestOpenRefuses has sides meet that do not belong together. The client tells another secret from another run by what the server says it is.
+func TestOpenRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		secret  auth.Secret
+		binding auth.Binding
+		want    error // the client's
+	}{
+		"another secret":  {auth.Secret{1, 2, 4}, binding, auth.ErrUnproved},
+		"another run":     {secret, auth.Binding{Run: "run-8", Attempt: 3, Role: "store"}, auth.ErrRefused},
+		"another attempt": {secret, auth.Binding{Run: "run-7", Attempt: 2, Role: "store"}, auth.ErrRefused},
+		"another role":    {secret, auth.Binding{Run: "run-7", Attempt: 3, Role: "agents"}, auth.ErrRefused},
+		"all of it":       {auth.Secret{9}, auth.Binding{Run: "run-8", Attempt: 1, Role: "agents"}, auth.ErrRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, _ := keys(t, c.secret, c.binding)
+			_, server := keys(t, secret, binding)
+			dialled, accepted := tcpPair(t)
+			o := open(t, client, dialled, server, accepted)
+			if !errors.Is(o.clientErr, c.want) || !errors.Is(o.serverErr, auth.ErrUnproved) {
+				t.Errorf("client: %v, want %v; server: %v, want ErrUnproved", o.clientErr, c.want, o.serverErr)
+			}
+		})
+	}
+}
+
+// TestLongRun has a run whose id is longer than ALPN allows.
+func TestLongRun(t *testing.T) {
+	long := binding
+	long.Run = strings.Repeat("r", 1000)
+	client, server := keys(t, secret, long)
+	dialled, accepted := tcpPair(t)
+	if o := open(t, client, dialled, server, accepted); o.clientErr != nil || o.serverErr != nil {
+		t.Errorf("client: %v; server: %v", o.clientErr, o.serverErr)
+	}
+}
+
+func TestNoSecret(t *testing.T) {
+	if _, err := NewClient(auth.Secret{}, binding); !errors.Is(err, auth.ErrNoSecret) {
+		t.Errorf("client: %v", err)
+	}
+	if _, err := NewServer(auth.Secret{}, binding); !errors.Is(err, auth.ErrNoSecret) {
+		t.Errorf("server: %v", err)
+	}
+}
+
+// TestStrangerWithTLS has clients that know all but the secret: no certificate, one of their own, or the other side's.
+func TestStrangerWithTLS(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	stranger, err := selfSigned(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, certificates := range map[string][]tls.Certificate{
+		"no certificate": nil, "its own key": {stranger}, "the server's own key": server.config.Certificates,
+	} {
+		config := client.config.Clone()
+		config.VerifyConnection, config.Certificates = nil, certificates
+		dialled, accepted := tcpPair(t)
+		o := open(t, &Client{identity{config, client.fingerprint}}, dialled, server, accepted)
+		if o.serverErr == nil || o.server != nil || o.clientErr == nil {
+			t.Errorf("%s: server: %v; client: %v", name, o.serverErr, o.clientErr)
+		}
+	}
+}
+
+// TestAnotherProtocol has the server leave out ALPN, as a program would that has the keys and not the binding.
+func TestAnotherProtocol(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	config := server.config.Clone()
+	config.NextProtos, config.GetConfigForClient, config.VerifyConnection = nil, nil, nil
+	dialled, accepted := tcpPair(t)
+	o := open(t, client, dialled, &Server{identity{config, server.fingerprint}}, accepted)
+	if !errors.Is(o.clientErr, auth.ErrUnproved) {
+		t.Errorf("client: %v", o.clientErr)
+	}
+}
+
+// TestReflection sends a client back what it says, and has two clients, and two servers, talk to each other.
+func TestReflection(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	t.Run("to the client", func(t *testing.T) {
+		dialled, accepted := tcpPair(t)
+		go func() {
+			fingerprint := append(auth.AppendPreface(nil, auth.Version), client.fingerprint...)
+			io.CopyN(io.Discard, accepted, int64(len(auth.AppendPreface(nil, auth.Version))))
+			accepted.Write(fingerprint)
+			io.Copy(accepted, accepted)
+			accepted.Close()
+		}()
+		_, err := client.Open(ctx, dialled, "rank 5")
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v", err)
+		}
+		dialled.Close()
+	})
+	// A TLS client whose other end has the client's keys, too: reflection by somebody who can turn one side's messages into the other's.
+	t.Run("the client's own key as the server's", func(t *testing.T) {
+		config := server.config.Clone()
+		config.Certificates, config.VerifyConnection = client.config.Certificates, nil
+		dialled, accepted := tcpPair(t)
+		if o := open(t, client, dialled, &Server{identity{config, server.fingerprint}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) {
+			t.Errorf("error %v, want ErrUnproved", o.clientErr)
+		}
+	})
+}
+
+func TestVersions(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	later := auth.AppendPreface(nil, auth.Version+1)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	check := func(name string, err error) {
+		var v *auth.VersionError
+		if !errors.As(err, &v) || *v != (auth.VersionError{Ours: auth.Version, Theirs: auth.Version + 1}) ||
+			!strings.Contains(err.Error(), "run the same build on every node") {
+			t.Errorf("%s: error %v, want a VersionError", name, err)
+		}
+	}
+	dialled, accepted := tcpPair(t)
+	accepted.Write(later)
+	_, err := client.Open(ctx, dialled, "rank 5")
+	check("client", err)
+
+	dialled, accepted = tcpPair(t)
+	dialled.Write(later)
+	_, _, err = server.Open(ctx, accepted)
+	check("server", err)
+	accepted.Close()
+	if told, err := io.ReadAll(dialled); err != nil || !bytes.Equal(told, auth.AppendPreface(nil, auth.Version)) {
+		t.Errorf("the client was told %q, %v", told, err)
+	}
+}
+
+// TestForeigners has peers say what is not this protocol.
+func TestForeigners(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	preface := string(auth.AppendPreface(nil, auth.Version))
+	for name, words := range map[string]string{
+		"http":          "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"torch store":   "\x03\x05\x00\x00\x00\x00\x00\x00\x00init/\x01\x00\x00\x00\x00\x00\x00\x00",
+		"then rubbish":  preface + string(client.fingerprint) + strings.Repeat("rubbish", 100),
+		"then no TLS 3": preface + string(client.fingerprint) + "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
+	} {
+		dialled, accepted := tcpPair(t)
+		io.WriteString(accepted, words)
+		if _, err := client.Open(ctx, dialled, ""); !errors.Is(err, auth.ErrProtocol) {
+			t.Errorf("%s: client: %v, want ErrProtocol", name, err)
+		}
+		dialled, accepted = tcpPair(t)
+		io.WriteString(dialled, words)
+		if _, _, err := server.Open(ctx, accepted); !errors.Is(err, auth.ErrProtocol) {
+			t.Errorf("%s: server: %v, want ErrProtocol", name, err)
+		}
+	}
+}
+
+// TestSilence has peers say nothing, or stop within the handshake, until the other side's time is over.
+func TestSilence(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	preface := string(auth.AppendPreface(nil, auth.Version))
+	for name, words := range map[string]string{"silent": "", "half": preface[:3], "in TLS": preface} {
+		dialled, accepted := tcpPair(t)
+		io.WriteString(accepted, words)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := client.Open(ctx, dialled, ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: client: %v", name, err)
+		}
+		cancel()
+		dialled, accepted = tcpPair(t)
+		io.WriteString(dialled, words)
+		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, _, err := server.Open(ctx, accepted); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: server: %v", name, err)
+		}
+		cancel()
+	}
+}
+
+// TestDeadlineIsCleared uses a connection after the deadline of its handshake.
+func TestDeadlineIsCleared(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	dialled, accepted := tcpPair(t)
+	o := open(t, client, dialled, server, accepted) // its context has ended
+	if o.clientErr != nil || o.serverErr != nil {
+		t.Fatalf("client: %v; server: %v", o.clientErr, o.serverErr)
+	}
+	go io.WriteString(o.client, "x")
+	if _, err := o.server.Read(make([]byte, 1)); err != nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+}
+
+// BenchmarkOpen is both sides of one connection.
+func BenchmarkOpen(b *testing.B) {
+	client, server := keys(b, secret, binding)
+	for b.Loop() {
+		dialled, accepted := tcpPair(b)
+		if o := open(b, client, dialled, server, accepted); o.clientErr != nil || o.serverErr != nil {
+			b.Fatal(o.clientErr, o.serverErr)
+		}
+		dialled.Close()
+		accepted.Close()
+	}
+}
+
+// BenchmarkKeys is what each process does once.
+func BenchmarkKeys(b *testing.B) {
+	for b.Loop() {
+		if _, err := NewClient(secret, binding); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

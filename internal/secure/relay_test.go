@@ -1,0 +1,136 @@
+package secure
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
+)
+
+// relay stands between a client and a server, and passes on what each says, changed.
+type relay struct {
+	toServer, toClient func(part []byte) []byte
+	tasks              sync.WaitGroup
+}
+
+// between returns the connections that the client and the server have, each to the relay.
+func (r *relay) between(t *testing.T) (client, server net.Conn) {
+	client, near := tcpPair(t)
+	far, server := tcpPair(t)
+	pass := func(to, from net.Conn, change func([]byte) []byte) {
+		defer to.(*net.TCPConn).CloseWrite()
+		buf := make([]byte, 16<<10)
+		for {
+			n, err := from.Read(buf)
+			if n > 0 {
+				if _, err := to.Write(change(buf[:n])); err != nil {
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+	r.tasks.Go(func() { pass(far, near, r.toServer) })
+	r.tasks.Go(func() { pass(near, far, r.toClient) })
+	t.Cleanup(func() { client.Close(); server.Close(); near.Close(); far.Close(); r.tasks.Wait() })
+	return client, server
+}
+
+// TestRelayRewrites has a relay pass the handshake on, as it is, and change one bit of what follows: nothing that was changed is read.
+func TestRelayRewrites(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	var mu sync.Mutex
+	armed := false
+	change := func(part []byte) []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		if armed {
+			part[len(part)-1] ^= 1
+		}
+		return part
+	}
+	for _, toServer := range []bool{true, false} {
+		armed = false
+		r := &relay{toServer: change, toClient: change}
+		dialled, accepted := r.between(t)
+		o := open(t, client, dialled, server, accepted)
+		if o.clientErr != nil || o.serverErr != nil {
+			t.Fatalf("client: %v; server: %v", o.clientErr, o.serverErr)
+		}
+		mu.Lock()
+		armed = true
+		mu.Unlock()
+		from, to := o.client, o.server
+		if !toServer {
+			from, to = to, from
+		}
+		io.WriteString(from, "MASTER_PORT=61685")
+		to.SetReadDeadline(time.Now().Add(testkit.Patience))
+		got, err := io.ReadAll(to)
+		var network net.Error
+		if len(got) > 0 || err == nil || errors.As(err, &network) && network.Timeout() {
+			t.Errorf("to the server %v: read %q, %v", toServer, got, err)
+		}
+	}
+}
+
+// TestRelayRewritesHandshake changes one byte of each part of the handshake, wherever it is: then there is no connection.
+func TestRelayRewritesHandshake(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	for _, toServer := range []bool{true, false} {
+		for at := 0; at < 400; at += 13 {
+			seen := 0
+			change := func(part []byte) []byte {
+				if seen <= at && at < seen+len(part) {
+					part[at-seen] ^= 0x40
+				}
+				seen += len(part)
+				return part
+			}
+			same := func(part []byte) []byte { return part }
+			r := &relay{toServer: change, toClient: same}
+			if !toServer {
+				r = &relay{toServer: same, toClient: change}
+			}
+			dialled, accepted := r.between(t)
+			limit := time.AfterFunc(time.Second, func() { dialled.Close(); accepted.Close() }) // a length that was changed may have a side wait for more
+			o := open(t, client, dialled, server, accepted)
+			limit.Stop()
+			// The fingerprint, at 10 to 41, is a hint that is in no proof.
+			if hint := !toServer && at >= 10 && at < 42; !hint && (o.clientErr == nil || o.serverErr == nil && toServer) {
+				t.Errorf("byte %d, to the server %v: client %v; server: %v", at, toServer, o.clientErr, o.serverErr)
+			}
+		}
+	}
+}
+
+// TestRelayOfItsOwn ends TLS on both sides with a key of its own.
+func TestRelayOfItsOwn(t *testing.T) {
+	client, server := keys(t, secret, binding)
+	own, err := selfSigned(ed25519.NewKeyFromSeed([]byte("this is a relay's seed: 32 bytes")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := func(config *tls.Config) *tls.Config {
+		c := config.Clone()
+		c.Certificates, c.VerifyConnection = []tls.Certificate{own}, nil
+		return c
+	}
+	dialled, accepted := tcpPair(t)
+	if o := open(t, client, dialled, &Server{identity{fake(server.config), server.fingerprint}}, accepted); !errors.Is(o.clientErr, auth.ErrUnproved) || o.serverErr == nil {
+		t.Errorf("to the client: client %v, want ErrUnproved; relay: %v", o.clientErr, o.serverErr)
+	}
+	dialled, accepted = tcpPair(t)
+	if o := open(t, &Client{identity{fake(client.config), client.fingerprint}}, dialled, server, accepted); !errors.Is(o.serverErr, auth.ErrUnproved) || o.clientErr == nil {
+		t.Errorf("to the server: server %v, want ErrUnproved; relay: %v", o.serverErr, o.clientErr)
+	}
+}
