@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"ddpbatch/internal/vfs"
 )
 
 // Cache is a folder of prepared data: tables parsed from CSV, unpacked gzip, a tree of text in one
@@ -18,8 +20,8 @@ import (
 // A file of the cache serves as long as its source has the same path, size, times (of content and inode) and inode
 // number, and is read with the same settings; a damaged one is made anew. A source whose data is at fault fails those who
 // waited for it all together; who comes later tries again. Old files are for the user to delete, while no job
-// starts. The folder should be on a disk of the node, or at least have flock (see Once), and belong to
-// the user alone: whoever can write there can change what is trained on.
+// starts. The folder should be on a disk of the node, or at least have flock (see Once). It and its
+// files must belong to this user, and nobody else may write to them: whoever can changes what is trained on.
 type Cache struct {
 	Dir string // made if it is not there
 }
@@ -36,6 +38,11 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 	}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for prepared data: %w", err)
+	}
+	if info, err := os.Stat(c.Dir); err != nil {
+		return nil, fmt.Errorf("look at the folder for prepared data: %w", err)
+	} else if err := vfs.CheckOwner(c.Dir, info); err != nil {
+		return nil, fmt.Errorf("use the folder for prepared data: %w", err)
 	}
 	path := c.path(src)
 	before := readFailure(path).Attempt

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/vfs"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 // The file at path is made, locked with flock(2), and stays, empty. The kernel unlocks it when its holder ends,
 // however that happens. On NFS, Linux makes it a lock that holds for all nodes. Where it holds within a node only (NFS
 // mounted with local_lock, Lustre with localflock), one process of each node prepares at a time, which must do no harm.
-// File systems without locks give an error.
+// File systems without locks give an error, and so does a file that another user owns or may write to.
 func Once(ctx context.Context, path string, ready func() (bool, error), prepare func() error) error {
 	if done, err := ready(); done || err != nil {
 		return err
@@ -50,6 +52,14 @@ func lockFile(ctx context.Context, path string) (*os.File, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		err = vfs.CheckOwner(path, info) // another user could hold it for ever
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock: %w", err)
 	}
 	err = untilFree(ctx, path, func() error {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+
+	"ddpbatch/internal/vfs"
 )
 
 // prepared is data in the form that it is used in, in memory or in a mapped file.
@@ -62,9 +64,18 @@ func writePrepared(path string, src source, p *prepared) error {
 }
 
 // openPrepared maps the file at path and checks all of it. The error is errStale where the file is not what it should be,
-// os.ErrNotExist where there is none.
+// os.ErrNotExist where there is none,
+// vfs.ErrExposed where others may have written it.
 func openPrepared(path string, src source) (*prepared, error) {
-	m, err := openMapping(path)
+	f, info, err := openRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := vfs.CheckOwner(path, info); err != nil {
+		return nil, fmt.Errorf("use prepared data: %w", err)
+	}
+	m, err := mapFile(f, info)
 	if err != nil {
 		return nil, err
 	}
