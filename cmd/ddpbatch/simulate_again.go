@@ -35,6 +35,9 @@ func (p pretend) words() []string {
 	add("distribution", string(p.layout))
 	add("het-nodes", p.het)
 	d := defaultPretend()
+	if p.release != d.release {
+		add("slurm", string(p.release))
+	}
 	span("time", p.limit, d.limit)
 	span("kill-wait", p.killWait, d.killWait)
 	span("grace-time", p.grace, d.grace)

@@ -103,6 +103,9 @@ func (s *simulated) evidence(ctx context.Context, script *batchScript) recovery.
 		f.State = "COMPLETING"
 	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
 		f.State, f.Requeued = "NODE_FAIL", true
+		if s.pretend.release == sim.Slurm2511 { // it names the node, and has one state for all that is being ended
+			f.State = "COMPLETING"
+		}
 	case script.had(sim.Warned) && f.EndTime.IsZero(): // the end that was announced
 		f.EndTime = f.Now.Add(f.Lead)
 	}

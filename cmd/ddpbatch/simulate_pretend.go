@@ -22,6 +22,7 @@ type pretend struct {
 	tasks        string // how many ranks srun starts on each node, as 2,2,1; "": it starts one agent on each, or as the job says
 	het          string // how many nodes each component of a heterogeneous job has, as 1,2; "": the job is not one
 	layout       sim.Layout
+	release      sim.Release   // of Slurm
 	array        string        // over the job's own
 	limit        time.Duration // the job's time; 0: none
 	killWait     time.Duration
@@ -32,7 +33,9 @@ type pretend struct {
 }
 
 // defaultPretend is a job to which nothing happens.
-func defaultPretend() pretend { return pretend{killWait: sim.KillWait, grace: sim.KillWait} }
+func defaultPretend() pretend {
+	return pretend{release: sim.Slurm2205, killWait: sim.KillWait, grace: sim.KillWait}
+}
 
 // pretendFlags are those of simulate and rehearse.
 func pretendFlags() []cli.Flag {
@@ -45,6 +48,7 @@ func pretendFlags() []cli.Flag {
 		&cli.StringFlag{Name: "tasks-per-node", Usage: `have srun start the ranks (launch.mode = "task"), as many on each node as in a ` + "`LIST`, as 2,2,1"},
 		&cli.StringFlag{Name: "distribution", Usage: `how ranks are dealt out where launch.mode is "task": block or cyclic`},
 		&cli.StringFlag{Name: "het-nodes", Usage: "pretend a heterogeneous job (sbatch's hetjob) and one srun over it: how many nodes each component has, as `1,2`"},
+		&cli.StringFlag{Name: "slurm", Usage: "the release of Slurm to play: `22.05` or 25.11", Value: string(d.release)},
 		&cli.StringFlag{Name: "array", Usage: "run as an array, as sbatch's --array: `0-3%2`"},
 		&cli.DurationFlag{Name: "time", Usage: "the pretend time limit; requeue.lead before it comes the warning (default: none)"},
 		&cli.DurationFlag{Name: "kill-wait", Usage: "between TERM and KILL (slurm.conf, KillWait)", Value: d.killWait},
@@ -57,7 +61,7 @@ func pretendOf(c *cli.Context) (pretend, error) {
 	p := pretend{
 		nodes: c.String("nodes"), nproc: c.String("nproc-per-node"), names: c.String("node-names"), nodelist: c.String("nodelist"),
 		layout: sim.Layout(c.String("distribution")), tasks: c.String("tasks-per-node"), het: c.String("het-nodes"), array: c.String("array"),
-		limit: c.Duration("time"), killWait: c.Duration("kill-wait"), grace: c.Duration("grace-time"),
+		release: sim.Release(c.String("slurm")), limit: c.Duration("time"), killWait: c.Duration("kill-wait"), grace: c.Duration("grace-time"),
 	}
 	nodes, err := strconv.Atoi(p.nodes)
 	switch {
@@ -67,6 +71,12 @@ func pretendOf(c *cli.Context) (pretend, error) {
 		return p, usagef("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
 	case p.layout != "" && p.layout != sim.Block && p.layout != sim.Cyclic:
 		return p, usagef("--distribution is %q; it must be block or cyclic", p.layout)
+	case p.release == "":
+		p.release = defaultPretend().release
+	case !slices.Contains(sim.Releases, p.release):
+		return p, usagef("--slurm is %q; it must be 22.05 or 25.11", p.release)
+	}
+	switch {
 	case p.limit < 0 || c.IsSet("time") && p.limit == 0:
 		return p, usagef("--time is %v; write a time such as 90s or 10m", p.limit)
 	case p.killWait <= 0 || p.grace <= 0:

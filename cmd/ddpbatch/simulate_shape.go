@@ -13,7 +13,7 @@ import (
 // allocation is the job's, in its first run.
 func (p pretend) allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	a := sim.Allocation{
-		JobID: id, JobName: job.Name, Nodes: sim.PretendNodes(job.Nodes()), WorkDir: job.WorkDir, Layout: p.layout,
+		Release: p.release, JobID: id, JobName: job.Name, Nodes: sim.PretendNodes(job.Nodes()), WorkDir: job.WorkDir, Layout: p.layout,
 		CPUs: []int{cpusPerNode(job)}, TasksPerNode: 1, CPUsPerTask: cpusPerNode(job),
 	}
 	if p.names != "" {

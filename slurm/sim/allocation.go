@@ -54,9 +54,22 @@ func NamedNodes(hostlist string) ([]Node, error) {
 	return nodes, nil
 }
 
+// Release is a release of Slurm that is played. The zero value is Slurm2205.
+type Release string
+
+// The releases whose behaviour was recorded.
+const (
+	Slurm2205 Release = "22.05"
+	Slurm2511 Release = "25.11"
+)
+
+// Releases are all of them.
+var Releases = []Release{Slurm2205, Slurm2511}
+
 // Allocation is a pretend job and its one step. It is plain data; its methods may be called from several
 // goroutines.
 type Allocation struct {
+	Release  Release
 	JobID    int    // from 1
 	JobName  string // may be empty
 	Nodes    []Node // the job's, 1 to MaxNodes, in Slurm's order
@@ -86,6 +99,8 @@ func (a Allocation) Validate() error {
 	switch {
 	case len(a.Nodes) < 1 || len(a.Nodes) > MaxNodes:
 		return fmt.Errorf("simulate %d nodes: it must be 1 to %d", len(a.Nodes), MaxNodes)
+	case a.Release != "" && !slices.Contains(Releases, a.Release):
+		return fmt.Errorf("simulate Slurm %s: it must be one of %q", a.Release, Releases)
 	case a.JobID < 1:
 		return fmt.Errorf("simulate job %d: a job id is 1 or more", a.JobID)
 	case a.Restarts < 0:

@@ -25,7 +25,7 @@ const (
 type Target interface{ Signal(syscall.Signal) }
 
 // Controller plays slurmctld's part for one run of a job: it sends what Slurm 22.05 was seen to send, in that
-// order.
+// order. Slurm 25.11 sends the same.
 type Controller struct {
 	Tasks    Target
 	Batch    Target        // the batch script

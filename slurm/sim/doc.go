@@ -5,7 +5,7 @@
 // which Linux answers to without any set-up. There is one task on each node, the agent, as under `srun
 // --ntasks-per-node=1`, or as many as Allocation.Tasks says.
 //
-// The environment has the variables that Slurm 22.05 was seen to set for such a step, less those
+// The environment has the variables that Slurm 22.05 or 25.11 ([Release]) was seen to set for such a step, less those
 // that would be untrue: credentials and ports of an srun that does not exist, accounts, users.
 //
 //	pretend := sim.Allocation{JobID: 1, JobName: "mnist", Nodes: sim.PretendNodes(2), CPUs: []int{4}, WorkDir: dir}

@@ -43,6 +43,12 @@ func (a Allocation) job() []string {
 		env = appendSet(env, "SLURM_NTASKS_PER_NODE", a.TasksPerNode)
 		env = appendSet(env, "SLURM_CPUS_PER_TASK", a.CPUsPerTask)
 	}
+	if a.Release == Slurm2511 {
+		env = append(env, "SLURM_OOM_KILL_STEP=0")
+		if a.Components == nil && a.CPUsPerTask > 0 {
+			env = append(env, "SLURM_TRES_PER_TASK=cpu="+strconv.Itoa(a.CPUsPerTask))
+		}
+	}
 	if len(a.CPUs) > 0 {
 		env = append(env, "SLURM_JOB_CPUS_PER_NODE="+slurm.FormatTaskCounts(pick(a.cpus(), a.listed(a.Nodes))))
 	}

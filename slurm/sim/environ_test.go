@@ -50,6 +50,10 @@ var leftOut = map[string]string{
 	"SLURM_STEP_LAUNCHER_PORT": "there is no srun to talk to",
 	"SLURM_WORKING_CLUSTER":    "there is no controller to talk to",
 	"SLURM_SUBMIT_HOST":        "nothing was submitted",
+	"SLURM_GPUS_PER_NODE":      "as SLURM_GPUS_ON_NODE",
+	"SLURM_JOB_GROUP":          "the process's own group is the truth",
+	"SLURM_JOB_START_TIME":     "the end alone is read",
+	"SLURMD_DEBUG":             "there is no slurmd",
 }
 
 // different are the variables whose values are this machine's own.
@@ -113,6 +117,46 @@ func TestEnvironAgainstSlurm(t *testing.T) {
 		for proc, file := range files {
 			t.Run(folder+"/"+filepath.Base(file), func(t *testing.T) { compare(t, parse(t, pretend.Environ(pretend.Places()[proc])), file) })
 		}
+	}
+}
+
+// newer are what Slurm 25.11 set for one task of some steps (testdata/25.11/README.md): the allocation that should have the same.
+var newer = map[string]sim.Allocation{
+	"b01.task3": {JobID: 10, Nodes: named("n[2-3]"), CPUs: []int{2}, Tasks: []int{2, 2}, TasksPerNode: 2},
+	"b02.task4": {JobID: 11, Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, Tasks: []int{3, 1, 1}},
+	"b03.task1": {JobID: 12, Nodes: named("n[1-2]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
+	"b04.task0": {JobID: 14, Nodes: named("n1"), CPUs: []int{1}, Array: &sim.Element{JobID: 13, Index: 1, Array: sim.Array{Indices: []int{1, 2}}}},
+	"h01.task1": {JobID: 16, JobName: "het.sh", Nodes: named("n[1-3]"), CPUs: []int{1}, Components: []sim.Component{{Nodes: 1}, {Nodes: 2}}},
+	"s01.task2": {JobID: 36, JobName: "interactive", Nodes: named("n[1-3]"), CPUs: []int{3, 1, 1}, TasksPerNode: 1},
+}
+
+// TestEnvironAgainstSlurm25_11 compares name by name and value by value with what Slurm 25.11 set. It tells every job its end.
+func TestEnvironAgainstSlurm25_11(t *testing.T) {
+	for dump, pretend := range newer {
+		t.Run(dump, func(t *testing.T) {
+			file := filepath.Join("testdata", "25.11", dump+".env")
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told := parse(t, strings.Split(strings.TrimSpace(string(data)), "\n"))
+			end, err := strconv.ParseInt(told["SLURM_JOB_END_TIME"], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pretend.Release, pretend.WorkDir, pretend.EndTime = sim.Slurm2511, "/home/ann/digits", time.Unix(end, 0)
+			if pretend.JobName == "" {
+				pretend.JobName = "batch.sh"
+			}
+			if err := pretend.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			proc, err := strconv.Atoi(told["SLURM_PROCID"])
+			if err != nil || proc >= len(pretend.Places()) {
+				t.Fatalf("process %d of %d, %v", proc, len(pretend.Places()), err)
+			}
+			compare(t, parse(t, pretend.Environ(pretend.Places()[proc])), file)
+		})
 	}
 }
 

@@ -14,5 +14,5 @@
 //
 // # Limits
 //
-// The ledger is believed as it is. Slurm's evidence is as Slurm 22.05 gives it (docs/concepts/recovery.md, "Where it is not certain").
+// The ledger is believed as it is. Slurm's evidence is as Slurm 22.05 and 25.11 give it (docs/concepts/recovery.md, "Where it is not certain").
 package recovery

@@ -145,6 +145,35 @@ func TestRefine(t *testing.T) {
 	}
 }
 
+// Slurm 25.11 says COMPLETING alone while it ends a job, whatever ends it, and names the node that failed. What it said is in
+// slurm/testdata/25.11, which package slurm reads.
+func TestRefineOf25_11(t *testing.T) {
+	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
+	failed := evidenceOf("JobState=COMPLETING Reason=None FailedNode=n2 Restarts=1")
+	failed.Down = []string{"n2"}
+	for _, test := range []struct {
+		name string
+		e    Evidence
+		want Cause
+	}{
+		{"scancel", evidenceOf("JobState=COMPLETING Reason=None Restarts=0"), Cancelled},
+		{"the time limit", evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0"), Timeout},
+		{"a node failed", failed, Node},
+		{"preempted, in the grace", evidenceOf("JobState=RUNNING Reason=None Restarts=0 PreemptTime=2026-11-23T16:53:24"), Preempt},
+		{"preempted, after it", evidenceOf("JobState=COMPLETING Reason=None Restarts=1 PreemptTime=None"), Preempt},
+	} {
+		test.e.Signals = []string{"TERM"}
+		for _, v := range []rundir.Verdict{told, savedFor(Cancelled, 7), savedFor(Saved, 7)} {
+			if v.Exit == exitAgain && test.want == Node {
+				continue // workers that ask for it are started again, on whatever is left
+			}
+			if got := Refine(v, test.e); CauseOf(got) != test.want {
+				t.Errorf("%s, from %s: %s, want %s", test.name, v.Cause, got.Cause, test.want)
+			}
+		}
+	}
+}
+
 // Workers that were warned, and that the time limit found at work all the same: the person is told which key gives them more time.
 func TestRefineTellsOfAShortLead(t *testing.T) {
 	limit := evidenceOf("JobState=COMPLETING Reason=TimeLimit Restarts=0")
