@@ -237,11 +237,19 @@ func (c *cluster) explain() {
 	}
 }
 
-// job is what Slurm itself says of a job: the fields of scontrol show job.
+// job is what Slurm itself says of a job: the fields of scontrol show job. A controller that does not answer in time is asked again.
 func (c *cluster) job(id string) map[string]string {
 	c.t.Helper()
+	var out output
+	eventually(c.t, commandLimit, "scontrol shows job "+id, func() bool {
+		out = c.run("scontrol", "show", "job", "-o", id)
+		if out.code != 0 && !strings.Contains(out.stderr, "timed out") {
+			c.t.Fatalf("scontrol show job %s: exit code %d: %s", id, out.code, out.stderr)
+		}
+		return out.code == 0
+	})
 	fields := map[string]string{}
-	for _, word := range strings.Fields(c.ok("scontrol", "show", "job", "-o", id).stdout) {
+	for _, word := range strings.Fields(out.stdout) {
 		name, value, _ := strings.Cut(word, "=")
 		if _, there := fields[name]; !there {
 			fields[name] = value

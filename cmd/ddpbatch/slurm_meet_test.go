@@ -125,8 +125,15 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 			})
 		}
 	}
-	// srun takes the number of its tasks from the job
+	// srun takes the number of its tasks from the job: Slurm 22.05 in spite of --ntasks-per-node, 25.11 no longer
+	newer := strings.TrimPrefix(c.ok("srun", "-V").stdout, "slurm ") >= "25.11"
 	for _, mpi := range []string{"pmi2", "none"} {
+		if newer {
+			out := c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1",
+				"ddpbatch", "run", "--nproc-per-node", "2", "--", "bash", "-c", sayPlace)
+			checkPlaces(t, readPlaces(t, out.stdout), 6)
+			continue
+		}
 		out := c.exits(2, "salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "ddpbatch", "run", "--nproc-per-node", "2", "--", "true")
 		if n := strings.Count(out.stderr, "srun -N3 -n3 --ntasks-per-node=1"); n != 5 {
 			t.Errorf("--mpi=%s: %d of 5 tasks tell what to type: %s", mpi, n, out.stderr)
