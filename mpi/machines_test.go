@@ -38,8 +38,9 @@ func (m machines) Get(ctx context.Context, key string) ([]byte, error) {
 	if rank/m.width == m.rank/m.width {
 		return value, err
 	}
-	addr, _, _ := strings.Cut(string(value), " ")
-	return []byte(addr + " another machine"), err
+	words := strings.SplitN(string(value), " ", 3) // the last one is the machine
+	words[2] = "another machine"
+	return []byte(strings.Join(words, " ")), err
 }
 
 // Ranks that are spread evenly over machines reduce within these first, and keep the canonical order, or are refused.

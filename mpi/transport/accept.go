@@ -15,15 +15,18 @@ const room = 256
 
 // accept lets the higher ranks in until l is closed.
 func (s *meeting) accept(ctx context.Context, l net.Listener) {
+	ours := s.hello(0, 0, false, nil).encode()
 	gate := &auth.Gate{
-		Secret: s.cfg.Secret, Binding: s.cfg.binding(), Hello: s.hello(0, 0, false, nil).encode(),
+		Secret: s.key, Binding: s.cfg.binding(), Hello: ours,
 		Room: max(room, s.cfg.Size*(1+s.cfg.streams(false))), Log: s.cfg.Log,
 	}
-	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error { return s.receive(ctx, conn.(*net.TCPConn), theirs) })
+	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error {
+		return s.receive(ctx, sealedConn{conn.(*net.TCPConn), newSealing(s.key, theirs, ours, false)}, theirs)
+	})
 }
 
 // receive takes a connection that has proved itself to its place.
-func (s *meeting) receive(ctx context.Context, conn *net.TCPConn, theirs []byte) error {
+func (s *meeting) receive(ctx context.Context, conn sealedConn, theirs []byte) error {
 	h, err := decodeHello(theirs)
 	if err != nil {
 		return err
@@ -50,7 +53,7 @@ func (s *meeting) receiveControl(v *visitor) error {
 	}
 	p, err := s.welcome(v)
 	if err == nil {
-		if err = s.seatControl(st, v.conn, p); err == nil {
+		if err = s.seatControl(st, &v.conn, p); err == nil {
 			return nil
 		}
 	}
@@ -105,7 +108,7 @@ func (s *meeting) receiveStream(ctx context.Context, v *visitor) error {
 	if _, err := v.admit(welcome); err != nil {
 		return err
 	}
-	return s.seatStream(st, v.hello.stream, v.conn)
+	return s.seatStream(st, v.hello.stream, &v.conn)
 }
 
 // take opens the memory that a rank offers, if this one is to share any and can.

@@ -76,18 +76,21 @@ func (cfg Config) binding() auth.Binding {
 }
 
 // listen opens this rank's port and publishes it.
-func (cfg Config) listen(ctx context.Context, machine string) (net.Listener, error) {
+func (cfg Config) listen(ctx context.Context, machine string, ticket auth.Secret) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(cfg.Listen, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("listen for the other ranks: %w", err)
 	}
-	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), entry{l.Addr().String(), machine}.encode()); err != nil {
+	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), entry{l.Addr().String(), machine, ticket}.encode()); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("publish the address of rank %d: %w", cfg.Rank, err)
 	}
 	return l, nil
 }
+
+// key is what the connections to a rank with the given ticket are proved and encrypted with.
+func (cfg Config) key(ticket auth.Secret) auth.Secret { return cfg.Secret.Derive(role, ticket.Hex()) }
 
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"ddpbatch/internal/auth"
 )
 
 // Connect meets the other ranks and returns when this one is connected to each of
@@ -73,6 +75,7 @@ type meeting struct {
 	bell    *bell
 	machine string
 	nonce   nonce
+	key     auth.Secret   // of the connections that this rank accepts
 	done    chan struct{} // closed when nobody is missing
 
 	mu      sync.Mutex
@@ -91,7 +94,12 @@ func meet(ctx context.Context, cfg Config, own *bell) (*meeting, error) {
 	if s.missing == 0 {
 		return s, nil
 	}
-	l, err := cfg.listen(ctx, s.machine)
+	ticket, err := auth.NewSecret()
+	if err != nil {
+		return nil, err
+	}
+	s.key = cfg.key(ticket)
+	l, err := cfg.listen(ctx, s.machine, ticket)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
@@ -21,6 +20,12 @@ const (
 	longestPause = time.Second
 )
 
+// way is where a rank listens, and the key of the connections to it.
+type way struct {
+	addr netip.AddrPort
+	key  auth.Secret
+}
+
 // dial connects to a lower rank, trying until ctx ends. Its error is one that
 // trying again does not mend.
 func (s *meeting) dial(ctx context.Context, rank int) error {
@@ -32,15 +37,15 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
-	addr, machine, err := decodeEntry(text)
+	addr, machine, ticket, err := decodeEntry(text)
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
 	s.note(rank, "%s does not answer", addr)
-	st := &seat{rank: rank, near: machine == s.machine}
+	st, way := &seat{rank: rank, near: machine == s.machine}, way{addr, s.cfg.key(ticket)}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		st.try++
-		err := s.visit(ctx, addr, st)
+		err := s.visit(ctx, way, st)
 		if err == nil {
 			s.seatAll(st)
 			return nil
@@ -65,7 +70,7 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 
 // visit makes one try at st's rank, and offers memory if that is on the same machine. What it has opened when it
 // fails is in st.
-func (s *meeting) visit(ctx context.Context, addr netip.AddrPort, st *seat) (err error) {
+func (s *meeting) visit(ctx context.Context, way way, st *seat) (err error) {
 	if s.cfg.Sharing == ShareAlways && !st.near {
 		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
 	}
@@ -76,7 +81,7 @@ func (s *meeting) visit(ctx context.Context, addr netip.AddrPort, st *seat) (err
 		}
 	}
 	shared := false
-	st.control, shared, err = s.knock(ctx, addr, st, 0, offer)
+	st.control, shared, err = s.knock(ctx, way, st, 0, offer)
 	if shared {
 		st.pair = offer
 		return nil
@@ -90,16 +95,16 @@ func (s *meeting) visit(ctx context.Context, addr netip.AddrPort, st *seat) (err
 	if s.cfg.Sharing == ShareAlways {
 		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
 	}
-	return s.visitMore(ctx, addr, st)
+	return s.visitMore(ctx, way, st)
 }
 
 // visitMore opens the streams of the data link.
-func (s *meeting) visitMore(ctx context.Context, addr netip.AddrPort, st *seat) error {
-	st.streams = make([]*net.TCPConn, s.cfg.streams(st.near))
+func (s *meeting) visitMore(ctx context.Context, way way, st *seat) error {
+	st.streams = make([]*sealedConn, s.cfg.streams(st.near))
 	errs := make([]error, len(st.streams))
 	var tasks sync.WaitGroup
 	for i := range st.streams {
-		tasks.Go(func() { st.streams[i], _, errs[i] = s.knock(ctx, addr, st, i+1, nil) })
+		tasks.Go(func() { st.streams[i], _, errs[i] = s.knock(ctx, way, st, i+1, nil) })
 	}
 	tasks.Wait()
 	return cmp.Or(errs...)
@@ -107,18 +112,19 @@ func (s *meeting) visitMore(ctx context.Context, addr netip.AddrPort, st *seat) 
 
 // knock connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
 // memory offered.
-func (s *meeting) knock(ctx context.Context, addr netip.AddrPort, st *seat, stream int, offer *pair) (_ *net.TCPConn, shared bool, err error) {
+func (s *meeting) knock(ctx context.Context, way way, st *seat, stream int, offer *pair) (_ *sealedConn, shared bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
 	defer cancel()
 	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "tcp", addr.String())
+	c, err := dialer.DialContext(ctx, "tcp", way.addr.String())
 	if err != nil {
 		return nil, false, err
 	}
 	conn := c.(*net.TCPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	var keys *sealing
 	if err = tune(conn); err == nil {
-		shared, err = s.introduce(ctx, conn, st, stream, offer)
+		keys, shared, err = s.introduce(ctx, conn, way.key, st, stream, offer)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -127,41 +133,44 @@ func (s *meeting) knock(ctx context.Context, addr netip.AddrPort, st *seat, stre
 		conn.Close()
 		return nil, false, err
 	}
-	return conn, shared, nil
+	return &sealedConn{conn, keys}, shared, nil
 }
 
 // introduce goes through the handshake of a connection that was dialled.
-func (s *meeting) introduce(ctx context.Context, conn *net.TCPConn, st *seat, stream int, offer *pair) (shared bool, err error) {
+func (s *meeting) introduce(
+	ctx context.Context, conn *net.TCPConn, key auth.Secret, st *seat, stream int, offer *pair,
+) (keys *sealing, shared bool, err error) {
 	addr := conn.RemoteAddr()
-	ours := s.hello(stream, st.try, st.near, offer)
-	theirs, err := auth.Client(ctx, conn, s.cfg.Secret, s.cfg.binding(), ours.encode())
+	ours := s.hello(stream, st.try, st.near, offer).encode()
+	theirs, err := auth.Client(ctx, conn, key, s.cfg.binding(), ours)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", addr, err)
+		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}
 	h, err := decodeHello(theirs)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", addr, err)
+		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}
 	if int64(h.size) != int64(s.cfg.Size) {
-		return false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
+		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
 			errRefused, h.rank, h.size, s.cfg.Size)
 	}
 	if int64(h.rank) != int64(st.rank) {
-		return false, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, st.rank)
+		return nil, false, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, st.rank)
 	}
-	var reply [1]byte
-	if _, err := io.ReadFull(conn, reply[:]); err != nil {
-		return false, fmt.Errorf("%s: wait for its answer: %w", addr, err)
+	keys = newSealing(key, ours, theirs, true)
+	reply, err := keys.hear(conn)
+	if err != nil {
+		return nil, false, fmt.Errorf("%s: wait for its answer: %w", addr, err)
 	}
-	if err := answer(reply[0]).err(); err != nil {
-		return false, fmt.Errorf("rank %d at %s: %w", st.rank, addr, err)
+	if err := answer(reply).err(); err != nil {
+		return nil, false, fmt.Errorf("rank %d at %s: %w", st.rank, addr, err)
 	}
 	use := useNoMemory
-	if answer(reply[0]) == sharing && offer != nil && offer.openBell(h) == nil {
+	if answer(reply) == sharing && offer != nil && offer.openBell(h) == nil {
 		use = useMemory
 	}
-	_, err = conn.Write([]byte{use})
-	return err == nil && use == useMemory, err
+	err = keys.say(conn, use)
+	return keys, err == nil && use == useMemory, err
 }
 
 // hello says who this rank is, which of its connections this is, and what memory it offers.

@@ -4,21 +4,31 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"ddpbatch/internal/auth"
 )
 
-// entry is what a rank publishes: where it listens, and on which machine it is.
-type entry struct{ addr, machine string }
+// entry is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
+// the run's secret. Who has not read it in the Directory cannot pass for a rank, nor between two.
+type entry struct {
+	addr, machine string
+	ticket        auth.Secret
+}
 
-func (e entry) encode() []byte { return []byte(e.addr + " " + e.machine) }
+func (e entry) encode() []byte { return []byte(e.addr + " " + e.ticket.Hex() + " " + e.machine) }
 
-func decodeEntry(value []byte) (netip.AddrPort, string, error) {
+func decodeEntry(value []byte) (_ netip.AddrPort, machine string, ticket auth.Secret, err error) {
 	if len(value) > 256 {
 		value = value[:256]
 	}
-	text, machine, _ := strings.Cut(string(value), " ")
+	text, rest, _ := strings.Cut(string(value), " ")
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {
-		return addr, "", fmt.Errorf("%q is no address", value)
+		return addr, "", ticket, fmt.Errorf("%q is no address", text)
 	}
-	return addr, machine, nil
+	text, machine, _ = strings.Cut(rest, " ")
+	if ticket, err = auth.ParseSecret(text); err != nil {
+		return addr, "", ticket, fmt.Errorf("the ticket of %s: %w", addr, err)
+	}
+	return addr, machine, ticket, nil
 }

@@ -53,7 +53,7 @@ func knockAt(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, _, err := decodeEntry(text)
+	addr, _, _, err := decodeEntry(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 	first := make(chan error, 1)
 	go func() { first <- connect(0) }()
-	rubbish := []string{"", "GET / HTTP/1.1\r\n\r\n", "ddpbatch\x00\x01", "ddpbatch\xff\xff", strings.Repeat("\xff", 5000)}
+	rubbish := []string{"", "GET / HTTP/1.1\r\n\r\n", "ddpbatch\x00\x02", "ddpbatch\xff\xff", strings.Repeat("\xff", 5000)}
 	const strangers = 1000
 	var conns []net.Conn
 	var addr string
@@ -170,7 +170,7 @@ func TestImpostorAtAddress(t *testing.T) {
 		}
 	}()
 	dir := store.NewMemory()
-	dir.Set(t.Context(), addressKey(0), []byte(l.Addr().String()))
+	dir.Set(t.Context(), addressKey(0), entry{l.Addr().String(), "", testSecret}.encode())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)

@@ -32,8 +32,8 @@ func (d *detour) Get(ctx context.Context, key string) ([]byte, error) {
 	if err != nil || key != addressKey(0) {
 		return value, err
 	}
-	_, machine, err := decodeEntry(value)
-	return entry{d.via.Addr().String(), machine}.encode(), err
+	_, machine, ticket, err := decodeEntry(value)
+	return entry{d.via.Addr().String(), machine, ticket}.encode(), err
 }
 
 func (d *detour) serve() {
@@ -53,7 +53,7 @@ type plain struct{ io.Writer }
 // pass copies both ways, until either side ends or, if it is to reset, the answer is there.
 func (d *detour) pass(near *net.TCPConn, reset bool) {
 	value, _ := d.Store.Get(context.Background(), addressKey(0))
-	addr, _, _ := decodeEntry(value)
+	addr, _, _, _ := decodeEntry(value)
 	conn, err := net.Dial("tcp", addr.String())
 	if err != nil {
 		near.Close()
@@ -83,7 +83,7 @@ func (d *detour) pass(near *net.TCPConn, reset bool) {
 		return
 	}
 	io.CopyN(plain{near}, far, int64(welcomeAt))
-	var answer [1]byte
+	var answer [recordHead + 1 + recordTag]byte
 	io.ReadFull(far, answer[:])
 	if d.deaf {
 		near.Write(answer[:])

@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 )
 
@@ -12,11 +11,11 @@ type seat struct {
 	rank    int
 	nonce   nonce
 	try     uint32
-	near    bool           // the rank is on this machine, whether memory is shared or not
-	heard   chan struct{}  // closed when control is there, or never will be
-	control *net.TCPConn   // nil until the dialling rank has confirmed it
-	pair    *pair          // nil where no memory is shared
-	streams []*net.TCPConn // of the data link, where no memory is shared; nil are those that are not there yet
+	near    bool          // the rank is on this machine, whether memory is shared or not
+	heard   chan struct{} // closed when control is there, or never will be
+	control *sealedConn   // nil until the dialling rank has confirmed it
+	pair    *pair         // nil where no memory is shared
+	streams []*sealedConn // of the data link, where no memory is shared; nil are those that are not there yet
 }
 
 // absent tells what is missing of the rank, or nothing where nothing is.
@@ -39,7 +38,7 @@ func (st *seat) absent() string {
 func (st *seat) complete() bool { return st.absent() == "" }
 
 func (st *seat) close() {
-	for _, conn := range slices.Concat(st.streams, []*net.TCPConn{st.control}) {
+	for _, conn := range slices.Concat(st.streams, []*sealedConn{st.control}) {
 		if conn != nil {
 			conn.Close()
 		}
@@ -69,7 +68,7 @@ func (s *meeting) claim(h hello) (*seat, answer) {
 	}
 	st := &seat{
 		rank: rank, nonce: h.nonce, try: h.try, near: h.near == 1, heard: make(chan struct{}),
-		streams: make([]*net.TCPConn, h.streams),
+		streams: make([]*sealedConn, h.streams),
 	}
 	s.seats[rank] = st
 	return st, welcome
@@ -90,7 +89,7 @@ func (s *meeting) awaiting(h hello) *seat {
 }
 
 // seatControl takes a confirmed control connection, and the memory shared with the rank, or nil.
-func (s *meeting) seatControl(st *seat, conn *net.TCPConn, p *pair) error {
+func (s *meeting) seatControl(st *seat, conn *sealedConn, p *pair) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seats[st.rank] != st {
@@ -106,7 +105,7 @@ func (s *meeting) seatControl(st *seat, conn *net.TCPConn, p *pair) error {
 }
 
 // seatStream takes a confirmed stream of the data link, from 1 on.
-func (s *meeting) seatStream(st *seat, stream uint32, conn *net.TCPConn) error {
+func (s *meeting) seatStream(st *seat, stream uint32, conn *sealedConn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seats[st.rank] != st || st.control == nil || int64(stream) > int64(len(st.streams)) || st.streams[stream-1] != nil {

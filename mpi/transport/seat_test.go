@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -14,30 +13,46 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// claim proves itself to a rank as the one that hello says, and returns the answer, and the connection.
-func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, net.Conn) {
+// proved is a connection that has proved itself to a rank as the one that hello says.
+func proved(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
 	t.Helper()
 	conn, _ := knockAt(ctx, t, dir, to)
+	text, err := dir.Get(ctx, addressKey(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, ticket, err := decodeEntry(text)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cfg := testConfig(dir, 0, 3)
-	if _, err := auth.Client(ctx, conn, cfg.Secret, cfg.binding(), h.encode()); err != nil {
+	theirs, err := auth.Client(ctx, conn, cfg.key(ticket), cfg.binding(), h.encode())
+	if err != nil {
 		t.Fatal(err)
 	}
-	var reply [1]byte
-	if _, err := io.ReadFull(conn, reply[:]); err != nil {
-		t.Fatal(err)
-	}
-	return answer(reply[0]), conn
+	return &sealedConn{conn.(*net.TCPConn), newSealing(cfg.key(ticket), h.encode(), theirs, true)}
 }
 
-func confirm(t *testing.T, conn net.Conn, use byte) {
+// claim proves itself to a rank as the one that hello says, and returns the answer, and the connection.
+func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, *sealedConn) {
 	t.Helper()
-	if _, err := conn.Write([]byte{use}); err != nil {
+	conn := proved(ctx, t, dir, to, h)
+	reply, err := conn.keys.hear(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer(reply), conn
+}
+
+func confirm(t *testing.T, conn *sealedConn, use byte) {
+	t.Helper()
+	if err := conn.keys.say(conn, use); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // seatAs makes one connection, which must be welcome.
-func seatAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) net.Conn {
+func seatAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
 	t.Helper()
 	got, conn := claim(ctx, t, dir, to, h)
 	if got != welcome {
@@ -48,9 +63,9 @@ func seatAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) n
 }
 
 // seatAll makes all connections of a rank, and returns them: the control link's, then the streams.
-func seatAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) []net.Conn {
+func seatAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) []*sealedConn {
 	t.Helper()
-	var conns []net.Conn
+	var conns []*sealedConn
 	for h.stream = range h.streams + 1 {
 		conns = append(conns, seatAs(ctx, t, dir, to, h))
 	}
@@ -226,15 +241,10 @@ func TestStreamOfBrokenControl(t *testing.T) {
 	h := hello{rank: 2, size: 3, streams: 1}
 	_, control := claim(ctx, t, dir, 0, h)
 	h.stream = 1
-	conn, _ := knockAt(ctx, t, dir, 0)
-	cfg := testConfig(dir, 0, 3)
-	if _, err := auth.Client(ctx, conn, cfg.Secret, cfg.binding(), h.encode()); err != nil {
-		t.Fatal(err)
-	}
+	conn := proved(ctx, t, dir, 0, h)
 	control.Close()
-	var reply [1]byte
-	if _, err := io.ReadFull(conn, reply[:]); err != nil || answer(reply[0]) != stray {
-		t.Errorf("answer %d, %v", reply[0], err)
+	if reply, err := conn.keys.hear(conn); err != nil || answer(reply) != stray {
+		t.Errorf("answer %d, %v", reply, err)
 	}
 	cancel()
 	if got := <-done; got.err == nil {
@@ -264,7 +274,11 @@ func TestLaterTryIsTheOne(t *testing.T) {
 	defer f.Close()
 	for i, l := range []Link{f.Control(2), f.Data(2)} {
 		write(t, l, "x")
-		if n, err := second[i].Read(make([]byte, 2)); n != 1 || err != nil {
+		want := 1
+		if i == 0 {
+			want += recordHead + recordTag // the control link's are encrypted
+		}
+		if n, err := second[i].Read(make([]byte, 100)); n != want || err != nil {
 			t.Errorf("connection %d of the second try read %d bytes, %v", i, n, err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -185,10 +184,10 @@ func TestHostileOffers(t *testing.T) {
 
 // A rank that offers memory and then does not want it, or goes silent, costs nothing that stays.
 func TestOfferTakenBack(t *testing.T) {
-	for name, finish := range map[string]func(conn net.Conn, stream func()){
-		"no":      func(conn net.Conn, stream func()) { conn.Write([]byte{useNoMemory}); stream() },
-		"rubbish": func(conn net.Conn, _ func()) { conn.Write([]byte{2}) },
-		"hang_up": func(conn net.Conn, _ func()) { conn.Close() },
+	for name, finish := range map[string]func(conn *sealedConn, stream func()){
+		"no":      func(conn *sealedConn, stream func()) { conn.keys.say(conn, useNoMemory); stream() },
+		"rubbish": func(conn *sealedConn, _ func()) { conn.keys.say(conn, 2) },
+		"hang_up": func(conn *sealedConn, _ func()) { conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := openFiles(t)

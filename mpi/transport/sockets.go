@@ -19,7 +19,7 @@ type Sockets struct {
 	rank    int
 	manner  Manner
 	conns   []*tcpLink    // all of them
-	control []*tcpLink    // by rank; nil at this rank's own place
+	control []*sealedLink // by rank; nil at this rank's own place
 	data    []Link        // by rank; nil at this rank's own place
 	shared  []*sharedLink // by rank; nil where there is none
 	near    []int         // ranks with shared memory
@@ -35,7 +35,7 @@ type Sockets struct {
 func newSockets(m *meeting) (_ *Sockets, err error) {
 	size := m.cfg.Size
 	s := &Sockets{
-		rank: m.cfg.Rank, control: make([]*tcpLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
+		rank: m.cfg.Rank, control: make([]*sealedLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
 		bell: m.bell, manner: Manner{Spin: spinning, Yield: m.cfg.crowded(m.near())}, told: make([]uint, size),
 	}
 	defer func() {
@@ -50,9 +50,11 @@ func newSockets(m *meeting) (_ *Sockets, err error) {
 		if rank == s.rank {
 			continue
 		}
-		if s.control[rank], err = s.adopt(st.control, News{Rank: rank}); err != nil {
+		control, err := s.adopt(st.control.TCPConn, News{Rank: rank})
+		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
+		s.control[rank] = &sealedLink{tcp: control, keys: st.control.keys}
 		if st.pair != nil {
 			s.shared[rank] = st.pair.link()
 			s.data[rank] = s.shared[rank]
@@ -82,11 +84,11 @@ func (s *Sockets) adopt(conn *net.TCPConn, news News) (*tcpLink, error) {
 }
 
 // adoptAll makes a data link of its streams.
-func (s *Sockets) adoptAll(conns []*net.TCPConn, news News) (Link, error) {
+func (s *Sockets) adoptAll(conns []*sealedConn, news News) (Link, error) {
 	streams := make([]*tcpLink, len(conns))
 	for i, conn := range conns {
 		var err error
-		if streams[i], err = s.adopt(conn, news); err != nil {
+		if streams[i], err = s.adopt(conn.TCPConn, news); err != nil {
 			return nil, err
 		}
 	}

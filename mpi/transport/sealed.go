@@ -1,0 +1,211 @@
+package transport
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"ddpbatch/internal/auth"
+)
+
+const (
+	recordHead = 2       // bytes: how many follow
+	recordTag  = 16      // bytes that AES-GCM adds
+	recordMost = 4 << 10 // bytes in a record, all told
+)
+
+// errForged ends a connection whose records are not what the other rank has sent, in that order.
+var errForged = errors.New("what came was not sent by the other rank: somebody on the way has changed it")
+
+// sealing encrypts one connection of two ranks: AES-256-GCM (NIST SP 800-38D) over records, each a length (2 bytes,
+// big-endian), then that many bytes. The key of each direction follows from the key of the accepting rank and from both
+// hellos, which the handshake has proved; the number of a record is its nonce.
+type sealing struct{ out, in direction }
+
+type direction struct {
+	aead  cipher.AEAD
+	nonce [12]byte
+}
+
+// newSealing is that of the dialling rank, or of the accepting one. No two connections have the same hellos: they hold the nonce of the
+// dialling process, the number of its try, and which connection of that it is.
+func newSealing(key auth.Secret, dialHello, acceptHello []byte, dialled bool) *sealing {
+	there := newDirection(key.Derive("to the accepting rank", string(dialHello), string(acceptHello)))
+	back := newDirection(key.Derive("to the dialling rank", string(dialHello), string(acceptHello)))
+	if dialled {
+		return &sealing{out: there, in: back}
+	}
+	return &sealing{out: back, in: there}
+}
+
+func newDirection(key auth.Secret) direction {
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // the key has another size than AES takes
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err) // AES has another block size than GCM takes
+	}
+	return direction{aead: aead}
+}
+
+// next counts a record. 2^64 of them take longer than any run.
+func (d *direction) next() {
+	count := d.nonce[4:]
+	binary.BigEndian.PutUint64(count, binary.BigEndian.Uint64(count)+1)
+}
+
+// seal makes a record of buf[recordHead:size], in place; buf has room for the tag.
+func (d *direction) seal(buf []byte, size int) []byte {
+	sealed := d.aead.Seal(buf[recordHead:recordHead], d.nonce[:], buf[recordHead:size], nil)
+	d.next()
+	binary.BigEndian.PutUint16(buf, uint16(len(sealed)))
+	return buf[:recordHead+len(sealed)]
+}
+
+// open returns what a record's bytes hold, in place.
+func (d *direction) open(sealed []byte) ([]byte, error) {
+	opened, err := d.aead.Open(sealed[:0], d.nonce[:], sealed, nil)
+	if err != nil {
+		return nil, errForged
+	}
+	d.next()
+	return opened, nil
+}
+
+// say sends one byte of the handshake.
+func (s *sealing) say(conn net.Conn, word byte) error {
+	buf := [recordHead + 1 + recordTag]byte{recordHead: word}
+	_, err := conn.Write(s.out.seal(buf[:], recordHead+1))
+	return err
+}
+
+// hear waits for one byte of the handshake.
+func (s *sealing) hear(conn net.Conn) (byte, error) {
+	var buf [recordHead + 1 + recordTag]byte
+	if _, err := io.ReadFull(conn, buf[:]); err != nil {
+		return 0, err
+	}
+	if int(binary.BigEndian.Uint16(buf[:])) != 1+recordTag {
+		return 0, errForged
+	}
+	opened, err := s.in.open(buf[recordHead:])
+	if err != nil {
+		return 0, err
+	}
+	return opened[0], nil
+}
+
+// sealedConn is a connection of two ranks that have proved themselves.
+type sealedConn struct {
+	*net.TCPConn
+	keys *sealing
+}
+
+// sealedLink is a Link whose bytes go encrypted over one TCP connection.
+type sealedLink struct {
+	tcp  *tcpLink
+	keys *sealing
+
+	record [recordMost]byte // that is being written
+	unsent []byte           // of record
+	held   bool             // its last byte has not been told to be taken
+	raw    [recordMost]byte // that was read, from the beginning of a record on
+	r, w   int              // raw[r:w] is not opened yet
+	opened []byte           // of raw, and not read yet
+	fault  error            // of Read, for good
+}
+
+// Write implements Link. The last byte of a record counts as taken when the whole record is sent: until then the caller
+// comes again with it, as it does to any link that has no room.
+func (l *sealedLink) Write(head, body []byte) (int, error) {
+	total := 0
+	for {
+		if err := l.flush(); err != nil || len(l.unsent) > 0 || len(head)+len(body) == 0 {
+			return total, err
+		}
+		if l.held {
+			l.held = false
+			total++
+			if len(head) > 0 {
+				head = head[1:]
+			} else {
+				body = body[1:]
+			}
+			continue
+		}
+		room := l.record[recordHead : recordMost-recordTag]
+		h := copy(room, head)
+		b := copy(room[h:], body)
+		l.unsent, l.held = l.keys.out.seal(l.record[:], recordHead+h+b), true
+		total += h + b - 1
+		if b > 0 {
+			head, body = nil, body[b-1:]
+		} else {
+			head = head[h-1:]
+		}
+	}
+}
+
+// flush sends what it can of the record that is being written.
+func (l *sealedLink) flush() error {
+	for len(l.unsent) > 0 {
+		n, err := l.tcp.Write(l.unsent, nil)
+		l.unsent = l.unsent[n:]
+		if n == 0 || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Read implements Link.
+func (l *sealedLink) Read(buf []byte) (int, error) {
+	total := 0
+	for total < len(buf) {
+		if len(l.opened) == 0 && !l.openNext() {
+			break
+		}
+		n := copy(buf[total:], l.opened)
+		l.opened = l.opened[n:]
+		total += n
+	}
+	if total > 0 {
+		return total, nil
+	}
+	return 0, l.fault
+}
+
+// openNext opens the next record, and tells whether it was there.
+func (l *sealedLink) openNext() bool {
+	for l.fault == nil {
+		if have := l.raw[l.r:l.w]; len(have) >= recordHead {
+			size := int(binary.BigEndian.Uint16(have))
+			if size <= recordTag || size > recordMost-recordHead {
+				l.fault = fmt.Errorf("%w: a record of %d bytes", errForged, size)
+				return false
+			}
+			if len(have) >= recordHead+size {
+				l.r += recordHead + size
+				l.opened, l.fault = l.keys.in.open(have[recordHead : recordHead+size])
+				return l.fault == nil
+			}
+		}
+		l.w = copy(l.raw[:], l.raw[l.r:l.w]) // nothing of it is opened and unread any more
+		l.r = 0
+		n, err := l.tcp.Read(l.raw[l.w:])
+		l.w += n
+		if n == 0 {
+			if l.fault = err; l.w > 0 && errors.Is(err, io.EOF) {
+				l.fault = io.ErrUnexpectedEOF
+			}
+			return false
+		}
+	}
+	return false
+}
