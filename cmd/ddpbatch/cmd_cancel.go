@@ -68,10 +68,15 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if err != nil {
 		return err
 	}
-	settled, err := s.settle(e)
+	var settled bool
+	if run.IsOwn() { // root only looks
+		settled, err = s.settle(e)
+	}
 	switch {
 	case err != nil:
 		return err
+	case !run.IsOwn() && s.open != nil && s.job != "":
+		ids = []string{s.job}
 	case settled: // and there is a job more
 		if run, ids, err = findToCancel(e, runs, name); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -217,9 +218,8 @@ func trainedSoFar(run *rundir.Dir) (rundir.Metrics, error) {
 
 // elementOf tells whether run is that of one element of an array (RUN/tasks/INDEX), and of which.
 func elementOf(run *rundir.Dir) (array, index string, ok bool) {
-	tasks, index := filepath.Split(run.Path())
-	array, name := filepath.Split(filepath.Clean(tasks))
-	return filepath.Clean(array), index, name == "tasks"
+	number, ok := run.Index()
+	return filepath.Dir(filepath.Dir(run.Path())), strconv.Itoa(number), ok
 }
 
 // resumedJob is the run's job, with sets over what is kept of those that it was started with; the

@@ -241,7 +241,7 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
 			id, ok := strings.CutPrefix(event.Detail, "job ")
-			row.waits = ok && id != wholeID(begun)
+			row.waits = ok && id != wholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
