@@ -42,7 +42,7 @@ func runBefore(q *queue, lines int) (parent, run string) {
 		}
 		return os.WriteFile(to, []byte(strings.ReplaceAll(string(text), "@DIR@", parent)), 0o600)
 	}))
-	q.must(os.Symlink("/bin/true", filepath.Join(run, "bin", "ddpbatch")))
+	q.must(os.WriteFile(filepath.Join(run, "bin", "ddpbatch"), []byte("#!/bin/sh\n"), 0o700))
 	if lines > 0 {
 		q.must(os.Symlink(filepath.Base(run), filepath.Join(parent, "runs", "x-17")))
 	}

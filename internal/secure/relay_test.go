@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,27 +49,21 @@ func (r *relay) between(t *testing.T) (client, server net.Conn) {
 // TestRelayRewrites has a relay pass the handshake on, as it is, and change one bit of what follows: nothing that was changed is read.
 func TestRelayRewrites(t *testing.T) {
 	client, server := keys(t, secret, binding)
-	var mu sync.Mutex
-	armed := false
-	change := func(part []byte) []byte {
-		mu.Lock()
-		defer mu.Unlock()
-		if armed {
-			part[len(part)-1] ^= 1
-		}
-		return part
-	}
 	for _, toServer := range []bool{true, false} {
-		armed = false
+		var armed atomic.Bool
+		change := func(part []byte) []byte {
+			if armed.Load() {
+				part[len(part)-1] ^= 1
+			}
+			return part
+		}
 		r := &relay{toServer: change, toClient: change}
 		dialled, accepted := r.between(t)
 		o := open(t, client, dialled, server, accepted)
 		if o.clientErr != nil || o.serverErr != nil {
 			t.Fatalf("client: %v; server: %v", o.clientErr, o.serverErr)
 		}
-		mu.Lock()
-		armed = true
-		mu.Unlock()
+		armed.Store(true)
 		from, to := o.client, o.server
 		if !toServer {
 			from, to = to, from
