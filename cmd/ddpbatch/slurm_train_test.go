@@ -122,7 +122,7 @@ func digitsRecords(s *submitted) {
 	if v := s.verdict(1); v.Cause != "done" || v.Exit != 0 || v.FirstRank != -1 || v.Step != steps || v.JobID != s.id {
 		t.Errorf("verdict: %+v", v)
 	}
-	if events := s.events(); !slices.Equal(events, []string{"submit", "begin", "end"}) {
+	if events := s.events(); !slices.Equal(events, []string{"submitting", "submit", "begin", "end"}) {
 		t.Errorf("ledger: %q", events)
 	}
 	lines := s.metrics()
