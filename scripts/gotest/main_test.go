@@ -57,6 +57,7 @@ func TestAFailedTestIsRunOnceMore(t *testing.T) {
 		{"a port", once("TestAaaPortIsHeld"), "", false, []string{"no second run: "}},
 		{"a race", strings.Replace(once("TestAaa"), "first time", "WARNING: DATA RACE", 1), "", false, []string{`says "DATA RACE"`}},
 		{"a panic", "package bad\n\nimport \"testing\"\n\nfunc TestP(t *testing.T) { panic(\"no\") }\n", "", false, []string{"no second run: "}},
+		{"no end", "package bad\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestP(t *testing.T) { fmt.Println(\"last words\"); os.Exit(3) }\n", "", false, []string{"last words", "no second run: "}},
 		{"no build", "package bad\n\nfunc f() { return 1 }\n", "", false, []string{"too many return values", "no second run: "}},
 		{"TestMain", "package bad\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nfunc TestMain(m *testing.M) { m.Run(); os.Exit(1) }\n", "", false, []string{"failed, and none of its tests"}},
 	} {

@@ -66,12 +66,24 @@ func read(r io.Reader, w io.Writer) (outcome, error) {
 				}
 			}
 			if t.name == "" {
+				o.cutShort(t.pkg, said, w)
 				printPackage(w, e.Action, text(said[t]))
 			}
 			delete(said, t)
 		}
 		if last {
 			return o, nil
+		}
+	}
+}
+
+// cutShort prints, and keeps as the package's, what tests said that a package's end found running: a panic, say, or a time-out.
+func (o *outcome) cutShort(pkg string, said map[test]*bytes.Buffer, w io.Writer) {
+	for t, b := range said {
+		if t.pkg == pkg && t.name != "" {
+			io.WriteString(w, text(b))
+			o.said[test{pkg: pkg}] += text(b)
+			delete(said, t)
 		}
 	}
 }
