@@ -52,8 +52,8 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
 }
 
-// placeOf is a folder of checkpoints, named by a path that leads to the real one. Either may be a run's: the run's folder of checkpoints may be a
-// link itself. One that was copied elsewhere is none's.
+// placeOf is the folder of checkpoints at path, which leads to real. Both are looked at, because a run's folder of checkpoints may be a link
+// itself. A folder that was copied elsewhere belongs to no run.
 func placeOf(path, real, folder string) ckptPlace {
 	p := ckptPlace{path: path, folder: folder}
 	for _, path := range []string{path, real} {

@@ -8,7 +8,7 @@ import (
 	"ddpbatch/internal/rundir"
 )
 
-// refuseUnsure refuses to write to a folder of which it cannot be told whether it is a run's, whose attempt may be writing to it.
+// refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
 func (p ckptPlace) refuseUnsure(e *env) error {
 	if p.unsure == nil {
 		return nil

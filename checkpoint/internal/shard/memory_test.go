@@ -56,7 +56,8 @@ func discard(sources []Source, c chunk.Codec) error {
 	return err
 }
 
-// TestSparseShardIsCheap opens files whose chunk tables are 1 GiB of nothing on disk, the second after 64 KiB of entries that could be right.
+// TestSparseShardIsCheap opens files whose chunk tables of 1 GiB take no room on disk. The second table begins with 64 KiB of entries that
+// could be right.
 func TestSparseShardIsCheap(t *testing.T) {
 	const chunks = 1 << 26
 	pieces := []Piece{{Name: "w", Layout: bytesLayout, Length: chunks * chunkBytes}}
