@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Client talks to a Slurm cluster through its commands: sbatch, squeue, sacct, scontrol, scancel and
@@ -72,7 +73,7 @@ func (c *Client) environ(name string) []string {
 
 // absentElement is what scontrol says, in its standard output, of an element that the controller does
 // not have, of an array that it does have.
-var absentElement = regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`)
+var absentElement = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`) })
 
 // failure is the error that a command's output stands for; nil where its exit code is 0.
 func failure(name string, out Output) error {
@@ -87,7 +88,7 @@ func failure(name string, out Output) error {
 	case saysUnreachable(words):
 		return &UnreachableError{Command: name, Words: words}
 	case name != "sbatch" && strings.Contains(words, "Invalid job id specified"),
-		name == "scontrol" && absentElement.MatchString(words):
+		name == "scontrol" && absentElement().MatchString(words):
 		return ErrUnknownJob
 	}
 	return &RefusedError{Command: name, Code: out.Code, Words: words}

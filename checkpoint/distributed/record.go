@@ -9,6 +9,7 @@ import (
 	"io"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/internal/manifest"
@@ -109,10 +110,12 @@ func (n saveName) String() string {
 	return fmt.Sprintf("%s.%d-%08x-%d", manifest.StepFolder(n.step), n.attempt, n.session, n.id)
 }
 
-var saveNames = regexp.MustCompile(`^step-([0-9]{12})\.(0|[1-9][0-9]{0,8})-([0-9a-f]{8})-([1-9][0-9]{0,17})$`)
+var saveNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^step-([0-9]{12})\.(0|[1-9][0-9]{0,8})-([0-9a-f]{8})-([1-9][0-9]{0,17})$`)
+})
 
 func parseSaveName(name string) (n saveName, ok bool) {
-	m := saveNames.FindStringSubmatch(name)
+	m := saveNames().FindStringSubmatch(name)
 	if m == nil {
 		return n, false
 	}
@@ -126,8 +129,10 @@ func parseSaveName(name string) (n saveName, ok bool) {
 
 // localNames are the files in such a folder: shards, their records, and what a writer that died has left of either.
 var (
-	localNames  = regexp.MustCompile(`^(shard-[0-9]{5}-of-[0-9]{5}\.(json|ddpt)|\.ddpbatch-[0-9a-f]{8}\.tmp)$`)
-	recordNames = regexp.MustCompile(`^shard-([0-9]{5})-of-([0-9]{5})\.json$`)
+	localNames = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(shard-[0-9]{5}-of-[0-9]{5}\.(json|ddpt)|\.ddpbatch-[0-9a-f]{8}\.tmp)$`)
+	})
+	recordNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^shard-([0-9]{5})-of-([0-9]{5})\.json$`) })
 )
 
 func shardName(shard, shards int, ext string) string {
@@ -136,7 +141,7 @@ func shardName(shard, shards int, ext string) string {
 
 // parseRecordName is which shard's record a file is, by its name.
 func parseRecordName(name string) (shard, shards int, ok bool) {
-	m := recordNames.FindStringSubmatch(name)
+	m := recordNames().FindStringSubmatch(name)
 	if m == nil {
 		return 0, 0, false
 	}

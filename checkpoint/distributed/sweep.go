@@ -37,7 +37,7 @@ func (t *tier) sweepSave(folder string) {
 	}
 	slices.Reverse(files) // a record goes before its shard
 	for _, f := range files {
-		if localNames.MatchString(f.Name()) && !f.IsDir() {
+		if localNames().MatchString(f.Name()) && !f.IsDir() {
 			_ = t.fs.Remove(filepath.Join(folder, f.Name())) // another rank may have been faster
 		}
 	}

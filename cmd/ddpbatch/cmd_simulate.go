@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
@@ -77,7 +78,7 @@ func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, 
 }
 
 // notInName matches what a job's name may not hold.
-var notInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9._-]+`) })
 
 // commandJob writes the job file of `simulate -- COMMAND`: two nodes of two ranks, as the starter
 // job has.
@@ -85,7 +86,7 @@ func commandJob(command []string) ([]byte, error) {
 	if command[0] == "" {
 		return nil, usagef("the command after -- is empty")
 	}
-	name := strings.TrimLeft(notInName.ReplaceAllString(filepath.Base(command[0]), "-"), ".-")
+	name := strings.TrimLeft(notInName().ReplaceAllString(filepath.Base(command[0]), "-"), ".-")
 	if name == "" {
 		name = "command"
 	}

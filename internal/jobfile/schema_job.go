@@ -58,12 +58,12 @@ func jobName(s string) bool { return jobNamePattern().MatchString(s) }
 
 func noNUL(s string) bool { return !strings.Contains(s, "\x00") }
 
-var variablePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variablePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
 
 // variable reads one environment variable of the workers.
 func variable(j *Job, key toml.Key, v any) error {
 	name := key[len(key)-1]
-	if !variablePattern.MatchString(name) {
+	if !variablePattern().MatchString(name) {
 		return fmt.Errorf("%s is no name for an environment variable: use letters, digits and _", short(name))
 	}
 	value, ok := v.(string)
@@ -77,9 +77,9 @@ func variable(j *Job, key toml.Key, v any) error {
 	return nil
 }
 
-var optionNamePattern = regexp.MustCompile(`^(--?)?[a-zA-Z][a-zA-Z0-9-]*$`)
+var optionNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(--?)?[a-zA-Z][a-zA-Z0-9-]*$`) })
 
-func isOptionName(s string) bool { return optionNamePattern.MatchString(s) }
+func isOptionName(s string) bool { return optionNamePattern().MatchString(s) }
 
 // notHere says why a key that slurmRows lacks does not belong in [slurm]. Where sbatch has no
 // such option either, the error matches slurm.ErrUnknownOption.

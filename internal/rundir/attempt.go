@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // ErrSuperseded: a newer attempt of this run has begun. The older one commits
@@ -16,7 +17,7 @@ var ErrSuperseded = errors.New("superseded by a newer attempt")
 
 const maxAttempt = 999_999_999
 
-var attemptName = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
+var attemptName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,8}$`) })
 
 // ClaimAttempt makes attempts/<n> with its logs folder for the next n, from 1
 // on, and returns n. Of several processes that claim at once, each gets another
@@ -64,7 +65,7 @@ func (d *Dir) NewestAttempt() (int, error) {
 	newest := 0
 	for _, e := range entries {
 		// A file of such a name would make mkdir fail for ever: it counts too.
-		if !attemptName.MatchString(e.Name()) {
+		if !attemptName().MatchString(e.Name()) {
 			continue
 		}
 		if n, err := strconv.Atoi(e.Name()); err == nil {

@@ -243,7 +243,7 @@ func (d *Dir) newestClaim() (int, error) {
 	}
 	newest := 0
 	for _, entry := range entries {
-		if !attemptName.MatchString(entry.Name()) {
+		if !attemptName().MatchString(entry.Name()) {
 			continue
 		}
 		if n, err := strconv.Atoi(entry.Name()); err == nil {

@@ -84,7 +84,7 @@ func (d *Dir) ElementLogs() ([]string, error) {
 	var ids []string
 	for _, entry := range entries {
 		id, isLog := strings.CutPrefix(strings.TrimSuffix(entry.Name(), ".log"), "slurm-")
-		if isLog && strings.Contains(id, "_") && jobID.MatchString(id) && filepath.Base(d.SlurmLogPath(id)) == entry.Name() {
+		if isLog && strings.Contains(id, "_") && jobID().MatchString(id) && filepath.Base(d.SlurmLogPath(id)) == entry.Name() {
 			ids = append(ids, id)
 		}
 	}

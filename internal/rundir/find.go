@@ -19,7 +19,7 @@ var ErrNotFound = errors.New("no such run")
 // an element of an array). A job id of several runs (a rebuilt cluster counts
 // from 1 again) means the newest. The error lists what has a similar name.
 func Find(parent, jobOrPath string) (*Dir, error) {
-	if jobID.MatchString(jobOrPath) {
+	if jobID().MatchString(jobOrPath) {
 		if d, err := findJob(parent, jobOrPath); d != nil || err != nil {
 			return d, err
 		}

@@ -7,13 +7,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"ddpbatch/internal/vfs"
 )
 
 // jobID is a Slurm job id: 123, an array element 123_4, or a component of a
 // heterogeneous job 123+0.
-var jobID = regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`)
+var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
 
 const maxJobID = 64 // bytes of the file jobid
 
@@ -23,7 +24,7 @@ const maxJobID = 64 // bytes of the file jobid
 // and an error says so, with the id recorded all the same. An array element
 // records its id and gets no link.
 func (d *Dir) SetJobID(id string) error {
-	if !jobID.MatchString(id) {
+	if !jobID().MatchString(id) {
 		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
 	}
 	if !d.IsOwn() { // root, who cancels it: the file would be root's
@@ -88,7 +89,7 @@ func (d *Dir) JobID() (string, error) {
 		return "", fmt.Errorf("read the job id: %w", err)
 	}
 	id := strings.TrimSpace(string(data))
-	if !jobID.MatchString(id) {
+	if !jobID().MatchString(id) {
 		return "", fmt.Errorf("read the job id: %s holds %q", path, id)
 	}
 	return id, nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync"
 	"time"
 	"unicode/utf8"
 )
@@ -27,11 +28,11 @@ func RecordName(attempt int, run uint32) string {
 	return fmt.Sprintf("attempt-%09d-%08x.json", attempt, run)
 }
 
-var recordNames = regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.json$`)
+var recordNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.json$`) })
 
 // ParseRecordName is the inverse of RecordName; false for any other name.
 func ParseRecordName(name string) (attempt int, run uint32, ok bool) {
-	return parseName(recordNames, name)
+	return parseName(recordNames(), name)
 }
 
 // parseName reads the attempt and the run in a name.
@@ -49,10 +50,12 @@ func GateName(attempt int, run uint32) string {
 	return fmt.Sprintf("attempt-%09d-%08x.removing", attempt, run)
 }
 
-var gateNames = regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.removing$`)
+var gateNames = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^attempt-([0-9]{9})-` + hex32 + `\.removing$`) })
 
 // ParseGateName is the inverse of GateName; false for any other name.
-func ParseGateName(name string) (attempt int, run uint32, ok bool) { return parseName(gateNames, name) }
+func ParseGateName(name string) (attempt int, run uint32, ok bool) {
+	return parseName(gateNames(), name)
+}
 
 // Encode gives the bytes of the record's file. A record that could not be read back is an error.
 func (r Record) Encode() ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // account is what a rank's last words come to.
@@ -112,12 +113,14 @@ func natureOf(lines []string) nature {
 }
 
 // fatalWords begin the line in which programs that are not Python, or Python without a traceback, say what they die of.
-var fatalWords = regexp.MustCompile(`^(panic: |fatal error: |Fatal Python error: |\s*what\(\):|ddpbatch: |\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
+var fatalWords = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(panic: |fatal error: |Fatal Python error: |\s*what\(\):|ddpbatch: |\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
+})
 
 // fatalLine is the index of the line in which a rank said, without a traceback, what it died of; -1: there is none.
 func fatalLine(lines []string) int {
 	for i := len(lines) - 1; i >= 0; i-- {
-		if line := rankLabel.ReplaceAllString(lines[i], ""); exceptionLine.MatchString(line) || fatalWords.MatchString(line) {
+		if line := rankLabel().ReplaceAllString(lines[i], ""); exceptionLine().MatchString(line) || fatalWords().MatchString(line) {
 			return i
 		}
 	}

@@ -3,19 +3,22 @@ package blame
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 )
 
 // escape matches what a terminal takes for a command (ECMA-48): CSI sequences, strings such as the window's title up to their
 // end, and other escape sequences.
-var escape = regexp.MustCompile("(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]?|\x1b[PX^_\\]][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
+var escape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile("(?:\x1b\\[|\u009b)[0-?]*[ -/]*[@-~]?|\x1b[PX^_\\]][^\x07\x1b]*(?:\x07|\x1b\\\\)?|\x1b[ -/]*[0-~]?")
+})
 
 // clean makes one line of a log harmless and readable: what a terminal would have shown of it in the end, without colours,
 // controls and characters that change the direction of text, in at most width runes.
 func clean(line string, width int) string {
 	const looked = 8 << 10 // bytes; the rest is not shown, and is not worth the time
 	line = shown(line)
-	line = escape.ReplaceAllString(strings.ToValidUTF8(line[:min(len(line), looked)], "?"), "")
+	line = escape().ReplaceAllString(strings.ToValidUTF8(line[:min(len(line), looked)], "?"), "")
 	line = strings.ReplaceAll(line, "\t", "    ")
 	line = strings.Map(func(r rune) rune {
 		switch {

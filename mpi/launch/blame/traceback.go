@@ -3,6 +3,7 @@ package blame
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // traceback is one Python traceback: the exception, and what was said of it.
@@ -19,17 +20,19 @@ const (
 )
 
 // rankLabel is what newer PyTorch puts before each line of a traceback.
-var rankLabel = regexp.MustCompile(`^\[rank[0-9]+\]:[ ]?`)
+var rankLabel = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\[rank[0-9]+\]:[ ]?`) })
 
 // exceptionLine is how an exception is printed: its type, and its text where it has one (traceback's format_exception_only).
-var exceptionLine = regexp.MustCompile(`^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning)(:|$)`)
+var exceptionLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Warning)(:|$)`)
+})
 
 // tracebacks finds the tracebacks in a rank's last lines, in order. One whose exception is cut off is left out.
 func tracebacks(lines []string) []traceback {
 	var found []traceback
 	var link, aside bool // what stood between the last traceback and this line
 	for i := 0; i < len(lines); i++ {
-		line := rankLabel.ReplaceAllString(lines[i], "")
+		line := rankLabel().ReplaceAllString(lines[i], "")
 		switch {
 		case strings.HasPrefix(line, tracebackHead):
 			t := traceback{chained: link && len(found) > 0, aside: aside}
@@ -61,7 +64,7 @@ func isAside(line string) bool {
 func (t *traceback) read(lines []string, at int) int {
 	frames := true
 	for i := at; i < len(lines); i++ {
-		line := rankLabel.ReplaceAllString(lines[i], "")
+		line := rankLabel().ReplaceAllString(lines[i], "")
 		indented := strings.HasPrefix(line, " ")
 		switch {
 		case frames && indented:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // visibleVariables say which GPUs a process sees: NVIDIA's (CUDA C++ Programming Guide, environment variables), and AMD's two
@@ -144,7 +145,7 @@ func gpuCount(n int) string {
 	return strconv.Itoa(n) + " GPUs"
 }
 
-var nvidiaDevice = regexp.MustCompile(`^nvidia[0-9]+$`)
+var nvidiaDevice = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^nvidia[0-9]+$`) })
 
 // nvidiaDevices lists the GPUs that the machine has device files of, numbered from 0 as CUDA does.
 func nvidiaDevices(root fs.FS) (ids []string) {
@@ -153,7 +154,7 @@ func nvidiaDevices(root fs.FS) (ids []string) {
 		return nil
 	}
 	for _, e := range entries {
-		if nvidiaDevice.MatchString(e.Name()) {
+		if nvidiaDevice().MatchString(e.Name()) {
 			ids = append(ids, strconv.Itoa(len(ids)))
 		}
 	}
