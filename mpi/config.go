@@ -17,10 +17,11 @@ import (
 // Config is the [mpi] table of a job. An empty word or a zero time-out stands for what
 // DefaultConfig has.
 type Config struct {
-	Transport     string        `json:"transport"`     // "auto", "shm" or "tcp"
-	Algorithm     string        `json:"algorithm"`     // of all-reduce: "auto" or a name
-	Deterministic bool          `json:"deterministic"` // reductions in the canonical order
-	Timeout       time.Duration `json:"timeout"`       // longest time without progress
+	Transport     string        `json:"transport"`         // "auto", "shm" or "tcp"
+	Algorithm     string        `json:"algorithm"`         // of all-reduce: "auto" or a name
+	Deterministic bool          `json:"deterministic"`     // reductions in the canonical order
+	Timeout       time.Duration `json:"timeout"`           // longest time without progress
+	Encrypt       bool          `json:"encrypt,omitempty"` // data between ranks that share no memory; the same on all ranks
 
 	// Streams is over how many TCP connections the data of two ranks goes that share no memory, up to transport.MaxStreams; 0:
 	// as many as are good for the number of ranks.

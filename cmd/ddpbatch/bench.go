@@ -24,6 +24,7 @@ func newBenchCommand(e *env) *cli.Command {
 			&cli.StringFlag{Name: "algorithm", Usage: "`NAME`, or auto", Value: "auto"},
 			&cli.BoolFlag{Name: "explain", Usage: "time every algorithm, and show what the model predicts of it and which one it chooses"},
 			&cli.BoolFlag{Name: "deterministic", Usage: "reductions in the canonical order; --deterministic=false admits other algorithms", Value: true},
+			&cli.BoolFlag{Name: "encrypt", Usage: "encrypt data between ranks that share no memory, as mpi.encrypt does"},
 			&cli.BoolFlag{Name: "alloc", Usage: "buffers from comm.Alloc: ranks of one machine then work on each other's memory"},
 			&cli.StringFlag{Name: "type", Usage: "element type `T`, such as float64, bfloat16 or int32", Value: "float32"},
 			&cli.StringFlag{Name: "op", Usage: "reduce operation `OP`: sum, prod, min or max", Value: "sum"},
@@ -39,7 +40,7 @@ func newBenchCommand(e *env) *cli.Command {
 			}
 			o := benchOptions{
 				ranks: c.Int("n"), factor: c.Int64("f"), transport: c.String("transport"), algorithm: c.String("algorithm"),
-				alloc: c.Bool("alloc"), explain: c.Bool("explain"), deterministic: c.Bool("deterministic"),
+				encrypt: c.Bool("encrypt"), alloc: c.Bool("alloc"), explain: c.Bool("explain"), deterministic: c.Bool("deterministic"),
 				iters: c.Int("iters"), warmup: c.Int("warmup"), budget: c.Duration("budget"), json: c.Bool("json"),
 			}
 			if err := o.setNames(name, c.String("type"), c.String("op")); err != nil {

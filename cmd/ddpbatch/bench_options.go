@@ -18,6 +18,7 @@ type benchOptions struct {
 	op                   benchOp
 	alloc                bool // buffers from comm.Alloc
 	deterministic        bool
+	encrypt              bool // data
 	explain              bool // a row for each algorithm
 	iters, warmup        int  // 0: by the budget
 	budget               time.Duration
@@ -97,6 +98,8 @@ func (o *benchOptions) check(given func(flag string) bool) error {
 		return usagef("%s reduces nothing: leave --op out", c.name)
 	case c.unsized && (given("type") || given("alloc")):
 		return usagef("%s has no buffers of elements: leave --type and --alloc out", c.name)
+	case o.encrypt && (o.transport == "shm" || c.name == "store"):
+		return usagef("--encrypt is for data that goes over TCP: leave it out")
 	case o.explain && o.algorithm != "auto":
 		return usagef("--explain times all algorithms: leave --algorithm out")
 	case o.end < o.begin:
@@ -147,7 +150,7 @@ func (o *benchOptions) largest() int64 {
 // config is what the ranks join with.
 func (o *benchOptions) config() mpi.Config {
 	cfg := mpi.DefaultConfig()
-	cfg.Transport, cfg.Deterministic = o.transport, o.deterministic
+	cfg.Transport, cfg.Deterministic, cfg.Encrypt = o.transport, o.deterministic, o.encrypt
 	return cfg
 }
 
@@ -156,6 +159,9 @@ func (o *benchOptions) settings() string {
 	text := ""
 	if o.collective.name != "store" && o.collective.name != "startup" {
 		text = ", transport " + o.transport
+		if o.encrypt {
+			text += ", encrypted"
+		}
 	}
 	if explained(o.collective.name) != "" && !o.explain {
 		text += ", algorithm " + o.algorithm
@@ -185,6 +191,9 @@ func (o *benchOptions) args() []string {
 	}
 	if o.alloc {
 		args = append(args, "--alloc")
+	}
+	if o.encrypt {
+		args = append(args, "--encrypt")
 	}
 	if o.explain {
 		args = append(args, "--explain")

@@ -145,7 +145,7 @@ func (b *benchRank) time(ctx context.Context, row benchRow, call benchCall) erro
 		return err
 	}
 	b.wrong += all
-	row.Wrong, row.Transport = all, b.o.transport
+	row.Wrong, row.Transport, row.Encrypted = all, b.o.transport, b.o.encrypt
 	if row.Algorithm, err = b.algorithm(row.Size); err != nil {
 		return err
 	}

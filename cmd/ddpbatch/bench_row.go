@@ -22,6 +22,7 @@ type benchRow struct {
 	Wrong     int64   `json:"wrong"` // elements, over all ranks
 	Algorithm string  `json:"algorithm"`
 	Transport string  `json:"transport"`
+	Encrypted bool    `json:"encrypted,omitempty"` // data between ranks that share no memory was
 
 	// Of --explain.
 	Predicted float64 `json:"predicted_us,omitempty"` // 0: the model says nothing of it

@@ -31,6 +31,7 @@ func launchRows() []row {
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
 		{key: "mpi.algorithm", read: line(func(j *Job) *string { return &j.MPI.Algorithm })},
 		{key: "mpi.deterministic", read: truth(func(j *Job) *bool { return &j.MPI.Deterministic })},
+		{key: "mpi.encrypt", read: truth(func(j *Job) *bool { return &j.MPI.Encrypt })},
 		{key: "mpi.timeout", read: duration(func(j *Job) *time.Duration { return &j.MPI.Timeout })},
 
 		{key: "checkpoint.every_steps", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.EverySteps })},

@@ -43,6 +43,7 @@ type Config struct {
 	Attempt    int
 	Sharing    Sharing
 	Streams    int          // TCP connections for data to each lower rank that shares no memory: up to 16; 0 picks a number
+	Encrypt    bool         // data between ranks that share no memory; either all ranks say so, or none
 	OwnCores   bool         // no other rank runs on the cores that this one is bound to
 	Log        *slog.Logger // nil discards
 }
@@ -71,8 +72,13 @@ func (cfg Config) complete() (Config, error) {
 	return cfg, nil
 }
 
+// binding refuses ranks that differ in Encrypt, too: they would not understand each other.
 func (cfg Config) binding() auth.Binding {
-	return auth.Binding{Run: cfg.Run, Attempt: cfg.Attempt, Role: role}
+	b := auth.Binding{Run: cfg.Run, Attempt: cfg.Attempt, Role: role}
+	if cfg.Encrypt {
+		b.Role += ", data encrypted"
+	}
+	return b
 }
 
 // listen opens this rank's port and publishes it.

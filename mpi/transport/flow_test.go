@@ -131,15 +131,12 @@ func flowProcess(words string) error {
 
 // limit gives each stream of the data link to rank 0 a class of its own (tc-htb(8)).
 func limit(f *Sockets, rate string) error {
-	streams := []*tcpLink{}
-	switch l := f.data[0].(type) {
-	case *tcpLink:
-		streams = append(streams, l)
-	case *stripedLink:
+	streams := []Link{f.data[0]}
+	if l, ok := f.data[0].(*stripedLink); ok {
 		streams = l.streams
 	}
 	for i, l := range streams {
-		name, err := unix.Getsockname(l.fd)
+		name, err := unix.Getsockname(l.(*tcpLink).fd)
 		if err != nil {
 			return err
 		}

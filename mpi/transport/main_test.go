@@ -82,6 +82,9 @@ var kinds = map[string]func(t testing.TB, size int) []Fabric{
 	"streams": func(t testing.TB, size int) []Fabric {
 		return asFabrics(meetAll(t, size, func(c *Config) { c.Sharing, c.Streams = ShareNever, 3 }))
 	},
+	"encrypted": func(t testing.TB, size int) []Fabric {
+		return asFabrics(meetAll(t, size, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, 2 }))
+	},
 	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareAlways))) },
 }
 

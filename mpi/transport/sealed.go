@@ -13,9 +13,14 @@ import (
 )
 
 const (
-	recordHead = 2       // bytes: how many follow
-	recordTag  = 16      // bytes that AES-GCM adds
-	recordMost = 4 << 10 // bytes in a record, all told
+	recordHead = 2  // bytes: how many follow
+	recordTag  = 16 // bytes that AES-GCM adds
+)
+
+// The bytes of the longest record of a link, head and tag included.
+const (
+	controlRecord = 4 << 10
+	dataRecord    = 32 << 10
 )
 
 // errForged ends a connection whose records are not what the other rank has sent, in that order.
@@ -112,13 +117,18 @@ type sealedLink struct {
 	tcp  *tcpLink
 	keys *sealing
 
-	record [recordMost]byte // that is being written
-	unsent []byte           // of record
-	held   bool             // its last byte has not been told to be taken
-	raw    [recordMost]byte // that was read, from the beginning of a record on
-	r, w   int              // raw[r:w] is not opened yet
-	opened []byte           // of raw, and not read yet
-	fault  error            // of Read, for good
+	record []byte // that is being written
+	unsent []byte // of record
+	held   bool   // its last byte has not been told to be taken
+	raw    []byte // that was read, from the beginning of a record on
+	r, w   int    // raw[r:w] is not opened yet
+	opened []byte // of raw, and not read yet
+	fault  error  // of Read, for good
+}
+
+// newSealedLink is the link of a connection whose records have up to longest bytes, at both ends.
+func newSealedLink(tcp *tcpLink, keys *sealing, longest int) *sealedLink {
+	return &sealedLink{tcp: tcp, keys: keys, record: make([]byte, longest), raw: make([]byte, longest)}
 }
 
 // Write implements Link. The last byte of a record counts as taken when the whole record is sent: until then the caller
@@ -139,10 +149,10 @@ func (l *sealedLink) Write(head, body []byte) (int, error) {
 			}
 			continue
 		}
-		room := l.record[recordHead : recordMost-recordTag]
+		room := l.record[recordHead : len(l.record)-recordTag]
 		h := copy(room, head)
 		b := copy(room[h:], body)
-		l.unsent, l.held = l.keys.out.seal(l.record[:], recordHead+h+b), true
+		l.unsent, l.held = l.keys.out.seal(l.record, recordHead+h+b), true
 		total += h + b - 1
 		if b > 0 {
 			head, body = nil, body[b-1:]
@@ -186,7 +196,7 @@ func (l *sealedLink) openNext() bool {
 	for l.fault == nil {
 		if have := l.raw[l.r:l.w]; len(have) >= recordHead {
 			size := int(binary.BigEndian.Uint16(have))
-			if size <= recordTag || size > recordMost-recordHead {
+			if size <= recordTag || size > len(l.raw)-recordHead {
 				l.fault = fmt.Errorf("%w: a record of %d bytes", errForged, size)
 				return false
 			}
@@ -196,7 +206,7 @@ func (l *sealedLink) openNext() bool {
 				return l.fault == nil
 			}
 		}
-		l.w = copy(l.raw[:], l.raw[l.r:l.w]) // nothing of it is opened and unread any more
+		l.w = copy(l.raw, l.raw[l.r:l.w]) // nothing of it is opened and unread any more
 		l.r = 0
 		n, err := l.tcp.Read(l.raw[l.w:])
 		l.w += n

@@ -41,7 +41,7 @@ func sealedLinkOver(t testing.TB, conn *net.TCPConn, dialled bool) *sealedLink {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { tcp.close() })
-	return &sealedLink{tcp: tcp, keys: newSealing(testSecret, []byte("a"), []byte("b"), dialled)}
+	return newSealedLink(tcp, newSealing(testSecret, []byte("a"), []byte("b"), dialled), controlRecord)
 }
 
 // TestSealedLink moves bytes both ways, in pieces of all sizes, through sockets that at first nobody reads.
@@ -149,7 +149,7 @@ func TestRelayBetweenRanks(t *testing.T) {
 				keys = newSealing(testSecret.Derive("2"), []byte("a"), []byte("b"), true)
 			}
 			seal := func(d *direction, text string) []byte {
-				buf := make([]byte, recordMost)
+				buf := make([]byte, controlRecord)
 				return d.seal(buf, recordHead+copy(buf[recordHead:], text))
 			}
 			records := [][]byte{seal(&keys.out, "one"), seal(&keys.out, "two")}
@@ -185,24 +185,51 @@ func TestTicketIsNeeded(t *testing.T) {
 // TestControlIsEncrypted looks at what comes on the control link of a rank, before that is opened.
 func TestControlIsEncrypted(t *testing.T) {
 	fabrics := meetAll(t, 2, share(ShareNever))
-	const text = "a word on the control link"
-	if n, err := fabrics[0].Control(1).Write([]byte(text), nil); n != len(text) || err != nil {
+	checkEncrypted(t, fabrics[0].Control(1), fabrics[1].control[0])
+}
+
+// TestDataIsEncrypted does so with the data link of ranks that are to encrypt it.
+func TestDataIsEncrypted(t *testing.T) {
+	for _, streams := range []int{1, 2} {
+		fabrics := meetAll(t, 2, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, streams })
+		first := fabrics[1].Data(0)
+		if l, ok := first.(*stripedLink); ok {
+			first = l.streams[0]
+		}
+		checkEncrypted(t, fabrics[0].Data(1), first.(*sealedLink))
+	}
+}
+
+// checkEncrypted writes a text, and looks at what arrives before it is opened.
+func checkEncrypted(t *testing.T, from Link, to *sealedLink) {
+	t.Helper()
+	const text = "a word between ranks"
+	if n, err := from.Write([]byte(text), nil); n != len(text) || err != nil {
 		t.Fatal(n, err)
 	}
 	buf := make([]byte, 1000)
 	var n int
 	testkit.Eventually(t, "it arrives", func() bool {
 		var err error
-		n, _, err = unix.Recvfrom(fabrics[1].control[0].tcp.fd, buf, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		n, _, err = unix.Recvfrom(to.tcp.fd, buf, unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		return err == nil && n > 0
 	})
 	if n != recordHead+len(text)+recordTag || bytes.Contains(buf[:n], []byte("word")) {
 		t.Errorf("%d bytes were sent: %q", n, buf[:n])
 	}
 	testkit.Eventually(t, "it is read", func() bool {
-		n, _ := fabrics[1].Control(0).Read(buf)
+		n, _ := to.Read(buf)
 		return string(buf[:n]) == text
 	})
+}
+
+// TestEncryptDiffers: ranks of which one encrypts its data refuse each other, as those of another run do.
+func TestEncryptDiffers(t *testing.T) {
+	cfg := testConfig(nil, 0, 2)
+	plain := cfg.binding().Fingerprint()
+	if cfg.Encrypt = true; bytes.Equal(plain, cfg.binding().Fingerprint()) {
+		t.Error("the handshake of a rank that encrypts its data is that of one that does not")
+	}
 }
 
 // BenchmarkSealedLink is a small frame, there and back, and the same without a seal.

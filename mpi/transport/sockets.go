@@ -54,12 +54,12 @@ func newSockets(m *meeting) (_ *Sockets, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
-		s.control[rank] = &sealedLink{tcp: control, keys: st.control.keys}
+		s.control[rank] = newSealedLink(control, st.control.keys, controlRecord)
 		if st.pair != nil {
 			s.shared[rank] = st.pair.link()
 			s.data[rank] = s.shared[rank]
 			s.near = append(s.near, rank)
-		} else if s.data[rank], err = s.adoptAll(st.streams, News{Rank: rank, Data: true}); err != nil {
+		} else if s.data[rank], err = s.adoptAll(st.streams, News{Rank: rank, Data: true}, m.cfg.Encrypt); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
@@ -84,12 +84,15 @@ func (s *Sockets) adopt(conn *net.TCPConn, news News) (*tcpLink, error) {
 }
 
 // adoptAll makes a data link of its streams.
-func (s *Sockets) adoptAll(conns []*sealedConn, news News) (Link, error) {
-	streams := make([]*tcpLink, len(conns))
+func (s *Sockets) adoptAll(conns []*sealedConn, news News, encrypt bool) (Link, error) {
+	streams := make([]Link, len(conns))
 	for i, conn := range conns {
-		var err error
-		if streams[i], err = s.adopt(conn.TCPConn, news); err != nil {
+		tcp, err := s.adopt(conn.TCPConn, news)
+		if err != nil {
 			return nil, err
+		}
+		if streams[i] = tcp; encrypt {
+			streams[i] = newSealedLink(tcp, conn.keys, dataRecord)
 		}
 	}
 	if len(streams) == 1 {

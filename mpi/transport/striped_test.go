@@ -64,7 +64,7 @@ func shut(t testing.TB, l *tcpLink, reset bool) {
 
 func stripedPair(t testing.TB, streams, cell int) (a, b *stripedLink) {
 	t.Helper()
-	near, far := make([]*tcpLink, streams), make([]*tcpLink, streams)
+	near, far := make([]Link, streams), make([]Link, streams)
 	for i := range near {
 		near[i], far[i] = tcpPair(t)
 	}
@@ -147,7 +147,7 @@ func TestStripedEnds(t *testing.T) {
 				drainAll(t, b, text)
 			}
 			for i, l := range a.streams {
-				shut(t, l, reset && i == last)
+				shut(t, l.(*tcpLink), reset && i == last)
 			}
 			if !reset {
 				drainAll(t, b, text)
@@ -185,7 +185,7 @@ func TestStripedResetInTheMiddle(t *testing.T) {
 	if n, err := a.Write(nil, text); n != len(text) || err != nil {
 		t.Fatal(n, err)
 	}
-	shut(t, a.streams[2], true)
+	shut(t, a.streams[2].(*tcpLink), true)
 	drainAll(t, b, text)
 	testkit.Eventually(t, "the reset is told", func() bool { _, err := b.Read(make([]byte, 100)); return errors.Is(err, unix.ECONNRESET) })
 	if _, err := b.Read(make([]byte, 100)); !errors.Is(err, unix.ECONNRESET) {
@@ -198,7 +198,7 @@ func TestStripedReadsBeforeItFails(t *testing.T) {
 	a, b := stripedPair(t, 2, 4)
 	write(t, a, "abcdef")
 	for _, l := range a.streams {
-		shut(t, l, false)
+		shut(t, l.(*tcpLink), false)
 	}
 	buf := make([]byte, 100)
 	got := 0

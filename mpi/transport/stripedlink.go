@@ -3,10 +3,10 @@ package transport
 // cellBytes is how many bytes go on one stream of a striped link before the next has its turn.
 const cellBytes = 256 << 10
 
-// stripedLink is a Link of several TCP connections: its bytes are cut into cells of one size, and cell i goes by stream
+// stripedLink is a Link of several, each over a TCP connection of its own: its bytes are cut into cells of one size, and cell i goes by stream
 // i mod len(streams). Both ends count, so nothing is sent beside the bytes.
 type stripedLink struct {
-	streams []*tcpLink
+	streams []Link
 	cell    int
 	out, in turn
 	failure error // of Read, to be told by the next one, as this one had bytes
@@ -15,7 +15,7 @@ type stripedLink struct {
 // turn is the stream whose cell one direction is in, and how much of that cell is left.
 type turn struct{ stream, left int }
 
-func newStripedLink(streams []*tcpLink, cell int) *stripedLink {
+func newStripedLink(streams []Link, cell int) *stripedLink {
 	return &stripedLink{streams: streams, cell: cell, out: turn{left: cell}, in: turn{left: cell}}
 }
 
