@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -22,7 +23,7 @@ func TestVerdict(t *testing.T) {
 	}
 	want := Verdict{Attempt: n, JobID: "5", Cause: "signal", FirstRank: 3, Host: "n2", Exit: 137, Signal: 9, Step: 40,
 		Requeue: true, Message: "rank 3 …", Time: noon,
-		Round: 1, Ranks: []RankEnd{{Rank: 3, Host: "n2", Exit: 137, Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}}, Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120}
+		Round: 1, Ranks: []RankEnd{{Rank: 3, Host: "n2", Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}}, Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120}
 	must(t, d.WriteVerdict(Verdict{Attempt: n}))
 	must(t, d.WriteVerdict(want))
 	if got, err := d.Verdict(n); err != nil || !reflect.DeepEqual(got, want) {
@@ -34,6 +35,19 @@ func TestVerdict(t *testing.T) {
 	for _, key := range []string{"attempt", "cause", "first_rank", "host", "exit", "signal", "step", "requeue"} {
 		if !strings.Contains(string(text), fmt.Sprintf("%q:", key)) {
 			t.Errorf("verdict.json has no %s: %s", key, text)
+		}
+	}
+	// A rank that a signal killed has no exit code: 0 would look like success.
+	var read struct {
+		Ranks []map[string]any `json:"ranks"`
+	}
+	must(t, json.Unmarshal(text, &read))
+	for i, keys := range []map[string]any{
+		{"rank": 3.0, "host": "n2", "signal": 9.0, "followed": false},
+		{"rank": 0.0, "host": "n1", "exit": 1.0, "followed": true},
+	} {
+		if !reflect.DeepEqual(read.Ranks[i], keys) {
+			t.Errorf("an end of a rank is written as %v, want %v", read.Ranks[i], keys)
 		}
 	}
 	for _, bad := range []int{0, -1, 2} { // 2 was never claimed
@@ -51,7 +65,7 @@ func TestVerdict(t *testing.T) {
 func TestVerdictFits(t *testing.T) {
 	ranks := make([]RankEnd, 30000)
 	for i := range ranks {
-		ranks[i] = RankEnd{Rank: i, Host: "n2", Exit: 137, Signal: 9}
+		ranks[i] = RankEnd{Rank: i, Host: "n2", Signal: 9}
 	}
 	nodes := make([]string, 100000)
 	for i := range nodes {

@@ -40,13 +40,13 @@ type Verdict struct {
 	LeadS     float64 `json:"lead_s,omitempty"`    // seconds before the job's end at which they were to be warned; 0: no end was known
 }
 
-// RankEnd is how one rank ended.
+// RankEnd is how a rank ended that ended badly: with an exit code, or by a signal.
 type RankEnd struct {
 	Rank     int    `json:"rank"`
 	Host     string `json:"host"`
-	Exit     int    `json:"exit"`
-	Signal   int    `json:"signal,omitempty"`
-	Followed bool   `json:"followed"` // it ended because of another
+	Exit     int    `json:"exit,omitempty"`   // 0: a signal killed it
+	Signal   int    `json:"signal,omitempty"` // 0: it exited
+	Followed bool   `json:"followed"`         // it ended because of another
 }
 
 // WriteVerdict replaces the verdict of v.Attempt durably. Of one that is too long to be read back the report is cut, and the ends of ranks that

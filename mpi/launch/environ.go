@@ -134,10 +134,10 @@ func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []var
 		text("DDPBATCH_CHECKPOINT_DIR", c.CheckpointDir),
 		text("DDPBATCH_STOP_FILE", c.StopFile),
 		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
-		text("DDPBATCH_HEARTBEAT_FILE", files.heartbeat),
+		text("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
 		number("DDPBATCH_ROUND", r.plan.Round),
 		text("DDPBATCH_COOKIE", r.cookie),
-		text("TORCHELASTIC_ERROR_FILE", files.errorFile),
+		text("TORCHELASTIC_ERROR_FILE", r.private.workersPath(files.errorFile)),
 	)
 }
 

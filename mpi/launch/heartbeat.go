@@ -13,7 +13,10 @@ import (
 // heartbeatWait is how long an agent waits for the file system to tell of the heartbeat files, before it goes on.
 const heartbeatWait = 50 * time.Millisecond
 
-// heartbeatOf is the file that a worker changes to show that it gets on; "": none. Nobody has made it yet.
+// unused is the time of a file that no worker has changed yet.
+var unused = time.Unix(0, 0)
+
+// heartbeatOf is the file that a worker changes to show that it gets on; "": none.
 func (r *round) heartbeatOf(p Place) string {
 	if r.cfg.HangAfter <= 0 {
 		return ""
@@ -26,7 +29,8 @@ func (r *round) heartbeatOf(p Place) string {
 type heartbeats struct {
 	folder  *private // nil: there are no files
 	log     *slog.Logger
-	told    sync.Once // that the folder was removed
+	removed sync.Once // was told
+	taken   sync.Once // was told
 	paths   []string
 	seen    []time.Time
 	answers chan []time.Time // nil: nothing is being asked
@@ -40,16 +44,19 @@ func newHeartbeats(r *round, workers []*worker) *heartbeats {
 	return h
 }
 
-// look returns the times, zero where there is no file. It leaves a goroutine behind for as long as the file system does not
-// answer, one at most.
+// look returns the times, zero where there is no file, or nobody has changed it. It leaves a goroutine behind for as long as the file
+// system does not answer, one at most.
 func (h *heartbeats) look() []time.Time {
 	if h.answers == nil {
 		answers := make(chan []time.Time, 1)
 		h.answers = answers
 		before := h.seen // nobody changes what it holds
 		go func() {
-			h.keepFolder()
-			answers <- changed(h.paths, before)
+			if h.keepFolder() {
+				answers <- changed(h.paths, before)
+				return
+			}
+			answers <- make([]time.Time, len(before))
 		}()
 	}
 	timer := time.NewTimer(heartbeatWait)
@@ -62,17 +69,25 @@ func (h *heartbeats) look() []time.Time {
 	return h.seen
 }
 
-// keepFolder makes the folder anew where somebody has removed it. Workers make their files themselves.
-func (h *heartbeats) keepFolder() {
+// keepFolder makes the folder anew where somebody has removed it; false: workers find another user's in its place.
+func (h *heartbeats) keepFolder() bool {
 	if h.folder == nil {
-		return
+		return true
 	}
-	if gone, err := h.folder.restore(); gone {
-		h.told.Do(func() {
+	switch gone, err := h.folder.restore(); {
+	case errors.Is(err, errTaken):
+		h.taken.Do(func() {
+			h.log.Warn("the folder of the workers' heartbeat files was removed, and somebody else has made one of its name; as long as that is "+
+				"there it is left alone, and output and CPU time count", "path", h.folder.path)
+		})
+		return false
+	case gone:
+		h.removed.Do(func() {
 			h.log.Warn("the folder of the workers' heartbeat files was removed, and is made anew; until they use it, output and CPU time count "+
 				"(systemd-logind empties a user's /dev/shm at the last logout: RemoveIPC in logind.conf)", "path", h.folder.path, "error", err)
 		})
 	}
+	return true
 }
 
 // changed is when each file was changed; what cannot be told now is as before.
@@ -80,9 +95,9 @@ func changed(paths []string, before []time.Time) []time.Time {
 	times := slices.Clone(before)
 	for i, path := range paths {
 		switch info, err := os.Lstat(path); {
-		case err == nil:
+		case err == nil && !info.ModTime().Equal(unused):
 			times[i] = info.ModTime()
-		case errors.Is(err, fs.ErrNotExist): // "", too
+		case err == nil, errors.Is(err, fs.ErrNotExist): // "", too
 			times[i] = time.Time{}
 		}
 	}

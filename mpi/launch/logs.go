@@ -6,7 +6,7 @@ import (
 	"ddpbatch/mpi/launch/output"
 )
 
-// logs are the files of one worker in one round; "": none.
+// logs are the files of one worker in one round, by this process's paths; "": none.
 type logs struct {
 	output.Paths
 	errorFile string // TORCHELASTIC_ERROR_FILE

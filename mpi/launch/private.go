@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/vfs"
 )
 
 // privateName begins the names of private folders.
@@ -24,15 +28,24 @@ const privateAge = time.Minute
 func privateParents() []string { return []string{"/dev/shm", os.TempDir()} }
 
 // private is a folder of an agent's own on its node. It is locked as long as the agent lives. Safe for concurrent use.
+//
+// Everybody sees its name, and once the system has removed it (systemd-logind does at a user's last logout) anybody can make another
+// folder of that name. So the files are in a folder within it whose name only the agent and its workers know: a worker's paths lead to
+// nothing that another user has made. The agent itself goes by the descriptor that it holds.
 type private struct {
-	path string
+	path   string
+	secret string // name of the folder within
 
 	lockPath  func(path string) (*os.File, error) // lockFolder
 	removeAll func(path string) error             // os.RemoveAll
 
-	mu   sync.Mutex
-	lock *os.File // the folder itself, flock(2); nil once it is removed
+	mu    sync.Mutex
+	lock  *os.File // the folder itself, flock(2), under one number for as long as it is open; nil once it is removed
+	names []string // of the files that are to be there
 }
+
+// errTaken: the folder was removed, and somebody else has made one of its name.
+var errTaken = errors.New("another folder has its name")
 
 // newPrivate makes a folder in the first of parents where that can be done, and removes those that dead agents of this host left there.
 func newPrivate(parents []string, host string) (*private, error) {
@@ -53,31 +66,96 @@ func privateIn(parent, host string) (*private, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFolder(path)
+	p := &private{path: path, secret: rand.Text(), lockPath: lockFolder, removeAll: os.RemoveAll}
+	p.lock, err = p.open()
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(path))
+		return nil, err
 	}
-	return &private{path: path, lockPath: lockFolder, removeAll: os.RemoveAll, lock: lock}, nil
+	return p, nil
 }
 
 // ofHost ends the names of a host's folders: where parent is on a file server, a lock may hold on its own host alone.
 func ofHost(host string) string { return "@" + host }
 
-// lockFolder opens and locks a folder that nobody else has locked. Workers do not inherit it (O_CLOEXEC).
+// open locks the folder that was just made, and makes what is to be in it. Where that fails it removes the folder.
+func (p *private) open() (*os.File, error) {
+	lock, err := p.lockPath(p.path)
+	if err != nil { // another agent would sweep it
+		return nil, errors.Join(err, os.Remove(p.path))
+	}
+	if _, err := p.fill(lock); err != nil {
+		return nil, errors.Join(err, removeFolder(lock, p.path, p.removeAll), lock.Close())
+	}
+	return lock, nil
+}
+
+// fill makes the folder within, and the files that are to be there, unless that folder is there.
+func (p *private) fill(folder *os.File) (missing bool, err error) {
+	within := filepath.Join(held(folder), p.secret)
+	if err := os.Mkdir(within, 0o700); err != nil {
+		if errors.Is(err, fs.ErrExist) {
+			return false, nil
+		}
+		return true, err
+	}
+	for _, name := range p.names {
+		err = errors.Join(err, makeUnused(filepath.Join(within, name)))
+	}
+	return true, err
+}
+
+// lockFolder opens and locks a folder of this user's own that nobody else has locked. Workers do not inherit it (O_CLOEXEC).
 func lockFolder(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+	info, err := f.Stat()
+	if err == nil {
+		err = vfs.CheckOwner(path, info)
+	}
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = fmt.Errorf("%s: others may read it (mode %04o)", path, info.Mode().Perm())
+	}
+	if err == nil {
+		err = os.NewSyscallError("flock "+path, unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-// sweepPrivate removes what this host's agents that were killed have left in parent. What cannot be removed is another user's, or is tried
-// again.
+// held leads to an open folder, whatever has its name by now.
+func held(folder *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) }
+
+// removeFolder removes all that is in an open folder, and the folder itself if it still has that path.
+func removeFolder(folder *os.File, path string, removeAll func(string) error) error {
+	entries, err := os.ReadDir(held(folder))
+	if errors.Is(err, fs.ErrNotExist) { // it was removed
+		err = nil
+	}
+	for _, entry := range entries {
+		err = errors.Join(err, removeAll(filepath.Join(held(folder), entry.Name())))
+	}
+	if there, _ := isAt(folder, path); there {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
+}
+
+// isAt tells whether an open folder is what has that path.
+func isAt(folder *os.File, path string) (bool, error) {
+	now, err := os.Lstat(path)
+	if err != nil {
+		return false, err
+	}
+	info, err := folder.Stat()
+	return err == nil && os.SameFile(now, info), err
+}
+
+// sweepPrivate removes what this user's agents that were killed have left in parent on this host. What cannot be removed is tried again
+// by the next one.
 func sweepPrivate(parent, host string) {
 	entries, _ := os.ReadDir(parent)
 	for _, entry := range entries {
@@ -91,40 +169,78 @@ func sweepPrivate(parent, host string) {
 		}
 		path := filepath.Join(parent, name)
 		if lock, err := lockFolder(path); err == nil {
-			_ = os.RemoveAll(path)
+			_ = removeFolder(lock, path, os.RemoveAll)
 			lock.Close()
 		}
 	}
 }
 
-// restore makes the folder anew where somebody has removed it, and tells whether that was so.
+// restore makes the folder, or the one within, anew where somebody has removed it, and tells whether that was so; errTaken: somebody else
+// has made one of its name.
 func (p *private) restore() (gone bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lock == nil {
 		return false, nil
 	}
-	if err := os.Mkdir(p.path, 0o700); errors.Is(err, fs.ErrExist) {
-		return false, nil
-	} else if err != nil {
+	switch there, err := isAt(p.lock, p.path); {
+	case there:
+		return p.fill(p.lock)
+	case err == nil:
+		return true, errTaken
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	if err := os.Mkdir(p.path, 0o700); err != nil {
 		return true, err
 	}
-	lock, err := p.lockPath(p.path)
-	if err != nil { // another agent would sweep it
-		return true, errors.Join(err, p.removeAll(p.path)) // the next look makes it anew
+	lock, err := p.open()
+	if err != nil {
+		return true, err // the next look makes it anew
 	}
-	p.lock.Close() // of what is gone
-	p.lock = lock
-	return true, nil
+	defer lock.Close()
+	// Under the number of what is gone, so that what held has returned leads to the new one.
+	return true, os.NewSyscallError("dup3", unix.Dup3(int(lock.Fd()), int(p.lock.Fd()), unix.O_CLOEXEC))
 }
 
 // remove removes the folder with all that is in it.
 func (p *private) remove() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := errors.Join(p.removeAll(p.path), p.lock.Close())
+	err := errors.Join(removeFolder(p.lock, p.path, p.removeAll), p.lock.Close())
 	p.lock = nil
 	return err
+}
+
+// file makes a file that nobody has used, and returns the path by which this process finds it until the folder is removed.
+func (p *private) file(name string) (path string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.names = append(p.names, name)
+	path = filepath.Join(held(p.lock), p.secret, name)
+	return path, makeUnused(path)
+}
+
+// workersPath is where workers find what this process finds at path.
+func (p *private) workersPath(path string) string {
+	if p == nil {
+		return path
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if name, ours := strings.CutPrefix(path, held(p.lock)+"/"); ours {
+		return filepath.Join(p.path, name)
+	}
+	return path
+}
+
+// makeUnused makes an empty file whose time says that no worker has changed it yet: see changed, and blame.ReadErrorFile.
+func makeUnused(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Chtimes(path, unused, unused))
 }
 
 // makePrivate makes the round's private folder where something is to lie in it: heartbeat files, and error files where there are neither a
@@ -148,10 +264,14 @@ func (r *round) makePrivate() (remove func()) {
 	}
 }
 
-// privateFile is a worker's file in the private folder; "" where there is none.
+// privateFile makes a worker's file in the private folder, and returns its path; "" where there is none.
 func (r *round) privateFile(p Place, name string) string {
 	if r.private == nil {
 		return ""
 	}
-	return filepath.Join(r.private.path, strconv.Itoa(p.Rank)+"."+name)
+	path, err := r.private.file(strconv.Itoa(p.Rank) + "." + name)
+	if err != nil { // the worker may still be able to
+		r.cfg.Log.Warn("a heartbeat or error file cannot be made for a worker", "rank", p.Rank, "error", err)
+	}
+	return path
 }

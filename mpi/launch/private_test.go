@@ -41,6 +41,7 @@ func TestPrivateFolders(t *testing.T) {
 		t.Errorf("it is at %s", next.path)
 	}
 	must(t, next.remove())
+	must(t, os.RemoveAll(living.path)) // by somebody else
 	must(t, living.remove())
 	if left, err := os.ReadDir(parent); err != nil || len(left) != 3 {
 		t.Errorf("%v is left, %v", left, err)
@@ -56,20 +57,23 @@ func TestPrivateFolderThatIsRemoved(t *testing.T) {
 	p, err := newPrivate([]string{parent}, "n1")
 	must(t, err)
 	var log testkit.Journal
-	beat := filepath.Join(p.path, "0.heartbeat")
-	h := &heartbeats{folder: p, log: log.Logger(), paths: []string{beat}, seen: make([]time.Time, 1)}
+	path, err := p.file("0.heartbeat")
+	must(t, err)
+	beat := p.workersPath(path)
+	h := &heartbeats{folder: p, log: log.Logger(), paths: []string{path}, seen: make([]time.Time, 1)}
 	look := func(want bool) {
 		t.Helper()
 		testkit.Eventually(t, "the look", func() bool { return h.look()[0].IsZero() != want })
 	}
-	for range 2 {
-		must(t, os.WriteFile(beat, nil, 0o600))
+	for _, removed := range []string{p.path, filepath.Dir(beat), p.path} {
+		look(false) // it is there, and nobody has changed it
+		must(t, os.Chtimes(beat, time.Time{}, time.Now()))
 		look(true)
-		must(t, os.RemoveAll(p.path))
+		must(t, os.RemoveAll(removed))
 		look(false)
-		testkit.Eventually(t, "a folder again", func() bool {
+		testkit.Eventually(t, "the file again", func() bool {
 			h.look()
-			_, err := os.Stat(p.path)
+			_, err := os.Stat(beat)
 			return err == nil
 		})
 	}

@@ -168,6 +168,8 @@ func workerMain() {
 		time.Sleep(time.Hour)
 	case "say": // say TEXT
 		fmt.Print(args[1])
+	case "private": // private FOLDER: has a private folder there, which is taken over; see TestPrivateFolderOfAnotherUser
+		usePrivate(args[1])
 	case "agent": // agent JSON: this process is an agent
 		agentMain(args[1])
 	default:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"strconv"
 	"strings"
@@ -46,10 +47,13 @@ type extraInfo struct {
 	Timestamp json.RawMessage `json:"timestamp,omitempty"`
 }
 
-// ReadErrorFile reads an error file. An error that is fs.ErrNotExist means that the worker wrote none; any other, that it wrote
-// what is none, or was killed while it wrote.
+// ReadErrorFile reads an error file. An error that is fs.ErrNotExist means that the worker wrote none: there is no file, or the one that
+// was made for it is empty. Any other means that it wrote what is none, or was killed while it wrote.
 func ReadErrorFile(path string) (*TorchError, error) {
 	text, err := readRegular(path)
+	if err == nil && len(text) == 0 {
+		err = fmt.Errorf("%s is empty: %w", path, fs.ErrNotExist)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read a worker's error file: %w", err)
 	}

@@ -56,7 +56,7 @@ func TestReadErrorFile(t *testing.T) {
 
 func TestErrorFilesThatAreNone(t *testing.T) {
 	dir := t.TempDir()
-	for _, text := range []string{"", "{", "null", "[]", "7", `"x"`, "{}", `{"message": 7}`, `{"message": null}`, `{"message": []}`,
+	for _, text := range []string{"{", "null", "[]", "7", `"x"`, "{}", `{"message": 7}`, `{"message": null}`, `{"message": []}`,
 		`{"message": {"message": "cut`, "\x00\xff", strings.Repeat("[", 100000)} {
 		path := filepath.Join(dir, "error.json")
 		must(t, os.WriteFile(path, []byte(text), 0o600))
@@ -66,6 +66,11 @@ func TestErrorFilesThatAreNone(t *testing.T) {
 	}
 	if _, err := ReadErrorFile(filepath.Join(dir, "nothing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
+	}
+	empty := filepath.Join(dir, "empty") // as an agent makes it for its worker
+	must(t, os.WriteFile(empty, nil, 0o600))
+	if _, err := ReadErrorFile(empty); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty file: %v", err)
 	}
 	if _, err := ReadErrorFile(dir); !errors.Is(err, vfs.ErrNotRegular) {
 		t.Errorf("a folder: %v", err)
