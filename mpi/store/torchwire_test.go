@@ -178,6 +178,41 @@ func TestTorchGivesUpWaiting(t *testing.T) {
 	}
 }
 
+// TestTorchKeySpace has a hostile client use every query on what could lead out of its part of the store.
+func TestTorchKeySpace(t *testing.T) {
+	s := serve(t, ServerConfig{Torch: true, TorchPrefix: "torch/"})
+	ours := []string{"plan", "/plan", "torch"}
+	for _, key := range ours {
+		if err := s.Set(bounded(t), key, []byte("ours")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"plan", "/plan", "torch", "", "/", "../plan", "./../plan", "torch/../plan", "\x00plan", "\b\b\b\b\b\bplan"} {
+		conn := dialTorch(t, s, torchHello+"\x07")
+		hear(t, conn, le8(0)) // keys
+		for _, c := range []struct{ say, hear string }{
+			{"\x03" + str(key), str("")},                        // GET
+			{"\x05" + le8(1) + str(key), "\x01"},                // CHECK: it is not there
+			{"\x0a" + le8(1) + str(key), str("")},               // MULTI_GET
+			{"\x08" + str(key), le8(0)},                         // DELETE: nothing
+			{"\x0f" + str(key), le8(0)},                         // QUEUE_POP
+			{"\x02" + str(key) + str("x") + str("y"), str("x")}, // COMPARE_SET: there is no value
+			{"\x09" + str(key) + str("z"), ""},                  // APPEND
+			{"\x03" + str(key), str("z")},                       // its own
+			{"\x01" + str(key) + str("1"), ""},                  // SET
+			{"\x04" + str(key) + le8(1), le8(2)},                // ADD
+			{"\x0b" + le8(1) + str(key) + str("theirs"), ""},    // MULTI_SET
+			{"\x0e" + str(key) + str("theirs"), ""},             // QUEUE_PUSH
+			{"\x0f" + str(key), le8(1) + str("theirs")},         // QUEUE_POP
+			{"\x08" + str(key), le8(1)},                         // DELETE: its own
+		} {
+			say(t, conn, c.say)
+			hear(t, conn, c.hear)
+		}
+	}
+	expectList(t, s, "/plan=ours plan=ours torch=ours")
+}
+
 func TestTorchPrefix(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true, TorchPrefix: "torch"})
 	if err := s.Set(bounded(t), "/k", []byte("ours")); err != nil {
