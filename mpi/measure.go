@@ -37,8 +37,10 @@ func (k *core) measure(ctx context.Context) error {
 	if afar < 0 {
 		far = near
 	}
-	near.Gamma = timeReduction()
-	far.Gamma = near.Gamma
+	if k.group.Rank() == 0 {
+		near.Gamma = timeReduction()
+		far.Gamma = near.Gamma
+	}
 	all, err := k.collect(ctx, encodeMachines(near, far))
 	if err != nil {
 		return err
