@@ -17,19 +17,21 @@ import (
 // TestSimulateEndedByHand: a run that is cancelled or interrupted saves, says so in one word and how to go on once, and is CANCELLED.
 func TestSimulateEndedByHand(t *testing.T) {
 	for name, tt := range map[string]struct {
+		release   string // of Slurm
 		interrupt bool
 		exit      int
 		message   string
 	}{
-		"Ctrl-C": {true, 130, "interrupted; the workers saved first"},
-		"cancel": {false, 143, "cancelled; the workers saved first"},
+		"Ctrl-C":        {"22.05", true, 130, "interrupted; the workers saved first"},
+		"cancel":        {"22.05", false, 143, "cancelled; the workers saved first"},
+		"cancel, 25.11": {"25.11", false, 143, "cancelled; the workers saved first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd, out := command(dir, "simulate", "long.toml", "--set", "train.epochs=6000")
+			cmd, out := command(dir, "simulate", "long.toml", "--slurm", tt.release, "--set", "train.epochs=6000")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
