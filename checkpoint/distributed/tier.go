@@ -58,7 +58,7 @@ func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) (*tier, er
 	t := &tier{
 		fs: s.o.FS, path: filepath.Join(s.o.Local, tierFolder(place)), place: place, session: w.Session, shard: s.shard,
 	}
-	if t.broken = t.makeFolder(); errors.Is(t.broken, vfs.ErrNotPrivate) {
+	if t.broken = t.makeFolder(); errors.Is(t.broken, vfs.ErrExposed) {
 		return nil, fmt.Errorf("node-local tier: %w", t.broken)
 	}
 	if t.broken == nil {

@@ -120,7 +120,7 @@ func TestLocalIsPrivate(t *testing.T) {
 	} {
 		must(t, plant())
 		r, err := start()
-		if !errors.Is(err, vfs.ErrNotPrivate) || !strings.Contains(err.Error(), "folder of your own") {
+		if !errors.Is(err, vfs.ErrExposed) || !strings.Contains(err.Error(), "folder of your own") {
 			t.Errorf("%s: %v", what, err)
 		}
 		if err == nil {

@@ -13,5 +13,10 @@
 //
 // OpenRegular is for rooms that need no seam: it opens a file as OS does.
 //
+// # Other users
+//
+// CheckOwner, PrivateDir and ExposedAbove tell what is this user's alone from what others can change, for all rooms; the error is
+// ErrExposed. Owners are those of Unix.
+//
 // The idea, and the shape of the crashable memory file system, are those of Pebble's vfs package.
 package vfs
