@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -99,4 +101,64 @@ func ExposedAbove(path string) string {
 		}
 	}
 	return ""
+}
+
+// checkFolders returns ErrExposed where another user can change what path, a folder, and what is below it leads to. With the sticky bit (as /tmp
+// has it) others may write to it, or to a folder above it.
+func checkFolders(path string) error {
+	steps, err := way(path)
+	return cmp.Or(checkSteps(steps), err)
+}
+
+func checkSteps(steps []step) error {
+	for _, s := range steps {
+		if why := s.exposed(); why != "" && !s.shut {
+			return fmt.Errorf("%s: %w: %s", s.path, ErrExposed, why)
+		}
+	}
+	return nil
+}
+
+// OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user, nobody else can
+// write to it, and nobody else can put another in its place. Links to it are followed.
+func OpenFolder(path string) (*os.Root, error) {
+	steps, err := way(path)
+	if err != nil {
+		return nil, cmp.Or(checkSteps(steps), err)
+	}
+	last := steps[len(steps)-1]
+	if err := checkSteps(steps[:len(steps)-1]); err != nil {
+		return nil, err
+	}
+	in, info, err := openFolder(last.path)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckOwner(last.path, info); err != nil && (!last.shut || Owner(info) != os.Geteuid()) {
+		return nil, errors.Join(err, in.Close())
+	}
+	return in, nil
+}
+
+// openFolder opens a folder, and says what it has opened. It follows no link in the last place, and waits for no pipe.
+func openFolder(path string) (*os.Root, fs.FileInfo, error) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.IsDir() {
+		return nil, nil, pathError("open", path, syscall.ENOTDIR)
+	}
+	in, err := os.OpenRoot(path + "/") // so that a pipe that has come there is no folder, and not opened
+	if err != nil {
+		return nil, nil, err
+	}
+	opened, err := in.Stat(".")
+	if err == nil && !os.SameFile(info, opened) {
+		err = fmt.Errorf("%s: %w: another folder has taken its place just now", path, ErrExposed)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	return in, opened, nil
 }
