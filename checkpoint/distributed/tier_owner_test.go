@@ -47,8 +47,8 @@ func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
 	return r
 }
 
-// TestTierOfAnotherUser: others have taken the name of the run's folder, or can replace it. Nothing there is read or written; the run is told so,
-// and goes on with its shared folder.
+// TestTierOfAnotherUser: others have taken the name of the run's folder, or can replace it. Nothing there is read or written; the run is
+// told so, and goes on with its shared folder.
 func TestTierOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	mkdir := func(t *testing.T, path string, mode fs.FileMode) {
@@ -134,8 +134,8 @@ func realTree(t testing.TB, dir string) (list []string) {
 	return list
 }
 
-// TestTierIsHeld: another user has moved the run's folder away, as others may by then, and has put one in its place that all can read. Later
-// shards lie in the run's own folder all the same, and nobody else can read them.
+// TestTierIsHeld: another user has moved the run's folder away, as others may by then, and has put one in its place that all can read.
+// Later shards lie in the run's own folder all the same, and nobody else can read them.
 func TestTierIsHeld(t *testing.T) {
 	t.Parallel()
 	area := sharedArea(t)

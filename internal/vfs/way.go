@@ -88,8 +88,8 @@ func names(path string) (list []string) {
 	return list
 }
 
-// ExposedAbove says which folder or link above path another user can change, the nearest one: "" where there is none. Whoever renames a part
-// of a path decides what the path leads to.
+// ExposedAbove says which folder or link above path another user can change, the nearest one: "" where there is none. Whoever renames a
+// part of a path decides what the path leads to.
 func ExposedAbove(path string) string {
 	steps, err := way(path)
 	if err == nil {
@@ -103,8 +103,8 @@ func ExposedAbove(path string) string {
 	return ""
 }
 
-// checkFolders returns ErrExposed where another user can change what path, a folder, and what is below it leads to. With the sticky bit (as /tmp
-// has it) others may write to it, or to a folder above it.
+// checkFolders returns ErrExposed where another user can change what path, a folder, and what is below it leads to. With the sticky bit
+// (as /tmp has it) others may write to it, or to a folder above it.
 func checkFolders(path string) error {
 	steps, err := way(path)
 	return cmp.Or(checkSteps(steps), err)
@@ -119,8 +119,8 @@ func checkSteps(steps []step) error {
 	return nil
 }
 
-// OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user, nobody else can
-// write to it, and nobody else can put another in its place. Links to it are followed.
+// OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user, nobody else
+// can write to it, and nobody else can put another in its place. Links to it are followed.
 func OpenFolder(path string) (*os.Root, error) {
 	steps, err := way(path)
 	if err != nil {

@@ -100,7 +100,8 @@ func TestExposedAbove(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"open/project/runs": "open", "sticky/project/runs": "", "link/runs": "real", "shut/project/runs": "", "shut/project/runs/x": "shut/project/runs",
+		"open/project/runs": "open", "sticky/project/runs": "", "link/runs": "real", "shut/project/runs": "",
+		"shut/project/runs/x": "shut/project/runs",
 	} {
 		if want != "" {
 			want = filepath.Join(dir, want)

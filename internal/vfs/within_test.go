@@ -20,7 +20,8 @@ func TestCheckFolders(t *testing.T) {
 	mustMkdir(t, filepath.Join(dir, "group"), 0o710)
 	mustMkdir(t, filepath.Join(dir, "group", "open"), 0o770)
 	for path, good := range map[string]bool{
-		"": true, "open": false, "open/own": false, "open/own/x": false, "sticky": true, "sticky/own": true, "shut": true, "shut/open": true, "group": true, "group/open": false,
+		"": true, "open": false, "open/own": false, "open/own/x": false, "sticky": true, "sticky/own": true,
+		"shut": true, "shut/open": true, "group": true, "group/open": false,
 	} {
 		err := checkFolders(filepath.Join(dir, path))
 		if (err == nil) != good && path != "open/own/x" || !good && !errors.Is(err, ErrExposed) {
