@@ -20,8 +20,7 @@ const (
 	firstLockRetry = time.Millisecond // pause before a lock is tried for again, doubled each time
 	lastLockRetry  = 100 * time.Millisecond
 
-	tellFirst = 5 * time.Second // how long a lock is waited for before that is told
-	tellAgain = time.Minute
+	tellAfter = 5 * time.Second // how long a lock is waited for before that is told
 )
 
 // Once calls prepare in one of the processes that call it with the same path, while the others wait. What is there to
@@ -97,16 +96,18 @@ func (t turn) take(ctx context.Context) (*os.File, error) {
 // untilFree calls try as long as another process holds the lock of the file or, as Samba and the kernel's NFS server
 // do for their clients, a lease on it, which makes a first open fail and is asked back by it (fcntl(2), F_SETLEASE).
 func (t turn) untilFree(ctx context.Context, holder func() string, try func() error) error {
-	began := time.Now()
-	tell := tellFirst
+	began, told := time.Now(), ""
 	for wait := firstLockRetry; ; wait = min(2*wait, lastLockRetry) {
 		err := try()
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		if waited := time.Since(began); t.log != nil && waited >= tell {
-			t.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()), "lock", t.path, "holder", holder())
-			tell = waited + tellAgain
+		// Once for each holder: who wrote again and again would not be found to hang.
+		if waited := time.Since(began); t.log != nil && waited >= tellAfter {
+			if now := holder(); now != told {
+				t.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()), "lock", t.path, "holder", now)
+				told = now
+			}
 		}
 		if err := pause.For(ctx, wait/2+rand.N(wait/2)); err != nil {
 			return fmt.Errorf("%w, and another process holds the lock of %s: %s", err, t.path, holder())
@@ -117,7 +118,7 @@ func (t turn) untilFree(ctx context.Context, holder func() string, try func() er
 // maxSignature bounds what is read of a lock's file.
 const maxSignature = 128
 
-var signature = regexp.MustCompile(`^process [1-9][0-9]{0,9} of [0-9A-Za-z.-]{1,64}$`)
+var signature = regexp.MustCompile(`^process [1-9][0-9]{0,9} of [0-9A-Za-z._-]{1,64}$`)
 
 // sign writes into the file that this process has locked who that is, unless it holds what this did not write. Where it cannot, the
 // others do not learn it.

@@ -130,26 +130,31 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 		t.Fatalf("the holder says %q", got)
 	}
 	who := fmt.Sprintf("process %d of %s", holder.cmd.Process.Pid, host)
-	for _, limit := range []time.Duration{tellFirst / 2, tellFirst * 3, tellFirst + tellAgain*3/2} {
+	for limit, want := range map[time.Duration]int{tellAfter / 2: 0, tellAfter * 3: 1, time.Hour / 2: 1, time.Hour: 2} {
 		var journal testkit.Journal
-		synctest.Test(t, func(t *testing.T) { // seconds pass at once
+		synctest.Test(t, func(t *testing.T) { // hours pass at once
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
+			if want == 2 {
+				time.AfterFunc(limit/2, func() {
+					if err := os.WriteFile(path, []byte("process 7 of n2"), 0o600); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 			wait := turn{path, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }, journal.Logger()}
 			err := once(ctx, wait, never, func() error { return errors.New("two have the lock") })
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), who) {
+			if !errors.Is(err, context.DeadlineExceeded) || want < 2 && !strings.Contains(err.Error(), who) {
 				t.Errorf("after %v: error %v, want one that names %s", limit, err, who)
 			}
 		})
-		want := 0
-		switch {
-		case limit > tellFirst+tellAgain:
-			want = 2
-		case limit > tellFirst:
-			want = 1
+		if err := os.WriteFile(path, []byte(who), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		if n := strings.Count(journal.String(), who); n != want || n != strings.Count(journal.String(), path) {
-			t.Errorf("after %v it was told %d times, want %d: %s", limit, n, want, &journal)
+		log := journal.String()
+		all, first, second := strings.Count(log, path), strings.Count(log, who), strings.Count(log, "process 7 of n2")
+		if all != want || first != min(want, 1) || second != max(want-1, 0) {
+			t.Errorf("after %v it was told %d times, want %d: %s", limit, all, want, log)
 		}
 	}
 	holder.kill()
