@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -118,7 +119,7 @@ func (t turn) untilFree(ctx context.Context, holder func() string, try func() er
 // maxSignature bounds what is read of a lock's file.
 const maxSignature = 128
 
-var signature = regexp.MustCompile(`^process [1-9][0-9]{0,9} of [0-9A-Za-z._-]{1,64}$`)
+var signature = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^process [1-9][0-9]{0,9} of [0-9A-Za-z._-]{1,64}$`) })
 
 // sign writes into the file that this process has locked who that is, unless it holds what this did not write. Where it cannot, the
 // others do not learn it.
@@ -137,7 +138,7 @@ const unsigned = "it has not written who it is"
 func holderOf(f *os.File) string {
 	text := make([]byte, maxSignature)
 	n, _ := f.ReadAt(text, 0) // what cannot be read is no signature
-	if !signature.Match(text[:n]) {
+	if !signature().Match(text[:n]) {
 		return unsigned
 	}
 	return string(text[:n])

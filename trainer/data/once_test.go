@@ -175,7 +175,7 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 		if err := Once(t.Context(), path, never, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(path); err != nil || text != "" && string(got) != text || text == "" && !signature.Match(got) {
+		if got, err := os.ReadFile(path); err != nil || text != "" && string(got) != text || text == "" && !signature().Match(got) {
 			t.Errorf("%q: the lock's file holds %q, error %v", text, got, err)
 		}
 	}
