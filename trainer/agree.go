@@ -28,6 +28,7 @@ var classes = map[string]error{
 	"no space": checkpoint.ErrNoSpace,
 	"corrupt":  checkpoint.ErrCorrupt,
 	"too new":  checkpoint.ErrFormatTooNew,
+	"stopped":  errStopped,
 }
 
 // remoteError is another rank's error. errors.Is finds ErrElsewhere and its class.

@@ -2,15 +2,41 @@ package trainer
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 
+	"ddpbatch/internal/vfs"
 	"ddpbatch/trainer/data"
 )
 
+// errStopped: a rank was asked to stop before it had its data, so that nothing was done that would have to be saved.
+var errStopped = errors.New("stopped before training")
+
+// openData opens the rows of this rank, or gives up when it is asked to stop: it may wait for another process that prepares them, and no
+// collective is under way.
+func (t *trainer) openData(ctx context.Context) (err error) {
+	opening, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		select {
+		case <-t.env.Stop:
+			end(errStopped)
+		case <-opening.Done():
+		}
+	}()
+	t.train, t.eval, err = openData(opening, t.cfg, t.env.WorkDir, t.log)
+	if errors.Is(err, context.Canceled) && context.Cause(opening) == errStopped {
+		t.log.Warn("asked to stop while the data was opened", "err", err)
+		return errStopped
+	}
+	return err
+}
+
 // openData returns the rows to train on and those to evaluate, nil where there are none.
-func openData(ctx context.Context, cfg Config, workDir string) (train, eval data.Dataset, err error) {
-	whole, err := openWhole(ctx, cfg, workDir)
+func openData(ctx context.Context, cfg Config, workDir string, log *slog.Logger) (train, eval data.Dataset, err error) {
+	whole, err := openWhole(ctx, cfg, workDir, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -38,11 +64,11 @@ func lossFor(spec data.Spec) string {
 	return "mse"
 }
 
-func openWhole(ctx context.Context, cfg Config, workDir string) (data.Dataset, error) {
+func openWhole(ctx context.Context, cfg Config, workDir string, log *slog.Logger) (data.Dataset, error) {
 	d := cfg.Data
 	var cache *data.Cache
 	if d.Cache != "" {
-		cache = &data.Cache{Dir: below(workDir, d.Cache)}
+		cache = &data.Cache{Dir: below(workDir, d.Cache), Log: log}
 	}
 	path := below(workDir, d.Path)
 	switch d.Kind {
@@ -100,6 +126,9 @@ func (c Config) Files() []File {
 // named adds to an error which keys of the job it is about.
 func named(keys string) func(data.Dataset, error) (data.Dataset, error) {
 	return func(d data.Dataset, err error) (data.Dataset, error) {
+		if errors.Is(err, vfs.ErrExposed) {
+			keys = "data.cache names the folder"
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%w (%s, relative to workdir)", err, keys)
 		}

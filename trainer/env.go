@@ -72,7 +72,7 @@ type Env struct {
 	Alive func()
 
 	// Stop is closed when this rank is asked to stop. All ranks then stop after the same step,
-	// even if only one of them was asked. nil: never.
+	// even if only one of them was asked; before the first, where it still opens its data. nil: never.
 	Stop <-chan struct{}
 
 	Clock func() time.Time // nil: time.Now

@@ -88,7 +88,11 @@ func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 	}
 	t := newTrainer(cfg, env)
 	defer t.close()
-	if err := t.setUp(ctx); err != nil {
+	err := t.setUp(ctx)
+	if errors.Is(err, errStopped) {
+		return Result{Stopped: true}, nil
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	return t.run(ctx)
@@ -159,8 +163,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 	if err := layoutFits(t.cfg, t.env.Comm.Size()); err != nil {
 		return err
 	}
-	var err error
-	if t.train, t.eval, err = openData(ctx, t.cfg, t.env.WorkDir); err != nil {
+	if err := t.openData(ctx); err != nil {
 		return err
 	}
 	replicas := t.env.Comm.Size() / t.cfg.Pipeline

@@ -56,8 +56,9 @@
 // A local disk that takes nothing is passed by, with a warning. One that fails after it has taken a shard, before that is drained, loses the save:
 // where a newer one is in flight that takes its place, with a warning, otherwise the save fails on all ranks.
 //
-// The run's folder below Options.Local is this user's alone; New fails where it is not. Options.Local itself must belong to the user, or be one in which
-// nobody can rename what is another's (as /tmp, mode 1777).
+// The run's folder below Options.Local is this user's alone, and held open from New on. Options.Local and each folder above it must belong
+// to the user or root, and be such that nobody else can rename what is in it (as /tmp, mode 1777, is), unless a folder above lets nobody
+// else in. Where that is not so, the disk is passed by, with a warning, and so is what lies there.
 //
 // # Limits
 //

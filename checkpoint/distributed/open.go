@@ -169,9 +169,9 @@ func (s *Saver) settleIn(ctx context.Context, w welcome, arrays []Array) error {
 			bytes += loads[from]
 		}
 	}
-	s.tier, err = s.openTier(ctx, w, bytes)
+	s.tier = s.openTier(ctx, w, bytes)
 	s.replicas = s.newReplicas(w.Partners, writers)
-	return err
+	return nil
 }
 
 // warnOfRoom is rank 0's: it says where what the run is to keep will not fit beside what is there.

@@ -24,8 +24,8 @@ type Options struct {
 	Workers int // goroutines that encode; 0: GOMAXPROCS
 	// Local is a folder on a disk of the node (each node its own, the same path). A shard is written there first, which frees
 	// the copy of the state for the next Save, and is drained to the shared folder in the background. It needs a Dir with a run's name. Below it
-	// each run has a folder that only this user can enter; where somebody else has put one there, New fails. Empty: none. With it all
-	// checkpoints are full.
+	// each run has a folder that only this user can enter; where others have put one there, or could, the shared folder is written to
+	// directly, with a warning. Empty: none. With it all checkpoints are full.
 	Local string
 	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been drained: the save then outlives the loss of one node.
 	// It takes the network and that disk once more for each save. Nil: no replicas.

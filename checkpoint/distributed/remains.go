@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"ddpbatch/internal/vfs"
 )
 
 // remain is a shard that a rank finds on its node's disk, as rank 0 is told of it.
@@ -26,7 +28,7 @@ const maxSaves = 32
 // scanAll lists what is on a node's disk, replicas included.
 func (t *tier) scanAll() ([]remain, error) {
 	own, err := t.scan()
-	if err != nil {
+	if err != nil || t.broken != nil {
 		return nil, err
 	}
 	others, err := t.others.scan()
@@ -39,6 +41,9 @@ func (t *tier) scanAll() ([]remain, error) {
 // scan lists the shards of earlier attempts, or of an earlier Saver of this one, that are whole, as far as names and sizes tell. What is damaged
 // or missing is not there; what the disk cannot tell is an error, as it may be a save that Save has acknowledged.
 func (t *tier) scan() ([]remain, error) {
+	if errors.Is(t.broken, vfs.ErrExposed) {
+		return nil, nil // nobody knows who has put it there, and that the disk is passed by has been said
+	}
 	if t.broken != nil {
 		if _, err := t.fs.Stat(t.path); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil

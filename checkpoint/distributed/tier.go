@@ -25,14 +25,14 @@ import (
 //	LOCAL/RUN-HASH/probe-SESSION-RANK                                                 a file to try the disk with; there for a moment
 //
 // HASH is of the run and of its shared folder: two runs of one name never meet here. RUN-HASH is this user's alone (mode 0700), as LOCAL may
-// be anybody's; so nobody else can put a file or a link below it.
+// be anybody's, with the sticky bit; so nobody else can put a file or a link below it, nor another folder in its place.
 type tier struct {
 	fs      vfs.FS
 	path    string           // LOCAL/RUN-HASH
 	place   checkpoint.Place // with the absolute path
 	session uint32
 	shard   shardNumber
-	broken  error // why the disk is not used at all; nil: it is
+	broken  error // why the disk is not used at all; nil: it is. vfs.ErrExposed: what lies there may be another user's
 	refuses error // why the disk is not used to save, though it may be read; nil: it is
 	cramped error // why the disk may not take a save now, and later may
 	warned  bool  // that the disk takes nothing; until it does again
@@ -48,24 +48,20 @@ type local struct {
 }
 
 // openTier makes the folder of this run, and tries its disk, on which this rank is going to write so many bytes at most at a time. A disk that
-// takes nothing is passed by, but a folder that others can change is an error.
-func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) (*tier, error) {
+// takes nothing is passed by; so is a folder that others can change, or have taken the name of, with all that lies in it.
+func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 	if s.o.Local == "" {
-		return nil, nil
+		return nil
 	}
 	place := w.Place
 	place.Path = w.Home
-	t := &tier{
-		fs: s.o.FS, path: filepath.Join(s.o.Local, tierFolder(place)), place: place, session: w.Session, shard: s.shard,
-	}
-	if t.broken = t.makeFolder(); errors.Is(t.broken, vfs.ErrNotPrivate) {
-		return nil, fmt.Errorf("node-local tier: %w", t.broken)
-	}
-	if t.broken == nil {
+	path := filepath.Join(s.o.Local, tierFolder(place))
+	t := &tier{fs: vfs.Within(s.o.FS, path), path: path, place: place, session: w.Session, shard: s.shard}
+	if t.broken = t.makeFolder(); t.broken == nil {
 		t.try(ctx, s.talk.group.Rank(), bytes)
 	}
 	t.others = &tier{fs: t.fs, path: filepath.Join(t.path, "replicas"), place: t.place, session: t.session, broken: t.broken, above: t}
-	return t, nil
+	return t
 }
 
 // tierFolder names the folder of a run: what can be read of its name, and what cannot be mistaken.
@@ -86,6 +82,8 @@ func (t *tier) makeFolder() error {
 	var err error
 	if t.above != nil {
 		err = t.above.makeFolder()
+	} else if _, look := t.fs.Stat(t.path); errors.Is(look, vfs.ErrExposed) {
+		err = look // before anything is made there
 	} else {
 		err = replace.Dir(t.fs, parent)
 	}

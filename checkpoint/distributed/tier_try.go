@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"ddpbatch/internal/vfs"
 )
 
 // try does with a small file what a save will do on the node's own disk, so that what would fail at the first save is known before
@@ -69,6 +71,8 @@ type trouble struct {
 func (t *tier) trouble() (all trouble) {
 	switch {
 	case t == nil:
+	case errors.Is(t.broken, vfs.ErrExposed):
+		all.Broken = t.broken.Error() + "; what may have been saved there is not looked at"
 	case t.broken != nil:
 		all.Broken = t.broken.Error()
 	case t.refuses != nil:

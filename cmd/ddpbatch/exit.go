@@ -9,6 +9,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
@@ -70,7 +71,7 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.As(err, &faults), errors.Is(err, rundir.ErrExposed):
+	case errors.As(err, &usage), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
 		return exitUsage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
 		return exitNever

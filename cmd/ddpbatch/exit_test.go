@@ -11,6 +11,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
@@ -27,6 +28,8 @@ func TestExitCode(t *testing.T) {
 		"something":          {errors.New("x"), 1},
 		"usage":              {usagef("x"), 2},
 		"job file":           {jobfile.Faults{{Message: "x"}}, 2},
+		"another's run":      {rundir.ErrExposed, 2},
+		"another's folder":   {vfs.ErrExposed, 2},
 		"no checkpoint":      {checkpoint.ErrNone, 10},
 		"corrupt":            {checkpoint.ErrCorrupt, 11},
 		"newer format":       {checkpoint.ErrFormatTooNew, 11},

@@ -57,15 +57,19 @@ func touch(path string, now time.Time) error {
 
 // fs is the operating system's file system, where what is written counts as getting on: the save of a large model, in which there are
 // no steps.
-func (h *heartbeat) fs() vfs.FS { return beatingFS{OS: vfs.OS{}, heart: h} }
+func (h *heartbeat) fs() vfs.FS { return beatingFS{vfs.OS{}, h} }
 
 type beatingFS struct {
-	vfs.OS // all of it: PrivateDir is no part of vfs.FS
-	heart  *heartbeat
+	vfs.FS
+	heart *heartbeat
 }
 
+// PrivateDir and Within are no part of vfs.FS.
+func (b beatingFS) PrivateDir(name string) error { return vfs.PrivateDir(b.FS, name) }
+func (b beatingFS) Within(dir string) vfs.FS     { return beatingFS{vfs.Within(b.FS, dir), b.heart} }
+
 func (b beatingFS) Create(name string) (vfs.File, error) {
-	f, err := b.OS.Create(name)
+	f, err := b.FS.Create(name)
 	if err != nil {
 		return nil, err
 	}

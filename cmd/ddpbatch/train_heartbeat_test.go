@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -49,8 +51,20 @@ func TestHeartbeat(t *testing.T) {
 func TestHeartbeatOfASave(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "beat")
-	for _, h := range []*heartbeat{newHeartbeat("", nil), newHeartbeat(path, nil)} {
-		f, err := h.fs().Create(filepath.Join(dir, "shard"+filepath.Base(h.path)))
+	local := filepath.Join(dir, "local")
+	for _, of := range []struct {
+		h  *heartbeat
+		in string
+	}{{newHeartbeat("", nil), dir}, {newHeartbeat(path, nil), dir}, {newHeartbeat(path, nil), local}} {
+		h := of.h
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		fsys := vfs.Within(h.fs(), local) // as a node-local tier has it
+		if err := vfs.PrivateDir(fsys, local); err != nil {
+			t.Fatal(err)
+		}
+		f, err := fsys.Create(filepath.Join(of.in, "shard"+filepath.Base(h.path)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/vfs"
 )
 
 // ErrNotFound: no run directory is what the user named.
@@ -99,10 +101,10 @@ func sibling(parent, name string) (path string, own, ok bool) {
 		return "", false, false
 	}
 	info, err := os.Lstat(path)
-	if err != nil || !info.IsDir() || ownerOf(info) != ownerOf(of) {
+	if err != nil || !info.IsDir() || vfs.Owner(info) != vfs.Owner(of) {
 		return "", false, false
 	}
-	return path, ownerOf(info) == os.Geteuid(), true
+	return path, vfs.Owner(info) == os.Geteuid(), true
 }
 
 // near says which names below parent come closest to name, or which runs are

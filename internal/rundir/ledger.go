@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"ddpbatch/internal/vfs"
 )
 
 const (
@@ -98,7 +100,7 @@ func (d *Dir) openLedger() (*os.File, error) {
 		return nil, err
 	}
 	flags := os.O_APPEND | os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK // a pipe is not waited for
-	if ownerOf(dir) == os.Geteuid() {
+	if vfs.Owner(dir) == os.Geteuid() {
 		flags |= os.O_CREATE
 	}
 	f, err := os.OpenFile(path, flags, 0o600)
@@ -106,7 +108,7 @@ func (d *Dir) openLedger() (*os.File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || ownerOf(info) != ownerOf(dir)) {
+	if err == nil && (!info.Mode().IsRegular() || vfs.Owner(info) != vfs.Owner(dir)) {
 		err = fmt.Errorf("%s is not a file of the run's owner", path)
 	}
 	if err != nil {

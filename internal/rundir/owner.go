@@ -7,10 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"ddpbatch/internal/vfs"
 )
 
-// ErrExposed: another user owns, or can replace, what a command is about to run or to change.
-var ErrExposed = errors.New("another user could decide what is run")
+// ErrExposed: another user owns, or can replace, what a command is about to run or to change. It is vfs.ErrExposed, too.
+var ErrExposed error = exposed{}
+
+type exposed struct{}
+
+func (exposed) Error() string        { return "another user could decide what is run" }
+func (exposed) Is(target error) bool { return target == vfs.ErrExposed }
 
 // OpenOwn is Open for who acts on the run, and starts its program: see [Dir.CheckOwn].
 func OpenOwn(path string) (*Dir, error) {
@@ -38,14 +45,14 @@ func (d *Dir) CheckOwner() error {
 		if err != nil {
 			return fmt.Errorf("look whose run it is: %w", err)
 		}
-		if uid := ownerOf(info); uid != os.Geteuid() {
+		if uid := vfs.Owner(info); uid != os.Geteuid() {
 			return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this",
 				ErrExposed, path, uid, os.Geteuid())
 		}
 		switch {
 		case !info.IsDir() && !info.Mode().IsRegular():
 			return fmt.Errorf("%w: %s is a link or a special file; start a new run", ErrExposed, path)
-		case othersWrite(info):
+		case vfs.OthersWrite(info):
 			return writable(path)
 		}
 	}
@@ -63,37 +70,21 @@ func (d *Dir) CheckCancel() error {
 // IsOwn tells whether the run directory belongs to the caller.
 func (d *Dir) IsOwn() bool {
 	info, err := os.Lstat(d.run().path)
-	return err == nil && ownerOf(info) == os.Geteuid()
+	return err == nil && vfs.Owner(info) == os.Geteuid()
 }
 
-// ExposedAbove says which folder above the one that runs are in another user can change: "" where none is. Whoever renames a part of a path
-// decides what the path leads to.
-func (d *Dir) ExposedAbove() string {
-	parent := filepath.Dir(d.run().path)
-	chains := []string{parent}
-	if real, err := filepath.EvalSymlinks(parent); err == nil && real != parent {
-		chains = append(chains, real)
-	}
-	for _, path := range chains {
-		for path != filepath.Dir(path) {
-			path = filepath.Dir(path)
-			if info, err := os.Stat(path); err == nil && (!trusted(info) || replaceable(info)) {
-				return path
-			}
-		}
-	}
-	return ""
-}
+// ExposedAbove says which folder above the one that runs are in another user can change: "" where none is.
+func (d *Dir) ExposedAbove() string { return vfs.ExposedAbove(filepath.Dir(d.run().path)) }
 
 // checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name
 // tells.
 func checkLink(link fs.FileInfo, path, target string) error {
 	info, err := os.Lstat(target)
-	if err != nil || trusted(link) || ownerOf(info) == ownerOf(link) {
+	if err != nil || vfs.Trusted(link) || vfs.Owner(info) == vfs.Owner(link) {
 		return err
 	}
 	return fmt.Errorf("%w: %s is a link of user %d to what belongs to user %d; name the run directory itself",
-		ErrExposed, path, ownerOf(link), ownerOf(info))
+		ErrExposed, path, vfs.Owner(link), vfs.Owner(info))
 }
 
 // makeParent makes the folder that run directories are in, and what is missing above it, with mode 0755 whatever umask, setgid bit and
@@ -118,7 +109,7 @@ func makeParent(path string) error {
 		return err
 	}
 	info, err := f.Stat()
-	if err == nil && ownerOf(info) == os.Geteuid() {
+	if err == nil && vfs.Owner(info) == os.Geteuid() {
 		err = f.Chmod(0o755)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
@@ -136,10 +127,10 @@ func checkParent(path string) error {
 		return err
 	case !info.IsDir():
 		return &fs.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
-	case !trusted(info):
+	case !vfs.Trusted(info):
 		return fmt.Errorf("%w: %s belongs to user %d, who can replace the runs in it; set run_dir to a folder of your own",
-			ErrExposed, path, ownerOf(info))
-	case replaceable(info):
+			ErrExposed, path, vfs.Owner(info))
+	case vfs.Replaceable(info):
 		return writable(path)
 	}
 	return nil
@@ -147,27 +138,4 @@ func checkParent(path string) error {
 
 func writable(path string) error {
 	return fmt.Errorf("%w: others can write to %s; to end that: chmod go-w '%s'", ErrExposed, path, path)
-}
-
-// trusted tells whether a folder's owner is the caller or root.
-func trusted(info fs.FileInfo) bool {
-	uid := ownerOf(info)
-	return uid == 0 || uid == os.Geteuid()
-}
-
-// replaceable tells whether others than its owner can replace what is in a folder.
-func replaceable(info fs.FileInfo) bool {
-	return othersWrite(info) && info.Mode()&fs.ModeSticky == 0
-}
-
-// othersWrite tells whether others than its owner can write to a file or folder. An ACL that lets them shows in the group's bits, which
-// are its mask (acl(5)).
-func othersWrite(info fs.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
-
-// ownerOf is the user id of a file's owner.
-func ownerOf(info fs.FileInfo) int {
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(stat.Uid)
-	}
-	return -1
 }

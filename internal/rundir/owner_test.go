@@ -257,6 +257,7 @@ func TestExposedAbove(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	must(t, err)
+	must(t, os.Chmod(dir, 0o755)) // whatever the umask
 	for _, name := range []string{"open", "sticky", "real"} {
 		must(t, os.MkdirAll(filepath.Join(dir, name, "project"), 0o755))
 	}

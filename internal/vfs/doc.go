@@ -13,5 +13,10 @@
 //
 // OpenRegular is for rooms that need no seam: it opens a file as OS does.
 //
+// # Other users
+//
+// CheckOwner, PrivateDir, OpenFolder and ExposedAbove tell what is this user's alone from what others can change, for all rooms; their
+// error is ErrExposed. OpenFolder and Within hold a folder open, so that nobody can put another in its place. Owners are those of Unix.
+//
 // The idea, and the shape of the crashable memory file system, are those of Pebble's vfs package.
 package vfs

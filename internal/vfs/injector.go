@@ -47,7 +47,7 @@ type Fault struct {
 type Injector struct {
 	fs   FS
 	plan func(k int, op Op) Fault
-	log  []Op
+	log  *[]Op // of all that are within it, too
 	// turn holds one while somebody uses plan and log. It is no mutex, as in a bubble of
 	// testing/synctest time passes for who waits for a channel.
 	turn chan struct{}
@@ -61,7 +61,7 @@ func NewInjector(base FS, plan func(k int, op Op) Fault) *Injector {
 	if plan == nil {
 		plan = func(int, Op) Fault { return Fault{} }
 	}
-	return &Injector{fs: base, plan: plan, turn: make(chan struct{}, 1)}
+	return &Injector{fs: base, plan: plan, log: new([]Op), turn: make(chan struct{}, 1)}
 }
 
 // FailAt is a plan: operation k alone fails.
@@ -88,7 +88,7 @@ func CrashAfter(k int) func(int, Op) Fault {
 func (in *Injector) Log() []Op {
 	in.turn <- struct{}{}
 	defer func() { <-in.turn }()
-	return append([]Op(nil), in.log...)
+	return append([]Op(nil), *in.log...)
 }
 
 // step asks the plan, and waits where it says so.
@@ -103,8 +103,8 @@ func (in *Injector) step(op Op) Fault {
 func (in *Injector) ask(op Op) Fault {
 	in.turn <- struct{}{}
 	defer func() { <-in.turn }()
-	in.log = append(in.log, op)
-	return in.plan(len(in.log), op)
+	*in.log = append(*in.log, op)
+	return in.plan(len(*in.log), op)
 }
 
 // do runs one operation as the plan wants it.

@@ -83,7 +83,12 @@ func (OS) SyncDir(name string) error {
 	if err != nil {
 		return err
 	}
-	err = d.Sync()
+	return syncDir(d)
+}
+
+// syncDir closes the folder, too.
+func syncDir(d *os.File) error {
+	err := d.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
 		err = nil
 	}

@@ -1,5 +1,3 @@
-//go:build unix
-
 package vfs
 
 import (
@@ -34,7 +32,7 @@ func TestPrivateDir(t *testing.T) {
 		refused = append(refused, foreign)
 	}
 	for _, name := range refused {
-		if err := PrivateDir(OS{}, name); !errors.Is(err, ErrNotPrivate) {
+		if err := PrivateDir(OS{}, name); !errors.Is(err, ErrExposed) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

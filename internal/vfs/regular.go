@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,9 +21,22 @@ var ErrNotRegular = errors.New("it is no regular file")
 // OpenRegular opens a file for reading, and says what it has opened; what is no regular file is ErrNotRegular, and never waited for. It is
 // for all that reads files in places that others can write to: a pipe there would block the open until its other end is opened, too.
 func OpenRegular(name string) (*os.File, fs.FileInfo, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	return openRegular(name, func(flags int) (*os.File, error) { return os.OpenFile(name, flags, 0) })
+}
+
+// OpenRegularIn is OpenRegular for what has a name in a folder that is held open.
+func OpenRegularIn(in *os.Root, name string) (*os.File, fs.FileInfo, error) {
+	path := filepath.Join(in.Name(), name)
+	return openRegular(path, func(flags int) (*os.File, error) {
+		f, err := in.OpenFile(name, flags, 0)
+		return f, named(err, "open", path)
+	})
+}
+
+func openRegular(name string, open func(flags int) (*os.File, error)) (*os.File, fs.FileInfo, error) {
+	f, err := open(os.O_RDONLY | syscall.O_NONBLOCK)
 	if errors.Is(err, syscall.EAGAIN) {
-		f, err = openLeased(name)
+		f, err = openLeased(open)
 	}
 	if errors.Is(err, syscall.ENXIO) { // a socket
 		err = notRegular(name, fs.ModeSocket)
@@ -43,12 +57,12 @@ func OpenRegular(name string) (*os.File, fs.FileInfo, error) {
 // openLeased opens what another process holds a lease on (fcntl(2), F_SETLEASE), as Samba and the kernel's NFS server do for their clients: the
 // open that was tried has asked for it back. It is tried again until the lease is gone, and never without O_NONBLOCK, which would wait by itself:
 // a pipe may have taken the name meanwhile.
-func openLeased(name string) (*os.File, error) {
+func openLeased(open func(flags int) (*os.File, error)) (*os.File, error) {
 	limited, cancel := context.WithTimeout(context.Background(), leaseLimit())
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, longestLook) {
 		waited := pause.For(limited, wait)
-		f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		f, err := open(os.O_RDONLY | syscall.O_NONBLOCK)
 		if !errors.Is(err, syscall.EAGAIN) || waited != nil {
 			return f, err
 		}

@@ -80,25 +80,20 @@ func TestOSPreallocate(t *testing.T) {
 	}
 }
 
+// TestOSPreallocateNoSpace asks for more than any disk has, and more than a file may have on most: what merely exceeds this disk would
+// fill it for a moment, for all who use it.
 func TestOSPreallocateNoSpace(t *testing.T) {
 	t.Parallel()
-	space, err := vfs.OS{}.Space(t.TempDir())
-	if err != nil {
-		t.Skipf("no figure for what is free: %v", err)
-	}
-	if space.Total == 0 {
-		t.Skip("the file system does not say how large it is")
-	}
 	f, err := vfs.OS{}.Create(filepath.Join(t.TempDir(), "a"))
 	must(t, err)
 	defer f.Close()
-	err = f.Preallocate(int64(min(space.Total, 1<<50)) * 2)
+	err = f.Preallocate(1 << 62)
 	if err == nil {
-		t.Skipf("%s takes any reservation", space.Type)
+		t.Skip("the file system takes any reservation")
 	}
 	var errno syscall.Errno
 	if !errors.As(err, &errno) || errno != syscall.ENOSPC && errno != syscall.EFBIG && errno != syscall.EDQUOT {
-		t.Errorf("reserving twice the disk: %v, want one of ENOSPC, EFBIG, EDQUOT", err)
+		t.Errorf("reserving 4 EiB: %v, want one of ENOSPC, EFBIG, EDQUOT", err)
 	}
 }
 

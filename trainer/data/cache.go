@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,34 @@ import (
 // number, and is read with the same settings; a damaged one is made anew. A source whose data is at fault fails those who
 // waited for it all together; who comes later tries again. Old files are for the user to delete, while no job
 // starts. The folder should be on a disk of the node, or at least have flock (see Once). It and its
-// files must belong to this user, and nobody else may write to them: whoever can changes what is trained on.
+// files must belong to this user, nobody else may write to them, and nobody else may be able to put another folder in its place: whoever
+// can changes what is trained on. Files are this user's alone (0600).
 type Cache struct {
-	Dir string // made if it is not there
+	Dir string       // made if it is not there, with mode 0700
+	Log *slog.Logger // is told whom a rank waits for, where it waits for long; nil: silent
+}
+
+// cached is the place of prepared data in the folder of a cache, which is held open.
+type cached struct {
+	in   *os.Root
+	name string
+}
+
+func (c cached) path() string { return filepath.Join(c.in.Name(), c.name) }
+
+// beside is the place of another file for the same data.
+func (c cached) beside(suffix string) cached { return cached{c.in, c.name + suffix} }
+
+// open opens the file, which must be a plain one of this user's that nobody else can write to.
+func (c cached) open() (*os.File, os.FileInfo, error) {
+	f, info, err := plain(vfs.OpenRegularIn(c.in, c.name))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := vfs.CheckOwner(c.path(), info); err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return f, info, nil
 }
 
 // load returns what prepare makes of what look finds, which is called first. Without a cache it is made here
@@ -39,23 +65,25 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for prepared data: %w", err)
 	}
-	if info, err := os.Stat(c.Dir); err != nil {
-		return nil, fmt.Errorf("look at the folder for prepared data: %w", err)
-	} else if err := vfs.CheckOwner(c.Dir, info); err != nil {
+	in, err := vfs.OpenFolder(c.Dir)
+	if err != nil {
 		return nil, fmt.Errorf("use the folder for prepared data: %w", err)
 	}
-	path := c.path(src)
-	before := readFailure(path).Attempt
+	defer in.Close()
+	at := cached{in, fileName(src)}
+	before := readFailure(at).Attempt
 	var p *prepared
 	ready := func() (bool, error) {
 		var err error
-		if p, err = openPrepared(path, src); err == nil {
+		if p, err = openPrepared(at, src); err == nil {
 			return true, nil
 		}
-		return false, cmp.Or(unlessStale(err), readFailure(path).since(before, src))
+		return false, cmp.Or(unlessStale(err), readFailure(at).since(before, src))
 	}
-	err = Once(ctx, path+".lock", ready, func() error {
-		p, err = prepareFor(ctx, path, src, look, prepare)
+	lock := at.beside(".lock")
+	open := func(flags int) (*os.File, error) { return in.OpenFile(lock.name, flags, 0o600) }
+	err = once(ctx, turn{lock.path(), open, c.Log}, ready, func() error {
+		p, err = prepareFor(ctx, at, src, look, prepare)
 		return err
 	})
 	if err != nil {
@@ -64,26 +92,26 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 	return p, nil
 }
 
-// prepareFor puts what prepare makes of src into the file at path. The caller holds the lock.
+// prepareFor puts what prepare makes of src into the file. The caller holds the lock.
 func prepareFor(
-	ctx context.Context, path string, src source, look func() (source, error), prepare func() (*prepared, error),
+	ctx context.Context, at cached, src source, look func() (source, error), prepare func() (*prepared, error),
 ) (*prepared, error) {
 	if err := src.settle(ctx); err != nil {
 		return nil, err
 	}
 	made, err := prepare()
 	if err != nil {
-		keepFailure(path, src, err)
+		keepFailure(at, src, err)
 		return nil, err
 	}
 	if now, err := look(); err != nil || now != src {
 		return nil, errors.Join(err, fmt.Errorf("%s changed while it was read: start again when it is complete", src.Path))
 	}
-	if err := writePrepared(path, src, made); err != nil {
+	if err := writePrepared(at, src, made); err != nil {
 		return nil, fmt.Errorf("keep prepared data: %w", err)
 	}
-	_ = os.Remove(failurePath(path)) // what may be there is over; if it stays, nobody takes it for its own
-	return openPrepared(path, src)
+	_ = at.in.Remove(failureOf(at).name) // what may be there is over; if it stays, nobody takes it for its own
+	return openPrepared(at, src)
 }
 
 // unlessStale is err, or nil if err can be mended by preparing anew.
@@ -112,13 +140,13 @@ func (c *Cache) folder() (os.FileInfo, error) {
 // maxBase bounds what the name of a cache's file has of the source's: with what is added, a name has at most 255 bytes.
 const maxBase = 100
 
-// path is the file for src. It does not depend on size and time, so that a source that changed takes the place
+// fileName is that of the file for src. It does not depend on size and time, so that a source that changed takes the place
 // of what was prepared before.
-func (c *Cache) path(src source) string {
+func fileName(src source) string {
 	sum := sha256.Sum256([]byte(src.Path + "\x00" + src.Settings))
 	base := filepath.Base(src.Path)
 	if len(base) > maxBase {
 		base = strings.ToValidUTF8(base[:maxBase], "")
 	}
-	return filepath.Join(c.Dir, fmt.Sprintf("%s-%x.data", base, sum[:8]))
+	return fmt.Sprintf("%s-%x.data", base, sum[:8])
 }

@@ -2,45 +2,144 @@ package data
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"ddpbatch/internal/vfs"
 )
 
-// TestCacheOfAnotherUser: nothing that another user made, or may write to, is trained on or waited for.
+// stranger is the user id of somebody who has no account.
+const stranger = 4242
+
+// give gives a file, a link or a folder to another user.
+func give(t testing.TB, path string) error {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give files to another user")
+	}
+	return os.Lchown(path, stranger, stranger)
+}
+
+// sharedArea is a folder that everybody may write to, and where each removes and renames only what is theirs.
+func sharedArea(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// prepareSample is what a test's cache holds.
+func prepareSample() (*prepared, error) { return sample(), nil }
+
+func lookAtSource() (source, error) { return testSource, nil }
+
+// TestCacheOfAnotherUser: nothing that another user made, may write to or may exchange is trained on or waited for.
 func TestCacheOfAnotherUser(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		expose func(dir, path string) error
+		expose func(t *testing.T, dir, path string) error
 	}{
-		{"a folder that others may write to", func(dir, _ string) error { return os.Chmod(dir, 0o777) }},
-		{"a folder of another user", func(dir, _ string) error { return os.Chown(dir, 12345, -1) }},
-		{"a file of another user", func(_, path string) error { return os.Chown(path, 12345, -1) }},
-		{"a lock of another user", func(_, path string) error {
-			return errors.Join(os.Remove(path), os.Chown(path+".lock", 12345, -1))
+		{"a folder that others may write to", func(_ *testing.T, dir, _ string) error { return os.Chmod(dir, 0o777) }},
+		{"a folder that others may write to, sticky", func(_ *testing.T, dir, _ string) error { return os.Chmod(dir, 0o777|fs.ModeSticky) }},
+		{"a folder of another user", func(t *testing.T, dir, _ string) error { return give(t, dir) }},
+		{"a folder above that others may write to", func(_ *testing.T, dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o775) }},
+		{"a folder above of another user", func(t *testing.T, dir, _ string) error { return give(t, filepath.Dir(dir)) }},
+		{"a link of another user above", func(t *testing.T, dir, _ string) error {
+			above := filepath.Dir(dir)
+			return errors.Join(os.Rename(above, above+"2"), os.Symlink(above+"2", above), give(t, above))
+		}},
+		{"a file of another user", func(t *testing.T, _, path string) error { return give(t, path) }},
+		{"a file that others may write to", func(_ *testing.T, _, path string) error { return os.Chmod(path, 0o620) }},
+		{"a lock of another user", func(t *testing.T, _, path string) error {
+			return errors.Join(os.Remove(path), give(t, path+".lock"))
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if os.Geteuid() != 0 && test.name != "a folder that others may write to" {
-				t.Skip("only root can give files to another user")
+			dir := filepath.Join(sharedArea(t), "user", "cache")
+			if err := errors.Join(os.Mkdir(filepath.Dir(dir), 0o700), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+				t.Fatal(err)
 			}
-			dir := filepath.Join(t.TempDir(), "cache")
 			cache := &Cache{Dir: dir}
-			look := func() (source, error) { return testSource, nil }
-			prepare := func() (*prepared, error) {
-				return &prepared{Arrays: []array{newArray([]float32{1, 2, 3, 4}, 2, 2)}}, nil
-			}
-			if _, err := cache.load(t.Context(), look, prepare); err != nil {
+			if _, err := cache.load(t.Context(), lookAtSource, prepareSample); err != nil {
 				t.Fatal(err)
 			}
-			if err := test.expose(dir, cache.path(testSource)); err != nil {
+			path := filepath.Join(dir, fileName(testSource))
+			for file, mode := range map[string]fs.FileMode{dir: fs.ModeDir | 0o700, path: 0o600, path + ".lock": 0o600} {
+				if info, err := os.Stat(file); err != nil || info.Mode() != mode {
+					t.Errorf("%s: %v, %v; want mode %v", file, info, err, mode)
+				}
+			}
+			if err := test.expose(t, dir, path); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := cache.load(t.Context(), look, prepare); !errors.Is(err, vfs.ErrExposed) {
+			if _, err := cache.load(t.Context(), lookAtSource, prepareSample); !errors.Is(err, vfs.ErrExposed) {
 				t.Errorf("error %v, want %v", err, vfs.ErrExposed)
 			}
 		})
+	}
+}
+
+// TestFailureOfAnotherUser: what another user says of the data is not believed.
+func TestFailureOfAnotherUser(t *testing.T) {
+	cache := &Cache{Dir: t.TempDir()}
+	at := place(t, cache, fileName(testSource))
+	bad := errors.New("a bad cell")
+	if _, err := cache.load(t.Context(), lookAtSource, func() (*prepared, error) { return nil, bad }); !errors.Is(err, bad) {
+		t.Fatalf("error %v", err)
+	}
+	path := failureOf(at).path()
+	if f := readFailure(at); f.since(0, testSource) == nil {
+		t.Fatalf("%s holds %+v", path, f)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if err := os.Chmod(path, 0o622); err != nil {
+		t.Fatal(err)
+	}
+	if f := readFailure(at); f != (failure{}) {
+		t.Errorf("of a file that others may write to: %+v", f)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), give(t, path)); err != nil {
+		t.Fatal(err)
+	}
+	if f := readFailure(at); f != (failure{}) {
+		t.Errorf("of another user's file: %+v", f)
+	}
+}
+
+// TestCacheIsHeld: the folder is exchanged for one of another user while data is prepared. It goes where it belongs.
+func TestCacheIsHeld(t *testing.T) {
+	area := sharedArea(t)
+	dir, moved := filepath.Join(area, "cache"), filepath.Join(area, "moved")
+	cache := &Cache{Dir: dir}
+	p, err := cache.load(t.Context(), lookAtSource, func() (*prepared, error) {
+		err := errors.Join(os.Rename(dir, moved), os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777))
+		if err == nil && os.Geteuid() == 0 {
+			err = give(t, dir)
+		}
+		return sample(), err
+	})
+	if err != nil || p.Classes != sample().Classes {
+		t.Errorf("%+v, error %v", p, err)
+	}
+	if planted, err := os.ReadDir(dir); len(planted) > 0 || err != nil {
+		t.Errorf("in the other user's folder are %v, error %v", planted, err)
+	}
+	var names []string
+	entries, err := os.ReadDir(moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if name := fileName(testSource); strings.Join(names, " ") != name+" "+name+".lock" {
+		t.Errorf("in the cache's folder are %q", names)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
 )
 
 // entry is the one file of prepared data in a cache.
@@ -20,6 +21,17 @@ func entry(t *testing.T, c *Cache) string {
 		t.Fatalf("the cache holds %v, error %v; want one file", found, err)
 	}
 	return found[0]
+}
+
+// place is that of a file in a cache's folder, which must be there.
+func place(t *testing.T, c *Cache, name string) cached {
+	t.Helper()
+	in, err := vfs.OpenFolder(c.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return cached{in, name}
 }
 
 func mustCSV(t *testing.T, c *Cache, cfg CSVConfig) Dataset {
@@ -45,7 +57,7 @@ func TestCacheChangesNothing(t *testing.T) {
 		"tree":         func(c *Cache) (Dataset, error) { return OpenText(t.Context(), c, folder, 2) },
 		"tree, longer": func(c *Cache) (Dataset, error) { return OpenText(t.Context(), c, folder, 3) },
 	} {
-		cache := &Cache{filepath.Join(t.TempDir(), "new", "folder")}
+		cache := &Cache{Dir: filepath.Join(t.TempDir(), "new", "folder")}
 		want, err := load(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -67,7 +79,7 @@ func TestCachePreparesOnce(t *testing.T) {
 	dir, made := t.TempDir(), 0
 	look := func() (source, error) { return testSource, nil }
 	for range 3 {
-		p, err := (&Cache{dir}).load(t.Context(), look, func() (*prepared, error) { made++; return sample(), nil })
+		p, err := (&Cache{Dir: dir}).load(t.Context(), look, func() (*prepared, error) { made++; return sample(), nil })
 		if err != nil || p.Classes != sample().Classes {
 			t.Fatalf("%+v, error %v", p, err)
 		}
@@ -79,7 +91,7 @@ func TestCachePreparesOnce(t *testing.T) {
 
 // Whatever becomes of the file, it is noticed and the data is what it was.
 func TestCacheIsMended(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
 	want := Digest(mustCSV(t, cache, cfg))
 	path := entry(t, cache)
@@ -108,13 +120,13 @@ func TestCacheIsMended(t *testing.T) {
 
 func TestCacheErrors(t *testing.T) {
 	bad := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,x\n"))}
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	for range 2 { // a lock that was kept would make the second wait
 		if _, err := LoadCSV(t.Context(), cache, bad); err == nil || !strings.Contains(err.Error(), "table.csv:2:3") {
 			t.Errorf("error %v, want that of the file", err)
 		}
 	}
-	blocked := &Cache{writeFile(t, "file", nil)}
+	blocked := &Cache{Dir: writeFile(t, "file", nil)}
 	if _, err := LoadCSV(t.Context(), blocked, bad); err == nil || !strings.Contains(err.Error(), "folder for prepared data") {
 		t.Errorf("error %v, want one about the folder", err)
 	}
@@ -131,7 +143,7 @@ func TestCacheErrors(t *testing.T) {
 
 // Where the prepared data cannot be kept, the error says what was being done, and nothing half done is left.
 func TestCacheThatCannotBeWritten(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
 	mustCSV(t, cache, cfg)
 	path := entry(t, cache)
@@ -145,7 +157,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 	if _, err := LoadCSV(t.Context(), cache, cfg); err == nil || !strings.Contains(err.Error(), path+" is not a regular file") {
 		t.Errorf("error %v, want one about what is in the way", err)
 	}
-	err = writePrepared(path, source{}, &prepared{})
+	err = writePrepared(place(t, cache, filepath.Base(path)), source{}, &prepared{})
 	if err == nil || !strings.Contains(err.Error(), "rename") {
 		t.Errorf("error %v, want one of the rename", err)
 	}
@@ -156,7 +168,7 @@ func TestCacheThatCannotBeWritten(t *testing.T) {
 
 // What a killed process left half written is in nobody's way.
 func TestCacheClearsWhatIsLeftOver(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
 	host, err := os.Hostname()
 	if err != nil {
@@ -176,7 +188,7 @@ func TestCacheClearsWhatIsLeftOver(t *testing.T) {
 
 // Names of files are bytes, not text.
 func TestCacheOfAFileWithAnyName(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	long := strings.Repeat("x", 150) + strings.Repeat("\u00e4", 50) // of the 255 bytes that a name may have
 	for i, name := range []string{"\xff.csv", "\xfe.csv", "<&>\u2028.csv", "a b\n.csv", long, long + "x"} {
 		cfg := CSVConfig{Path: writeFile(t, name, fmt.Appendf(nil, "%d,0\n", i))}

@@ -19,11 +19,12 @@ type failure struct {
 	Text    string `json:"text"`
 }
 
-func failurePath(path string) string { return path + ".failed" }
+func failureOf(at cached) cached { return at.beside(".failed") }
 
-// readFailure is the newest failure to prepare what belongs at path, zero where there is none that can be read.
-func readFailure(path string) failure {
-	file, info, err := openRegular(failurePath(path))
+// readFailure is the newest failure to prepare what belongs there, zero where there is none that can be read, or another user may have
+// written it.
+func readFailure(at cached) failure {
+	file, info, err := failureOf(at).open()
 	if err != nil {
 		return failure{}
 	}
@@ -48,13 +49,13 @@ func (f failure) since(before uint64, src source) error {
 }
 
 // keepFailure keeps err for those who wait, if it is a fault of the data. The caller holds the lock.
-func keepFailure(path string, src source, err error) {
+func keepFailure(at cached, src source, err error) {
 	if !ofData(err) {
 		return
 	}
-	f := failure{Source: src, Attempt: readFailure(path).Attempt + 1, Text: err.Error()}
+	f := failure{Source: src, Attempt: readFailure(at).Attempt + 1, Text: err.Error()}
 	// Who does not find the failure comes upon the fault itself.
-	_ = replaceFile(failurePath(path), func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
+	_ = replaceFile(failureOf(at), func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
 }
 
 // ofData tells whether another attempt with the same data would give err again: it is neither that of a context nor one

@@ -37,7 +37,7 @@ func failAll(t *testing.T, c *Cache, err error) int {
 	var tries atomic.Int32
 	var all sync.WaitGroup
 	look := func() (source, error) { return testSource, nil }
-	lock := c.path(testSource) + ".lock"
+	lock := place(t, c, fileName(testSource)).path() + ".lock"
 	begin := make(chan struct{})
 	for range ranks {
 		all.Go(func() {
@@ -59,7 +59,7 @@ func failAll(t *testing.T, c *Cache, err error) int {
 
 // A bad cell is come upon once, not by each rank after the other, and whoever comes later looks for himself.
 func TestFailureOfDataFailsAllWhoWait(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	for _, text := range []string{"table.csv:7:3: a bad cell", "another \xff\u2028 bad cell"} {
 		text = strings.ToValidUTF8(text, "?")
 		if n := failAll(t, cache, errors.New(text)); n != 1 {
@@ -70,7 +70,7 @@ func TestFailureOfDataFailsAllWhoWait(t *testing.T) {
 	// Of a source that has changed nothing is known yet.
 	changed := testSource
 	changed.Size++
-	f := readFailure(cache.path(testSource))
+	f := readFailure(place(t, cache, fileName(testSource)))
 	if f.since(0, testSource) == nil || f.since(0, changed) != nil || f.since(f.Attempt, testSource) != nil {
 		t.Errorf("%+v is a failure of what it is not, or not of what it is", f)
 	}
@@ -88,7 +88,7 @@ func TestFailureOfTheMachineIsNotKept(t *testing.T) {
 	for _, err := range []error{
 		context.Canceled, context.DeadlineExceeded, &os.PathError{Op: "read", Path: "table", Err: syscall.EIO},
 	} {
-		if n := failAll(t, &Cache{t.TempDir()}, err); n != 6 {
+		if n := failAll(t, &Cache{Dir: t.TempDir()}, err); n != 6 {
 			t.Errorf("%v: tried %d times, want by all 6", err, n)
 		}
 	}
@@ -103,8 +103,8 @@ func TestFailureThatCannotBeRead(t *testing.T) {
 		"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
 		"a folder": func(path string) error { return os.MkdirAll(filepath.Join(path, "in the way"), 0o700) },
 	} {
-		cache := &Cache{t.TempDir()}
-		if err := put(failurePath(cache.path(testSource))); err != nil {
+		cache := &Cache{Dir: t.TempDir()}
+		if err := put(failureOf(place(t, cache, fileName(testSource))).path()); err != nil {
 			t.Fatal(err)
 		}
 		look := func() (source, error) { return testSource, nil }

@@ -18,7 +18,7 @@ import (
 const helperVariable = "DDPBATCH_DATA_TEST_HELPER"
 
 var helpers = map[string]func(args []string) error{
-	"hold": hold, "once": once, "tree": openTreeOf,
+	"hold": hold, "once": prepareFile, "tree": openTreeOf,
 }
 
 func TestMain(m *testing.M) {
@@ -43,8 +43,8 @@ func hold(args []string) error {
 
 func never() (bool, error) { return false, nil }
 
-// once prepares the file args[0], and adds a line to it for each time.
-func once(args []string) error {
+// prepareFile prepares the file args[0], and adds a line to it for each time.
+func prepareFile(args []string) error {
 	ready := func() (bool, error) {
 		_, err := os.Stat(args[0])
 		return err == nil, nil
@@ -61,7 +61,7 @@ func once(args []string) error {
 
 // openTreeOf opens the tree args[1] with the cache args[0], and prints its digest.
 func openTreeOf(args []string) error {
-	set, err := OpenText(context.Background(), &Cache{args[0]}, args[1], 64)
+	set, err := OpenText(context.Background(), &Cache{Dir: args[0]}, args[1], 64)
 	if err != nil {
 		return err
 	}

@@ -49,10 +49,13 @@ func mapFile(f *os.File, info os.FileInfo) (*mapping, error) {
 }
 
 // openRegular opens a file that must be a plain one, for reading.
-func openRegular(path string) (*os.File, os.FileInfo, error) {
-	f, info, err := vfs.OpenRegular(path)
-	if errors.Is(err, vfs.ErrNotRegular) {
-		err = fmt.Errorf("%s is not a regular file", path)
+func openRegular(path string) (*os.File, os.FileInfo, error) { return plain(vfs.OpenRegular(path)) }
+
+// plain words the error of an open of what is no plain file.
+func plain(f *os.File, info os.FileInfo, err error) (*os.File, os.FileInfo, error) {
+	var p *os.PathError
+	if errors.Is(err, vfs.ErrNotRegular) && errors.As(err, &p) {
+		err = fmt.Errorf("%s is not a regular file", p.Path)
 	}
 	return f, info, err
 }

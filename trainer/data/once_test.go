@@ -3,10 +3,13 @@ package data
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ddpbatch/internal/testkit"
 )
@@ -111,5 +114,69 @@ func TestOnceUnderLease(t *testing.T) {
 	prepared := false
 	if err := Once(t.Context(), path, never, func() error { prepared = true; return nil }); err != nil || !prepared {
 		t.Errorf("prepared %v, error %v", prepared, err)
+	}
+}
+
+// TestOnceTellsWhomItWaitsFor: who waits for some seconds says once for whom, by what the other has written; and so does the error that
+// ends the wait.
+func TestOnceTellsWhomItWaitsFor(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "lock")
+	holder := startHelper(t, "hold", path)
+	if got := holder.line(); got != "held" {
+		t.Fatalf("the holder says %q", got)
+	}
+	who := fmt.Sprintf("process %d of %s", holder.cmd.Process.Pid, host)
+	for limit, want := range map[time.Duration]int{tellAfter / 2: 0, tellAfter * 3: 1, time.Hour / 2: 1, time.Hour: 2} {
+		var journal testkit.Journal
+		synctest.Test(t, func(t *testing.T) { // hours pass at once
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if want == 2 {
+				time.AfterFunc(limit/2, func() {
+					if err := os.WriteFile(path, []byte("process 7 of n2"), 0o600); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wait := turn{path, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }, journal.Logger()}
+			err := once(ctx, wait, never, func() error { return errors.New("two have the lock") })
+			if !errors.Is(err, context.DeadlineExceeded) || want < 2 && !strings.Contains(err.Error(), who) {
+				t.Errorf("after %v: error %v, want one that names %s", limit, err, who)
+			}
+		})
+		if err := os.WriteFile(path, []byte(who), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		log := journal.String()
+		all, first, second := strings.Count(log, path), strings.Count(log, who), strings.Count(log, "process 7 of n2")
+		if all != want || first != min(want, 1) || second != max(want-1, 0) {
+			t.Errorf("after %v it was told %d times, want %d: %s", limit, all, want, log)
+		}
+	}
+	holder.kill()
+
+	// What is not written as a process writes it is nobody's name, and is not written over.
+	for _, text := range []string{"", "process 1 of \x1b[2J", "process 0 of n1", "process 1 of n1\n", strings.Repeat("9", 4000)} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := holderOf(f); got != unsigned {
+			t.Errorf("%q: %q", text, got)
+		}
+		f.Close()
+		if err := Once(t.Context(), path, never, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || text != "" && string(got) != text || text == "" && !signature().Match(got) {
+			t.Errorf("%q: the lock's file holds %q, error %v", text, got, err)
+		}
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-
-	"ddpbatch/internal/vfs"
 )
 
 // prepared is data in the form that it is used in, in memory or in a mapped file.
@@ -57,34 +55,30 @@ func length(kind byte, dims []int) int {
 	return n
 }
 
-// writePrepared puts p into the file at path, in place of what was there. The caller holds the lock. What a
+// writePrepared puts p into the file, in place of what was there. The caller holds the lock. What a
 // power cut leaves is found out by its sum.
-func writePrepared(path string, src source, p *prepared) error {
-	return replaceFile(path, func(w io.Writer) error { return encodePrepared(w, src, p) })
+func writePrepared(at cached, src source, p *prepared) error {
+	return replaceFile(at, func(w io.Writer) error { return encodePrepared(w, src, p) })
 }
 
-// openPrepared maps the file at path and checks all of it. The error is errStale where the file is not what it should be,
-// os.ErrNotExist where there is none,
-// vfs.ErrExposed where others may have written it.
-func openPrepared(path string, src source) (*prepared, error) {
-	f, info, err := openRegular(path)
+// openPrepared maps the file and checks all of it. The error is errStale where the file is not what it should be,
+// os.ErrNotExist where there is none, vfs.ErrExposed where others may have written it.
+func openPrepared(at cached, src source) (*prepared, error) {
+	f, info, err := at.open()
 	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := vfs.CheckOwner(path, info); err != nil {
 		return nil, fmt.Errorf("use prepared data: %w", err)
 	}
+	defer f.Close()
 	m, err := mapFile(f, info)
 	if err != nil {
 		return nil, err
 	}
 	p, from, err := decodePrepared(m.bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", at.path(), err)
 	}
 	if from != src {
-		return nil, fmt.Errorf("%s: %w: its source is %+v", path, errStale, from)
+		return nil, fmt.Errorf("%s: %w: its source is %+v", at.path(), errStale, from)
 	}
 	p.file = m
 	return p, nil

@@ -48,7 +48,7 @@ func TestCacheSeesEveryChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, path, text string){
 		"in place": rewrite, "by another file": replace,
 	} {
-		cache := &Cache{t.TempDir()}
+		cache := &Cache{Dir: t.TempDir()}
 		cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("0,0\n"))}
 		for want, text := range []string{"0,0\n", "1,0\n", "2,0\n", "3,0\n"} {
 			change(t, cfg.Path, text)
@@ -62,7 +62,7 @@ func TestCacheSeesEveryChange(t *testing.T) {
 
 // So do two gzip files, whose bytes are mapped before the cache is asked.
 func TestCacheSeesAChangedGzip(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	path := writeFile(t, "array.gz", gzipped(t, idxBytes([]uint32{1}, 1)))
 	for want := range byte(3) {
 		replace(t, path, string(gzipped(t, idxBytes([]uint32{1}, want))))
@@ -74,7 +74,7 @@ func TestCacheSeesAChangedGzip(t *testing.T) {
 }
 
 func TestCacheTellsSettingsApart(t *testing.T) {
-	cache := &Cache{t.TempDir()}
+	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("5,0\n6,1\n"))}
 	mustCSV(t, cache, cfg)
 	cfg.Targets = []string{"0"}
@@ -85,7 +85,7 @@ func TestCacheTellsSettingsApart(t *testing.T) {
 
 // One file of a tree that changes is seen, even where the tree's size and newest time stay.
 func TestCacheSeesEveryFileOfATree(t *testing.T) {
-	cache, root := &Cache{t.TempDir()}, makeTree(t, map[string]string{"a": "some", "b": "text"})
+	cache, root := &Cache{Dir: t.TempDir()}, makeTree(t, map[string]string{"a": "some", "b": "text"})
 	open := func() string {
 		set, err := OpenText(t.Context(), cache, root, 8)
 		if err != nil {

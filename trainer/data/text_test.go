@@ -118,7 +118,7 @@ func TestOpenTextWithTheCacheInTheTree(t *testing.T) {
 	root := makeTree(t, map[string]string{"a": "one", "z": "two", "link@": "deep/cache", "deep/cache/left": "over"})
 	table := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n"))}
 	for _, dir := range []string{"deep/cache", "link", "deep/../deep/cache", "link/"} {
-		cache := &Cache{filepath.Join(root, dir)}
+		cache := &Cache{Dir: filepath.Join(root, dir)}
 		for range 2 {
 			set, err := OpenText(t.Context(), cache, root, 6)
 			if err != nil {
@@ -130,10 +130,11 @@ func TestOpenTextWithTheCacheInTheTree(t *testing.T) {
 			mustCSV(t, cache, table)
 		}
 	}
-	if _, err := OpenText(t.Context(), &Cache{root}, root, 6); err == nil || !strings.Contains(err.Error(), root+" is the folder for prepared data, too") {
+	_, err := OpenText(t.Context(), &Cache{Dir: root}, root, 6)
+	if err == nil || !strings.Contains(err.Error(), root+" is the folder for prepared data, too") {
 		t.Errorf("error %v, want one about the cache", err)
 	}
-	blocked := &Cache{filepath.Join(root, "a", "cache")}
+	blocked := &Cache{Dir: filepath.Join(root, "a", "cache")}
 	if _, err := OpenText(t.Context(), blocked, root, 6); !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(err.Error(), "folder for prepared data") {
 		t.Errorf("error %v, want one about the cache's place", err)
 	}
