@@ -48,12 +48,12 @@ func TestFoldersOfTwoUsers(t *testing.T) {
 	}{
 		{0, 0o755, victim, 0o700, true, true},
 		{0, 0o777 | fs.ModeSticky, victim, 0o755, true, true},
-		{0, 0o777, victim, 0o700, false, false},
+		{0, 0o777, victim, 0o700, true, false},
 		{victim, 0o755, victim, 0o755, true, true},
-		{victim, 0o775, victim, 0o755, false, false},
+		{victim, 0o775, victim, 0o755, true, false}, // a project's folder
 		{victim, 0o700, victim, 0o775, true, true},
-		{stranger, 0o755, victim, 0o700, false, false},
-		{stranger, 0o777 | fs.ModeSticky, victim, 0o700, false, false},
+		{stranger, 0o755, victim, 0o700, true, false},
+		{stranger, 0o777 | fs.ModeSticky, victim, 0o700, true, false},
 		{0, 0o755, stranger, 0o777, false, false},
 		{0, 0o755, stranger, 0o777 | fs.ModeSticky, false, false},
 		{0, 0o755, 0, 0o777 | fs.ModeSticky, false, true}, // as /tmp

@@ -119,17 +119,20 @@ func checkSteps(steps []step) error {
 	return nil
 }
 
-// OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user, nobody else
-// can write to it, and nobody else can put another in its place. Links to it are followed.
+// OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user and nobody else
+// can write to it. Links to it are followed, if they are this user's or root's. Who can write to a folder above can only put another folder
+// of this user's in its place.
 func OpenFolder(path string) (*os.Root, error) {
 	steps, err := way(path)
-	if err != nil {
-		return nil, cmp.Or(checkSteps(steps), err)
+	for _, s := range steps {
+		if s.info.Mode()&fs.ModeSymlink != 0 && !Trusted(s.info) && !s.shut {
+			return nil, fmt.Errorf("%s: %w: it is a link of the user with the id %d", s.path, ErrExposed, Owner(s.info))
+		}
 	}
-	last := steps[len(steps)-1]
-	if err := checkSteps(steps[:len(steps)-1]); err != nil {
+	if err != nil {
 		return nil, err
 	}
+	last := steps[len(steps)-1]
 	in, info, err := openFolder(last.path)
 	if err != nil {
 		return nil, err

@@ -22,8 +22,8 @@ import (
 // number, and is read with the same settings; a damaged one is made anew. A source whose data is at fault fails those who
 // waited for it all together; who comes later tries again. Old files are for the user to delete, while no job
 // starts. The folder should be on a disk of the node, or at least have flock (see Once). It and its
-// files must belong to this user, nobody else may write to them, and nobody else may be able to put another folder in its place: whoever
-// can changes what is trained on. Files are this user's alone (0600).
+// files must belong to this user, and nobody else may write to them: whoever can changes what is trained on. Files are this user's alone
+// (0600).
 type Cache struct {
 	Dir string       // made if it is not there, with mode 0700
 	Log *slog.Logger // is told whom a rank waits for, where it waits for long; nil: silent
