@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/proc"
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
 )
@@ -65,7 +66,19 @@ func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.place.Rank, "error", err)
 		}
 	}
+	s.cfg.blankSecrets(&d)
 	return d
+}
+
+// blankSecrets takes out of what a worker said the values of its variables that may be secret: they are not to be in a report.
+func (c AgentConfig) blankSecrets(d *blame.Death) {
+	secrets := redact.ValuesOf(c.Env)
+	for i, line := range d.Tail {
+		d.Tail[i] = secrets.In(line)
+	}
+	if d.ErrorFile != nil {
+		d.ErrorFile.Message, d.ErrorFile.Stack = secrets.In(d.ErrorFile.Message), secrets.In(d.ErrorFile.Stack)
+	}
 }
 
 // tail is the worker's last lines so far.

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -95,6 +96,32 @@ func TestSavedByAllWhenToldToStop(t *testing.T) {
 				t.Errorf("message is %q, report\n%s", v.Message, v.Report)
 			}
 		})
+	}
+}
+
+// What a worker says of its variables that may be secret is in its log, and in no report; the worker itself has their values.
+func TestSecretsAreInNoReport(t *testing.T) {
+	const secret, inherited = "hf_b4d53cr3tb4d53cr3t", "w4nd8-1nh3r1t3d"
+	w := ranksDo(t, `echo "token $MY_TOKEN" >&2; echo "key=$wandb_api_key; $TOKENIZERS_PARALLELISM, $MODE";
+		printf '{"message": {"message": "E: %s", "extraInfo": {"py_callstack": "at %s", "timestamp": "1"}}}' "$MY_TOKEN" "$wandb_api_key" >"$TORCHELASTIC_ERROR_FILE"
+		exit 3`)
+	c := &w.agents[0]
+	c.Env = append(c.Env, "MY_TOKEN="+secret, "wandb_api_key="+inherited, "TOKENIZERS_PARALLELISM=false", "MODE=ordinary-value")
+	v := w.agree(w.run())
+	disk, err := os.ReadFile(filepath.Join(w.dir.Path(), "attempts", "1", "verdict.json"))
+	must(t, err)
+	for _, text := range []string{v.Report, v.Message, string(disk), w.log.String()} {
+		if strings.Contains(text, secret) || strings.Contains(text, inherited) {
+			t.Errorf("a secret is in\n%s", text)
+		}
+	}
+	for _, want := range []string{"token ***", "key=***; false, ordinary-value", "E: ***"} {
+		if !strings.Contains(v.Report, want) {
+			t.Errorf("%q is not in the report:\n%s", want, v.Report)
+		}
+	}
+	if got := w.logOf("n1", 0, "err") + w.logOf("n1", 0, "out"); got != "token "+secret+"\nkey="+inherited+"; false, ordinary-value\n" {
+		t.Errorf("the worker said %q", got)
 	}
 }
 
