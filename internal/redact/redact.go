@@ -20,8 +20,8 @@ func Named(name string) bool {
 // assignment finds the names that something is assigned to, as a shell, sbatch's --export and TOML write it.
 var assignment = regexp.MustCompile(`[A-Za-z0-9_.-]+(?:=|[ \t]+=[ \t]*)`)
 
-// Text is text with the values blanked that it assigns to names that may hold secrets: NAME=value, where value is a word as a shell reads it,
-// and NAME = value.
+// Text is text with the values blanked that it assigns to names that may hold secrets: NAME=value, where value is a word as a shell reads
+// it, and NAME = value.
 func Text(text string) string {
 	var out strings.Builder
 	done := 0 // so much of text is in out
