@@ -104,6 +104,9 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) err
 			loss = strconv.FormatFloat(*r.Loss, 'g', 4, 64)
 		}
 		reason := cmp.Or(r.Next, r.Reason, r.Message)
+		if r.Cause == string(recovery.Start) && r.Next != "" && r.Message != "" {
+			reason += ": " + r.Message // what was not started, and why
+		}
 		t.row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), step, loss, e.short(r.RunDir), reason)
 	}
 	return t.flush()
