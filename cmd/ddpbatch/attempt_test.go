@@ -203,6 +203,21 @@ func TestSetupFailure(t *testing.T) {
 	}
 }
 
+// What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
+func TestStatusOfEarlierCauses(t *testing.T) {
+	for then, now := range map[string]string{"signal": "crash", "agent-lost": "node", "crash": "crash"} {
+		run := attemptRun(t, "")
+		n, err := run.ClaimAttempt()
+		if err := errors.Join(err, run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: then, Exit: 137, Signal: 9})); err != nil {
+			t.Fatal(err)
+		}
+		var row jobStatus
+		if err := row.readRun(run, ""); err != nil || row.Cause != now {
+			t.Errorf("%s: cause %q, %v; want %s", then, row.Cause, err, now)
+		}
+	}
+}
+
 // Agents that start their workers again claim further attempts: the newest of this start counts. One of another start
 // makes this script a zombie, which changes nothing.
 func TestAttemptEndFollows(t *testing.T) {

@@ -209,7 +209,8 @@ func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
 		return err
 	}
 	if v, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
-		row.Exit, row.Message, row.Cause, row.saved, row.verdictJob = &v.Exit, v.Message, v.Cause, v.Saved, v.JobID
+		row.Exit, row.Message, row.saved, row.verdictJob = &v.Exit, v.Message, v.Saved, v.JobID
+		row.Cause = string(recovery.Cause(v.Cause).Current())
 	}
 	row.readLedger(run)
 	m, ok, err := run.LastMetrics()

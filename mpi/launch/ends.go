@@ -109,7 +109,7 @@ func (s *supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	all := countEnds(deaths)
 	chosen = -1
 	switch v.Cause {
-	case causeCrash, causeSignal:
+	case causeCrash:
 		chosen = blame.Choose(deaths)
 	case causeHang:
 		chosen = slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Rank == v.FirstRank })
@@ -126,7 +126,7 @@ func (s *supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	}
 	followed := blame.Followed(deaths, chosen)
 	v.Ranks = rankEnds(deaths, followed, chosen)
-	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && (v.Cause == causeCrash || v.Cause == causeSignal) {
+	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && v.Cause == causeCrash {
 		v.Cause = causeOOM
 	}
 	return never(v, deaths), deaths, chosen

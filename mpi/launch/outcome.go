@@ -37,7 +37,7 @@ func (c AgentConfig) exitOutcome(w *worker) (rundir.Verdict, bool) {
 	who := fmt.Sprintf("rank %d on %s", w.place.Rank, c.Host)
 	switch {
 	case w.signal != 0:
-		v = c.verdict(causeSignal, exitSignal+int(w.signal), fmt.Sprintf("%s was killed by %s", who, signalName(w.signal)))
+		v = c.verdict(causeCrash, exitSignal+int(w.signal), fmt.Sprintf("%s was killed by %s", who, signalName(w.signal)))
 		v.Signal = int(w.signal)
 	case w.exit == exitRequeue:
 		v = c.verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, w.exit))

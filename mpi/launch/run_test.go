@@ -97,8 +97,8 @@ func TestFirstFailureStopsAll(t *testing.T) {
 	}{
 		"exit code":        {[]string{"fail", "2", "3"}, "crash", 3, 0, "rank 2 on n2 exited with code 3; its last words are in "},
 		"exit code 93":     {[]string{"fail", "2", "93"}, "crash", 93, 0, "rank 2 on n2 exited with code 93"},
-		"killed":           {[]string{"kill", "2", "9"}, "signal", 137, 9, "rank 2 on n2 was killed by SIGKILL"},
-		"terminated alone": {[]string{"kill", "2", "15"}, "signal", 143, 15, "rank 2 on n2 was killed by SIGTERM"},
+		"killed":           {[]string{"kill", "2", "9"}, "crash", 137, 9, "rank 2 on n2 was killed by SIGKILL"},
+		"terminated alone": {[]string{"kill", "2", "15"}, "crash", 143, 15, "rank 2 on n2 was killed by SIGTERM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{2, 2}, tc.command...)
