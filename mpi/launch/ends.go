@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/mpi/launch/output"
 )
 
 const (
@@ -51,7 +53,7 @@ func (s *supervisor) report(left int) report {
 func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
 		Rank: w.place.Rank, LocalRank: w.place.LocalRank, Host: s.cfg.Host,
-		Exit: w.exit, Signal: int(w.signal), Heard: -time.Since(w.ended), Told: w.followed, LogPath: w.logs.Err,
+		Exit: w.exit, Signal: int(w.signal), Heard: -time.Since(w.ended), Told: w.followed, LogPath: w.lastLog(),
 		Tail: w.words,
 	}
 	if d.Tail == nil {
@@ -84,6 +86,20 @@ func (c AgentConfig) blankSecrets(d *blame.Death) {
 // tail is the worker's last lines so far.
 func (w *worker) tail() []string {
 	return blame.Words(w.errs.Tail(tailLines), w.out.Tail(tailLines))
+}
+
+// lastLog is the file that holds the worker's last words: of standard error, or of standard output where that has none; "": there are none,
+// or no file holds them.
+func (w *worker) lastLog() string {
+	for _, of := range []struct {
+		stream *output.Stream
+		path   string
+	}{{w.errs, w.logs.Err}, {w.out, w.logs.Out}} {
+		if of.stream != nil && strings.TrimSpace(strings.Join(of.stream.Tail(tailLines), "")) != "" {
+			return of.path
+		}
+	}
+	return ""
 }
 
 // memory is what has happened to this node's memory since the round began.
@@ -218,9 +234,7 @@ func rankEnds(deaths []blame.Death, followed []bool, chosen int) (list []rundir.
 // blamed is v with another rank's end as its cause.
 func (c AgentConfig) blamed(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	c.Host = d.Host
-	w := &worker{place: Place{Rank: d.Rank}, exit: d.Exit, signal: syscall.Signal(d.Signal), logs: logs{}}
-	w.logs.Err = d.LogPath
-	if other, bad := c.exitOutcome(w); bad {
+	if other, bad := c.endOutcome(d.Rank, d.Exit, syscall.Signal(d.Signal), d.LogPath); bad {
 		other.Time = v.Time
 		return other
 	}

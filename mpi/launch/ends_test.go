@@ -125,6 +125,37 @@ func TestSecretsAreInNoReport(t *testing.T) {
 	}
 }
 
+// The file that is named has the rank's last words.
+func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
+	for name, tc := range map[string]struct{ script, stream string }{
+		"standard error":    {`echo progress; echo 'it failed' >&2; exit 3`, "err"},
+		"standard output":   {`echo 'it failed'; exit 3`, "out"},
+		"a line's end":      {`echo 'it failed'; echo >&2; exit 3`, "out"},
+		"none":              {`exit 3`, ""},
+		"none, by a signal": {`kill -KILL $$`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ranksDo(t, tc.script, onTERM)
+			w.elastic(0, 0)
+			v := w.agree(w.run())
+			path := w.dir.LogPath(1, "n1", 0, tc.stream)
+			if tc.stream == "" {
+				if strings.Contains(v.Message, "last words") || strings.Contains(v.Report, "log: ") {
+					t.Errorf("message %q and report name a file, and there are no words:\n%s", v.Message, v.Report)
+				}
+				return
+			}
+			if !strings.HasSuffix(v.Message, "; its last words are in "+path) || !strings.Contains(v.Report, "log: "+path+"\n") {
+				t.Errorf("message %q and report are to name %s:\n%s", v.Message, path, v.Report)
+			}
+			if words := w.logOf("n1", 0, tc.stream); !strings.Contains(words, "it failed") {
+				t.Errorf("%s holds %q", path, words)
+			}
+		})
+	}
+}
+
 // toldWhen is a context that ends by TERM when all marks are there.
 func toldWhen(t *testing.T, w *world, marks ...string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
