@@ -91,12 +91,19 @@ const shortest = 8
 // Values blanks the values of the variables of environ ("NAME=value" each) that may be secret, wherever a text holds them.
 type Values struct{ replacer *strings.Replacer }
 
-// ValuesOf takes the values of environ. Those of fewer than 8 bytes are not looked for.
+// ValuesOf takes the values of environ, of several lines each line for itself, as texts are shown by lines. What has fewer than 8 bytes is
+// not looked for.
 func ValuesOf(environ []string) Values {
 	var values []string
 	for _, entry := range environ {
-		if name, value, _ := strings.Cut(entry, "="); Named(name) && len(value) >= shortest {
-			values = append(values, value)
+		name, value, _ := strings.Cut(entry, "=")
+		if !Named(name) {
+			continue
+		}
+		for line := range strings.Lines(value) {
+			if line = strings.TrimRight(line, "\r\n"); len(line) >= shortest {
+				values = append(values, line)
+			}
 		}
 	}
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // one may be the beginning of another
@@ -109,3 +116,11 @@ func ValuesOf(environ []string) Values {
 
 // In is text without the values.
 func (v Values) In(text string) string { return v.replacer.Replace(text) }
+
+// InLines is lines without the values. It changes lines itself.
+func (v Values) InLines(lines []string) []string {
+	for i, line := range lines {
+		lines[i] = v.In(line)
+	}
+	return lines
+}

@@ -76,6 +76,10 @@ func TestTextAsTheShellReadsIt(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	v := ValuesOf([]string{"A_TOKEN=abcdefgh", "B_KEY=abcdefghij", "TOKENIZERS_PARALLELISM=false", "HOME=/home/someone", "C_KEY=", "D_SECRET"})
+	pem := ValuesOf([]string{"SSH_KEY=-----BEGIN\r\nabcdefgh\nshort\n"})
+	if got, want := strings.Join(pem.InLines([]string{"-----BEGIN", "abcdefgh", "short"}), " "), "*** *** short"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 	if got, want := v.In("abcdefghij abcdefgh false /home/someone xabcdefghx"), "*** *** false /home/someone x***x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -68,24 +68,18 @@ func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.place.Rank, "error", err)
 		}
 	}
-	s.cfg.blankSecrets(&d)
+	if d.ErrorFile != nil { // whose words are not to be in a report with values that may be secret
+		secrets := redact.ValuesOf(s.cfg.Env)
+		d.ErrorFile.Message, d.ErrorFile.Stack = secrets.In(d.ErrorFile.Message), secrets.In(d.ErrorFile.Stack)
+	}
 	return d
 }
 
-// blankSecrets takes out of what a worker said the values of its variables that may be secret: they are not to be in a report.
-func (c AgentConfig) blankSecrets(d *blame.Death) {
-	secrets := redact.ValuesOf(c.Env)
-	for i, line := range d.Tail {
-		d.Tail[i] = secrets.In(line)
-	}
-	if d.ErrorFile != nil {
-		d.ErrorFile.Message, d.ErrorFile.Stack = secrets.In(d.ErrorFile.Message), secrets.In(d.ErrorFile.Stack)
-	}
-}
-
-// tail is the worker's last lines so far.
+// tail is the worker's last lines so far, without the values of its variables that may be secret, as reports show them. A line may be cut, so
+// that they are looked for before.
 func (w *worker) tail() []string {
-	return blame.Words(w.errs.Tail(tailLines), w.out.Tail(tailLines))
+	secrets := redact.ValuesOf(w.cmd.Env)
+	return blame.Words(secrets.InLines(w.errs.Tail(tailLines)), secrets.InLines(w.out.Tail(tailLines)))
 }
 
 // lastLog is the file that holds the worker's last words: of standard error, or of standard output where that has none; "": there are none,
