@@ -3,6 +3,8 @@ package slurm
 import (
 	"strings"
 	"unicode"
+
+	"ddpbatch/internal/redact"
 )
 
 // maxWords bounds, in bytes, what of Slurm's words goes into an error.
@@ -55,7 +57,7 @@ func slurmWords(text []byte) string {
 		}
 		lines = append(lines, line)
 	}
-	words := strings.Join(lines, "; ")
+	words := redact.Text(strings.Join(lines, "; "))
 	if len(words) > maxWords {
 		words = strings.ToValidUTF8(words[:maxWords], "") + "..."
 	}

@@ -3,6 +3,8 @@ package slurm
 import (
 	"fmt"
 	"strings"
+
+	"ddpbatch/internal/redact"
 )
 
 // MaxNodes is the most nodes that a Slurm job or step is believed to have, and the most numbers
@@ -74,6 +76,7 @@ func countAll(list string, patterns []pattern) (int, error) {
 // clip quotes text from outside for an error message, and shortens it to what a line can bear.
 func clip(s string) string {
 	const most = 80
+	s = redact.Text(s)
 	if len(s) > most {
 		return fmt.Sprintf("%q...", strings.ToValidUTF8(s[:most], ""))
 	}

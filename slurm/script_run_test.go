@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -29,7 +30,8 @@ case "$1 $2" in
 "attempt begin") [ -z "$BEGIN_CODE" ] || exit "$BEGIN_CODE"
   # an array's element has a run directory of its own
   printf 'export DDPBATCH_RUN_DIR=%q\nexport DDPBATCH_SECRET=s3cret\nexport DDPBATCH_STOP_FILE=%q\n' "$3/tasks/0" "$3/stop" ;;
-"attempt end") [ -z "$DEAF" ] || [ -e "$LOG.deaf" ] || { touch "$LOG.deaf"; kill -s KILL $$; }
+"attempt end") printf %s "$DDPBATCH_SETUP_FAILURE" >"$LOG.failure"
+  [ -z "$DEAF" ] || [ -e "$LOG.deaf" ] || { touch "$LOG.deaf"; kill -s KILL $$; }
   echo heard
   [ -z "$END_SIGNAL" ] || kill -s "$END_SIGNAL" $$
   exit "$4" ;;
@@ -402,7 +404,7 @@ func TestScriptSetup(t *testing.T) {
 	}{
 		"venv":                      {Setup{Venv: venv, Script: []string{`echo "venv is $VENV"`}}, nil, 0, "venv is on"},
 		"no venv":                   {Setup{Venv: filepath.Join(dir, "none")}, nil, 1, "cannot read " + dir + "/none/bin/activate"},
-		"no modules":                {Setup{Modules: []string{"python/3.8"}}, []string{"PATH=/nonexistent"}, 1, `there is no "module" command`},
+		"no modules":                {Setup{Modules: []string{"python/3.8"}}, nil, 1, `there is no "module" command`},
 		"module":                    {Setup{Modules: []string{"a b", "c"}}, []string{`BASH_FUNC_module%%=() { echo "module: $1 <$2>"; }`}, 0, "module: load <a b>\nmodule: load <c>"},
 		"missing module":            {Setup{Modules: []string{"a b"}}, []string{`BASH_FUNC_module%%=() { return 1; }`}, 1, "cannot load the module a b"},
 		"no conda":                  {Setup{Conda: "env"}, nil, 1, "cannot run conda"},
@@ -412,6 +414,10 @@ func TestScriptSetup(t *testing.T) {
 		"own line may fail":         {Setup{Script: []string{"false || true", "if false; then", "  :", "fi", "echo went on"}}, nil, 0, "went on"},
 		"inside a sourced file":     {Setup{Script: []string{"source " + ShellQuote(filepath.Join(dir, "broken")), "echo went on"}}, nil, 0, "went on"},
 		"missing sourced file":      {Setup{Script: []string{"source /nonexistent/env.sh"}}, nil, 1, "setup.script: exit code 1 from: source /nonexistent/env.sh"},
+		"leaves":                    {Setup{Script: []string{"exit 7"}}, nil, 1, "[setup] ended the batch script with exit code 7"},
+		"leaves with 0":             {Setup{Script: []string{"exit 0"}}, nil, 0, ""},
+		"what is not set":           {Setup{Script: []string{"set -u", `: "$not_set"`}}, nil, 1, "[setup] ended the batch script with exit code 1"},
+		"strict in a sourced file":  {Setup{Script: []string{"set -e", "source " + ShellQuote(filepath.Join(dir, "broken"))}}, nil, 1, "[setup] ended the batch script with exit code 1"},
 		"strict mode":               {Setup{Script: []string{"set -euo pipefail"}}, []string{"RUN_CODE=0"}, 0, ""},
 		"nothing but strict, fails": {Setup{Script: []string{"set -eu"}}, []string{"RUN_CODE=3"}, 3, ""},
 	} {
@@ -424,8 +430,22 @@ func TestScriptSetup(t *testing.T) {
 			if code != c.code || !strings.Contains(out, c.says) {
 				t.Errorf("exit code %d, output %q; want %d and %q", code, out, c.code, c.says)
 			}
-			if began := len(s.calls(t)) > 0; began != (c.says == "" || c.code == 0) {
-				t.Errorf("attempt begun: %t", began)
+			run := filepath.Join(s.dir, "run")
+			end := []string{"ddpbatch", "attempt", "end", "--code", strconv.Itoa(c.code), "--signals", "     ", filepath.Join(run, "tasks", "0")}
+			want := [][]string{{"ddpbatch", "attempt", "begin", run}, end}
+			calls := s.calls(t)
+			switch {
+			case name == "leaves with 0": // nobody says that it has failed
+				want = nil
+			case c.code != 1 && len(calls) == 4: // srun and run are between
+				calls = [][]string{calls[0], calls[3]}
+			case c.code == 1:
+				if told, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(told), c.says) {
+					t.Errorf("attempt end was told %q, %v", told, err)
+				}
+			}
+			if !reflect.DeepEqual(calls, want) {
+				t.Errorf("calls are %q, want %q", calls, want)
 			}
 		})
 	}
@@ -486,14 +506,32 @@ func TestScriptHearsBeforeSrun(t *testing.T) {
 	}
 }
 
-// Without a signal what fails in the setup is a fault, and not an attempt.
+// What fails in the setup after a warning is a fault all the same.
 func TestScriptFailsInSetup(t *testing.T) {
 	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
-	if out, code := s.run(t); code != 1 || !strings.Contains(out, "from: false") {
+	if out, code := s.run(t, "DDPBATCH_SETUP_FAILURE=another's"); code != 1 || !strings.Contains(out, "from: false") {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
-	if calls := s.calls(t); len(calls) != 0 {
+	if calls := s.calls(t); len(calls) != 2 || calls[1][4] != "1" {
 		t.Errorf("ran %q", calls)
+	}
+}
+
+// What a line of the setup's that fails has of secrets, the script leaves to attempt end to print. A trap of the user's own on EXIT runs.
+func TestScriptFailsWithSecret(t *testing.T) {
+	s := newStage(t, "run", func(s *Script) {
+		s.Setup.Script = []string{"trap 'echo own trap' EXIT", "MY_TOKEN=s3cret ls /nonexistent/x 2>/dev/null"}
+	})
+	if out, code := s.run(t); code != 1 || out != "own trap\n" {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	if told, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(told), "from: MY_TOKEN=s3cret ls") {
+		t.Errorf("attempt end was told %q, %v", told, err)
+	}
+	for _, call := range s.calls(t) {
+		if strings.Contains(strings.Join(call, " "), "s3cret") { // a command line is there for all to see
+			t.Errorf("ran %q", call)
+		}
 	}
 }
 

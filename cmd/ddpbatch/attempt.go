@@ -23,7 +23,8 @@ type attempt struct {
 	silent   bool          // no agent lived to write a verdict
 	unread   bool          // there is a verdict, and it cannot be read
 
-	unstarted bool // the job was told to end before srun was called
+	unstarted bool   // the job was told to end before srun was called
+	failure   string // of the setup, less what may be secret in it; "": none
 }
 
 // beginAttempt claims the next attempt of run.

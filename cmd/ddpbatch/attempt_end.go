@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
 )
@@ -17,6 +18,7 @@ type srunEnd struct {
 	code      int
 	signals   []string // that the script got
 	unstarted bool     // srun was not called, as they came before
+	failure   string   // of the setup, so that srun was not called; "": none
 }
 
 // runAttemptEnd is the batch script's last act: it settles how the newest attempt of this start ended, and what follows. Its error
@@ -32,7 +34,9 @@ func runAttemptEnd(ctx context.Context, e *env, path string, end srunEnd) error 
 		return fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
 	}
 	client, _ := newSlurmClient(e)
-	a := &attempt{run: run, number: number, jobID: jobIDOf(e), signals: end.signals, unstarted: end.unstarted}
+	a := &attempt{
+		run: run, number: number, jobID: jobIDOf(e), signals: end.signals, unstarted: end.unstarted, failure: redact.Text(end.failure),
+	}
 	s := &slurmScheduler{e: e, a: a, client: client}
 	w, err := a.settle(ctx, e, s, end.code)
 	if err == nil && w.decision.Action != recovery.Finish {

@@ -235,9 +235,9 @@ func TestAttemptEndUnstarted(t *testing.T) {
 		facts string
 		exit  int
 	}{
-		{"preempted", srunEnd{143, []string{"TERM"}, true}, fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"), exitRequeue},
-		{"cancelled", srunEnd{143, []string{"TERM"}, true}, endingFacts, 143},
-		{"warned", srunEnd{75, []string{"USR2"}, true}, runningFacts, exitRequeue},
+		{"preempted", srunEnd{code: 143, signals: []string{"TERM"}, unstarted: true}, fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"), exitRequeue},
+		{"cancelled", srunEnd{code: 143, signals: []string{"TERM"}, unstarted: true}, endingFacts, 143},
+		{"warned", srunEnd{code: 75, signals: []string{"USR2"}, unstarted: true}, runningFacts, exitRequeue},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p, run := newPretendSlurm(t), attemptRun(t, "")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -169,6 +170,51 @@ func TestAttemptEnd(t *testing.T) {
 				t.Errorf("ran %q, want %q", calls, test.calls)
 			}
 		})
+	}
+}
+
+// A setup that fails is the attempt's cause of ending, with its message, less what may be secret in that, whatever requeue.on names.
+func TestSetupFailure(t *testing.T) {
+	p, run := newPretendSlurm(t), attemptRun(t, `on = ["crash", "node"]`)
+	p.says("scontrol.out", fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)"))
+	e, out, errs := p.env(0, 1)
+	e.Terminal = func(io.Writer) (int, bool) { return 0, false }
+	if err := errors.Join(run.SetJobID("12"), runAttemptBegin(t.Context(), e, run.Path())); err != nil {
+		t.Fatal(err)
+	}
+	err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1, failure: "setup.script: exit code 2 from: MY_TOKEN=s3cret ls /x"})
+	if exitCode(err) != exitFailed {
+		t.Errorf("exit code %d (%v), want 1", exitCode(err), err)
+	}
+	const message = "setup.script: exit code 2 from: MY_TOKEN=*** ls /x"
+	if v, err := run.Verdict(1); err != nil || v.Cause != "start" || v.Message != message || v.Exit != 1 || v.FirstRank != -1 || v.Requeue {
+		t.Errorf("verdict %+v, %v", v, err)
+	}
+	if said := errs.String(); !strings.Contains(said, message) || strings.Contains(said, "s3cret") {
+		t.Errorf("said %s", said)
+	}
+	p.says("squeue.out", "")
+	out.Reset()
+	if err := runStatus(t.Context(), e, []*rundir.Dir{run}, false); err != nil {
+		t.Fatal(err)
+	}
+	if fields := strings.Split(strings.TrimSpace(out.String()), "\t"); len(fields) != 9 || fields[4] != "start" || !strings.HasSuffix(fields[8], message) {
+		t.Errorf("status shows %q", fields)
+	}
+}
+
+// What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
+func TestStatusOfEarlierCauses(t *testing.T) {
+	for then, now := range map[string]string{"signal": "crash", "agent-lost": "node", "crash": "crash"} {
+		run := attemptRun(t, "")
+		n, err := run.ClaimAttempt()
+		if err := errors.Join(err, run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: then, Exit: 137, Signal: 9})); err != nil {
+			t.Fatal(err)
+		}
+		var row jobStatus
+		if err := row.readRun(run, ""); err != nil || row.Cause != now {
+			t.Errorf("%s: cause %q, %v; want %s", then, row.Cause, err, now)
+		}
 	}
 }
 

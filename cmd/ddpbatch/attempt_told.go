@@ -41,7 +41,7 @@ func (a *attempt) retold(end rundir.Event, code int) rundir.Verdict {
 	}
 }
 
-// untold is the verdict on an attempt of which no agent left one, made of srun's code.
+// untold is the verdict on an attempt of which no agent left one, made of srun's code or of what the setup failed of.
 func (a *attempt) untold(e *env, code int) rundir.Verdict {
 	v := rundir.Verdict{
 		Attempt: a.number, JobID: a.jobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: e.Now(),
@@ -52,6 +52,9 @@ func (a *attempt) untold(e *env, code int) rundir.Verdict {
 	}
 	if a.unstarted {
 		v.Unstarted, v.Message = true, "the job was told to end before its workers were started"
+	}
+	if a.failure != "" {
+		v.Cause, v.Message = string(recovery.Start), a.failure
 	}
 	if code == 0 && len(a.signals) == 0 {
 		v.Cause, v.Message = string(recovery.Done), "srun ended with code 0"

@@ -32,7 +32,7 @@ func benchWorld(ctx context.Context, e *env, o benchOptions, out io.Writer) erro
 		return err
 	case verdict.Exit == 0:
 		return nil
-	case verdict.Cause == "crash":
+	case verdict.Cause == "crash" && verdict.Signal == 0:
 		return &codeError{code: verdict.Exit} // the rank has said why
 	}
 	return &codeError{code: verdict.Exit, err: errors.New(verdict.Message)}

@@ -55,7 +55,10 @@ func newAttemptCommand(e *env) *cli.Command {
 					// runs, which inherit this, may end in the middle of that. KILL comes soon enough.
 					signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 					fmt.Fprintln(e.Out, "heard")
-					return runAttemptEnd(c.Context, e, path, srunEnd{code: c.Int("code"), signals: strings.Fields(c.String("signals")), unstarted: c.Bool("unstarted")})
+					return runAttemptEnd(c.Context, e, path, srunEnd{
+						code: c.Int("code"), signals: strings.Fields(c.String("signals")), unstarted: c.Bool("unstarted"),
+						failure: e.get("DDPBATCH_SETUP_FAILURE"),
+					})
 				},
 			},
 		},

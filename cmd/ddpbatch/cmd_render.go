@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
@@ -36,7 +35,7 @@ func newRenderCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(e.Out, text)
+			printScript(e, text)
 			return nil
 		},
 	}

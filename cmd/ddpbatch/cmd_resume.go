@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/slurm"
 )
@@ -89,7 +90,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return resumeSimulated(ctx, e, run, o.sets, o.rest)
 	}
 	if before.Kind == "train" && len(o.rest) > 0 {
-		return usagef("%q: a run of train is resumed by train, which takes no words behind --", o.rest[0])
+		return usagef("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(o.rest[0]))
 	}
 	if err := checkSbatchWords(o.rest); err != nil {
 		return err
@@ -194,10 +195,10 @@ func sayFinished(e *env, run *rundir.Dir, sets, words []string) error {
 		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {
-		return usagef("%s is finished, so that nothing is run with %q%s", job.Name, words[0], hint)
+		return usagef("%s is finished, so that nothing is run with %q%s", job.Name, redact.Text(words[0]), hint)
 	}
 	if len(sets) > 0 {
-		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", sets[0], hint)
+		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", redact.Text(sets[0]), hint)
 	}
 	fmt.Fprintf(e.Out, "%s is finished%s\n", job.Name, hint)
 	return nil

@@ -104,6 +104,9 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) err
 			loss = strconv.FormatFloat(*r.Loss, 'g', 4, 64)
 		}
 		reason := cmp.Or(r.Next, r.Reason, r.Message)
+		if r.Cause == string(recovery.Start) && r.Next != "" && r.Message != "" {
+			reason += ": " + r.Message // what was not started, and why
+		}
 		t.row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), step, loss, e.short(r.RunDir), reason)
 	}
 	return t.flush()
@@ -206,7 +209,8 @@ func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
 		return err
 	}
 	if v, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
-		row.Exit, row.Message, row.Cause, row.saved, row.verdictJob = &v.Exit, v.Message, v.Cause, v.Saved, v.JobID
+		row.Exit, row.Message, row.saved, row.verdictJob = &v.Exit, v.Message, v.Saved, v.JobID
+		row.Cause = string(recovery.Cause(v.Cause).Current())
 	}
 	row.readLedger(run)
 	m, ok, err := run.LastMetrics()

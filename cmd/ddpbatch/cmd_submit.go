@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/slurm"
 )
@@ -201,9 +202,9 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 		return err
 	}
 	if o.dryRun {
-		fmt.Fprint(e.Out, script)
+		printScript(e, script)
 		words := append(append([]string{"sbatch", "--parsable"}, o.sbatch...), "script.sh")
-		fmt.Fprintf(e.Err, "would run: %s\n", slurm.ShellJoin(words))
+		fmt.Fprintf(e.Err, "would run: %s\n", redact.Text(slurm.ShellJoin(words)))
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "ddpbatch-test-only-")

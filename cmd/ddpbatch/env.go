@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"ddpbatch/internal/redact"
 )
 
 // env is all that a command may know of the world outside its flags; tests make
@@ -119,8 +121,11 @@ func (e *env) log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(e.Err, &slog.HandlerOptions{
 		Level: slog.LevelWarn,
 		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey && len(groups) == 0 {
+			switch {
+			case a.Key == slog.TimeKey && len(groups) == 0:
 				return slog.String(slog.TimeKey, a.Value.Time().Format("15:04:05"))
+			case a.Value.Kind() == slog.KindString || a.Value.Kind() == slog.KindAny && a.Key != slog.LevelKey:
+				return slog.String(a.Key, redact.Text(a.Value.String()))
 			}
 			return a
 		},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
@@ -24,7 +25,7 @@ import (
 func jobSummary(job *jobfile.Job) string {
 	what := "trains " + job.Train.Model.Kind + " on " + job.Train.Data.Kind
 	if !job.Builtin() {
-		what = "runs " + slurm.ShellJoin(job.Launch.Command)
+		what = "runs " + redact.Text(slurm.ShellJoin(job.Launch.Command))
 	}
 	return fmt.Sprintf("%s %s on %s x %s", job.Name, what,
 		plural(job.Nodes(), "node"), ranksPerNode(job))
@@ -206,6 +207,16 @@ func renderScript(job *jobfile.Job, runDir, template string) (string, error) {
 		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
 	}
 	return text, nil
+}
+
+// printScript prints a batch script, less the values in it that may be secret.
+func printScript(e *env, script string) {
+	shown := redact.Text(script)
+	fmt.Fprint(e.Out, shown)
+	if shown != script {
+		fmt.Fprintf(e.Err, "ddpbatch: %s stands for values whose names hold KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL; "+
+			"what submit hands to sbatch has them\n", redact.Blank)
+	}
 }
 
 // scriptOf is what a job's batch script is rendered from.

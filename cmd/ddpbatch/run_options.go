@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/redact"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
 )
@@ -70,7 +71,7 @@ func parseRun(words []string, lookup func(string) (string, bool)) (o runOptions,
 	for _, s := range line.flags {
 		if before, twice := values[s.flag.name]; twice && before != s.value {
 			return o, false, &usageError{
-				message: fmt.Sprintf("%s is given twice, as %q and as %q", s.how, before, s.value),
+				message: fmt.Sprintf("%s is given twice, as %q and as %q", s.how, redact.Text(before), redact.Text(s.value)),
 				hint:    "leave one of them out",
 			}
 		}

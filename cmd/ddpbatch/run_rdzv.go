@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/redact"
 )
 
 // rendezvous is what torchrun's --rdzv flags say.
@@ -69,10 +70,10 @@ func setConf(o *runOptions, text string) error {
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
 		if key, value = strings.TrimSpace(key), strings.TrimSpace(value); !ok || key == "" || value == "" {
-			return fmt.Errorf("%q of %q is not KEY=VALUE", pair, text)
+			return fmt.Errorf("%q of %q is not KEY=VALUE", redact.Text(pair), redact.Text(text))
 		}
 		if slices.Contains(seen, key) {
-			return fmt.Errorf("%q says %s twice", text, key)
+			return fmt.Errorf("%q says %s twice", redact.Text(text), key)
 		}
 		seen = append(seen, key)
 		if err := conf.take(key, value); err != nil {

@@ -40,8 +40,8 @@ func TestFaults(t *testing.T) {
 	want := finalState(t, runMade(t, straight))
 
 	for name, tt := range map[string]faultCase{
-		"kill":           {fault: "kill:rank=3@step=300", attempts: 2, cause: "signal", says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
-		"not on":         {fault: "kill:rank=3@step=300", exit: 137, attempts: 1, cause: "signal", says: []string{"not requeued"}, sets: []string{`requeue.on=["node"]`}},
+		"kill":           {fault: "kill:rank=3@step=300", attempts: 2, cause: "crash", says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
+		"not on":         {fault: "kill:rank=3@step=300", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"}, sets: []string{`requeue.on=["node"]`}},
 		"stop":           {fault: "stop:rank=1,for=300ms@step=300", attempts: 1, cause: "done"},
 		"hang":           {fault: "stop:rank=3,for=1h@step=300", attempts: 2, cause: "hang", says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true, sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
 		"slow":           {fault: "slow:rank=1,for=500ms@step=300", attempts: 1, cause: "done"},
@@ -56,7 +56,7 @@ func TestFaults(t *testing.T) {
 		"elastic":        {fault: "node:1@step=300", attempts: 2, cause: "node", resumed: true, fewer: true, sets: []string{"launch.min_nodes=1", "launch.max_restarts=1"}},
 		"agent":          {fault: "agent:1@step=300", attempts: 2, cause: "node", resumed: true},
 		"attempt":        {fault: "kill:rank=0@step=300#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
-		"at start":       {fault: "kill:rank=0@start", attempts: 2, cause: "signal"},
+		"at start":       {fault: "kill:rank=0@start", attempts: 2, cause: "crash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

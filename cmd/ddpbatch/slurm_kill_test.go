@@ -31,7 +31,7 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
-	s.blames(1, "signal", "n3", 5, 137)
+	s.blames(1, "crash", "n3", 5, 137)
 	v := s.verdict(1)
 	if v.Signal != 9 || !strings.Contains(v.Report, "rank 5 on n3 was killed by SIGKILL") || len(v.Ranks) != 8 {
 		t.Errorf("verdict: %+v", v)
@@ -92,7 +92,7 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 	if rounds[0][0].port == rounds[1][0].port {
 		t.Errorf("both rounds have MASTER_PORT %d, which what is left of the first may hold", rounds[0][0].port)
 	}
-	s.blames(1, "signal", "n2", 3, 137)
+	s.blames(1, "crash", "n2", 3, 137)
 	if v := s.verdict(1); !v.Restart {
 		t.Errorf("verdict of attempt 1 does not tell of the restart: %+v", v)
 	}
@@ -143,7 +143,7 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 		c.signalled(syscall.SIGKILL, s.agent("n3").parent)
 		struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)
 		took := s.workersGone(word, struck, 30*time.Second)
-		s.blames(1, "signal", "n1", 0, 137)
+		s.blames(1, "crash", "n1", 0, 137)
 		// srun waits for a word of n3 until its own limit
 		eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
 		if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {

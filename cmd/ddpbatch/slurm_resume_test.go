@@ -161,7 +161,7 @@ func killInTheMiddle(s *submitted) {
 		t.Errorf("after the kill Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
 	// n3 is the third of four nodes with a rank each
-	if v := s.verdict(1); v.Cause != "signal" || v.Signal != 9 || v.Exit != 137 || v.FirstRank != 2 || v.Host != "n3" {
+	if v := s.verdict(1); v.Cause != "crash" || v.Signal != 9 || v.Exit != 137 || v.FirstRank != 2 || v.Host != "n3" {
 		t.Errorf("verdict after the kill: %+v", v)
 	}
 	if row := s.status(); row.State != "FAILED" || row.Exit == nil || *row.Exit != 137 || !strings.Contains(row.Message, "n3") {

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/redact"
 )
 
 // maxSize bounds a job file, in bytes.
@@ -73,6 +75,9 @@ func (c *checker) syntax(err error) {
 	}
 	var parse toml.ParseError
 	if errors.As(err, &parse) {
+		if redact.Named(parse.LastKey) { // the message may quote the value
+			parse.Message = "the value of " + parse.LastKey + " is not TOML: write it in quotes"
+		}
 		c.fault(&place{offset: parse.Position.Start}, nil, format, parse.Message)
 		return
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/redact"
 )
 
 // A reader checks the value of one key, as the TOML library decoded it, and stores it in the job. Its
@@ -183,9 +185,26 @@ func counts(key toml.Key, v any) ([]int, error) {
 	return numbers, nil
 }
 
-// mustBe says what the value of a key must be, and what it is.
+// mustBe says what the value of a key must be, and what it is, unless that may be secret.
 func mustBe(key toml.Key, what string, v any) error {
-	return fmt.Errorf("%s must be %s, not %s", key, what, describe(v))
+	shown := describe(v)
+	if redact.Named(key.String()) {
+		shown = typeOf(v)
+	}
+	return fmt.Errorf("%s must be %s, not %s", key, what, shown)
+}
+
+// typeOf is what describe says of a value whose text is not to be shown.
+func typeOf(v any) string {
+	switch v.(type) {
+	case string:
+		return "that text"
+	case int64, float64:
+		return "a number"
+	case bool:
+		return "true or false"
+	}
+	return describe(v)
 }
 
 // describe names a value for a person: its type where that is news, and what it is.
@@ -216,6 +235,7 @@ func describe(v any) string {
 // short quotes a text, and cuts it where it is long.
 func short(s string) string {
 	const limit = 60
+	s = redact.Text(s)
 	if len(s) <= limit {
 		return strconv.Quote(s)
 	}

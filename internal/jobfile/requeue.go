@@ -33,7 +33,8 @@ func causeNames() []string {
 	return names
 }
 
-func isCause(s string) bool { return slices.Contains(causeNames(), s) }
+// isCause tells whether a word is a cause that [requeue] may name, or one's name in verdicts of earlier versions, which people copied.
+func isCause(s string) bool { return slices.Contains(recovery.Causes(), recovery.Cause(s).Current()) }
 
 // causes reads after which causes the job is requeued.
 func causes(j *Job, key toml.Key, v any) error {
@@ -43,7 +44,7 @@ func causes(j *Job, key toml.Key, v any) error {
 	}
 	j.Requeue.On = nil
 	for _, name := range names {
-		j.Requeue.On = append(j.Requeue.On, recovery.Cause(name))
+		j.Requeue.On = append(j.Requeue.On, recovery.Cause(name).Current())
 	}
 	return nil
 }

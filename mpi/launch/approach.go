@@ -40,7 +40,8 @@ type approach struct {
 	reached   map[string]arrival   // by address
 	told      map[string]bool      // what a person was told, after the address
 	refused   int                  // how often in a row, where there is one address
-	refusedAt map[string]time.Time // since when an address says store.ErrOtherSecret
+	refusedAt map[string]time.Time // since when an address says store.ErrOtherSecret, or that it speaks another version
+	otherSide error                // what the last address of those says that speak another version; nil: none does
 
 	takenSince time.Time // when the port of this machine was first found with somebody who is no agent; see isTaken
 }
@@ -115,6 +116,11 @@ func (a *approach) connect(ctx context.Context) (arrival, error) {
 func (a *approach) failed(why error) error {
 	if errors.Is(why, ErrTimeout) {
 		why = fmt.Errorf("within %v: %w", a.cfg.JoinTimeout, why)
+		a.mu.Lock()
+		if a.otherSide != nil {
+			why = fmt.Errorf("%w, and %w", why, a.otherSide)
+		}
+		a.mu.Unlock()
 	}
 	row := a.row()
 	a.cfg.leaveRow(row)
@@ -156,10 +162,12 @@ func (a *approach) prove(ctx context.Context, addr string) error {
 func (a *approach) judge(addr string, err error) error {
 	var op *net.OpError
 	nobody := errors.As(err, &op) && op.Op == "dial"
-	agent := errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.As(err, new(*auth.VersionError))
+	agent := errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || speaksAnother(err)
 	switch {
 	case nobody:
 		err = bareDialError(addr, op)
+	case speaksAnother(err):
+		a.tellOnce(addr, "a ddpbatch of another version has agent 0's port", err)
 	case store.Stranger(err):
 		a.tellOnce(addr, "somebody else than agent 0 answers", err)
 	case errors.Is(err, store.ErrSilent):
@@ -196,9 +204,15 @@ func (a *approach) isTaken(foreign bool) bool {
 func (a *approach) isFinal(addr string, err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !errors.Is(err, store.ErrOtherSecret) {
+	var other *auth.VersionError
+	switch isOther := errors.As(err, &other); {
+	case isOther: // of this run or of any
+		a.otherSide = fmt.Errorf("at %s %w", addr, other)
+		a.refused++
+		return a.allRefuse(addr) && a.refused >= store.LastRefusal
+	case !errors.Is(err, store.ErrOtherSecret):
 		delete(a.refusedAt, addr)
-	} else if a.allRefuse(addr) {
+	case a.allRefuse(addr) || time.Since(a.refusedAt[addr]) >= min(refusalWait, a.cfg.JoinTimeout/2):
 		return true
 	}
 	if !errors.Is(err, auth.ErrRefused) {
@@ -206,16 +220,19 @@ func (a *approach) isFinal(addr string, err error) bool {
 		return false
 	}
 	a.refused++
-	return a.cfg.Exchange == nil && len(a.cfg.Ports) == 1 && a.refused == store.LastRefusal
+	return a.cfg.Exchange == nil && len(a.cfg.Ports) == 1 && a.refused >= store.LastRefusal
 }
 
-// allRefuse notes that an address refuses this side's secret, and tells whether there is no hope of another one: whoever knows the run's
-// id can answer so, another user's run of the same id, say. a.mu is held.
+// speaksAnother tells whether the peer is a ddpbatch of another version of the protocol.
+func speaksAnother(err error) bool { return errors.As(err, new(*auth.VersionError)) }
+
+// allRefuse notes that an address refuses this side's secret, or speaks another version, and tells whether all do. Of the secret that may
+// be said by whoever knows the run's id: another user's run of the same id, say. a.mu is held.
 func (a *approach) allRefuse(addr string) bool {
 	if a.refusedAt[addr].IsZero() {
 		a.refusedAt[addr] = time.Now()
 	}
-	return len(a.refusedAt) == len(a.race.Tries()) || time.Since(a.refusedAt[addr]) >= min(refusalWait, a.cfg.JoinTimeout/2)
+	return len(a.refusedAt) == len(a.race.Tries())
 }
 
 // tellOnce tells a person what is at an address, unless that was told before. The error may differ from try to try.

@@ -6,12 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"ddpbatch/internal/proc"
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/mpi/launch/output"
 )
 
 const (
@@ -50,7 +53,7 @@ func (s *supervisor) report(left int) report {
 func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
 		Rank: w.place.Rank, LocalRank: w.place.LocalRank, Host: s.cfg.Host,
-		Exit: w.exit, Signal: int(w.signal), Heard: -time.Since(w.ended), Told: w.followed, LogPath: w.logs.Err,
+		Exit: w.exit, Signal: int(w.signal), Heard: -time.Since(w.ended), Told: w.followed, LogPath: w.lastLog(),
 		Tail: w.words,
 	}
 	if d.Tail == nil {
@@ -65,12 +68,32 @@ func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.place.Rank, "error", err)
 		}
 	}
+	if d.ErrorFile != nil { // whose words are not to be in a report with values that may be secret
+		secrets := redact.ValuesOf(s.cfg.Env)
+		d.ErrorFile.Message, d.ErrorFile.Stack = secrets.In(d.ErrorFile.Message), secrets.In(d.ErrorFile.Stack)
+	}
 	return d
 }
 
-// tail is the worker's last lines so far.
+// tail is the worker's last lines so far, without the values of its variables that may be secret, as reports show them. A line may be cut, so
+// that they are looked for before.
 func (w *worker) tail() []string {
-	return blame.Words(w.errs.Tail(tailLines), w.out.Tail(tailLines))
+	secrets := redact.ValuesOf(w.cmd.Env)
+	return blame.Words(secrets.InLines(w.errs.Tail(tailLines)), secrets.InLines(w.out.Tail(tailLines)))
+}
+
+// lastLog is the file that holds the worker's last words: of standard error, or of standard output where that has none; "": there are none,
+// or no file holds them.
+func (w *worker) lastLog() string {
+	for _, of := range []struct {
+		stream *output.Stream
+		path   string
+	}{{w.errs, w.logs.Err}, {w.out, w.logs.Out}} {
+		if of.stream != nil && strings.TrimSpace(strings.Join(of.stream.Tail(tailLines), "")) != "" {
+			return of.path
+		}
+	}
+	return ""
 }
 
 // memory is what has happened to this node's memory since the round began.
@@ -96,7 +119,7 @@ func (s *supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	all := countEnds(deaths)
 	chosen = -1
 	switch v.Cause {
-	case causeCrash, causeSignal:
+	case causeCrash:
 		chosen = blame.Choose(deaths)
 	case causeHang:
 		chosen = slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Rank == v.FirstRank })
@@ -113,7 +136,7 @@ func (s *supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	}
 	followed := blame.Followed(deaths, chosen)
 	v.Ranks = rankEnds(deaths, followed, chosen)
-	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && (v.Cause == causeCrash || v.Cause == causeSignal) {
+	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && v.Cause == causeCrash {
 		v.Cause = causeOOM
 	}
 	return never(v, deaths), deaths, chosen
@@ -205,9 +228,7 @@ func rankEnds(deaths []blame.Death, followed []bool, chosen int) (list []rundir.
 // blamed is v with another rank's end as its cause.
 func (c AgentConfig) blamed(v rundir.Verdict, d blame.Death) rundir.Verdict {
 	c.Host = d.Host
-	w := &worker{place: Place{Rank: d.Rank}, exit: d.Exit, signal: syscall.Signal(d.Signal), logs: logs{}}
-	w.logs.Err = d.LogPath
-	if other, bad := c.exitOutcome(w); bad {
+	if other, bad := c.endOutcome(d.Rank, d.Exit, syscall.Signal(d.Signal), d.LogPath); bad {
 		other.Time = v.Time
 		return other
 	}

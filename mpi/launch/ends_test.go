@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -93,6 +94,63 @@ func TestSavedByAllWhenToldToStop(t *testing.T) {
 			}
 			if !strings.Contains(v.Message+v.Report, tc.says) {
 				t.Errorf("message is %q, report\n%s", v.Message, v.Report)
+			}
+		})
+	}
+}
+
+// What a worker says of its variables that may be secret is in its log, and in no report; the worker itself has their values.
+func TestSecretsAreInNoReport(t *testing.T) {
+	const secret, inherited = "hf_b4d53cr3tb4d53cr3t", "w4nd8-1nh3r1t3d"
+	w := ranksDo(t, `echo "token $MY_TOKEN" >&2; echo "key=$wandb_api_key; $TOKENIZERS_PARALLELISM, $MODE";
+		printf '{"message": {"message": "E: %s", "extraInfo": {"py_callstack": "at %s", "timestamp": "1"}}}' "$MY_TOKEN" "$wandb_api_key" >"$TORCHELASTIC_ERROR_FILE"
+		exit 3`)
+	c := &w.agents[0]
+	c.Env = append(c.Env, "MY_TOKEN="+secret, "wandb_api_key="+inherited, "TOKENIZERS_PARALLELISM=false", "MODE=ordinary-value")
+	v := w.agree(w.run())
+	disk, err := os.ReadFile(filepath.Join(w.dir.Path(), "attempts", "1", "verdict.json"))
+	must(t, err)
+	for _, text := range []string{v.Report, v.Message, string(disk), w.log.String()} {
+		if strings.Contains(text, secret) || strings.Contains(text, inherited) {
+			t.Errorf("a secret is in\n%s", text)
+		}
+	}
+	for _, want := range []string{"token ***", "key=***; false, ordinary-value", "E: ***"} {
+		if !strings.Contains(v.Report, want) {
+			t.Errorf("%q is not in the report:\n%s", want, v.Report)
+		}
+	}
+	if got := w.logOf("n1", 0, "err") + w.logOf("n1", 0, "out"); got != "token "+secret+"\nkey="+inherited+"; false, ordinary-value\n" {
+		t.Errorf("the worker said %q", got)
+	}
+}
+
+// The file that is named has the rank's last words.
+func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
+	for name, tc := range map[string]struct{ script, stream string }{
+		"standard error":    {`echo progress; echo 'it failed' >&2; exit 3`, "err"},
+		"standard output":   {`echo 'it failed'; exit 3`, "out"},
+		"a line's end":      {`echo 'it failed'; echo >&2; exit 3`, "out"},
+		"none":              {`exit 3`, ""},
+		"none, by a signal": {`kill -KILL $$`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := ranksDo(t, tc.script, onTERM)
+			w.elastic(0, 0)
+			v := w.agree(w.run())
+			path := w.dir.LogPath(1, "n1", 0, tc.stream)
+			if tc.stream == "" {
+				if strings.Contains(v.Message, "last words") || strings.Contains(v.Report, "log: ") {
+					t.Errorf("message %q and report name a file, and there are no words:\n%s", v.Message, v.Report)
+				}
+				return
+			}
+			if !strings.HasSuffix(v.Message, "; its last words are in "+path) || !strings.Contains(v.Report, "log: "+path+"\n") {
+				t.Errorf("message %q and report are to name %s:\n%s", v.Message, path, v.Report)
+			}
+			if words := w.logOf("n1", 0, tc.stream); !strings.Contains(words, "it failed") {
+				t.Errorf("%s holds %q", path, words)
 			}
 		})
 	}

@@ -34,8 +34,7 @@ func (e *overError) Error() string { return "the run is over: " + e.last.Message
 // Causes of a verdict (DESIGN §5).
 const (
 	causeDone      = "done"
-	causeCrash     = "crash"     // a worker exited with another code than 0
-	causeSignal    = "signal"    // a worker was killed by a signal
+	causeCrash     = "crash"     // a worker exited with another code than 0, or was killed by a signal
 	causeHang      = "hang"      // the workers did not get on
 	causeOOM       = "oom"       // memory ran out
 	causeCancelled = "cancelled" // an agent was told to stop

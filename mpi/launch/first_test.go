@@ -21,7 +21,7 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 		cause string
 		exit  int
 	}{
-		"killed by TERM": {&worker{place: Place{Rank: 1}, signal: syscall.SIGTERM}, "signal", 143},
+		"killed by TERM": {&worker{place: Place{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
 		"agreed to stop": {&worker{place: Place{Rank: 1}, exit: 75}, "stopped", 75},
 		"crashed":        {&worker{place: Place{Rank: 1}, exit: 3}, "crash", 3},
 	} {

@@ -37,7 +37,7 @@ func TestLogDir(t *testing.T) {
 		}
 	}
 	v, err := w.dir.Verdict(1)
-	if err != nil || !strings.Contains(v.Message, filepath.Join("attempt_0", "0", "stderr.log")) {
+	if err != nil || !strings.Contains(v.Message, filepath.Join("attempt_0", "0", "stdout.log")) {
 		t.Errorf("verdict is %+v, %v", v, err)
 	}
 	if !strings.Contains(w.out.String(), "<1> 1 2 1 2 0 0 ") {

@@ -33,23 +33,28 @@ func (c AgentConfig) doneOutcome(world int) rundir.Verdict {
 
 // exitOutcome says how a worker ended badly; false where it did not.
 func (c AgentConfig) exitOutcome(w *worker) (rundir.Verdict, bool) {
+	return c.endOutcome(w.place.Rank, w.exit, w.signal, w.lastLog())
+}
+
+// endOutcome says how a rank on c.Host ended badly, of which log, if any, holds the last words; false where it did not.
+func (c AgentConfig) endOutcome(rank, exit int, signal syscall.Signal, log string) (rundir.Verdict, bool) {
 	var v rundir.Verdict
-	who := fmt.Sprintf("rank %d on %s", w.place.Rank, c.Host)
+	who := fmt.Sprintf("rank %d on %s", rank, c.Host)
 	switch {
-	case w.signal != 0:
-		v = c.verdict(causeSignal, exitSignal+int(w.signal), fmt.Sprintf("%s was killed by %s", who, signalName(w.signal)))
-		v.Signal = int(w.signal)
-	case w.exit == exitRequeue:
-		v = c.verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, w.exit))
+	case signal != 0:
+		v = c.verdict(causeCrash, exitSignal+int(signal), fmt.Sprintf("%s was killed by %s", who, signalName(signal)))
+		v.Signal = int(signal)
+	case exit == exitRequeue:
+		v = c.verdict(causeStopped, exitRequeue, fmt.Sprintf("%s stopped and asks to be started again (exit code %d)", who, exit))
 		v.Requeue, v.Saved = true, true
-	case w.exit != 0:
-		v = c.verdict(causeCrash, w.exit, fmt.Sprintf("%s exited with code %d", who, w.exit))
+	case exit != 0:
+		v = c.verdict(causeCrash, exit, fmt.Sprintf("%s exited with code %d", who, exit))
 	default:
 		return v, false
 	}
-	v.FirstRank, v.Host = w.place.Rank, c.Host
-	if w.logs.Err != "" && v.Cause != causeStopped {
-		v.Message += "; its last words are in " + w.logs.Err
+	v.FirstRank, v.Host = rank, c.Host
+	if log != "" && v.Cause != causeStopped {
+		v.Message += "; its last words are in " + log
 	}
 	return v, true
 }

@@ -131,7 +131,7 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 		want   string
 	}{
 		"TERM, then told":        {&worker{signal: syscall.SIGTERM}, true, "cancelled"},
-		"TERM alone":             {&worker{signal: syscall.SIGTERM}, false, "signal"},
+		"TERM alone":             {&worker{signal: syscall.SIGTERM}, false, "crash"},
 		"shell's code, told":     {&worker{exit: 130}, true, "cancelled"},
 		"shell's code alone":     {&worker{exit: 130}, false, "crash"},
 		"agreed stop, then told": {&worker{exit: 75}, true, "cancelled"},

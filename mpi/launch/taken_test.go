@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,76 @@ func TestEndpointIsTaken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// isOfAnotherVersion answers as an agent 0 does that speaks another version of the protocol.
+func isOfAnotherVersion(conn net.Conn) {
+	if _, err := auth.ReadPreface(conn); err == nil {
+		conn.Write(auth.AppendPreface(nil, auth.Version+1))
+	}
+	conn.Close()
+}
+
+// Agents of different versions that meet say so in one sentence: which two, and what to do. Where agent 0 may still come to another port,
+// it is said at once in the log, and in the end.
+func TestAgentsOfDifferentVersions(t *testing.T) {
+	versions := fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
+		auth.Version+1, auth.Version)
+	for name, tc := range map[string]struct {
+		ports       int
+		cause, says string
+		exit        int
+	}{
+		"one port":  {1, "start", "did not get through to agent 0 at 127.0.0.1: ADDR: ", 1},
+		"two ports": {2, "timeout", "did not get through to agent 0 at 127.0.0.1: within 1s: the time for all agents to meet is over, and at ADDR ", 124},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is a pause
+			l := foreign(t, isOfAnotherVersion)
+			w := newMeeting2(t)
+			c := w.agents[1]
+			var log testkit.Journal
+			c.Log = log.Logger()
+			if tc.ports == 1 {
+				c.Endpoint = l.Addr().String()
+			} else {
+				c.Endpoint, c.Index, c.Ports, c.JoinTimeout = "", 1, append(Ports(w.cookie, 1), portOf(l)), time.Second
+			}
+			w.agents = []AgentConfig{c}
+			r := <-w.begin(t.Context(), 0)
+			want := strings.ReplaceAll(tc.says, "ADDR", l.Addr().String())
+			if r.err == nil || r.Cause != tc.cause || r.Exit != tc.exit || !strings.Contains(r.Message, want) ||
+				!strings.HasSuffix(r.Message, versions) || strings.Contains(r.Message, "\n") {
+				t.Errorf("the agent ended with %+v; want %q and %q", r, want, versions)
+			}
+			if got := log.String(); strings.Count(got, "a ddpbatch of another version has agent 0's port") != 1 || !strings.Contains(got, versions) {
+				t.Errorf("the log is\n%s", got)
+			}
+		})
+	}
+}
+
+// Agent 0 tells of an agent of another version as soon as that comes.
+func TestAgentOfAnotherVersionComes(t *testing.T) {
+	w := newWorld(t, []int{1, 1}, "say", "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	first := w.begin(ctx, 0)
+	tries := func(port int) bool { // another program may have one of the ports
+		conn, err := net.Dial("tcp", joinPort(loopback, port))
+		if err != nil {
+			return false
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(testkit.Patience))
+		conn.Write(auth.AppendPreface(nil, auth.Version-1))
+		theirs, err := auth.ReadPreface(conn)
+		return err == nil && theirs == auth.Version
+	}
+	testkit.Eventually(t, "agent 0 tells its version", func() bool { return slices.ContainsFunc(w.agents[0].Ports, tries) })
+	w.awaitLog(fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
+		auth.Version-1, auth.Version))
+	cancel()
+	<-first
 }
 
 // On another machine agent 0 may still come to the port, which it looks for until the time is over: each try has a limit of its own.

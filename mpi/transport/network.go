@@ -63,7 +63,7 @@ func (n *Network) Cut(a, b int) {
 }
 
 // Kill ends a rank as the end of its process would.
-func (n *Network) Kill(rank int) { n.nodes[rank].end(true) }
+func (n *Network) Kill(rank int) { n.nodes[rank].end(killed) }
 
 // route tells how what from writes to to fares.
 func (n *Network) route(from, to int) (delay time.Duration, lost bool) {

@@ -120,19 +120,19 @@ func TestNetworkLosses(t *testing.T) {
 	}
 }
 
-// A killed rank is seen by all, one that closes by those it has talked to on any link; itself can do nothing any more.
+// A killed rank is seen by all, one that closes by those it has talked to on any link, and by whoever looks; itself can do nothing any more.
 func TestNetworkEnds(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")
 	fabrics[0].Close()
 	drain(t, fabrics[1].Control(0), 1)
 	for name, l := range links(fabrics[1], 0) {
-		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, ErrClosedThere) || !errors.Is(err, io.EOF) {
 			t.Errorf("%s: whom it had talked to got %v", name, err)
 		}
 	}
 	for name, l := range links(fabrics[2], 0) {
-		if _, err := l.Read(make([]byte, 1)); err != nil {
+		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, ErrClosedThere) {
 			t.Errorf("%s: whom it had not talked to got %v", name, err)
 		}
 	}
@@ -142,7 +142,7 @@ func TestNetworkEnds(t *testing.T) {
 		t.Errorf("a stranger to a killed rank has news of %v", news)
 	}
 	for name, l := range links(fabrics[2], 1) {
-		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || errors.Is(err, ErrClosedThere) {
 			t.Errorf("%s: a stranger to a killed rank got %v", name, err)
 		}
 		if _, err := l.Write([]byte("x"), nil); !errors.Is(err, net.ErrClosed) {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,12 +14,19 @@ type node struct {
 	network *Network
 	news    chan struct{} // holds one
 
+	ended atomic.Int32 // 0, closed or killed
+
 	mu      sync.Mutex
 	taken   bool
-	ended   bool
 	inboxes map[News]*inbox // by sender and link
 	fresh   []News          // what Ready has not told yet
 }
+
+// How a node ends.
+const (
+	closed int32 = iota + 1
+	killed
+)
 
 // inbox is what one rank has written to another.
 type inbox struct {
@@ -70,16 +78,16 @@ func (n *node) Ready(news []News) []News {
 }
 
 func (n *node) Close() error {
-	n.end(false)
+	n.end(closed)
 	return nil
 }
 
 // end closes the links of the rank: the others read what it has written, then io.EOF. Those between whom and it nothing ever
 // went are told only if it is killed.
-func (n *node) end(killed bool) {
+func (n *node) end(how int32) {
+	n.ended.CompareAndSwap(0, how)
 	n.mu.Lock()
-	n.ended = true
-	if killed { // what goes on of it finds out that its own ends are closed
+	if how == killed { // what goes on of it finds out that its own ends are closed
 		for _, other := range n.network.nodes {
 			if other != n {
 				n.tell(News{other.rank, false})
@@ -94,7 +102,7 @@ func (n *node) end(killed bool) {
 			continue
 		}
 		other.mu.Lock()
-		if killed || other.inboxes[control] != nil || other.inboxes[data] != nil {
+		if how == killed || other.inboxes[control] != nil || other.inboxes[data] != nil {
 			for _, from := range [2]News{control, data} {
 				other.inbox(from).closed = true
 				other.tell(from)
@@ -130,7 +138,7 @@ type localLink struct {
 
 // Write takes everything.
 func (l localLink) Write(head, body []byte) (int, error) {
-	if l.here.isEnded() || l.there.isEnded() {
+	if l.here.ended.Load() != 0 || l.there.ended.Load() != 0 {
 		return 0, net.ErrClosed
 	}
 	size := len(head) + len(body)
@@ -158,17 +166,12 @@ func (l localLink) Write(head, body []byte) (int, error) {
 	return size, nil
 }
 
-func (n *node) isEnded() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.ended
-}
-
+// Read sees the end of a rank that left in peace though it told nothing of it here: that did not know of the link.
 func (l localLink) Read(buf []byte) (int, error) {
-	n := l.here
+	n, how := l.here, l.there.ended.Load() // before looking for what was written until then
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended {
+	if n.ended.Load() != 0 {
 		return 0, net.ErrClosed
 	}
 	b := n.inbox(News{l.there.rank, l.data})
@@ -179,7 +182,10 @@ func (l localLink) Read(buf []byte) (int, error) {
 	if len(b.marks) > 0 {
 		end = b.marks[0].start
 	}
-	if b.r == end && b.closed && len(b.marks) == 0 {
+	switch drained := b.r == end && len(b.marks) == 0; {
+	case drained && how == closed:
+		return 0, ErrClosedThere
+	case drained && b.closed:
 		return 0, io.EOF
 	}
 	k := copy(buf, b.buf[b.r:end])

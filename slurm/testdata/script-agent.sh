@@ -25,7 +25,7 @@ ddpbatch_run_dir=/home/ann/runs/mnist-20260101-120000-ab12
 # and make a file, without a process: bash 5.2 can crash on more, and runs traps inside of each other. USR1 and USR2 are the warning that
 # the end is near: the stop file, where there is an attempt, hands it on to the agents, and they to the workers. ("true" and not ":", which
 # ends a shell in POSIX mode where the file cannot be made.)
-unset DDPBATCH_STOP_FILE
+unset DDPBATCH_STOP_FILE DDPBATCH_SETUP_FAILURE
 ddpbatch_hup= ddpbatch_int= ddpbatch_quit= ddpbatch_term= ddpbatch_usr1= ddpbatch_usr2=
 ddpbatch_listen() {
   trap 'ddpbatch_hup=HUP' HUP
@@ -81,23 +81,36 @@ ddpbatch_end() {
   exit "$ddpbatch_code"
 }
 
-# A command that fails when Slurm ends the job may have failed of that.
+# The setup has failed: an attempt that tells of it. A command that fails when Slurm ends the job may have failed of that. What may show a
+# secret only "attempt end" prints, which blanks it; it gets it by the environment, as command lines are there for all to see.
 ddpbatch_fail() {
   { set +aeux; } 2>/dev/null
-  printf 'ddpbatch: %s\n' "$*" >&2
-  [ -n "$ddpbatch_term" ] || exit 1
+  ddpbatch_leave
+  trap - ERR DEBUG RETURN
+  if [ ! -x "$ddpbatch_program" ]; then
+    printf 'ddpbatch: %s is not there on %s: the run directory must be on a file system that all nodes share\n' \
+      "$ddpbatch_program" "$HOSTNAME" >&2
+    exit 1
+  fi
+  case ${*^^} in *KEY* | *TOKEN* | *SECRET* | *PASSWORD* | *CREDENTIAL*) ;; *) printf 'ddpbatch: %s\n' "$*" >&2 ;; esac
   ddpbatch_begin
-  ddpbatch_end 143 --unstarted
+  [ -z "$ddpbatch_term" ] || ddpbatch_end 143 --unstarted
+  export DDPBATCH_SETUP_FAILURE="$*"
+  ddpbatch_end 1
 }
+
+# Setup that ends the shell has failed, too: "exit 1", or a variable that is not set under "set -u". A trap of the user's own on EXIT stays.
+ddpbatch_leave() { case $(trap -p EXIT) in *ddpbatch_fail*) trap - EXIT ;; esac; }
+trap 'ddpbatch_code=$?; [ "$ddpbatch_code" -eq 0 ] || ddpbatch_fail "[setup] ended the batch script with exit code $ddpbatch_code"' EXIT
 
 # Whatever the setup has switched on: -x would print the run's secret, as a DEBUG trap may, -a would export it before its time, -e would end
 # the script before it can tell how the run ended, and traps of its own would keep signals from it. One on EXIT stays.
 { set +aeux; } 2>/dev/null
 trap - ERR DEBUG RETURN
+ddpbatch_leave
 ddpbatch_listen
 
-[ -x "$ddpbatch_program" ] ||
-  ddpbatch_fail "$ddpbatch_program is not there on $HOSTNAME: the run directory must be on a file system that all nodes share"
+[ -x "$ddpbatch_program" ] || ddpbatch_fail
 
 # With PMI-2 the agents tell each other where to meet, and need no port that is known beforehand.
 ddpbatch_mpi=none

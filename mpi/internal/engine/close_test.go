@@ -14,6 +14,10 @@ import (
 // Closing ends all that waits, at once, and leaves nothing behind: no descriptor here, no goroutine (TestMain looks for those).
 func TestCloseLeavesNothing(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
+		if r, w, err := os.Pipe(); err == nil { // for the first one the runtime opens files of its own
+			r.Close()
+			w.Close()
+		}
 		before := openFiles(t)
 		fabrics, _ := join(t, k, 3)
 		engines := make([]*Engine, len(fabrics))
@@ -77,6 +81,22 @@ func openFiles(t testing.TB) int {
 		t.Fatal(err)
 	}
 	return len(files)
+}
+
+// A rank that has left in peace is not lost to one that turns to it only then, and of which it had never heard.
+func TestSendToOneThatHasLeft(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		if err := w.engines[1].Close(); err != nil {
+			t.Fatal(err)
+		}
+		err := within(t, func() error {
+			return errors.Join(send(t.Context(), w.groups[0], 1, 1, make([]byte, 10)), receive(t.Context(), w.groups[0], 1, 1, nil))
+		})
+		if !errors.Is(err, ErrLeft) || errors.Is(err, ErrLost) {
+			t.Errorf("got %v, want ErrLeft", err)
+		}
+	})
 }
 
 // Closing while other goroutines use the engine in every way must not let them touch what is closed: memory that is no longer

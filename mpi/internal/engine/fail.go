@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"ddpbatch/mpi/transport"
 )
 
 // endOf notes that nothing more will be read from a lane. A peer ends when both of its lanes have, or one in a way in which no process
@@ -57,8 +59,12 @@ func closedThere(err error) bool {
 	return errors.Is(err, ErrLeft) || errors.Is(err, io.EOF)
 }
 
+// lost is the reason for which a peer's lane has ended.
 func lost(err error) error {
-	if errors.Is(err, io.EOF) {
+	switch {
+	case errors.Is(err, transport.ErrClosedThere):
+		return ErrLeft
+	case errors.Is(err, io.EOF):
 		return fmt.Errorf("%w: its process has ended without a goodbye, or was killed", ErrLost)
 	}
 	return fmt.Errorf("%w: %w", ErrLost, err)

@@ -26,7 +26,7 @@ type Death struct {
 	Tail      []string      `json:"tail,omitempty"`       // its last lines, as Words puts them together
 	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: it wrote none
 	OOM       string        `json:"oom,omitempty"`        // what shows that its memory ran out; "": nothing does
-	LogPath   string        `json:"log_path,omitempty"`   // of standard error; "": there is none
+	LogPath   string        `json:"log_path,omitempty"`   // the file with its last words; "": there is none
 	Hint      string        `json:"-"`                    // what a person may do about it, by agent 0; "": nothing is known
 }
 

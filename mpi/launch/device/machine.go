@@ -35,6 +35,9 @@ func (m *machine) node(number int) []int {
 	return readList(m.root, "sys/devices/system/node/node"+strconv.Itoa(number)+"/cpulist")
 }
 
+// online lists the cores that the machine runs, whoever may use them (sysfs-devices-system-cpu).
+func (m *machine) online() []int { return readList(m.root, cpus+"/online") }
+
 // siblings lists the hardware threads of each physical core (sysfs-devices-system-cpu, topology); empty where each has one.
 func (m *machine) siblings() [][]int {
 	if active, err := fs.ReadFile(m.root, cpus+"/smt/active"); err == nil && strings.TrimSpace(string(active)) == "0" {

@@ -21,6 +21,7 @@ type Request struct {
 	NUMA             string // torchrun's --numa-binding: "", "node", "socket", "exclusive", "core-complex"
 	Builtin          bool   // ddpbatch's own trainer: its workers are bound to cores of their own where there are enough
 	Task             bool   // this worker is a task of srun (task mode), which may have bound it already
+	Scripted         bool   // srun was called by ddpbatch's own batch script
 	Pretend          bool   // srun was not called: this machine plays several nodes
 	CPUsPerTask      int    // what the job asked for, per worker; 0: nothing
 	OMP              string // "": OMP_NUM_THREADS is the worker's share of the cores; "torchrun": 1, as torchrun sets it
@@ -71,7 +72,7 @@ func (n *Node) Assign(r Request) (Plan, error) {
 		return Plan{}, err
 	}
 	r.threads(&p, n.granted, &n.machine)
-	r.warnFewCores(&p, len(n.granted))
+	r.warnFewCores(&p, len(n.granted), &n.machine)
 	return p, nil
 }
 

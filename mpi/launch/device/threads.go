@@ -42,9 +42,10 @@ func physical(list []int, m *machine) int {
 	return n
 }
 
-// warnFewCores says where srun gave less than the workers need: it takes over the job's cpus-per-task in some releases and not in others
-// (srun(1), --cpus-per-task: 22.05 and 23.02 do not), and a step without it has one core for each task.
-func (r Request) warnFewCores(p *Plan, granted int) {
+// warnFewCores says where the workers have fewer cores than they need: the machine has no more, whatever Slurm counts, or srun gave less.
+// That takes over the job's cpus-per-task in some releases and not in others (srun(1), --cpus-per-task: 22.05 and 23.02 do not), and a
+// step without it has one core for each task.
+func (r Request) warnFewCores(p *Plan, granted int, m *machine) {
 	if _, step := r.Lookup("SLURM_STEP_ID"); !step || r.Pretend {
 		return
 	}
@@ -52,9 +53,17 @@ func (r Request) warnFewCores(p *Plan, granted int) {
 	if r.Task {
 		workers = 1
 	}
-	const remedy = "pass --cpus-per-task to srun itself, with --cpu-bind=none where one agent runs on each node"
+	remedy := "pass --cpus-per-task to srun itself, with --cpu-bind=none where one agent runs on each node"
+	if r.Scripted { // which does so
+		remedy = "the batch script asked for all of them, and not to be bound, so that the site's configuration of Slurm confines the step"
+	}
+	few := r.CPUsPerTask > 0 && granted < r.CPUsPerTask*workers
 	switch {
-	case r.CPUsPerTask > 0 && granted < r.CPUsPerTask*workers:
+	case few && granted == len(m.online()):
+		p.warn("the job asked for %d cores a worker, and this machine has %d for %d: ask for fewer (slurm.cpus_per_task); "+
+			"Slurm counts more cores here than there are (slurmd -C shows these)", r.CPUsPerTask, granted, workers)
+	case granted == 1 && len(m.online()) == 1: // nobody could give more
+	case few:
 		p.warn("the job asked for %d cores a worker, and srun granted %d for %d: %s", r.CPUsPerTask, granted, workers, remedy)
 	case granted == 1 && workers > 1:
 		p.warn("srun granted 1 core for %d workers: %s", workers, remedy)

@@ -63,7 +63,7 @@ func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, resta
 
 // CauseOf is the cause that a verdict counts as: one of [Causes], or Done, Saved, Cancelled, Start, Unknown.
 func CauseOf(v rundir.Verdict) Cause {
-	c := Cause(v.Cause).counted()
+	c := Cause(v.Cause).Current()
 	if v.OOM && c == Crash {
 		return OOM
 	}
@@ -85,7 +85,7 @@ func final(v rundir.Verdict) (Decision, bool) {
 
 // mendable tells whether starting the workers again on the same nodes, or on those that are left, may help.
 func mendable(c Cause) bool {
-	switch c.counted() {
+	switch c.Current() {
 	case Crash, OOM, Hang, Node:
 		return true
 	}

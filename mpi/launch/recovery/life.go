@@ -61,9 +61,9 @@ func lifeOf(p Policy, history []rundir.Event, v rundir.Verdict) life {
 			}
 			ends[e.Attempt] = endOf(e, began[e.Attempt])
 		case "requeue":
-			l.requeues[Cause(e.Cause).counted()]++
+			l.requeues[Cause(e.Cause).Current()]++
 		case "refused": // the requeue before it
-			c := Cause(e.Cause).counted()
+			c := Cause(e.Cause).Current()
 			l.requeues[c] = max(0, l.requeues[c]-1)
 		case "submit", "resume":
 			clear(ends)
@@ -82,7 +82,7 @@ func lifeOf(p Policy, history []rundir.Event, v rundir.Verdict) life {
 }
 
 func endOf(e rundir.Event, began time.Time) end {
-	cause := Cause(e.Cause).counted()
+	cause := Cause(e.Cause).Current()
 	found := end{cause: cause, saved: e.Saved, step: e.Step, nodes: e.Nodes}
 	if e.Node != "" && !slices.Contains(found.nodes, e.Node) {
 		found.nodes = append(slices.Clone(found.nodes), e.Node)

@@ -18,8 +18,8 @@ const (
 	Hang      Cause = "hang"       // * no progress
 	OOM       Cause = "oom"        // * out of memory
 	Crash     Cause = "crash"      // * a worker exited with another code than 0, or was killed by a signal
-	Signal    Cause = "signal"     // a worker was killed by a signal; counts as Crash
-	AgentLost Cause = "agent-lost" // an agent went away, in verdicts of earlier versions; counts as Node
+	Signal    Cause = "signal"     // Crash by a signal, in verdicts of earlier versions
+	AgentLost Cause = "agent-lost" // Node, in verdicts of earlier versions
 	Cancelled Cause = "cancelled"  // a person ended it: scancel, Ctrl-C
 	Start     Cause = "start"      // a worker could not be started, or the agents did not meet
 	Unknown   Cause = "unknown"    // nobody lived to say
@@ -54,8 +54,8 @@ func (c Cause) Budget() int {
 	return 0
 }
 
-// counted is the cause whose budget c is taken from.
-func (c Cause) counted() Cause {
+// Current is the name that c has now, where c may be from a verdict of an earlier version.
+func (c Cause) Current() Cause {
 	switch c {
 	case Signal:
 		return Crash
@@ -91,7 +91,7 @@ func DefaultPolicy() Policy {
 
 // Budget is how many requeues a cause may take over the life of the run: 0 where On does not name it.
 func (p Policy) Budget(c Cause) int {
-	c = c.counted()
+	c = c.Current()
 	if c != Saved && !p.Names(c) {
 		return 0
 	}
@@ -104,7 +104,7 @@ func (p Policy) Budget(c Cause) int {
 // Names tells whether the job is to be requeued after c.
 func (p Policy) Names(c Cause) bool {
 	for _, on := range p.On {
-		if on.counted() == c {
+		if on.Current() == c {
 			return true
 		}
 	}

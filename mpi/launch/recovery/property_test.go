@@ -104,7 +104,7 @@ func FuzzLedger(f *testing.F) {
 		requeues := 0
 		for _, e := range history {
 			switch {
-			case Cause(e.Cause).counted() != Crash:
+			case Cause(e.Cause).Current() != Crash:
 			case e.Event == rundir.EventRequeue:
 				requeues++
 			case e.Event == rundir.EventRefused:

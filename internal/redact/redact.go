@@ -1,0 +1,126 @@
+package redact
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Blank stands in the place of a value that may be secret.
+const Blank = "***"
+
+// Named tells whether the value of a variable or key of this name may be secret.
+func Named(name string) bool {
+	name = strings.ToUpper(name)
+	return slices.ContainsFunc([]string{"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"}, func(word string) bool {
+		return strings.Contains(name, word)
+	})
+}
+
+// assignment finds the names that something is assigned to, as a shell, sbatch's --export and TOML write it.
+var assignment = regexp.MustCompile(`[A-Za-z0-9_.-]+(?:=|[ \t]+=[ \t]*)`)
+
+// Text is text with the values blanked that it assigns to names that may hold secrets: NAME=value, where value is a word as a shell reads
+// it, and NAME = value.
+func Text(text string) string {
+	var out strings.Builder
+	done := 0 // so much of text is in out
+	for _, at := range assignment.FindAllStringIndex(text, -1) {
+		name := strings.TrimRight(text[at[0]:at[1]], "= \t")
+		if at[0] < done || !Named(name) {
+			continue
+		}
+		end := wordEnd(text, at[1], quoteAt(text, at[0]))
+		if end == at[1] {
+			continue // an empty value, or a comparison
+		}
+		out.WriteString(text[done:at[1]] + Blank)
+		done = end
+	}
+	return out.String() + text[done:]
+}
+
+// quoteAt is the quote that is open at text[at], as far as its line tells; 0: none.
+func quoteAt(text string, at int) (quote byte) {
+	for i := strings.LastIndexByte(text[:at], '\n') + 1; i < at; i++ {
+		switch c := text[i]; {
+		case c == '\\' && quote != '\'':
+			i++
+		case c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		}
+	}
+	return quote
+}
+
+// wordEnd is where the word of a shell ends that goes on at text[at]. The end of a quote that is open there is not part of it.
+func wordEnd(text string, at int, open byte) int {
+	quote, parens := open, 0
+	for i := at; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quote != '\'':
+			i++
+		case quote != 0 && c == quote:
+			if quote = 0; open != 0 && ends(text[i+1:]) {
+				return i // the quote stands around the whole word
+			}
+		case quote != 0:
+		case c == '"' || c == '\'' || c == '`':
+			quote = c
+		case c == '(' || c == '{':
+			parens++
+		case (c == ')' || c == '}') && parens > 0:
+			parens--
+		case parens == 0 && strings.IndexByte(" \t\n\r;&|<>)", c) >= 0:
+			return i
+		}
+	}
+	return len(text)
+}
+
+// ends tells whether a word is over before rest.
+func ends(rest string) bool {
+	return rest == "" || strings.IndexByte(" \t\n\r;&|<>),:.]}", rest[0]) >= 0
+}
+
+// shortest is how long a value must be to be looked for in a text: "1" and "false" are no secrets, and are in most texts.
+const shortest = 8
+
+// Values blanks the values of the variables of environ ("NAME=value" each) that may be secret, wherever a text holds them.
+type Values struct{ replacer *strings.Replacer }
+
+// ValuesOf takes the values of environ, of several lines each line for itself, as texts are shown by lines. What has fewer than 8 bytes is
+// not looked for.
+func ValuesOf(environ []string) Values {
+	var values []string
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !Named(name) {
+			continue
+		}
+		for line := range strings.Lines(value) {
+			if line = strings.TrimRight(line, "\r\n"); len(line) >= shortest {
+				values = append(values, line)
+			}
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // one may be the beginning of another
+	pairs := make([]string, 0, 2*len(values))
+	for _, value := range values {
+		pairs = append(pairs, value, Blank)
+	}
+	return Values{strings.NewReplacer(pairs...)}
+}
+
+// In is text without the values.
+func (v Values) In(text string) string { return v.replacer.Replace(text) }
+
+// InLines is lines without the values. It changes lines itself.
+func (v Values) InLines(lines []string) []string {
+	for i, line := range lines {
+		lines[i] = v.In(line)
+	}
+	return lines
+}
