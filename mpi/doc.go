@@ -45,5 +45,6 @@
 //
 // # Limits
 //
-// Control messages are encrypted, and data is where Config.Encrypt says so. Between machines a pair of ranks has one TCP connection for control and up to four for data, or as many as Config.Streams says.
+// Control messages are encrypted. Data is encrypted only with Config.Encrypt.
+// Between machines a pair of ranks has one TCP connection for control and up to four for data, or as many as Config.Streams says.
 package mpi

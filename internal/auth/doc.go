@@ -1,13 +1,12 @@
 // Package auth lets two processes of one run prove to each other, over a
 // connection that nobody else vouches for, that they know the run's secret.
 //
-// Store and transport begin every connection with it: the side that dialled
-// calls [Client], the side that accepted calls [Server], or has a [Gate] do so for
-// all that connect to a listener.
+// Ranks begin every connection between them with it (package transport): the side that dialled calls [Client], the side that accepted has a
+// [Gate] call [Server]. Stores and agents use package secure.
 //
 //	conn, err := net.Dial("tcp", addr)
 //	...
-//	peer, err := auth.Client(ctx, conn, secret, auth.Binding{Run: run, Attempt: 1, Role: "store"}, []byte("rank 3"))
+//	peer, err := auth.Client(ctx, conn, secret, auth.Binding{Run: run, Attempt: 1, Role: "transport"}, []byte("rank 3"))
 //	if err != nil {
 //		conn.Close()
 //		return err
@@ -41,7 +40,5 @@
 // has no deadline. After an error the connection is of no further use; closing
 // it is left to the caller.
 //
-// What follows the handshake is neither encrypted nor signed: who can change
-// packets on the way can still change the traffic of a connection that was
-// once proved.
+// The handshake encrypts nothing and signs nothing of what follows: package transport does that with keys of its own.
 package auth

@@ -119,15 +119,15 @@ func TestGateLogsFewerAndFewer(t *testing.T) {
 	})
 }
 
-// TestGateTellsOfAStrangerOnce has a client with another secret try again and again. It hears whose server it came to.
+// TestGateTellsOfAStrangerOnce has a client with another secret try again and again.
 func TestGateTellsOfAStrangerOnce(t *testing.T) {
 	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
 		other := counting()
 		other[0]++
 		for range 5 {
 			conn := l.dial()
-			if hello, err := Client(t.Context(), conn, other, binding, nil); string(hello) != "s" || !errors.Is(err, ErrRefused) {
-				t.Errorf("it got %q, %v", hello, err)
+			if _, err := Client(t.Context(), conn, other, binding, nil); !errors.Is(err, ErrRefused) {
+				t.Errorf("it got %v", err)
 			}
 			conn.Close()
 			synctest.Wait()

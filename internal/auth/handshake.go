@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -27,7 +26,7 @@ const (
 type Binding struct {
 	Run     string // the run's id
 	Attempt int    // its attempt, from 1; 0 where attempts do not exist
-	Role    string // what the connection is for: "store", "transport"
+	Role    string // what the connection is for: "store", "agents", "transport"
 }
 
 // Fingerprint is a digest of b, the same for equal bindings alone. It shows nothing that is secret, and proves nothing.
@@ -39,8 +38,7 @@ func (b Binding) Fingerprint() []byte {
 // Client proves to the server at the other end of conn that it knows the
 // secret, and checks the server's proof. hello goes to the server, and the
 // server's own comes back, both covered by the proofs; at most MaxHello bytes
-// each. They are not secret: each is sent before the other side has proved anything. With ErrRefused, too, it returns what the server
-// said, which that has not proved.
+// each. They are not secret: each is sent before the other side has proved anything.
 func Client(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
 	return shake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
 }
@@ -65,7 +63,7 @@ func shake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func
 		return err
 	})
 	if err != nil {
-		return peer, fmt.Errorf("handshake: %w", err)
+		return nil, fmt.Errorf("handshake: %w", err)
 	}
 	return peer, nil
 }
@@ -93,10 +91,7 @@ func clientSide(conn net.Conn, s Secret, b Binding, hello []byte) ([]byte, error
 	if _, err = conn.Write(append(appendChallenge(nil, t.clientNonce, hello), proof[:]...)); err != nil {
 		return nil, fmt.Errorf("send the proof: %w", err)
 	}
-	if err = readVerdict(conn); errors.Is(err, ErrRefused) {
-		return t.serverHello, err
-	}
-	if err != nil {
+	if err = readVerdict(conn); err != nil {
 		return nil, err
 	}
 	if err = readProof(conn, t.proof(s, "server")); err != nil {

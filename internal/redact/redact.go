@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Blank stands in the place of a value that may be secret.
@@ -18,14 +19,14 @@ func Named(name string) bool {
 }
 
 // assignment finds the names that something is assigned to, as a shell, sbatch's --export and TOML write it.
-var assignment = regexp.MustCompile(`[A-Za-z0-9_.-]+(?:=|[ \t]+=[ \t]*)`)
+var assignment = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[A-Za-z0-9_.-]+(?:=|[ \t]+=[ \t]*)`) })
 
 // Text is text with the values blanked that it assigns to names that may hold secrets: NAME=value, where value is a word as a shell reads
 // it, and NAME = value.
 func Text(text string) string {
 	var out strings.Builder
 	done := 0 // so much of text is in out
-	for _, at := range assignment.FindAllStringIndex(text, -1) {
+	for _, at := range assignment().FindAllStringIndex(text, -1) {
 		name := strings.TrimRight(text[at[0]:at[1]], "= \t")
 		if at[0] < done || !Named(name) {
 			continue

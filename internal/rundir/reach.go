@@ -10,8 +10,8 @@ import (
 // maxReach is far more than an agent writes.
 const maxReach = 64 << 10
 
-// WriteReach replaces attempts/<n>/reach/<agent>.json: what an agent has tried so far on its way to agent 0, for agent 0 to tell
-// where it never comes.
+// WriteReach replaces attempts/<n>/reach/<agent>.json: what an agent leaves for the others. Of agent 0 that is the port it listens at; of any
+// other, what it has tried so far on its way there, for agent 0 to tell where it never comes.
 func (d *Dir) WriteReach(attempt, agent int, data []byte) error {
 	path := d.reachPath(attempt, agent)
 	err := os.Mkdir(filepath.Dir(path), 0o700)
@@ -19,7 +19,7 @@ func (d *Dir) WriteReach(attempt, agent int, data []byte) error {
 		err = writeBytes(path, 0o600, data)
 	}
 	if err != nil {
-		return fmt.Errorf("write what agent %d has tried: %w", agent, err)
+		return fmt.Errorf("write what agent %d leaves for the others: %w", agent, err)
 	}
 	return nil
 }
@@ -28,7 +28,7 @@ func (d *Dir) WriteReach(attempt, agent int, data []byte) error {
 func (d *Dir) Reach(attempt, agent int) ([]byte, error) {
 	data, err := readFile(d.reachPath(attempt, agent), maxReach)
 	if err != nil {
-		return nil, fmt.Errorf("read what agent %d has tried: %w", agent, err)
+		return nil, fmt.Errorf("read what agent %d has left: %w", agent, err)
 	}
 	return data, nil
 }

@@ -34,13 +34,19 @@ const (
 // NewClient makes the keys of the side that dials.
 func NewClient(s auth.Secret, b auth.Binding) (*Client, error) {
 	id, err := newIdentity(s, b, clientSide, serverSide)
-	return &Client{id}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Client{id}, nil
 }
 
 // NewServer makes the keys of the side that accepts.
 func NewServer(s auth.Secret, b auth.Binding) (*Server, error) {
 	id, err := newIdentity(s, b, serverSide, clientSide)
-	return &Server{id}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Server{id}, nil
 }
 
 func newIdentity(s auth.Secret, b auth.Binding, own, other string) (identity, error) {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"time"
 
 	"ddpbatch/internal/auth"
 )
@@ -33,7 +34,9 @@ func (c *Client) Open(ctx context.Context, conn net.Conn, name string) (opened n
 		secured := tls.Client(conn, c.config)
 		err = introduce(secured, name)
 		if errors.Is(err, auth.ErrUnproved) {
-			// The server is to hear the alert. What it sent meanwhile, unread, would make the system reset the connection instead.
+			// The server is to hear the alert. What it sent meanwhile, unread, would make the system reset the connection instead. A
+			// stranger may never close.
+			conn.SetReadDeadline(time.Now().Add(time.Second))
 			io.CopyN(io.Discard, conn, auth.MaxHello)
 		}
 		switch {
@@ -148,7 +151,8 @@ func isAlert(err error) bool {
 // isVerdict tells whether a handshake failed for what one of the sides is, and not since the connection broke.
 func isVerdict(err error) bool { return isAlert(err) || errors.Is(err, auth.ErrUnproved) }
 
-// foreign makes an error of TLS one of a peer that does not speak this protocol; one of the connection, or of the peer's proof, is left as it is.
+// foreign makes an error of TLS one of a peer that does not speak this protocol. One of the connection, or of the peer's proof, is left as
+// it is.
 func foreign(err error) error {
 	var network net.Error
 	var op *net.OpError

@@ -194,14 +194,20 @@ func TestForeigners(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	preface := string(auth.AppendPreface(nil, auth.Version))
-	for name, words := range map[string]string{
-		"http":          "HTTP/1.1 400 Bad Request\r\n\r\n",
-		"torch store":   "\x03\x05\x00\x00\x00\x00\x00\x00\x00init/\x01\x00\x00\x00\x00\x00\x00\x00",
-		"then rubbish":  preface + string(client.fingerprint) + strings.Repeat("rubbish", 100),
-		"then no TLS 3": preface + string(client.fingerprint) + "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",
+	fingerprint := string(client.fingerprint) // which the server alone sends
+	for name, said := range map[string]struct{ before, then string }{
+		"http":          {"", "HTTP/1.1 400 Bad Request\r\n\r\n"},
+		"torch store":   {"", "\x03\x05\x00\x00\x00\x00\x00\x00\x00init/\x01\x00\x00\x00\x00\x00\x00\x00"},
+		"then rubbish":  {preface, strings.Repeat("rubbish", 100)},
+		"then no TLS 3": {preface, "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"},
 	} {
+		words := said.before + said.then
 		dialled, accepted := tcpPair(t)
-		io.WriteString(accepted, words)
+		if said.before != "" {
+			io.WriteString(accepted, said.before+fingerprint+said.then)
+		} else {
+			io.WriteString(accepted, words)
+		}
 		if _, err := client.Open(ctx, dialled, ""); !errors.Is(err, auth.ErrProtocol) {
 			t.Errorf("%s: client: %v, want ErrProtocol", name, err)
 		}
@@ -220,6 +226,9 @@ func TestSilence(t *testing.T) {
 	for name, words := range map[string]string{"silent": "", "half": preface[:3], "in TLS": preface} {
 		dialled, accepted := tcpPair(t)
 		io.WriteString(accepted, words)
+		if words == preface {
+			accepted.Write(client.fingerprint) // which the server alone sends
+		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		if _, err := client.Open(ctx, dialled, ""); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: client: %v", name, err)

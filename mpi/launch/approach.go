@@ -20,7 +20,9 @@ const (
 	firstLook = time.Second     // an agent that has not got through by then looks for the reason, and leaves word of what it tried
 	nextLook  = 5 * time.Second // and does so again
 
-	refusalWait = 20 * time.Second // for agent 0 to listen at another address than where the secret is refused
+	// refusalWait is for agent 0 to be found elsewhere than where the secret is refused: it may start late, and a file server may hide the
+	// port that it leaves for a minute.
+	refusalWait = 90 * time.Second
 	takenWait   = 15 * time.Second // for whoever has this machine's port to prove that it is agent 0
 	proofLimit  = 5 * time.Second  // for one try
 )
@@ -37,6 +39,7 @@ type approach struct {
 	giveUp context.CancelCauseFunc                                               // ends the race
 
 	mu        sync.Mutex
+	leftTo    string               // the address that leftAddr stood for last; "": none
 	reached   map[string]arrival   // by address
 	told      map[string]bool      // what a person was told, after the address
 	refused   int                  // how often in a row, where there is one address
@@ -66,7 +69,7 @@ func newApproach(m *meeting) *approach {
 	for _, port := range a.cfg.Ports {
 		addrs = append(addrs, joinPort(a.cfg.MasterAddr, port))
 	}
-	if a.cfg.RunDir != nil {
+	if a.cfg.RunDir != nil && a.cfg.Index >= 0 { // at an endpoint agent 0 has no other port
 		addrs = append(addrs, a.leftAddr())
 	}
 	a.race = reach.NewRace(addrs, 0)
@@ -142,6 +145,9 @@ func (a *approach) prove(ctx context.Context, addr string) error {
 			return err
 		}
 		to = joinPort(a.cfg.MasterAddr, port)
+		a.mu.Lock()
+		a.leftTo = to
+		a.mu.Unlock()
 	}
 	client, err := store.Connect(ctx, to, store.DialConfig{
 		Secret: a.cfg.Secret, Binding: a.cfg.binding(), Name: agentName(nonce), Handshake: min(proofLimit, a.cfg.JoinTimeout/4),
@@ -150,7 +156,7 @@ func (a *approach) prove(ctx context.Context, addr string) error {
 	case err != nil && ctx.Err() != nil: // the race is over
 		return err
 	case err != nil:
-		return a.judge(addr, err)
+		return a.judge(to, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

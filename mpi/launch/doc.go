@@ -69,6 +69,5 @@
 // # Security
 //
 // Nobody joins without proving that it knows the run's secret. Foreign commands do not
-// get it: it is taken out of their environment. What agents say to each other is not
-// encrypted. PyTorch's store (TorchStore) knows no proof: it is served on the job's interface alone, to whoever reaches it.
+// get it: it is taken out of their environment. What agents say to each other is encrypted (package secure). PyTorch's store (TorchStore) knows no proof: it is served on the job's interface alone, to whoever reaches it.
 package launch

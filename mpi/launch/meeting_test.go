@@ -185,7 +185,7 @@ func TestAllPortsAreHeld(t *testing.T) {
 	// whatever is in the place of the port leads nowhere
 	c := w.agents[1]
 	for text, says := range map[string]string{
-		`{"port":0}`: "0 is no port", `{"port":70000}`: "70000 is no port", "x": "invalid character", "{}": "0 is no port",
+		`{"port":0}`: "0 is not a port", `{"port":70000}`: "70000 is not a port", "x": "invalid character", "{}": "0 is not a port",
 	} {
 		must(t, w.dir.WriteReach(c.Attempt, 0, []byte(text)))
 		if port, err := c.portLeft(); err == nil || !strings.Contains(err.Error(), says) {
@@ -222,7 +222,7 @@ func TestAllPortsAreHeldByHand(t *testing.T) {
 		t.Fatalf("ended with %+v, %v", v, err)
 	}
 	for _, says := range []string{
-		"none of 2 ports to meet at can be used", fmt.Sprintf("%d: of user %d, %d: of user %d", held[0], os.Getuid(), held[1], os.Getuid()),
+		"listen for the other agents: none of 2 ports can be used", fmt.Sprintf("%d: of user %d, %d: of user %d", held[0], os.Getuid(), held[1], os.Getuid()),
 		"give another --master-port", "srun --mpi=pmi2",
 	} {
 		if !strings.Contains(v.Message, says) {

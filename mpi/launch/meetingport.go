@@ -20,6 +20,9 @@ func (c AgentConfig) listen(n network) (net.Listener, error) {
 		return listenFirst(n.hosts(c), anyPort)
 	}
 	l, err := listenFirst(n.hosts(c), c.Ports)
+	if err != nil {
+		err = fmt.Errorf("listen for the other agents: %w", err)
+	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return l, err
 	}
@@ -38,7 +41,7 @@ func (c AgentConfig) listen(n network) (net.Listener, error) {
 	return l, nil
 }
 
-// leftPort is what agent 0 leaves in the run directory in the place of what it tried itself, as it is where all others want to go.
+// leftPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
 type leftPort struct {
 	Port int `json:"port"`
 }
@@ -65,7 +68,7 @@ func (c AgentConfig) portLeft() (int, error) {
 		err = json.Unmarshal(text, &left)
 	}
 	if err == nil && !isPort(left.Port) {
-		err = fmt.Errorf("%d is no port", left.Port)
+		err = fmt.Errorf("%d is not a port", left.Port)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the port of agent 0 in the run directory: %w", err)
@@ -96,7 +99,7 @@ func holders(ports []int) string {
 	for _, port := range ports {
 		who := users[port]
 		if who == "" {
-			who = "of another run, which has claimed it"
+			who = "of nobody who listens: another run has claimed it, or a program has bound it"
 		}
 		said = append(said, fmt.Sprintf("%d: %s", port, who))
 	}

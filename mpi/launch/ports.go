@@ -60,7 +60,7 @@ func takePort(hosts []string, ports []int) (net.Listener, io.Closer, error) {
 			break // no other port will do better
 		}
 	}
-	return nil, nil, fmt.Errorf("none of %d ports to meet at can be used: %w", len(ports), last)
+	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
 }
 
 func listenClaimed(hosts []string, port int) (l net.Listener, claim io.Closer, err error) {

@@ -142,12 +142,12 @@ func TestRunWhosePrivateFolderIsTaken(t *testing.T) {
 	must(t, os.Chtimes(kept, time.Unix(1000, 0), time.Unix(1000, 0)))
 	// Root removes nothing but the agent's folder, whatever the variable says. The agent may be faster, and make it anew.
 	name := privateParents()[0] + "/" + privateName
-	w := hanging(t, 2*time.Second, speak+`folder=${DDPBATCH_HEARTBEAT_FILE%/*/*}; echo $folder
+	w := hanging(t, 5*time.Second, speak+`folder=${DDPBATCH_HEARTBEAT_FILE%/*/*}; echo $folder
 case $folder in `+name+`[0-9]*) ;; *) exit 9; esac
 until setpriv --reuid 4243 --regid 4243 --clear-groups mkdir -m 777 $folder 2>/dev/null; do rm -rf $folder; done
 ln -s `+kept+` $folder/0.heartbeat
 touch "$DDPBATCH_HEARTBEAT_FILE" 2>/dev/null && echo touched
-speak 60`)
+speak 80`)
 	v := w.agree(w.run())
 	out := w.logOf("n1", 0, "out")
 	folder, _, _ := strings.Cut(out, "\n")

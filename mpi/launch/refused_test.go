@@ -25,7 +25,7 @@ func TestOtherSecret(t *testing.T) {
 			secret, err := auth.NewSecret()
 			must(t, err)
 			for i := range w.agents {
-				w.agents[i].Secret, w.agents[i].JoinTimeout = secret, time.Hour // the test's own limit is sooner
+				w.agents[i].Secret, w.agents[i].JoinTimeout = secret, 40*time.Second
 			}
 			w.agents[1].Secret[0]++
 			ctx, cancel := context.WithCancel(t.Context())
@@ -75,7 +75,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		addrs := []string{"n1:1", "n1:2"}
-		patient := AgentConfig{JoinTimeout: time.Minute}
+		patient := AgentConfig{JoinTimeout: time.Hour}
 		alone := &approach{cfg: patient, race: reach.NewRace(addrs[:1], 0), refusedAt: make(map[string]time.Time)}
 		if !alone.isFinal(addrs[0], store.ErrOtherSecret) {
 			t.Error("nobody else can be agent 0, and it goes on")

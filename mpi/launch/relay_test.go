@@ -19,6 +19,7 @@ type relay struct {
 
 // relayed puts a relay between agent 1 and agent 0.
 func relayed(t *testing.T, w *world) *relay {
+	t.Helper()
 	ports := w.agents[0].Ports
 	l, err := listenFirst([]string{loopback}, ports[:8])
 	must(t, err)
@@ -102,19 +103,25 @@ func TestRelayBetweenAgents(t *testing.T) {
 func TestRelayChangesThePlan(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "environ")
 	for i := range w.agents {
-		w.agents[i].JoinTimeout = 5 * time.Second
+		w.agents[i].JoinTimeout = 10 * time.Second
 	}
 	r := relayed(t, w)
+	changed := 0
 	first, second := w.begin(t.Context(), 0), w.begin(t.Context(), 1)
 	w.awaitLog("an agent came")
 	r.mu.Lock()
-	r.change = func(part []byte) []byte { part[len(part)-1] ^= 1; return part }
+	r.change = func(part []byte) []byte { changed++; part[len(part)-1] ^= 1; return part }
 	r.mu.Unlock()
 	third := w.begin(t.Context(), 2)
-	for i, r := range []result{<-first, <-second, <-third} {
-		if r.Cause == "done" {
-			t.Errorf("agent %d ended with %+v", i, r)
+	for i, end := range []result{<-first, <-second, <-third} {
+		if end.Cause == "done" {
+			t.Errorf("agent %d ended with %+v", i, end)
 		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if changed == 0 {
+		t.Error("the relay had nothing to change")
 	}
 	if text, err := os.ReadFile(w.dir.LogPath(1, "n2", 1, "out")); err == nil && len(text) > 0 {
 		t.Errorf("agent 1 has started a worker:\n%s", text)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -59,9 +60,15 @@ func (a *approach) row() reach.Row {
 	row := reach.Row{From: a.cfg.Host}
 	hosts := make(map[[2]string]int)
 	more := make(map[int]int)
+	a.mu.Lock()
+	leftTo := a.leftTo
+	a.mu.Unlock()
 	for _, try := range a.race.Tries() {
-		if try.Addr == a.leftAddr() && (try.Err == "" || try.Err == errNoPortLeft.Error()) {
-			continue // there is nothing to try
+		if try.Addr == a.leftAddr() {
+			if try.Err == "" || try.Err == errNoPortLeft.Error() {
+				continue // there is nothing to try
+			}
+			try.Addr = cmp.Or(leftTo, try.Addr)
 		}
 		host, _, _ := net.SplitHostPort(try.Addr)
 		at, known := hosts[[2]string{host, try.Err}]

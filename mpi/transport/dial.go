@@ -143,6 +143,9 @@ func (s *meeting) introduce(
 	addr := conn.RemoteAddr()
 	ours := s.hello(stream, st.try, st.near, offer).encode()
 	theirs, err := auth.Client(ctx, conn, key, s.cfg.binding(), ours)
+	if errors.Is(err, auth.ErrRefused) {
+		err = fmt.Errorf("%w; or one of the two ranks encrypts its data (mpi.encrypt), and the other does not", err)
+	}
 	if err != nil {
 		return nil, false, fmt.Errorf("%s: %w", addr, err)
 	}

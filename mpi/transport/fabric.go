@@ -5,7 +5,8 @@ import "time"
 // Link is a reliable, ordered stream of bytes to one other rank, and one back.
 // Its methods never wait. One goroutine at a time may use it.
 type Link interface {
-	// Write takes what it can of head and then body at once, and tells how many bytes that was.
+	// Write takes what it can of head and then body at once, and tells how many bytes that was. Whoever is told that less was taken comes
+	// again with the rest, which begins with the same byte.
 	Write(head, body []byte) (int, error)
 
 	// Read fills buf with what is there, and returns 0 where that is nothing yet. io.EOF says

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -10,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 )
 
 // dialledPair is the two ends of a connection.
@@ -180,6 +183,17 @@ func TestTicketIsNeeded(t *testing.T) {
 	if cfg.key(ticket) == cfg.Secret || cfg.key(ticket) == cfg.key(ticket.Derive("2")) || cfg.key(ticket) == other.key(ticket) {
 		t.Error("the key does not follow from both the secret and the ticket")
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	dir := store.NewMemory()
+	_, done := meeter(ctx, dir, 1)
+	conn, _ := knockAt(ctx, t, dir, 1)
+	h := hello{rank: 2, size: 3, streams: 1}
+	if _, err := auth.Client(ctx, conn, testSecret, testConfig(dir, 2, 3).binding(), h.encode()); !errors.Is(err, auth.ErrRefused) {
+		t.Errorf("with the run's secret alone: %v, want ErrRefused", err)
+	}
+	cancel()
+	<-done
 }
 
 // TestControlIsEncrypted looks at what comes on the control link of a rank, before that is opened.

@@ -91,7 +91,7 @@ func TestReadyToWrite(t *testing.T) {
 				})
 				calm(t, fabrics[0])
 				done := asleep(fabrics[0])
-				drain(t, links(fabrics[1], 0)[name], sent-dataRecord) // the last record of a control link may be here still
+				drain(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
 				wantAwake(t, done)
 				news, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
 				if !slices.Equal(news, []News{want}) {

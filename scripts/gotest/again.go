@@ -15,7 +15,8 @@ var (
 	neverSaid = regexp.MustCompile(`DATA RACE|race detected|concurrent map|goleak|unexpected goroutines|(?i)\bleak|` +
 		`address already in use|EADDRINUSE|deadlock|different bits|bits differ|(?m)^panic: |(?m)^fatal error: |test timed out`)
 	neverNamed = regexp.MustCompile(`(?:^|[^A-Z])(?:Race|Leak|Leaks|Bit|Bits|Port|Ports|Lock|Locks|Secret|Secrets|Stranger|` +
-		`Strangers|Owner|Owners|Forged|Relay|Attacker|Security|Auth)(?:[A-Z0-9_/]|$)`)
+		`Strangers|Owner|Owners|Forged|Relay|Attacker|Security|Auth|User|Users|Taken|Trusts|Planted|Swapped|Ticket|` +
+		`Encrypted|Hostile|Impostor|Reflection)(?:[A-Z0-9_/]|$)`)
 	neverIn = regexp.MustCompile(`/internal/(?:auth|secure)$`)
 )
 

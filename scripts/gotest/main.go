@@ -74,7 +74,8 @@ func run(ctx context.Context, args []string, flaky string, w io.Writer) (bool, e
 // goTest runs go test once, prints the outcome to w, and returns it. Its error says that the outcome could not be had.
 func goTest(ctx context.Context, args []string, w io.Writer) (outcome, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the go command tells its test programs nothing of a TERM
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return outcome{}, fmt.Errorf("read what go test prints: %w", err)

@@ -220,11 +220,11 @@ func (e *Engine) takeOps(g *Group, p *peer, err error) {
 	e.takeBack(l, g, err)
 }
 
-// takeBack removes the group's frames from what is to be written. Of one that is written in part the rest
+// takeBack removes the group's frames from what is to be written. Of one that the link may have taken in part the rest
 // must follow, or the stream would make no sense: from a copy, as the memory is the caller's again.
 func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	first := l.out.first
-	partial := first != nil && first.group == g && first.moved > 0 && !l.shut
+	partial := first != nil && first.group == g && first.tried && !l.shut
 	for {
 		op := l.out.take(func(op *Op) bool { return op.group == g && !(partial && op == first) })
 		if op == nil {
@@ -235,7 +235,7 @@ func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	if !partial {
 		return
 	}
-	rest := &Op{peer: first.peer, kind: first.kind, moved: first.moved, head: first.head, buf: first.buf}
+	rest := &Op{peer: first.peer, kind: first.kind, moved: first.moved, tried: true, head: first.head, buf: first.buf}
 	if rest.moved > headerSize { // only what is still to be written is worth a copy
 		rest.buf, rest.moved = rest.buf[rest.moved-headerSize:], headerSize
 	}

@@ -13,6 +13,7 @@ type Op struct {
 	call  Call
 	buf   []byte
 	moved int    // bytes on their way so far; of a send: those of the header, too
+	tried bool   // a send: the link was asked to take it, and may hold its next byte
 	order uint64 // of a receive: when it was posted, to set those from Any against the others
 	head  [headerSize]byte
 	done  atomic.Bool

@@ -110,7 +110,7 @@ func (e *Engine) receiveAny(op *Op) {
 func (op *Op) start(g *Group, kind frameKind, call Call, peer int, buf []byte) {
 	call.Group = g.id
 	op.group, op.kind, op.call, op.peer, op.buf = g, kind, call, int32(peer), buf
-	op.recv, op.moved, op.err, op.size = false, 0, nil, 0
+	op.recv, op.moved, op.tried, op.err, op.size = false, 0, false, nil, 0
 	op.done.Store(false)
 }
 

@@ -25,6 +25,7 @@ func (e *Engine) flush(l *lane) bool {
 	for op := l.out.first; op != nil; op = l.out.first {
 		var n int
 		var err error
+		op.tried = true
 		if op.moved < headerSize {
 			n, err = l.link.Write(op.head[op.moved:], op.buf)
 		} else {
