@@ -14,8 +14,8 @@ const (
 	accepted = 1
 )
 
-// AppendPreface appends what both sides of every connection begin with, of a version. It will not change: by it, sides of different
-// versions understand that they cannot talk.
+// AppendPreface appends the bytes that both sides of every connection send first: a magic word and a version. Their form never changes, so
+// that sides of different versions can tell.
 func AppendPreface(buf []byte, version uint16) []byte {
 	return binary.BigEndian.AppendUint16(append(buf, magic...), version)
 }

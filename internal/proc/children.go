@@ -15,7 +15,7 @@ type family struct {
 	waited   map[int]int // by process id, how often: a number can be another's before its last waiter has taken note
 	adopting int         // how many Reapers there are
 
-	earlier map[identity]bool // descendants from before the first of them
+	earlier map[pidStart]bool // descendants from before the first of them
 }
 
 // start starts cmd in a group of its own; with a cookie among its variables it has the mark of that as well, where the kernel lets it.
@@ -57,13 +57,13 @@ func (f *family) note() error {
 	if err != nil {
 		return err
 	}
-	f.earlier = map[identity]bool{}
+	f.earlier = map[pidStart]bool{}
 	ours := map[int]bool{unix.Getpid(): true}
 	for grew := true; grew; { // a child may have a smaller number than its parent
 		grew = false
 		for _, s := range all {
 			if ours[s.parent] && !ours[s.pid] && f.waited[s.pid] == 0 {
-				ours[s.pid], f.earlier[s.identity()], grew = true, true, true
+				ours[s.pid], f.earlier[s.pidStart()], grew = true, true, true
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (f *family) isStray(s stat, self int) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.orphan(s) && !f.earlier[s.identity()]
+	return f.orphan(s) && !f.earlier[s.pidStart()]
 }
 
 // isHelper tells whether a process is a child that os/exec started elsewhere. It may have the mark of one that was started at the same

@@ -19,13 +19,13 @@ type handle struct {
 	refused error // of a signal
 }
 
-// identity names a process for as long as the machine runs.
-type identity struct {
+// pidStart names a process for as long as the machine runs.
+type pidStart struct {
 	pid   int
 	start uint64
 }
 
-func (s stat) identity() identity { return identity{s.pid, s.start} }
+func (s stat) pidStart() pidStart { return pidStart{s.pid, s.start} }
 
 func (h *handle) accepted() bool { return h.refused == nil }
 
@@ -41,7 +41,7 @@ func openHandle(s stat, still func(stat) bool) (*handle, bool) {
 	}
 	h := &handle{stat: s, fd: fd}
 	now, err := readStat(s.pid)
-	if err != nil || now.identity() != s.identity() || !still(now) {
+	if err != nil || now.pidStart() != s.pidStart() || !still(now) {
 		h.close()
 		return nil, false
 	}

@@ -74,8 +74,8 @@ type sweeper struct {
 	env    *environs
 	last   func() (int, bool)   // lastPID
 	spared map[int]bool         // this process and its ancestors
-	blanks map[identity]int     // how often its environment was empty
-	tried  map[identity]*handle // all that were found; closed
+	blanks map[pidStart]int     // how often its environment was empty
+	tried  map[pidStart]*handle // all that were found; closed
 }
 
 // sweep kills its prey, until none is left or ctx ends.
@@ -86,7 +86,7 @@ func sweep(ctx context.Context, p prey) (Swept, error) {
 func newSweeper(p prey) *sweeper {
 	return &sweeper{
 		prey: p, env: newEnvirons(), last: lastPID, spared: lineage(),
-		blanks: map[identity]int{}, tried: map[identity]*handle{},
+		blanks: map[pidStart]int{}, tried: map[pidStart]*handle{},
 	}
 }
 
@@ -174,8 +174,8 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	}
 	env := s.env.of(p)
 	marked := s.prey.marked(p, env)
-	if env.blank && env.err == nil && !marked && s.blanks[p.identity()] < maxBlank {
-		s.blanks[p.identity()]++
+	if env.blank && env.err == nil && !marked && s.blanks[p.pidStart()] < maxBlank {
+		s.blanks[p.pidStart()]++
 		return nil, false
 	}
 	if !marked && !s.prey.is(p, env) {
@@ -194,7 +194,7 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		h.close()
 		return nil, true
 	}
-	s.tried[h.identity()] = h
+	s.tried[h.pidStart()] = h
 	return h, true
 }
 

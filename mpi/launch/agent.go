@@ -102,7 +102,7 @@ type AgentConfig struct {
 	Policy     recovery.Policy // what follows a failure
 	Output     output.Config
 	LogDir     string // torchrun's --log-dir; "": the run directory's logs
-	TorchStore bool   // serve PyTorch's TCPStore at MASTER_PORT, and tell the workers so: as agent 0 has it
+	TorchStore bool   // agent 0 serves PyTorch's TCPStore at MASTER_PORT, and all tell their workers so; only agent 0's value counts
 
 	GPUs, NUMA, OMP  string // see device.Request
 	VirtualLocalRank bool

@@ -199,7 +199,7 @@ func (p *private) restore() (gone bool, err error) {
 		return true, err // the next look makes it anew
 	}
 	defer lock.Close()
-	// Under the number of what is gone, so that what held has returned leads to the new one.
+	// The new folder takes over the descriptor's number, so that paths which held has returned lead to it.
 	return true, os.NewSyscallError("dup3", unix.Dup3(int(lock.Fd()), int(p.lock.Fd()), unix.O_CLOEXEC))
 }
 

@@ -20,8 +20,8 @@ const (
 	longestPause = time.Second
 )
 
-// way is where a rank listens, and the key of the connections to it.
-type way struct {
+// route is where a rank listens, and the key of the connections to it.
+type route struct {
 	addr netip.AddrPort
 	key  auth.Secret
 }
@@ -42,10 +42,10 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
 	s.note(rank, "%s does not answer", addr)
-	st, way := &seat{rank: rank, near: machine == s.machine}, way{addr, s.cfg.key(ticket)}
+	st, to := &seat{rank: rank, near: machine == s.machine}, route{addr, s.cfg.key(ticket)}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		st.try++
-		err := s.visit(ctx, way, st)
+		err := s.visit(ctx, to, st)
 		if err == nil {
 			s.seatAll(st)
 			return nil
@@ -70,7 +70,7 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 
 // visit makes one try at st's rank, and offers memory if that is on the same machine. What it has opened when it
 // fails is in st.
-func (s *meeting) visit(ctx context.Context, way way, st *seat) (err error) {
+func (s *meeting) visit(ctx context.Context, to route, st *seat) (err error) {
 	if s.cfg.Sharing == ShareAlways && !st.near {
 		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
 	}
@@ -81,7 +81,7 @@ func (s *meeting) visit(ctx context.Context, way way, st *seat) (err error) {
 		}
 	}
 	shared := false
-	st.control, shared, err = s.knock(ctx, way, st, 0, offer)
+	st.control, shared, err = s.knock(ctx, to, st, 0, offer)
 	if shared {
 		st.pair = offer
 		return nil
@@ -95,16 +95,16 @@ func (s *meeting) visit(ctx context.Context, way way, st *seat) (err error) {
 	if s.cfg.Sharing == ShareAlways {
 		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
 	}
-	return s.visitMore(ctx, way, st)
+	return s.visitMore(ctx, to, st)
 }
 
 // visitMore opens the streams of the data link.
-func (s *meeting) visitMore(ctx context.Context, way way, st *seat) error {
+func (s *meeting) visitMore(ctx context.Context, to route, st *seat) error {
 	st.streams = make([]*sealedConn, s.cfg.streams(st.near))
 	errs := make([]error, len(st.streams))
 	var tasks sync.WaitGroup
 	for i := range st.streams {
-		tasks.Go(func() { st.streams[i], _, errs[i] = s.knock(ctx, way, st, i+1, nil) })
+		tasks.Go(func() { st.streams[i], _, errs[i] = s.knock(ctx, to, st, i+1, nil) })
 	}
 	tasks.Wait()
 	return cmp.Or(errs...)
@@ -112,11 +112,11 @@ func (s *meeting) visitMore(ctx context.Context, way way, st *seat) error {
 
 // knock connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
 // memory offered.
-func (s *meeting) knock(ctx context.Context, way way, st *seat, stream int, offer *pair) (_ *sealedConn, shared bool, err error) {
+func (s *meeting) knock(ctx context.Context, to route, st *seat, stream int, offer *pair) (_ *sealedConn, shared bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
 	defer cancel()
 	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "tcp", way.addr.String())
+	c, err := dialer.DialContext(ctx, "tcp", to.addr.String())
 	if err != nil {
 		return nil, false, err
 	}
@@ -124,7 +124,7 @@ func (s *meeting) knock(ctx context.Context, way way, st *seat, stream int, offe
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	var keys *sealing
 	if err = tune(conn); err == nil {
-		keys, shared, err = s.introduce(ctx, conn, way.key, st, stream, offer)
+		keys, shared, err = s.introduce(ctx, conn, to.key, st, stream, offer)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)

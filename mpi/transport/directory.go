@@ -9,7 +9,7 @@ import (
 )
 
 // entry is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
-// the run's secret. Who has not read it in the Directory cannot pass for a rank, nor between two.
+// the run's secret. Whoever has not read the ticket in the Directory can neither pass for a rank nor stand between two.
 type entry struct {
 	addr, machine string
 	ticket        auth.Secret
@@ -24,7 +24,7 @@ func decodeEntry(value []byte) (_ netip.AddrPort, machine string, ticket auth.Se
 	text, rest, _ := strings.Cut(string(value), " ")
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {
-		return addr, "", ticket, fmt.Errorf("%q is no address", text)
+		return addr, "", ticket, fmt.Errorf("%q is not an address", text)
 	}
 	text, machine, _ = strings.Cut(rest, " ")
 	if ticket, err = auth.ParseSecret(text); err != nil {

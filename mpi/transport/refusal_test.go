@@ -145,7 +145,7 @@ func TestPublishedRubbish(t *testing.T) {
 	dir := store.NewMemory()
 	dir.Set(t.Context(), addressKey(0), []byte("nowhere"))
 	_, err := Connect(t.Context(), testConfig(dir, 1, 2))
-	if err == nil || !strings.Contains(err.Error(), `look up rank 0: "nowhere" is no address`) {
+	if err == nil || !strings.Contains(err.Error(), `look up rank 0: "nowhere" is not an address`) {
 		t.Errorf("got %v", err)
 	}
 }

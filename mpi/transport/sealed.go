@@ -131,8 +131,8 @@ func newSealedLink(tcp *tcpLink, keys *sealing, longest int) *sealedLink {
 	return &sealedLink{tcp: tcp, keys: keys, record: make([]byte, longest), raw: make([]byte, longest)}
 }
 
-// Write implements Link. The last byte of a record counts as taken when the whole record is sent: until then the caller
-// comes again with it, as it does to any link that has no room.
+// Write implements Link. It counts the last byte of a record as taken only when the whole record is sent, so that the caller comes again
+// until then.
 func (l *sealedLink) Write(head, body []byte) (int, error) {
 	total := 0
 	for {

@@ -3,8 +3,8 @@ package transport
 // cellBytes is how many bytes go on one stream of a striped link before the next has its turn.
 const cellBytes = 256 << 10
 
-// stripedLink is a Link of several, each over a TCP connection of its own: its bytes are cut into cells of one size, and cell i goes by stream
-// i mod len(streams). Both ends count, so nothing is sent beside the bytes.
+// stripedLink is a Link made of several Links, each over a TCP connection of its own. Its bytes are cut into cells of one size; cell i goes
+// by stream i mod len(streams). Both ends count, so nothing is sent beside the bytes.
 type stripedLink struct {
 	streams []Link
 	cell    int
