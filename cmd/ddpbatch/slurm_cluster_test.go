@@ -39,6 +39,7 @@ func TestSlurm(t *testing.T) {
 		{"EnvSteps", testSlurmEnvSteps},
 		{"EnvFormats", testSlurmEnvFormats},
 		{"Run", testSlurmRun},
+		{"Cores", testSlurmCores},
 		{"Meet", testSlurmMeet},
 		{"RunByHand", testSlurmRunByHand},
 		{"RunByHandSecret", testSlurmRunByHandSecret},
