@@ -53,6 +53,7 @@ func TestSlurm(t *testing.T) {
 		{"CancelEnded", testSlurmCancelEnded},
 		{"Forbidden", testSlurmForbidden},
 		{"Wait", testSlurmWait},
+		{"SubmitKilled", testSlurmSubmitKilled},
 		{"Follow", testSlurmFollow},
 		{"Array", testSlurmArray},
 		{"ArrayFailure", testSlurmArrayFailure},
