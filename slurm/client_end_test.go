@@ -82,7 +82,7 @@ func TestFactsOf25_11(t *testing.T) {
 		"cancel":   {JobStatus: JobStatus{ID: "6", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]"}},
 		"timeout":  {JobStatus: JobStatus{ID: "5", State: "COMPLETING", Reason: "TimeLimit", NodeList: "n[1-2]"}},
 		"nodefail": {JobStatus: JobStatus{ID: "37", State: "COMPLETING", Reason: "None", NodeList: "n1", Restarts: 1}, FailedNode: "n2"},
-		"preempt":  {JobStatus: JobStatus{ID: "7", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]", Restarts: 1}},
+		"preempt":  {JobStatus: JobStatus{ID: "7", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]", Restarts: 1}, BatchFlag: 2},
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", "25.11", file+".txt"))
 		if err != nil {
@@ -90,7 +90,10 @@ func TestFactsOf25_11(t *testing.T) {
 		}
 		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: text}}}
 		got, err := p.client().Facts(t.Context(), want.ID)
-		if err != nil || got.State != want.State || got.Reason != want.Reason || got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
+		if want.BatchFlag == 0 {
+			want.BatchFlag = 1
+		}
+		if err != nil || got.BatchFlag != want.BatchFlag || got.State != want.State || got.Reason != want.Reason || got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
 			got.FailedNode != want.FailedNode || !got.PreemptTime.IsZero() || !got.Requeue {
 			t.Errorf("%s: %+v, %v; want %+v", file, got, err, want)
 		}

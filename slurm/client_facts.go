@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -16,6 +17,7 @@ type JobFacts struct {
 	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
 	End         time.Time // EndTime; zero: no limit, or not known
 	Exclude     string    // nodes that it must not run on, folded; empty: none
+	BatchFlag   int       // 1 for a batch job, and 1 more each time that Slurm requeued it at the end of its script; 0: not told
 	FailedNode  string    // the node whose failure ended the job's last start; empty: none
 }
 
@@ -50,6 +52,7 @@ func parseFacts(stdout []byte) []JobFacts {
 		}
 		_, tail, _ := strings.Cut(line, " UserId=")
 		facts := JobFacts{JobStatus: jobs[0], Requeue: scontrolField(tail, "Requeue", " ") == "1", Exclude: scontrolField(tail, "ExcNodeList", " ")}
+		facts.BatchFlag, _ = strconv.Atoi(scontrolField(tail, "BatchFlag", " "))
 		facts.FailedNode = scontrolField(tail, "FailedNode", " ")
 		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))
 		if facts.TimeLimit != "UNLIMITED" {

@@ -15,6 +15,7 @@ var readOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task":
 var shortOptions = map[byte]string{
 	'J': "job-name", 'D': "chdir", 'o': "output", 'e': "error", 'W': "wait", 'Q': "quiet", 'n': "ntasks",
 	'h': "help", 'V': "version", 'N': "nodes", 'a': "array", 'c': "cpus-per-task",
+	'M': "clusters",
 }
 
 // shortFlags are the one-letter options without a value: another letter may follow in the same word.
@@ -33,6 +34,9 @@ func CheckExtra(word string) error {
 	}
 	if readOptions[name] {
 		return fmt.Errorf("sbatch option %s: write it as %s = ... in [slurm]", clip(word), optionKey(name))
+	}
+	if name == "clusters" || name == "cluster" { // a key of [slurm] that jobfile refuses
+		return fmt.Errorf("sbatch option %s: ddpbatch follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead", clip(word))
 	}
 	if advice, reserved := reservedOptions[name]; reserved && name != "extra" {
 		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)

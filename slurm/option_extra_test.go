@@ -38,6 +38,10 @@ func TestCheckExtraRefuses(t *testing.T) {
 		"--wrap=true":       "launch.command",
 		"--comment=a\nb":    "control character",
 		"--export=NONE":     "[setup]",
+		"--clusters=lab":    "SLURM_CLUSTERS",
+		"--cluster=lab":     "SLURM_CLUSTERS",
+		"-Mlab":             "SLURM_CLUSTERS",
+		"-HMlab":            "SLURM_CLUSTERS", // -H -M lab
 	} {
 		err := CheckExtra(word)
 		if err == nil || !strings.Contains(err.Error(), says) {

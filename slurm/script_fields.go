@@ -64,7 +64,10 @@ func (s Script) ownOptions() []string {
 	}
 	// sbatch derives ntasks, and reads it beside ntasks-per-node as something else: a maximum
 	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" })
-	return s.words(slices.Concat(options, shape, s.leastCPUs(), s.lastingOptions()))
+	if least := s.leastCPUs(); least.Name != "" {
+		shape = append(slices.DeleteFunc(shape, func(o Option) bool { return o.Name == least.Name }), least)
+	}
+	return s.words(slices.Concat(options, shape, s.lastingOptions()))
 }
 
 // lastingOptions let the job outlive what happens to it, where its user has not said otherwise: Slurm may start it again, warns
@@ -107,11 +110,15 @@ func (s Script) Warning() (Warning, bool) {
 // maxLead is the longest warning that sbatch takes (sbatch(1), --signal).
 const maxLead = 65535 * time.Second
 
-// leastCPUs asks for a core for each rank of a node where the job does not say how many. It has to in
+// leastCPUs asks for a core for each rank of a node where the job does not say how many; no option where it need not. It has to in
 // agent mode, where a node has one task, for which Slurm's own default is one core. The script hides the
 // number from srun, so that the step has all that the job has, which is more where it has whole nodes.
 // Slurm 25.11 refuses mincpus beside ntasks-per-node=1, and cpus-per-task beside another count of cores.
-func (s Script) leastCPUs() []Option {
+//
+// Of a job with GPUs a site may have a default of its own (slurm.conf, DefCpuPerGPU), which holds only where sbatch is given no
+// cpus-per-task. So the job has a task's place for each rank instead, of which the step uses one on each node: that is a core for each rank,
+// and the site's number where there is one.
+func (s Script) leastCPUs() Option {
 	given := slices.ContainsFunc([]string{"mincpus", "overcommit", "cpus-per-gpu"}, func(name string) bool {
 		_, given := s.Options.Get(name)
 		return given
@@ -121,10 +128,31 @@ func (s Script) leastCPUs() []Option {
 		return name == "cpus-per-gpu" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
 	// mincpus is what job files that leave the number out have named until now
-	if s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || given || counts || s.Options.skips("mincpus") {
-		return nil
+	switch {
+	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || given || counts || s.Options.skips("mincpus"):
+		return Option{}
+	case s.gpusPerNode():
+		return Option{Name: "ntasks-per-node", Value: strconv.Itoa(s.Nproc)}
 	}
-	return []Option{{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}}
+	return Option{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}
+}
+
+// gpusPerNode tells whether the job asks for GPUs, and for none of them by the number of its tasks or sockets.
+func (s Script) gpusPerNode() bool {
+	words := slices.Clone(s.Options.Extra)
+	for _, o := range s.Options.List {
+		words = append(words, o.word())
+	}
+	asked := false
+	for _, word := range words {
+		switch name := extraName(word); {
+		case slices.Contains([]string{"gpus-per-task", "gpus-per-socket", "tres-per-task", "ntasks-per-socket", "ntasks-per-core"}, name):
+			return false
+		case name == "gpus", name == "G", name == "gpus-per-node", name == "gres" && strings.Contains(word, "gpu"):
+			asked = true
+		}
+	}
+	return asked
 }
 
 // shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how

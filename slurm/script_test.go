@@ -99,7 +99,7 @@ func directives(t testing.TB, text string) []string {
 func TestRenderDirectives(t *testing.T) {
 	want := map[string][]string{
 		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
-			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=1", "--cpus-per-task=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
+			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
 		"agent-setup": {"--job-name=it's #1", `--output=/scratch/ann b/100%%/"runs"/x/slurm-%A_%a.log`, "--open-mode=append",
 			"--chdir=/home/ann/$HOME", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=24", "--array=1-10%2", "--exclusive",
 			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},
@@ -121,17 +121,26 @@ func TestRenderLeastCPUs(t *testing.T) {
 		change func(*Script)
 		want   []string
 	}{
-		"agent":             {func(*Script) {}, []string{"--cpus-per-task=4"}},
-		"whole nodes":       {list(Option{Name: "exclusive", Flag: true}), []string{"--cpus-per-task=4"}},
-		"one rank":          {func(s *Script) { s.Nproc = 1 }, nil},
-		"as many as GPUs":   {func(s *Script) { s.Nproc = 0 }, nil},
-		"cores asked":       {func(s *Script) { s.CPUsPerRank = 2 }, []string{"--cpus-per-task=8"}},
-		"fewer asked":       {list(Option{Name: "overcommit", Flag: true}), nil},
-		"the user's own":    {list(Option{Name: "mincpus", Value: "9"}), []string{"--mincpus=9"}},
-		"cores per GPU":     {list(Option{Name: "cpus-per-gpu", Value: "2"}), []string{"--cpus-per-gpu=2"}},
-		"the same, extra":   {func(s *Script) { s.Options.Extra = []string{"--cpus-per-gpu=2"} }, []string{"--cpus-per-gpu=2"}},
-		"cores as TRES":     {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=cpu:3"} }, nil},
-		"GPUs as TRES":      {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=gres/gpu:1"} }, []string{"--cpus-per-task=4"}},
+		"agent":           {func(*Script) {}, []string{"--cpus-per-task=4"}},
+		"whole nodes":     {list(Option{Name: "exclusive", Flag: true}), []string{"--cpus-per-task=4"}},
+		"one rank":        {func(s *Script) { s.Nproc = 1 }, nil},
+		"as many as GPUs": {func(s *Script) { s.Nproc = 0 }, nil},
+		"cores asked":     {func(s *Script) { s.CPUsPerRank = 2 }, []string{"--cpus-per-task=8"}},
+		"fewer asked":     {list(Option{Name: "overcommit", Flag: true}), nil},
+		"the user's own":  {list(Option{Name: "mincpus", Value: "9"}), []string{"--mincpus=9"}},
+		"cores per GPU":   {list(Option{Name: "cpus-per-gpu", Value: "2"}), []string{"--cpus-per-gpu=2"}},
+		"the same, extra": {func(s *Script) { s.Options.Extra = []string{"--cpus-per-gpu=2"} }, []string{"--cpus-per-gpu=2"}},
+		"cores as TRES":   {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=cpu:3"} }, nil},
+		"GPUs as TRES":    {func(s *Script) { s.Options.Extra = []string{"--tres-per-task=gres/gpu:1"} }, []string{"--cpus-per-task=4"}},
+		"GPUs of a node":  {list(Option{Name: "gpus-per-node", Value: "2"}), []string{"--ntasks-per-node=4"}},
+		"GPUs as gres":    {list(Option{Name: "gres", Value: "gpu:a100:2"}), []string{"--ntasks-per-node=4"}},
+		"GPUs, extra":     {func(s *Script) { s.Options.Extra = []string{"-G8"} }, []string{"--ntasks-per-node=4"}},
+		"GPUs and cores":  {func(s *Script) { s.Options.List, s.CPUsPerRank = []Option{{Name: "gpus", Value: "8"}}, 2 }, []string{"--cpus-per-task=8"}},
+		"GPUs of a task":  {list(Option{Name: "gpus-per-task", Value: "4"}), []string{"--cpus-per-task=4"}},
+		"GPUs, and skipped": {func(s *Script) {
+			s.Options = Options{List: []Option{{Name: "gpus", Value: "8"}}, Skip: []string{"mincpus"}}
+		}, nil},
+		"no GPU":            {list(Option{Name: "gres", Value: "lustre:1"}), []string{"--cpus-per-task=4"}},
 		"the site's refuse": {func(s *Script) { s.Options.Skip = []string{"cpus-per-task"} }, nil},
 		"as before":         {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
 		"task":              {func(s *Script) { s.Mode = "task" }, nil},
@@ -140,9 +149,16 @@ func TestRenderLeastCPUs(t *testing.T) {
 		c.change(&script)
 		var got []string
 		for _, word := range directives(t, render(t, script)) {
-			if strings.HasPrefix(word, "--mincpus") || strings.HasPrefix(word, "--cpus-per-") {
+			if strings.HasPrefix(word, "--mincpus") || strings.HasPrefix(word, "--cpus-per-") || strings.HasPrefix(word, "--ntasks") {
 				got = append(got, word)
 			}
+		}
+		if !slices.ContainsFunc(c.want, func(word string) bool { return strings.HasPrefix(word, "--ntasks") }) {
+			tasks := "--ntasks-per-node=1"
+			if name == "task" {
+				tasks = "--ntasks-per-node=4"
+			}
+			c.want = append([]string{tasks}, c.want...)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

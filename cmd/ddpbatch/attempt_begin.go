@@ -39,7 +39,7 @@ func runAttemptBegin(ctx context.Context, e *env, path string) error {
 		return err
 	}
 	if startOf(e) > 0 {
-		over, err := accountForLast(e, run, jobID)
+		over, err := accountForLast(ctx, e, run, jobID)
 		if err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func resumeHint(run *rundir.Dir) string {
 // accountForLast settles what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
 // end, the ledger says that it was requeued; or that the run was given up, and then it was a person who requeued it. Where
 // it died with its node, nobody has counted that yet: a run that kills its nodes must not go on for ever. over tells that the run is done.
-func accountForLast(e *env, run *rundir.Dir, jobID string) (over bool, err error) {
+func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) (over bool, err error) {
 	history, err := run.Ledger()
 	if err != nil {
 		return false, err
@@ -95,12 +95,43 @@ func accountForLast(e *env, run *rundir.Dir, jobID string) (over bool, err error
 		case rundir.EventRequeue:
 			return false, nil
 		case rundir.EventGiveUp, rundir.EventRefused:
+			if requeuedLate(ctx, e, history, jobID) {
+				const why = "Slurm has put the job back into the queue, as it was preempted before; the run had ended by then"
+				err := run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why})
+				return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", why, resumeHint(run)), err)}
+			}
 			return false, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)"})
 		case rundir.EventBegin:
 			return forsaken(e, &attempt{run: run, number: event.Attempt, jobID: jobID}, history)
 		}
 	}
 	return false, nil
+}
+
+// requeuedLate tells whether Slurm has started the job of a run that was given up, and no person. Since 24.05 Slurm remembers that it
+// preempted a job with a grace time (slurmctld, GRACE_PREEMPT). It puts the job back into the queue when the batch script ends, even where
+// the job was requeued and has run again since: that end counts in BatchFlag, and a person's scontrol requeue does not. Where Slurm does not
+// answer, nothing is run, as the run was given up.
+func requeuedLate(ctx context.Context, e *env, history []rundir.Event, jobID string) bool {
+	preempted, ends := false, 0
+	for _, event := range history {
+		switch {
+		case event.Event == rundir.EventBegin && event.Job != jobID, event.Event == rundir.EventResume:
+			preempted, ends = false, 0
+		case event.Event == rundir.EventRequeue:
+			preempted = preempted || event.Cause == string(recovery.Preempt)
+		case event.Event == rundir.EventGiveUp:
+			ends++
+		}
+	}
+	if !preempted || ends != 1 { // after two the start that Slurm owed has been and gone
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, questionLimit)
+	defer cancel()
+	client, _ := newSlurmClient(e)
+	facts, err := client.Facts(ctx, jobID)
+	return err != nil || facts.BatchFlag > 1
 }
 
 // lastBegin is the newest attempt's beginning.

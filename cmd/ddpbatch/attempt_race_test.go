@@ -227,6 +227,51 @@ func TestForsakenEnds(t *testing.T) {
 	t.Error("goes on for ever")
 }
 
+// Slurm 24.05 and later put a job that was preempted once into the queue again when its batch script ends the next time, whatever the script
+// exits with (slurmctld's proc_req.c, GRACE_PREEMPT). A run that was given up by then is not run again by that; a person may start it again.
+func TestRequeuedLateIsNotRunAgain(t *testing.T) {
+	facts := strings.Replace(fmt.Sprintf(factsLine, "RUNNING Reason=None", 2, "(null)"), "BatchFlag=1", "BatchFlag=%d", 1)
+	for name, test := range map[string]struct {
+		cause string // of the first requeue
+		says  [2]string
+		again bool // the second restart runs
+	}{
+		"preempted before, put back by Slurm":   {"preempt", [2]string{"scontrol.out", fmt.Sprintf(facts, 2)}, false},
+		"preempted before, Slurm is silent":     {"preempt", [2]string{"scontrol.err", "Unable to contact slurm controller\n"}, false},
+		"preempted before, put back by hand":    {"preempt", [2]string{"scontrol.out", fmt.Sprintf(facts, 1)}, true},
+		"at its limit before, put back by hand": {"timeout", [2]string{"scontrol.out", fmt.Sprintf(facts, 2)}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPretendSlurm(t)
+			run, e := p.begun("", rundir.Verdict{Cause: test.cause, Exit: 75, Saved: true})
+			requeued := rundir.Event{Time: e.Now(), Event: rundir.EventRequeue, Attempt: 1, Cause: test.cause}
+			if err := run.Append(requeued); err != nil {
+				t.Fatal(err)
+			}
+			start := func(n int) error {
+				e, _, _ := p.env(n, 0)
+				return runAttemptBegin(t.Context(), e, run.Path())
+			}
+			gaveUp := rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: 2, Cause: "crash"}
+			if err := errors.Join(start(1), run.Append(gaveUp)); err != nil {
+				t.Fatal(err)
+			}
+			p.says(test.says[0], test.says[1])
+			err := start(2)
+			if test.again && err != nil || !test.again && (exitCode(err) != exitNever || !strings.Contains(err.Error(), "ddpbatch resume")) {
+				t.Fatalf("the second restart: %v", err)
+			}
+			if err := start(3); !test.again && err != nil {
+				t.Errorf("a person starts it again: %v", err)
+			}
+			want := 3 // attempts
+			if got, err := run.NewestAttempt(); !test.again && (err != nil || got != want) {
+				t.Errorf("%d attempts, %v; want %d", got, err, want)
+			}
+		})
+	}
+}
+
 // What was told to end before its workers were started is judged as any other.
 func TestAttemptEndUnstarted(t *testing.T) {
 	for _, test := range []struct {

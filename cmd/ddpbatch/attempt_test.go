@@ -218,6 +218,51 @@ func TestStatusOfEarlierCauses(t *testing.T) {
 	}
 }
 
+// What Slurm 25.11.7 said at the moment of TERM (slurm/testdata/25.11): COMPLETING alone, and the cause in other fields. Workers that saved
+// at that TERM ask to be started again, whatever ends the job.
+func TestAttemptEndOf25_11(t *testing.T) {
+	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
+	saved := rundir.Verdict{Cause: "cancelled", Exit: 75, Signal: 15, Host: "n1", Saved: true, Message: "told"}
+	for file, test := range map[string]struct {
+		cause    string
+		verdicts []rundir.Verdict
+		want     []string
+		calls    []string
+	}{
+		"cancel":   {"cancelled", []rundir.Verdict{told, saved}, []string{"end", "give-up"}, nil},
+		"timeout":  {"timeout", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+		"nodefail": {"node", []rundir.Verdict{told}, []string{"end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol update JobId=12 ExcNodeList=n2"}},
+		"preempt":  {"preempt", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, nil},
+	} {
+		for _, v := range test.verdicts {
+			t.Run(fmt.Sprintf("%s, exit code %d", file, v.Exit), func(t *testing.T) {
+				line, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", "25.11", file+".txt"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := newPretendSlurm(t)
+				run, e := p.begun("", v)
+				_, rest, _ := strings.Cut(string(line), " ")
+				p.says("scontrol.out", "JobId=12 "+rest)
+				_ = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: v.Exit, signals: []string{"TERM"}}) // its exit codes: TestAttemptEnd
+				if got, err := run.Verdict(1); err != nil || got.Cause != test.cause {
+					t.Errorf("verdict %+v, %v; want the cause %s", got, err, test.cause)
+				}
+				if got := eventsOf(t, run); !slices.Equal(got[len(got)-len(test.want):], test.want) {
+					t.Errorf("ledger %q, want %q at its end", got, test.want)
+				}
+				calls := p.calls()
+				for i, call := range calls {
+					calls[i] = strings.ReplaceAll(call, run.ScriptPath(), "SCRIPT")
+				}
+				if !slices.Equal(calls, test.calls) {
+					t.Errorf("calls %q, want %q", calls, test.calls)
+				}
+			})
+		}
+	}
+}
+
 // Agents that start their workers again claim further attempts: the newest of this start counts. One of another start
 // makes this script a zombie, which changes nothing.
 func TestAttemptEndFollows(t *testing.T) {

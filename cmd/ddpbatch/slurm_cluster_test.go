@@ -22,8 +22,8 @@ func TestSlurm(t *testing.T) {
 		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
 	}
 	useProgram(t)
-	// It needs two whole nodes, so that it would wait for all others.
-	runAtOnce(t, script, 1, []clusterTest{{"RequeuePreempted", testSlurmRequeuePreempted}})
+	// They need two whole nodes, so that they would wait for all others.
+	runAtOnce(t, script, 1, []clusterTest{{"RequeuePreempted", testSlurmRequeuePreempted}, {"PreemptedGivenUp", testSlurmPreemptedGivenUp}})
 	// Most wait for Slurm most of the time.
 	runAtOnce(t, script, clusterLanes(t, 4), []clusterTest{
 		{"MeetNot", testSlurmMeetNot},
@@ -39,6 +39,7 @@ func TestSlurm(t *testing.T) {
 		{"EnvSteps", testSlurmEnvSteps},
 		{"EnvFormats", testSlurmEnvFormats},
 		{"Run", testSlurmRun},
+		{"Cores", testSlurmCores},
 		{"Meet", testSlurmMeet},
 		{"RunByHand", testSlurmRunByHand},
 		{"RunByHandSecret", testSlurmRunByHandSecret},
@@ -52,6 +53,7 @@ func TestSlurm(t *testing.T) {
 		{"CancelEnded", testSlurmCancelEnded},
 		{"Forbidden", testSlurmForbidden},
 		{"Wait", testSlurmWait},
+		{"SubmitKilled", testSlurmSubmitKilled},
 		{"Follow", testSlurmFollow},
 		{"Array", testSlurmArray},
 		{"ArrayFailure", testSlurmArrayFailure},
@@ -256,6 +258,13 @@ func (c *cluster) job(id string) map[string]string {
 		}
 	}
 	return fields
+}
+
+// release is Slurm's, as "25.11.7".
+func (c *cluster) release() string {
+	c.t.Helper()
+	words := strings.Fields(c.ok("srun", "-V").stdout) // "slurm 25.11.7", and Debian's "slurm-wlm 22.05.8"
+	return words[len(words)-1]
 }
 
 // onNode runs a command on a node, outside of any job.

@@ -53,7 +53,7 @@ func startFaultyCluster(t *testing.T, script string) {
 	eventually(t, 5*time.Minute, "nobody else uses "+dir, func() bool {
 		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
-	for name, value := range map[string]string{"DIR": dir, "NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17917"} {
+	for name, value := range map[string]string{"DIR": dir, "NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17617"} {
 		t.Setenv("SLURM_CLUSTER_"+name, value)
 	}
 	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))

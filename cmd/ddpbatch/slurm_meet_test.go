@@ -126,8 +126,7 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 		}
 	}
 	// srun takes the number of its tasks from the job: Slurm 22.05 in spite of --ntasks-per-node, 25.11 no longer
-	version := strings.Fields(c.ok("srun", "-V").stdout) // "slurm 25.11.7", and Debian's "slurm-wlm 22.05.8"
-	newer := version[len(version)-1] >= "25.11"
+	newer := c.release() >= "25.11"
 	for _, mpi := range []string{"pmi2", "none"} {
 		if newer {
 			out := c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1",

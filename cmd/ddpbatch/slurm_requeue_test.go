@@ -48,9 +48,13 @@ func (s *submitted) event(name string) (found rundir.Event) {
 func (s *submitted) goneOn(cause string) {
 	t := s.c.t
 	t.Helper()
+	restarts := "1"
+	if cause == "preempt" && s.c.release() >= "24.05" {
+		restarts = "2" // it remembers the preemption, and starts the job once more when that has ended; the run is done by then
+	}
 	job := s.await()
-	if job["JobState"] != "COMPLETED" || job["Restarts"] != "1" {
-		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
+	if job["JobState"] != "COMPLETED" || job["Restarts"] != restarts {
+		t.Errorf("Slurm says: %s, %s restarts; want %s", job["JobState"], job["Restarts"], restarts)
 	}
 	if v := s.verdict(1); v.Cause != cause || v.Exit != exitRequeue || !v.Requeue {
 		t.Errorf("verdict of attempt 1: %+v, want the cause %s", v, cause)
@@ -134,6 +138,25 @@ func testSlurmRequeuePreempted(t *testing.T, c *cluster) {
 	nodes := c.job(s.id)["NodeList"]
 	c.ok("sbatch", "--partition=main", "--exclusive", "--nodelist="+nodes, "--nodes=2", "--output=/dev/null", "--wrap=true")
 	s.goneOn("preempt")
+}
+
+// testSlurmPreemptedGivenUp: the start that Slurm 24.05 and later owe a job that was preempted does not run again what was given up since.
+func testSlurmPreemptedGivenUp(t *testing.T, c *cluster) {
+	if !strings.Contains(c.ok("sinfo", "-h", "-o", "%P").stdout, "low") {
+		t.Skip("this cluster has no partition that jobs are preempted in: scripts/slurm-cluster down, and up again")
+	}
+	c.commandJob("given-up", "nodes = 2\nexclusive = true\npartition = \"low\"", "1", "bash", "-c",
+		`[ "${SLURM_RESTART_COUNT:-0}" -eq 0 ] || exit 93; `+saver)
+	s := c.submit("given-up.toml")
+	ranksRun(c, 2)
+	nodes := c.job(s.id)["NodeList"]
+	c.ok("sbatch", "--partition=main", "--exclusive", "--nodelist="+nodes, "--nodes=2", "--output=/dev/null", "--wrap=true")
+	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "93:0" {
+		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
+	}
+	if n, err := s.dir.NewestAttempt(); err != nil || n != 2 {
+		t.Errorf("%d attempts, %v; want 2", n, err)
+	}
 }
 
 // testSlurmCancelIsFinal: what a person cancels stays so, even where the workers saved and ask for more.

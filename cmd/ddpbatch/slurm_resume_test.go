@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -235,4 +237,58 @@ func equalStates(t *testing.T, got, want *checkpoint.State) bool {
 		t.Error("no tensor holds the optimizer's momentum")
 	}
 	return equal && momentum
+}
+
+// testSlurmSubmitKilled: submit and resume are killed when sbatch has taken the job, and before they hear its id. Slurm knows the job by its
+// script, so that it is found, not submitted again, and cancelled.
+func testSlurmSubmitKilled(t *testing.T, c *cluster) {
+	sbatch, err := exec.LookPath("sbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	killer := filepath.Join(c.dir, "killer")
+	if err := os.Mkdir(killer, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.write("killer/sbatch", "#!/bin/sh\n"+sbatch+` "$@" >/dev/null && kill -KILL "$PPID"`+"\n")
+	killed := func(args ...string) {
+		t.Helper()
+		env := c.env
+		c.env = append(slices.Clone(env), "PATH="+killer+":"+os.Getenv("PATH"))
+		c.exits(-1, "ddpbatch", args...)
+		c.env = env
+	}
+	c.commandJob("killed", "nodes = 1", "1", "touch", "ran")
+	held := []string{"--", "--hold"} // else the job's own beginning tells its id
+	killed(append([]string{"submit", "killed.toml"}, held...)...)
+	runs, err := rundir.List(filepath.Join(c.dir, "runs"))
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("runs %v, %v; want one", runs, err)
+	}
+	path := runs[0].Path()
+	for _, by := range []string{"submit", "resume"} {
+		jobs := c.jobs()
+		if len(jobs) != 1 {
+			t.Fatalf("%s: Slurm has the jobs %q; want one", by, jobs)
+		}
+		id := jobs[0][1]
+		row := decode[[]jobStatus](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
+		if row.Job != id || row.State != "PENDING" {
+			t.Errorf("%s: status --json: %+v; want job %s, PENDING", by, row, id)
+		}
+		if out := c.exits(exitUsage, "ddpbatch", "resume", path); !strings.Contains(out.stderr, id) || len(c.jobs()) != 1 {
+			t.Errorf("%s: resume beside job %s: %v; jobs %q", by, id, out, c.jobs())
+		}
+		c.ok("ddpbatch", "cancel", path)
+		if job := c.job(id); job["JobState"] != "CANCELLED" {
+			t.Errorf("%s: job %s after the cancel: %s", by, id, job["JobState"])
+		}
+		if by == "submit" {
+			killed(append([]string{"resume", path}, held...)...)
+		}
+	}
+	c.ok("ddpbatch", "resume", path, "--wait")
+	if _, err := os.Stat(filepath.Join(c.dir, "ran")); err != nil {
+		t.Error(err)
+	}
 }

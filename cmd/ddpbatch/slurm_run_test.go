@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -173,4 +175,36 @@ func quoteTOML(t *testing.T, words ...string) string {
 		t.Fatal(err)
 	}
 	return strings.ReplaceAll(string(text), "\x7f", `\u007f`)
+}
+
+// testSlurmCores: a job that names no cores gets one for each rank, and with GPUs what the site has for each GPU; its step has all of
+// them, and the whole node where the job has that.
+func testSlurmCores(t *testing.T, c *cluster) {
+	if !strings.Contains(c.ok("sinfo", "-h", "-o", "%P").stdout, "gpu") {
+		t.Skip("this cluster has no partition with cores for each GPU: scripts/slurm-cluster down, and up again")
+	}
+	whole := strings.TrimSpace(c.ok("sinfo", "-h", "-p", "main", "-o", "%c").stdout)
+	for _, row := range []struct {
+		name, lines, cores string
+		args               []string
+	}{
+		{"cores", "", "2", nil},
+		{"gpus", "gpus_per_node = 2", "2", nil},
+		{"default", "partition = \"gpu\"\ngpus_per_node = 2", "6", nil},
+		{"named", "partition = \"gpu\"\ngpus_per_node = 2\ncpus_per_task = 2", "4", nil},
+		{"whole", "exclusive = true", whole, nil},
+		{"whole-gpus", "gpus_per_node = 2\nexclusive = true", whole, nil},
+		{"whole-default", "partition = \"gpu\"\ngpus_per_node = 2\nexclusive = true", whole, nil},
+		{"skipped", "", "1", []string{"--set", `slurm.skip=["mincpus"]`}},
+		{"skipped-default", "partition = \"gpu\"\ngpus_per_node = 2", "6", []string{"--set", `slurm.skip=["mincpus"]`}},
+	} {
+		c.commandJob(row.name, "nodes = 2\n"+row.lines, "2", "sh", "-c", `echo "$SLURM_CPUS_ON_NODE" >`+row.name+`.cores.$RANK`)
+		c.ok("ddpbatch", append([]string{"submit", "--wait", row.name + ".toml"}, row.args...)...)
+		for rank := range 4 {
+			cores, err := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("%s.cores.%d", row.name, rank)))
+			if err != nil || strings.TrimSpace(string(cores)) != row.cores {
+				t.Errorf("%s: the step has %q cores on the node of rank %d, %v; want %s", row.name, cores, rank, err, row.cores)
+			}
+		}
+	}
 }

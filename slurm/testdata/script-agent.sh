@@ -4,8 +4,7 @@
 #SBATCH --open-mode=append
 #SBATCH --chdir=/home/ann/train
 #SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1
-#SBATCH --cpus-per-task=4
+#SBATCH --ntasks-per-node=4
 #SBATCH --requeue
 #SBATCH --signal=B:USR2@120
 #SBATCH --partition=gpu
