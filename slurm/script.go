@@ -20,6 +20,7 @@ type Script struct {
 	RunDir      string // absolute
 	WorkDir     string // absolute
 	Options     Options
+	Words       []string // further options of sbatch, which stand on its command line and not in the script
 	Nodes       int
 	Mode        string // "agent": one task a node | "task": one task a rank
 	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows

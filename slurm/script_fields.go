@@ -112,13 +112,14 @@ const maxLead = 65535 * time.Second
 // number from srun, so that the step has all that the job has, which is more where it has whole nodes.
 // Slurm 25.11 refuses mincpus beside ntasks-per-node=1, and cpus-per-task beside another count of cores.
 func (s Script) leastCPUs() []Option {
-	given := slices.ContainsFunc([]string{"mincpus", "overcommit", "cpus-per-gpu"}, func(name string) bool {
+	own := []string{"mincpus", "overcommit", "cpus-per-gpu"}
+	given := slices.ContainsFunc(own, func(name string) bool {
 		_, given := s.Options.Get(name)
 		return given
 	})
-	counts := slices.ContainsFunc(s.Options.Extra, func(word string) bool {
+	counts := slices.ContainsFunc(slices.Concat(s.Options.Extra, s.Words), func(word string) bool {
 		name := extraName(word)
-		return name == "cpus-per-gpu" || name == "tres-per-task" && strings.Contains(word, "cpu")
+		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
 	// mincpus is what job files that leave the number out have named until now
 	if s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || given || counts || s.Options.skips("mincpus") {
