@@ -23,6 +23,7 @@ type scriptFields struct {
 	Lines      []string
 	Srun       string
 	Elastic    bool
+	Tasks      bool
 }
 
 func (s Script) fields() (scriptFields, error) {
@@ -51,6 +52,7 @@ func (s Script) fields() (scriptFields, error) {
 		Lines:      s.Setup.Script,
 		Srun:       strings.Join(s.srunOptions(), " "),
 		Elastic:    s.MinNodes > 0,
+		Tasks:      s.Mode == "task",
 	}, nil
 }
 
