@@ -86,8 +86,12 @@ func TestExecDiesWithThisProcess(t *testing.T) {
 	if err := victim.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = victim.Wait()                                               // it was killed
-	if rest, err := io.ReadAll(said); err != nil || len(rest) > 0 { // ends once nobody holds the pipe any more
-		t.Errorf("%q, %v", rest, err)
+	_ = victim.Wait() // it was killed
+	// reading ends once nobody holds the pipe any more
+	if err := said.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(said); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v: sbatch lives on", rest, err)
 	}
 }

@@ -20,6 +20,7 @@ type Script struct {
 	RunDir      string // absolute
 	WorkDir     string // absolute
 	Options     Options
+	Words       []string // further options of sbatch, which stand on its command line and not in the script
 	Nodes       int
 	Mode        string // "agent": one task a node | "task": one task a rank
 	Nproc       int    // ranks a node; the largest where nodes differ; 0: only the node knows
@@ -44,6 +45,7 @@ type Script struct {
 //	.Lines       the user's own shell lines
 //	.Srun        srun's options, as one text; it may hold the shell's variable ddpbatch_mpi
 //	.Elastic     whether the run may go on with fewer nodes
+//	.Tasks       whether each rank is a task of srun's
 //
 // All but .Lines are quoted already: .Directives for Slurm's reader, the rest as words
 // of a shell. No template can therefore turn a name, a path or a value into shell text;

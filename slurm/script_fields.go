@@ -23,6 +23,7 @@ type scriptFields struct {
 	Lines      []string
 	Srun       string
 	Elastic    bool
+	Tasks      bool
 }
 
 func (s Script) fields() (scriptFields, error) {
@@ -51,6 +52,7 @@ func (s Script) fields() (scriptFields, error) {
 		Lines:      s.Setup.Script,
 		Srun:       strings.Join(s.srunOptions(), " "),
 		Elastic:    s.MinNodes > 0,
+		Tasks:      s.Mode == "task",
 	}, nil
 }
 
@@ -119,13 +121,14 @@ const maxLead = 65535 * time.Second
 // cpus-per-task. So the job has a task's place for each rank instead, of which the step uses one on each node: that is a core for each rank,
 // and the site's number where there is one.
 func (s Script) leastCPUs() Option {
-	given := slices.ContainsFunc([]string{"mincpus", "overcommit", "cpus-per-gpu"}, func(name string) bool {
+	own := []string{"mincpus", "overcommit", "cpus-per-gpu"}
+	given := slices.ContainsFunc(own, func(name string) bool {
 		_, given := s.Options.Get(name)
 		return given
 	})
-	counts := slices.ContainsFunc(s.Options.Extra, func(word string) bool {
+	counts := slices.ContainsFunc(slices.Concat(s.Options.Extra, s.Words), func(word string) bool {
 		name := extraName(word)
-		return name == "cpus-per-gpu" || name == "tres-per-task" && strings.Contains(word, "cpu")
+		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
 	})
 	// mincpus is what job files that leave the number out have named until now
 	switch {
@@ -139,7 +142,7 @@ func (s Script) leastCPUs() Option {
 
 // gpusPerNode tells whether the job asks for GPUs, and for none of them by the number of its tasks or sockets.
 func (s Script) gpusPerNode() bool {
-	words := slices.Clone(s.Options.Extra)
+	words := slices.Concat(s.Options.Extra, s.Words)
 	for _, o := range s.Options.List {
 		words = append(words, o.word())
 	}

@@ -84,16 +84,24 @@ func TestScriptDoesNotTrustSilence(t *testing.T) {
 	for name, test := range map[string]struct {
 		find string
 		code int
+		says string // of the cause; "": it runs
 	}{
-		"find fails":         {"exit 1", 2},
-		"always a signal":    {"kill -s TERM $$", 2},
-		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0},
+		"find fails":         {"exit 1", 2, "find could not tell whose RUN is (exit code 1)"},
+		"no find":            {"exit 127", 2, "find could not tell whose RUN is (exit code 127)"},
+		"always a signal":    {"kill -s TERM $$", 2, "find could not tell whose RUN is (exit code 143)"},
+		"found, and failed":  {`printf %s /there; exit 1`, 2, "another user might have changed it: /there must belong to you"},
+		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, "runs/x", nil)
 			write(t, filepath.Join(s.dir, "bin", "find"), "#!/bin/bash\n"+test.find+"\n")
-			if out, code := s.run(t); code != test.code {
-				t.Errorf("exit code %d, want %d:\n%s", code, test.code, out)
+			out, code := s.run(t)
+			says := strings.Replace(test.says, "RUN", filepath.Join(s.dir, "runs", "x"), 1)
+			if code != test.code || !strings.Contains(out, says) {
+				t.Errorf("exit code %d, want %d and a message with %q:\n%s", code, test.code, says, out)
+			}
+			if strings.Contains(says, "could not tell") && strings.Contains(out, "another user") {
+				t.Errorf("it names a cause that it cannot know:\n%s", out)
 			}
 		})
 	}

@@ -41,6 +41,7 @@ esac
 	fakeSrun = `#!/bin/bash
 [ "$*" != --mpi=list ] || { printf 'MPI plugin types are...\n\tnone\n\t%s\n' "${MPI:-cray_shasta}" >&2; exit; }
 printf '%s\0' srun "$@" $'\1' >>"$LOG"
+printf %s "${SLURM_CPUS_PER_TASK-unset} ${SLURM_TRES_PER_TASK-unset}" >"$LOG.asked"
 while [[ $1 == --* ]]; do shift; done
 [ -z "$PAUSE" ] || { echo started; read -r line <"$PAUSE"; }
 "$@"
@@ -172,6 +173,35 @@ func TestScriptUsesPMI2(t *testing.T) {
 	srun := s.calls(t)[1]
 	if want := []string{"--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none", "--mpi=pmi2", "--export=ALL"}; !slices.Equal(srun[4:10], want) {
 		t.Errorf("srun's options are %q, want %q at their end", srun[1:10], want)
+	}
+}
+
+// A step of agents has all cores of the job, however many it asked for, and the GPUs that a task was asked for. Where each rank is a task,
+// it has what sbatch was asked for. The texts are those of Slurm 25.11 (SLURM_TRES_PER_TASK), and what a user may write.
+func TestScriptLeavesGPUsToTasks(t *testing.T) {
+	for _, test := range []struct{ mode, tres, want string }{
+		{"agent", "", "unset"},
+		{"agent", "cpu=4", "unset"},
+		{"agent", "cpu:4", "unset"},
+		{"agent", "gres/gpu=1", "gres/gpu=1"},
+		{"agent", "cpu=4,gres/gpu=1", "gres/gpu=1"},
+		{"agent", "gres/gpu:a100=1,cpu=16,license/x=2", "gres/gpu:a100=1,license/x=2"},
+		{"agent", "gres/gpu=1,cpu:4", "gres/gpu=1"},
+		{"agent", "gres/xcpu=1", "gres/xcpu=1"},
+		{"task", "", "unset"},
+		{"task", "cpu=3", "cpu=3"},
+		{"task", "cpu=4,gres/gpu=1", "cpu=4,gres/gpu=1"},
+	} {
+		s := newStage(t, "run", func(s *Script) { s.Mode = test.mode })
+		env := []string{"SLURM_CPUS_PER_TASK=4"}
+		if test.tres != "" {
+			env = append(env, "SLURM_TRES_PER_TASK="+test.tres)
+		}
+		out, code := s.run(t, env...)
+		said, err := os.ReadFile(filepath.Join(s.dir, "log.asked"))
+		if code != 0 || out != "" || err != nil || string(said) != "unset "+test.want {
+			t.Errorf("%s, %q: srun saw %q (%v), want %q; exit code %d, output %q", test.mode, test.tres, said, err, "unset "+test.want, code, out)
+		}
 	}
 }
 

@@ -141,6 +141,11 @@ func TestRenderLeastCPUs(t *testing.T) {
 			s.Options = Options{List: []Option{{Name: "gpus", Value: "8"}}, Skip: []string{"mincpus"}}
 		}, nil},
 		"no GPU":            {list(Option{Name: "gres", Value: "lustre:1"}), []string{"--cpus-per-task=4"}},
+		"fewer, extra":      {func(s *Script) { s.Options.Extra = []string{"-O"} }, nil},
+		"cores, as a word":  {func(s *Script) { s.Words = []string{"--cpus-per-gpu=8"} }, nil},
+		"TRES, as a word":   {func(s *Script) { s.Words = []string{"-v", "--tres-per-task=cpu:8"} }, nil},
+		"fewer, as a word":  {func(s *Script) { s.Words = []string{"--overcommit"} }, nil},
+		"another word":      {func(s *Script) { s.Words = []string{"--switches=1"} }, []string{"--cpus-per-task=4"}},
 		"the site's refuse": {func(s *Script) { s.Options.Skip = []string{"cpus-per-task"} }, nil},
 		"as before":         {func(s *Script) { s.Options.Skip = []string{"mincpus"} }, nil},
 		"task":              {func(s *Script) { s.Mode = "task" }, nil},

@@ -173,6 +173,32 @@ func TestAttemptEnd(t *testing.T) {
 	}
 }
 
+// Slurm 25.11 tells of a node that failed while it ends the job, which is in the queue again by then (Restarts=1); sinfo may know of none,
+// as the node may be up again.
+func TestAttemptEndAfterFailedNode(t *testing.T) {
+	facts, err := os.ReadFile(filepath.Join("..", "..", "slurm", "testdata", "25.11", "nodefail.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, run := newPretendSlurm(t), attemptRun(t, "")
+	p.says("scontrol.out", strings.Replace(string(facts), "JobId=37 ", "JobId=12 ", 1))
+	p.says("sinfo.out", "n1\x1fidle\nn2\x1fidle\n")
+	e, _, errs := p.env(0, 1)
+	if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+		t.Fatal(err)
+	}
+	err = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 143, signals: []string{"TERM"}})
+	if exitCode(err) != exitRequeue {
+		t.Errorf("exit code %d (%v), want 75; said %s", exitCode(err), err, errs)
+	}
+	if v, err := run.Verdict(1); err != nil || v.Cause != "node" || !slices.Equal(v.Nodes, []string{"n2"}) || !v.Requeue {
+		t.Errorf("verdict %+v, %v; want the cause node, of n2", v, err)
+	}
+	if calls := p.calls(); slices.Contains(calls, "scontrol requeue 12") || slices.Contains(calls, "scancel 12") {
+		t.Errorf("ran %q of a job that Slurm starts again by itself", calls)
+	}
+}
+
 // A setup that fails is the attempt's cause of ending, with its message, less what may be secret in that, whatever requeue.on names.
 func TestSetupFailure(t *testing.T) {
 	p, run := newPretendSlurm(t), attemptRun(t, `on = ["crash", "node"]`)

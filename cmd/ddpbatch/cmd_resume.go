@@ -117,7 +117,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		o.rest = append([]string{"--array=" + index}, o.rest...)
 		resumed.Element = &number
 	}
-	if err := writeScript(run, job, ""); err != nil {
+	if err := writeScript(run, job, "", o.rest); err != nil {
 		return err
 	}
 	newID, err := submitRun(ctx, e, run, claim, o.rest, resumed)

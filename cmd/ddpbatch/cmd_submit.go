@@ -87,7 +87,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return err // somebody may have found the run, and be resuming it
 	}
 	defer release()
-	if err := writeScript(run, job, template); err != nil {
+	if err := writeScript(run, job, template, o.sbatch); err != nil {
 		return errors.Join(err, run.Discard())
 	}
 	id, err := submitRun(ctx, e, run, claim, o.sbatch, rundir.Event{Detail: rundir.EventSubmit})
@@ -153,8 +153,8 @@ func notSubmitted(err error) bool {
 }
 
 // writeScript renders a job's batch script into its run directory.
-func writeScript(run *rundir.Dir, job *jobfile.Job, template string) error {
-	script, err := renderScript(job, run.Path(), template)
+func writeScript(run *rundir.Dir, job *jobfile.Job, template string, words []string) error {
+	script, err := renderScript(job, run.Path(), template, words)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func submitRun(
 
 // trySubmit shows what submit would do.
 func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submitOptions) error {
-	script, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxx"), template)
+	script, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxx"), template, o.sbatch)
 	if err != nil {
 		return err
 	}

@@ -197,12 +197,14 @@ func loadJob(ctx context.Context, e *env, path string, sets []string) (*jobfile.
 	return job, text, err
 }
 
-// renderScript renders a job's batch script for a run directory.
-func renderScript(job *jobfile.Job, runDir, template string) (string, error) {
+// renderScript renders a job's batch script for a run directory. The words are those that sbatch gets beside it.
+func renderScript(job *jobfile.Job, runDir, template string, words []string) (string, error) {
 	if template == "" {
 		template = templates.Batch
 	}
-	text, err := scriptOf(job, runDir).Render(template)
+	script := scriptOf(job, runDir)
+	script.Words = words
+	text, err := script.Render(template)
 	if err != nil {
 		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
 	}
@@ -223,7 +225,8 @@ func printScript(e *env, script string) {
 func scriptOf(job *jobfile.Job, runDir string) slurm.Script {
 	return slurm.Script{
 		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
-		Nodes: job.Nodes(), MinNodes: job.Launch.MinNodes, Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(), Setup: job.Setup,
+		Nodes: job.Nodes(), MinNodes: job.Launch.MinNodes, Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(),
+		Setup:   job.Setup,
 		Requeue: len(job.Requeue.On) > 0, Lead: job.Requeue.Lead, Grace: job.Launch.Grace,
 	}
 }

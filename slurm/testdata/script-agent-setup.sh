@@ -47,9 +47,14 @@ ddpbatch_check() {
     ddpbatch_code=$?
     [ "$ddpbatch_code" -gt 128 ] || break
   done
-  [ "$ddpbatch_code" -ne 0 ] || [ -n "$ddpbatch_bad" ] || return 0
-  printf 'ddpbatch: nothing is run, as another user might have changed it: %s must belong to you, and others must not write to it (chmod go-w)\n' \
-    "${ddpbatch_bad:-$ddpbatch_run_dir}" >&2
+  if [ -n "$ddpbatch_bad" ]; then
+    printf 'ddpbatch: nothing is run, as another user might have changed it: %s must belong to you, and others must not write to it (chmod go-w)\n' \
+      "$ddpbatch_bad" >&2
+  elif [ "$ddpbatch_code" -ne 0 ]; then
+    printf 'ddpbatch: nothing is run: find could not tell whose %s is (exit code %s)\n' "$ddpbatch_run_dir" "$ddpbatch_code" >&2
+  else
+    return 0
+  fi
   exit 2
 }
 
@@ -146,7 +151,15 @@ case $(srun --mpi=list 2>&1) in *pmi2*) ddpbatch_mpi=pmi2 ;; esac
 ddpbatch_begin
 
 # srun is told all that it is to know of cores. What sbatch was asked for would limit the step to it, and pass for a worker's own.
-unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK
+unset SLURM_CPUS_PER_TASK
+# SLURM_TRES_PER_TASK may be "cpu=4,gres/gpu=1": the GPUs stay.
+ddpbatch_tres=,${SLURM_TRES_PER_TASK-}
+case $ddpbatch_tres in *,cpu[=:]*)
+  ddpbatch_rest=${ddpbatch_tres#*,cpu[=:]}
+  ddpbatch_tres=${ddpbatch_tres%%,cpu[=:]*}${ddpbatch_rest#"${ddpbatch_rest%%,*}"}
+  SLURM_TRES_PER_TASK=${ddpbatch_tres#,}
+  [ -n "$SLURM_TRES_PER_TASK" ] || unset SLURM_TRES_PER_TASK ;;
+esac
 
 # What was told to end is not begun; what was warned has no time to get anywhere, and asks to be started again.
 [ -z "$ddpbatch_hup$ddpbatch_int$ddpbatch_quit$ddpbatch_term" ] || ddpbatch_end 143 --unstarted
