@@ -139,7 +139,7 @@ func TestClaimIsLost(t *testing.T) {
 	old := time.Now().Add(-claimLapse - time.Minute)
 	must(t, os.Chtimes(filepath.Join(d.claimPath(first.n), claimName), old, old))
 	second := claimed(t, d)
-	if err := first.Check(); err == nil || !strings.Contains(err.Error(), "resume by process") {
+	if err := first.Check(); !errors.Is(err, ErrClaimLost) || !strings.Contains(err.Error(), "resume by process") {
 		t.Errorf("the first: %v", err)
 	}
 	must(t, second.Check())
