@@ -101,6 +101,8 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) err
 		step, loss := "-", "-"
 		if r.Step != nil {
 			step = fmt.Sprintf("%d/%d", *r.Step, *r.Steps)
+		}
+		if r.Loss != nil { // an attempt that first ends an evaluation has none yet
 			loss = strconv.FormatFloat(*r.Loss, 'g', 4, 64)
 		}
 		reason := cmp.Or(r.Next, r.Reason, r.Message)
@@ -244,7 +246,7 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
-			id, ok := strings.CutPrefix(event.Detail, "job ")
+			id, ok := event.SubmittedJob()
 			row.waits = ok && id != wholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -51,6 +53,21 @@ func TestSilentJob(t *testing.T) {
 		}
 		if err := endOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
 			t.Errorf("%s: --wait ends with %v", name, err)
+		}
+	}
+}
+
+// An attempt that resumes into an unfinished evaluation writes a line of metrics before it has taken a step: it has no loss.
+func TestStatusOfMetricsWithoutLoss(t *testing.T) {
+	for line, want := range map[string]string{
+		`{"step":3,"steps":9}`:            `\s3/9\s+-\s`,
+		`{"step":3,"steps":9,"loss":0.5}`: `\s3/9\s+0\.5\s`,
+	} {
+		q := newQueue(t)
+		parent, run := q.resumable()
+		q.must(os.WriteFile(must(t, rundir.Open, run).MetricsPath(), []byte(line+"\n"), 0o600))
+		if code, out, errs := q.run(parent, "status", run); code != 0 || !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("%s: %d, %s%s; want %s", line, code, out, errs, want)
 		}
 	}
 }
