@@ -39,8 +39,8 @@ func newCkptPruneCommand(e *env) *cli.Command {
 		if err != nil {
 			return err
 		}
-		if place.run != nil && !c.Bool("dry-run") {
-			if err := checkOwn(e, place.run); err != nil {
+		if !c.Bool("dry-run") {
+			if err := place.checkOwn(e, words[0]); err != nil {
 				return err
 			}
 		}

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 )
 
 // refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
@@ -17,6 +20,22 @@ func (p ckptPlace) refuseUnsure(e *env) error {
 		message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", e.short(p.path), p.unsure),
 		hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
 	}
+}
+
+// checkOwn refuses to remove from what is another user's, or what another user could exchange meanwhile. name is what the user has typed:
+// a link of somebody else's may lead to a run of the user's own.
+func (p ckptPlace) checkOwn(e *env, name string) error {
+	if err := vfs.CheckLinks(e.abs(name)); errors.Is(err, vfs.ErrExposed) {
+		return fmt.Errorf("%w; name the folder itself", err)
+	}
+	if p.run != nil {
+		return checkOwn(e, p.run)
+	}
+	info, err := os.Stat(p.path)
+	if err != nil {
+		return err
+	}
+	return vfs.CheckOwner(p.path, info)
 }
 
 // refuseAlive refuses to remove checkpoints of a run that may be writing its own; way is what to do where nobody can tell.

@@ -196,6 +196,31 @@ func TestPlantedRun(t *testing.T) {
 	}
 }
 
+// TestPruneOfAnother: checkpoints are removed only from a folder of the caller's own that nobody else can write to, and not by a link of
+// somebody else, whatever that leads to.
+func TestPruneOfAnother(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	folder := func(uid uint32, name string, mode fs.FileMode) string {
+		path := filepath.Join(l.project, name)
+		l.must(uid, "mkdir", "-p", filepath.Join(path, "step-000000000001"))
+		l.must(uid, "chmod", fmt.Sprintf("%o", mode), path)
+		return path
+	}
+	own, open, theirs := folder(victim, "own", 0o755), folder(victim, "open", 0o775), folder(attacker, "theirs", 0o755)
+	link, hop := filepath.Join(l.project, "link"), filepath.Join(l.project, "hop")
+	l.must(attacker, "ln", "-s", own, link)
+	l.must(victim, "ln", "-s", link, hop)
+	for path, says := range map[string]string{
+		theirs: "belongs to the user with the id 4243", open: "chmod go-w", link: "a link of the user with the id 4243", hop: "a link of the user with the id 4243",
+	} {
+		if out, code := l.as(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", path); code != exitUsage || !strings.Contains(out, says) {
+			t.Errorf("%s: exit code %d, want 2 and %q:\n%s", path, code, says, out)
+		}
+	}
+	l.must(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", own)
+}
+
 // TestSwappedRun has another user of a group that may write to runs/ put a run directory in the place of the victim's, whose job starts
 // then.
 func TestSwappedRun(t *testing.T) {

@@ -119,17 +119,27 @@ func checkSteps(steps []step) error {
 	return nil
 }
 
+// CheckLinks returns ErrExposed where path leads through a link of another user, who decides what it leads to.
+func CheckLinks(path string) error {
+	steps, err := way(path)
+	return cmp.Or(checkLinks(steps), err)
+}
+
+func checkLinks(steps []step) error {
+	for _, s := range steps {
+		if s.info.Mode()&fs.ModeSymlink != 0 && !Trusted(s.info) && !s.shut {
+			return fmt.Errorf("%s: %w: it is a link of the user with the id %d", s.path, ErrExposed, Owner(s.info))
+		}
+	}
+	return nil
+}
+
 // OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user and nobody else
 // can write to it. Links to it are followed, if they are this user's or root's. Who can write to a folder above can only put another folder
 // of this user's in its place.
 func OpenFolder(path string) (*os.Root, error) {
 	steps, err := way(path)
-	for _, s := range steps {
-		if s.info.Mode()&fs.ModeSymlink != 0 && !Trusted(s.info) && !s.shut {
-			return nil, fmt.Errorf("%s: %w: it is a link of the user with the id %d", s.path, ErrExposed, Owner(s.info))
-		}
-	}
-	if err != nil {
+	if err := cmp.Or(checkLinks(steps), err); err != nil {
 		return nil, err
 	}
 	last := steps[len(steps)-1]
