@@ -93,7 +93,8 @@ func TestFactsOf25_11(t *testing.T) {
 		if want.BatchFlag == 0 {
 			want.BatchFlag = 1
 		}
-		if err != nil || got.BatchFlag != want.BatchFlag || got.State != want.State || got.Reason != want.Reason || got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
+		if err != nil || got.BatchFlag != want.BatchFlag || got.State != want.State || got.Reason != want.Reason ||
+			got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
 			got.FailedNode != want.FailedNode || !got.PreemptTime.IsZero() || !got.Requeue {
 			t.Errorf("%s: %+v, %v; want %+v", file, got, err, want)
 		}

@@ -36,7 +36,8 @@ func CheckExtra(word string) error {
 		return fmt.Errorf("sbatch option %s: write it as %s = ... in [slurm]", clip(word), optionKey(name))
 	}
 	if name == "clusters" || name == "cluster" { // a key of [slurm] that jobfile refuses
-		return fmt.Errorf("sbatch option %s: ddpbatch follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead", clip(word))
+		const advice = "ddpbatch follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"
+		return fmt.Errorf("sbatch option %s: %s", clip(word), advice)
 	}
 	if advice, reserved := reservedOptions[name]; reserved && name != "extra" {
 		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)

@@ -117,9 +117,9 @@ const maxLead = 65535 * time.Second
 // number from srun, so that the step has all that the job has, which is more where it has whole nodes.
 // Slurm 25.11 refuses mincpus beside ntasks-per-node=1, and cpus-per-task beside another count of cores.
 //
-// Of a job with GPUs a site may have a default of its own (slurm.conf, DefCpuPerGPU), which holds only where sbatch is given no
-// cpus-per-task. So the job has a task's place for each rank instead, of which the step uses one on each node: that is a core for each rank,
-// and the site's number where there is one.
+// For jobs with GPUs a site may have a default of its own (slurm.conf, DefCpuPerGPU), which holds only where sbatch is given no
+// cpus-per-task. So such a job asks for a task for each rank instead, though srun starts one on each node. That gives it a core for each
+// rank, or the site's number for each GPU.
 func (s Script) leastCPUs() Option {
 	own := []string{"mincpus", "overcommit", "cpus-per-gpu"}
 	given := slices.ContainsFunc(own, func(name string) bool {

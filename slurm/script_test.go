@@ -135,8 +135,9 @@ func TestRenderLeastCPUs(t *testing.T) {
 		"GPUs of a node":  {list(Option{Name: "gpus-per-node", Value: "2"}), []string{"--ntasks-per-node=4"}},
 		"GPUs as gres":    {list(Option{Name: "gres", Value: "gpu:a100:2"}), []string{"--ntasks-per-node=4"}},
 		"GPUs, extra":     {func(s *Script) { s.Options.Extra = []string{"-G8"} }, []string{"--ntasks-per-node=4"}},
-		"GPUs and cores":  {func(s *Script) { s.Options.List, s.CPUsPerRank = []Option{{Name: "gpus", Value: "8"}}, 2 }, []string{"--cpus-per-task=8"}},
-		"GPUs of a task":  {list(Option{Name: "gpus-per-task", Value: "4"}), []string{"--cpus-per-task=4"}},
+		"GPUs and cores": {func(s *Script) { s.Options.List, s.CPUsPerRank = []Option{{Name: "gpus", Value: "8"}}, 2 },
+			[]string{"--cpus-per-task=8"}},
+		"GPUs of a task": {list(Option{Name: "gpus-per-task", Value: "4"}), []string{"--cpus-per-task=4"}},
 		"GPUs, and skipped": {func(s *Script) {
 			s.Options = Options{List: []Option{{Name: "gpus", Value: "8"}}, Skip: []string{"mincpus"}}
 		}, nil},

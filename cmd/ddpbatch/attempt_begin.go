@@ -97,7 +97,9 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 		case rundir.EventGiveUp, rundir.EventRefused:
 			if requeuedLate(ctx, e, history, jobID) {
 				const why = "Slurm has put the job back into the queue, as it was preempted before; the run had ended by then"
-				err := run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why})
+				err := run.Append(rundir.Event{
+					Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why,
+				})
 				return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", why, resumeHint(run)), err)}
 			}
 			return false, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)"})
@@ -109,9 +111,9 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 }
 
 // requeuedLate tells whether Slurm has started the job of a run that was given up, and no person. Since 24.05 Slurm remembers that it
-// preempted a job with a grace time (slurmctld, GRACE_PREEMPT). It puts the job back into the queue when the batch script ends, even where
-// the job was requeued and has run again since: that end counts in BatchFlag, and a person's scontrol requeue does not. Where Slurm does not
-// answer, nothing is run, as the run was given up.
+// preempted a job with a grace time (slurmctld, GRACE_PREEMPT). It puts the job back into the queue when the batch script ends, even
+// where the job was requeued and has run again since. BatchFlag counts that, and it does not count a person's scontrol requeue. Where
+// Slurm does not answer, nothing is run, as the run was given up.
 func requeuedLate(ctx context.Context, e *env, history []rundir.Event, jobID string) bool {
 	preempted, ends := false, 0
 	for _, event := range history {

@@ -227,8 +227,9 @@ func TestForsakenEnds(t *testing.T) {
 	t.Error("goes on for ever")
 }
 
-// Slurm 24.05 and later put a job that was preempted once into the queue again when its batch script ends the next time, whatever the script
-// exits with (slurmctld's proc_req.c, GRACE_PREEMPT). A run that was given up by then is not run again by that; a person may start it again.
+// Slurm 24.05 and later put a job that was preempted once into the queue again when its batch script ends the next time, whatever the
+// script exits with (slurmctld's proc_req.c, GRACE_PREEMPT). A run that was given up by then is not run again by that; a person may
+// start it again.
 func TestRequeuedLateIsNotRunAgain(t *testing.T) {
 	facts := strings.Replace(fmt.Sprintf(factsLine, "RUNNING Reason=None", 2, "(null)"), "BatchFlag=1", "BatchFlag=%d", 1)
 	for name, test := range map[string]struct {
@@ -258,7 +259,8 @@ func TestRequeuedLateIsNotRunAgain(t *testing.T) {
 			}
 			p.says(test.says[0], test.says[1])
 			err := start(2)
-			if test.again && err != nil || !test.again && (exitCode(err) != exitNever || !strings.Contains(err.Error(), "ddpbatch resume")) {
+			refused := exitCode(err) == exitNever && strings.Contains(err.Error(), "ddpbatch resume")
+			if test.again && err != nil || !test.again && !refused {
 				t.Fatalf("the second restart: %v", err)
 			}
 			if err := start(3); !test.again && err != nil {

@@ -255,10 +255,11 @@ func TestAttemptEndOf25_11(t *testing.T) {
 		want     []string
 		calls    []string
 	}{
-		"cancel":   {"cancelled", []rundir.Verdict{told, saved}, []string{"end", "give-up"}, nil},
-		"timeout":  {"timeout", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
-		"nodefail": {"node", []rundir.Verdict{told}, []string{"end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol update JobId=12 ExcNodeList=n2"}},
-		"preempt":  {"preempt", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, nil},
+		"cancel":  {"cancelled", []rundir.Verdict{told, saved}, []string{"end", "give-up"}, nil},
+		"timeout": {"timeout", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+		"nodefail": {"node", []rundir.Verdict{told}, []string{"end", "requeue"},
+			[]string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol update JobId=12 ExcNodeList=n2"}},
+		"preempt": {"preempt", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, nil},
 	} {
 		for _, v := range test.verdicts {
 			t.Run(fmt.Sprintf("%s, exit code %d", file, v.Exit), func(t *testing.T) {
@@ -270,7 +271,8 @@ func TestAttemptEndOf25_11(t *testing.T) {
 				run, e := p.begun("", v)
 				_, rest, _ := strings.Cut(string(line), " ")
 				p.says("scontrol.out", "JobId=12 "+rest)
-				_ = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: v.Exit, signals: []string{"TERM"}}) // its exit codes: TestAttemptEnd
+				// TestAttemptEnd looks at its exit codes
+				_ = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: v.Exit, signals: []string{"TERM"}})
 				if got, err := run.Verdict(1); err != nil || got.Cause != test.cause {
 					t.Errorf("verdict %+v, %v; want the cause %s", got, err, test.cause)
 				}

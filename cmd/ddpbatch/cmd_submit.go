@@ -194,7 +194,8 @@ func submitRun(
 	}
 	// From here on the job exists: what fails now must not hide its id.
 	if submitted.Cluster != "" { // SLURM_CLUSTERS is set; the run directory does not keep it
-		e.log().Warn("status, cancel and resume find this job only where SLURM_CLUSTERS names its cluster", "job", id, "cluster", submitted.Cluster)
+		e.log().Warn("status, cancel and resume find this job only where SLURM_CLUSTERS names its cluster",
+			"job", id, "cluster", submitted.Cluster)
 	}
 	if err := recordJob(e, run, id, submitting); err != nil {
 		e.log().Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)

@@ -239,8 +239,8 @@ func equalStates(t *testing.T, got, want *checkpoint.State) bool {
 	return equal && momentum
 }
 
-// testSlurmSubmitKilled: submit and resume are killed when sbatch has taken the job, and before they hear its id. Slurm knows the job by its
-// script, so that it is found, not submitted again, and cancelled.
+// testSlurmSubmitKilled: submit and resume are killed when sbatch has taken the job, and before they hear its id. Slurm knows the job by
+// its script, so that it is found, not submitted again, and cancelled.
 func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 	sbatch, err := exec.LookPath("sbatch")
 	if err != nil {
