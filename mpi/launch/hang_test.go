@@ -27,6 +27,14 @@ func hanging(t *testing.T, after time.Duration, scripts ...string) *world {
 // speak is a script that says something for so many tenths of a second.
 const speak = `speak() { i=0; while [ $i -lt $1 ]; do echo; sleep 0.1; i=$((i+1)); done; }; `
 
+// TestUnknownHeartbeats: while nobody can look at the heartbeat files, who has beaten before is not taken for hung.
+func TestUnknownHeartbeats(t *testing.T) {
+	before := time.Now()
+	if got := unknown([]time.Time{{}, before.Add(-time.Hour)}); !got[0].IsZero() || got[1].Before(before) {
+		t.Errorf("got %v", got)
+	}
+}
+
 // tells checks a verdict of workers that hung.
 func tells(t *testing.T, v rundir.Verdict, rank int, host string, words ...string) {
 	t.Helper()

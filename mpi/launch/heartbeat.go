@@ -56,7 +56,7 @@ func (h *heartbeats) look() []time.Time {
 				answers <- changed(h.paths, before)
 				return
 			}
-			answers <- make([]time.Time, len(before))
+			answers <- unknown(before)
 		}()
 	}
 	timer := time.NewTimer(heartbeatWait)
@@ -78,7 +78,7 @@ func (h *heartbeats) keepFolder() bool {
 	case errors.Is(err, errTaken):
 		h.taken.Do(func() {
 			h.log.Warn("the folder of the workers' heartbeat files was removed, and somebody else has made one of its name; as long as that is "+
-				"there it is left alone, and output and CPU time count", "path", h.folder.path)
+				"there a worker that has beaten before is not taken for hung, and of the others output and CPU time count", "path", h.folder.path)
 		})
 		return false
 	case gone:
@@ -88,6 +88,17 @@ func (h *heartbeats) keepFolder() bool {
 		})
 	}
 	return true
+}
+
+// unknown is what is told of files that nobody can look at: who has beaten before is taken to go on, and nothing is known of others.
+func unknown(before []time.Time) []time.Time {
+	times := slices.Clone(before)
+	for i := range times {
+		if !times[i].IsZero() {
+			times[i] = time.Now()
+		}
+	}
+	return times
 }
 
 // changed is when each file was changed; what cannot be told now is as before.

@@ -23,11 +23,17 @@ func claimPort(host string, port int) (io.Closer, error) {
 	if err == nil && isClaimedBeside(host, port) {
 		err = errors.Join(syscall.EADDRINUSE, claim.Close())
 	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: %w", errClaimed, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("claim port %d for this run: %w", port, err)
 	}
 	return claim, nil
 }
+
+// errClaimed: somebody on this machine has claimed a port.
+var errClaimed = errors.New("another run has claimed it")
 
 // isClaimedBeside tells whether a port is claimed at one address, where this claim is for any, or the other way round: their names differ.
 // Each claims before it looks, so of two that begin at one moment none may go on.
@@ -37,9 +43,13 @@ func isClaimedBeside(own string, port int) bool {
 		return false // whoever binds the port second will find out
 	}
 	for line := range strings.Lines(string(sockets)) {
-		_, claim, _ := strings.Cut(strings.TrimSuffix(line, "\n"), portClaims)
+		fields := strings.Fields(line) // the eighth is the name, whose first byte, 0, is shown as @
+		if len(fields) != 8 {
+			continue
+		}
+		claim, ok := strings.CutPrefix(fields[7], portClaims)
 		host, text, err := net.SplitHostPort(claim)
-		if err == nil && text == strconv.Itoa(port) && host != own && (host == "" || own == "") {
+		if ok && err == nil && text == strconv.Itoa(port) && host != own && (host == "" || own == "") {
 			return true
 		}
 	}

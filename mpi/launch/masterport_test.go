@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -145,6 +146,19 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 	}
 	if p.WorkerPort == 0 || slices.Contains(claimed, p.WorkerPort) {
 		t.Errorf("the store of ddpbatch's own workers is at %d", p.WorkerPort)
+	}
+}
+
+// Even where somebody has claimed every port there is.
+func TestEveryPortIsClaimed(t *testing.T) {
+	all := func(_ string, port int) (io.Closer, error) {
+		return nil, fmt.Errorf("claim port %d: %w: %w", port, errClaimed, syscall.EADDRINUSE)
+	}
+	l, claim, err := takePortBy(all, []string{loopback}, append(Ports(rand.Text(), 4), anyPort...))
+	must(t, err)
+	defer l.Close()
+	if err := claim.Close(); err != nil || portOf(l) == 0 {
+		t.Errorf("port %d, %v", portOf(l), err)
 	}
 }
 

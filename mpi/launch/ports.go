@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"syscall"
 )
@@ -47,39 +48,55 @@ func gcd(a, b uint64) uint64 {
 
 // takePort claims the first port of the list that nobody listens on, at any of the hosts, and that no other run on this machine has
 // claimed, and listens on it; 0 is one that the kernel chooses. It claims first: a run whose worker is still to bind a port has
-// nothing but the claim.
+// nothing but the claim. Anybody can claim ports: where all are, a port that the kernel chooses is taken without a claim.
 func takePort(hosts []string, ports []int) (net.Listener, io.Closer, error) {
+	return takePortBy(claimPort, hosts, ports)
+}
+
+// claimer is claimPort.
+type claimer func(host string, port int) (io.Closer, error)
+
+func takePortBy(claim claimer, hosts []string, ports []int) (net.Listener, io.Closer, error) {
 	var last error
 	for _, port := range ports {
-		l, claim, err := listenClaimed(hosts, port)
+		l, claimed, err := claim.listen(hosts, port)
 		if err == nil {
-			return l, claim, nil
+			return l, claimed, nil
 		}
 		last = err
 		if !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EACCES) {
 			break // no other port will do better
 		}
 	}
+	if errors.Is(last, errClaimed) && slices.Contains(ports, 0) {
+		l, err := listenOn(hosts, 0)
+		return l, noClaim{}, err
+	}
 	return nil, nil, fmt.Errorf("none of %d ports can be used: %w", len(ports), last)
 }
 
-func listenClaimed(hosts []string, port int) (l net.Listener, claim io.Closer, err error) {
+// noClaim stands in the place of a claim.
+type noClaim struct{}
+
+func (noClaim) Close() error { return nil }
+
+func (claim claimer) listen(hosts []string, port int) (l net.Listener, claimed io.Closer, err error) {
 	if port == 0 {
 		if l, err = listenOn(hosts, 0); err != nil {
 			return nil, nil, err
 		}
-		if claim, err = claimPort("", portOf(l)); err != nil {
+		if claimed, err = claim("", portOf(l)); err != nil {
 			return nil, nil, errors.Join(err, l.Close())
 		}
-		return l, claim, nil
+		return l, claimed, nil
 	}
-	if claim, err = claimPort("", port); err != nil {
+	if claimed, err = claim("", port); err != nil {
 		return nil, nil, err
 	}
 	if l, err = listenOn(hosts, port); err != nil {
-		return nil, nil, errors.Join(err, claim.Close())
+		return nil, nil, errors.Join(err, claimed.Close())
 	}
-	return l, claim, nil
+	return l, claimed, nil
 }
 
 // listenFirst is takePort for those who go on listening, which is claim enough.

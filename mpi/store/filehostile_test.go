@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/vfs"
 )
 
 func TestTornRecord(t *testing.T) {
@@ -176,4 +177,36 @@ func FuzzFile(f *testing.F) {
 			t.Fatalf("the next got %q, %v", got, err)
 		}
 	})
+}
+
+// TestFileOfAnotherUser: no file of another user is a store, and no link, which may lead to any file of this user's.
+func TestFileOfAnotherUser(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store")
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+	set := func() error {
+		f, err := OpenFile(path, FileConfig{})
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return f.Set(bounded(t), "k", []byte("v"))
+	}
+	if err := set(); err == nil || !strings.Contains(err.Error(), "is a link") {
+		t.Errorf("by a link: %v", err)
+	}
+	if _, err := os.Lstat(target); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what the link leads to: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("the rest: only root can give files to another user")
+	}
+	if err := errors.Join(os.Remove(path), os.WriteFile(path, nil, 0o666), os.Chown(path, 4242, 4242)); err != nil {
+		t.Fatal(err)
+	}
+	if err := set(); !errors.Is(err, vfs.ErrExposed) {
+		t.Errorf("of another user: %v", err)
+	}
 }

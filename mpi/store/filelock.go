@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/vfs"
 )
 
 // The locks of flock(2), which PyTorch's FileStore takes, too.
@@ -52,8 +54,11 @@ func (f *File) unlock(file *os.File) {
 
 // tryLock is lock without waiting; nil: not yet.
 func (f *File) tryLock(flags, kind int) (*os.File, error) {
-	// Without O_NONBLOCK, opening a FIFO would wait for its other end.
-	file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK, 0o600)
+	// Without O_NONBLOCK, opening a FIFO would wait for its other end. A link may be another user's, and lead to any file of this user's.
+	file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a link: name the file that it leads to", f.path)
+	}
 	if errors.Is(err, syscall.EAGAIN) {
 		return nil, nil // another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
 	}
@@ -82,6 +87,9 @@ func (f *File) holds(file *os.File, kind int) (bool, error) {
 	here, err := file.Stat()
 	if err != nil {
 		return false, err
+	}
+	if !vfs.Trusted(here) {
+		return false, fmt.Errorf("%s: %w: it belongs to the user with the id %d; name a file in a folder of your own", f.path, vfs.ErrExposed, vfs.Owner(here))
 	}
 	there, err := os.Stat(f.path)
 	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it
