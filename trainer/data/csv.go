@@ -12,6 +12,8 @@ const (
 	maxCSVColumns = 1 << 20
 	maxCSVValues  = 1<<31 - 1 // 8 GiB of float32
 	maxClasses    = 1 << 20   // the outputs of a model
+	maxCSVLine    = 64 << 20  // bytes: more than twice what numpy.savetxt writes of as many columns
+	maxCSVCell    = 4 << 10   // bytes: an exact float64 has up to 1077
 )
 
 // CSVConfig says how a CSV file is read.
