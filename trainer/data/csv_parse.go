@@ -43,6 +43,9 @@ func parseCSV(ctx context.Context, m *mapping, cfg CSVConfig) (*prepared, error)
 	if p.rows == 0 {
 		return nil, fmt.Errorf("%s holds no rows", cfg.Path)
 	}
+	if err := checkClasses(int(p.most)+1, p.rows); err != nil && cfg.Classes == 0 {
+		return nil, fmt.Errorf("%s: %w", cfg.Path, err)
+	}
 	return p.prepared(), nil
 }
 
