@@ -23,7 +23,7 @@ const (
 	// Of a server that speaks PyTorch's wire, which proves nothing; of connections also no more than a quarter of the
 	// files that the process may open:
 	MaxTorchClients = 8192      // places of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
-	MaxTorchSilent  = 8192      // connections that have not said whose they are, without 1.13's second ones; one more ends the oldest
+	MaxTorchSilent  = 8192      // connections that have asked nothing yet, without 1.13's second ones; one more ends the oldest
 	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys; one for which there is no room ends its connection
 	MaxTorchReplies = 128 << 20 // bytes in replies that are being sent; one for which there is no room waits for its turn
 )

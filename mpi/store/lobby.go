@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// lobby holds connections that have not said yet whose they are. A PyTorch 1.13 client's second one never does, and is
-// never sent away: from each host as many stay as it has such clients, the oldest ones. Of all others there is room
+// lobby holds connections that have not said yet whose they are, or no more than hello. A PyTorch 1.13 client's second one
+// never does, and is never sent away: from each host as many stay as it has such clients, the oldest ones. Of all others there is room
 // for some; when there is none for another, the oldest goes.
 type lobby struct {
 	room    int

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // callerConn is a connection of which the remote address is given.
@@ -154,6 +156,54 @@ func TestSecondConnectionStays(t *testing.T) {
 		synctest.Wait()
 		if n := d.places.Load(); n != 0 || len(d.silent.clients) != 0 || guests(&d.silent) != 0 {
 			t.Errorf("left: %d places, clients %v, %d guests", n, d.silent.clients, guests(&d.silent))
+		}
+	})
+}
+
+// TestHelloTakesNoPlace has more strangers than there are places say the later hello and no more: they stay in the lobby. Who
+// asks something after them is served, and stays when more of them come.
+func TestHelloTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log testkit.Journal
+		d := &torchDoor{
+			ctx: t.Context(), store: newMemory(), log: log.Logger(), files: 2,
+			allowance: allowance{most: MaxTorchBytes}, replies: replyLine{most: MaxTorchReplies}, silent: lobby{room: 3},
+		}
+		come := func(words string) net.Conn {
+			near, far := net.Pipe()
+			t.Cleanup(func() { near.Close() })
+			go d.part(callerConn{far, "::1"})
+			say(t, near, words)
+			return near
+		}
+		var strangers []net.Conn
+		for range 3 {
+			strangers = append(strangers, come(torchHello))
+		}
+		time.Sleep(time.Hour) // they may be silent for as long as they like
+		client := come(torchHello)
+		say(t, client, "\x0d\x01\x02\x03\x04")
+		hear(t, client, "\x01\x02\x03\x04")
+		for range 3 {
+			strangers = append(strangers, come(torchHello))
+		}
+		synctest.Wait()
+		say(t, client, "\x0d\x05\x06\x07\x08")
+		hear(t, client, "\x05\x06\x07\x08")
+		if n := guests(&d.silent); n != 3 || d.places.Load() != 1 {
+			t.Errorf("%d are in the lobby, and %d places are taken; want 3 and 1", n, d.places.Load())
+		}
+		for i, conn := range strangers {
+			conn.SetReadDeadline(time.Now().Add(time.Second))
+			if _, err := conn.Read(make([]byte, 1)); errors.Is(err, io.EOF) != (i < 3) {
+				t.Errorf("stranger %d: %v", i, err)
+			}
+			conn.Close()
+		}
+		client.Close()
+		synctest.Wait()
+		if n := len(log.Lines()); n != 3 || guests(&d.silent) != 0 || d.places.Load() != 0 {
+			t.Errorf("%d are left in the lobby, %d places are taken; log: %s", guests(&d.silent), d.places.Load(), log.String())
 		}
 	})
 }

@@ -94,7 +94,7 @@ func (d *torchDoor) run() {
 func (d *torchDoor) part(conn net.Conn) {
 	stop := context.AfterFunc(d.ctx, func() { conn.Close() })
 	first, form, err := d.hear(conn)
-	if len(first) > 0 && first[0] > torch1Delete {
+	if form == torch1 && len(first) > 0 && first[0] > torch1Delete {
 		stop()
 		select {
 		case d.came <- accepted{&heardConn{conn, first}, nil}:
@@ -122,8 +122,8 @@ func (d *torchDoor) tell(conn net.Conn, err error) {
 }
 
 // hear reads as many first bytes of a connection as it takes to tell whose they are; those of torch2's hello, which
-// has then done its work, are not returned. A connection that ends without a byte gives errSilent. Until all is told,
-// it is in the lobby.
+// has then done its work, are not returned, and what begins the query after it is. A connection that ends without a
+// byte, or with no more than a hello, gives errSilent. Until all is told, it is in the lobby.
 func (d *torchDoor) hear(conn net.Conn) (first []byte, form torchForm, err error) {
 	if err := tune(conn); err != nil {
 		return nil, 0, err
@@ -133,27 +133,36 @@ func (d *torchDoor) hear(conn net.Conn) (first []byte, form torchForm, err error
 	switch stayed := d.silent.leave(conn); {
 	case !stayed:
 		return nil, 0, errors.New("it had not said yet whose it is when too many others came after it")
-	case len(first) == 0:
+	case len(first) == 0, string(first) == torchHello:
 		return nil, 0, errSilent
 	case err != nil:
 		return nil, 0, err
-	case string(first) == torchHello:
-		return nil, torch2, nil
+	case len(first) > len(torchHello):
+		return first[len(torchHello):], torch2, nil
 	}
 	return first, torch1, nil
 }
 
-// hearFirst reads the first byte, whenever it comes, and where torch2's hello begins with it, as many as that has.
+// hearFirst reads the first byte, whenever it comes, and where torch2's hello begins with it, as many as that has. Of what
+// comes after a hello it also reads the first byte, whenever that comes: anybody can say hello, and it takes no place.
 func hearFirst(conn net.Conn) ([]byte, error) {
-	first := make([]byte, len(torchHello))
+	const hello = len(torchHello)
+	first := make([]byte, hello+1)
 	if n, err := conn.Read(first[:1]); n == 0 || first[0] != torchHello[0] {
 		return first[:n], err
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(torchQueryTime)); err != nil {
 		return first[:1], err
 	}
-	n, err := io.ReadFull(conn, first[1:])
-	return first[:1+n], err
+	n, err := io.ReadFull(conn, first[1:hello])
+	if err != nil || string(first[:hello]) != torchHello {
+		return first[:1+n], err
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return first[:hello], err
+	}
+	n, err = io.ReadFull(conn, first[hello:])
+	return first[:hello+n], err
 }
 
 // errSilent is the end of a connection that never said a word, of which nobody is told.

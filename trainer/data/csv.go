@@ -12,6 +12,9 @@ const (
 	maxCSVColumns = 1 << 20
 	maxCSVValues  = 1<<31 - 1 // 8 GiB of float32
 	maxClasses    = 1 << 20   // the outputs of a model
+	fewClasses    = 1 << 16   // as many a file may have whose rows are fewer
+	maxCSVLine    = 64 << 20  // bytes: more than twice what numpy.savetxt writes of as many columns
+	maxCSVCell    = 4 << 10   // bytes: an exact float64 has up to 1077
 )
 
 // CSVConfig says how a CSV file is read.
@@ -27,7 +30,7 @@ type CSVConfig struct {
 	// Regression takes targets as numbers. Otherwise there is one target, whose cells are classes: whole numbers
 	// from 0 on.
 	Regression bool
-	Classes    int // labels must be below it; 0: one more than the largest of the file
+	Classes    int // labels must be below it; 0: one more than the largest of the file, which then is below 65536 or the number of rows
 }
 
 // LoadCSV reads a table of numbers. Cells are decimal numbers, rounded to float32, with spaces around them or in double
@@ -77,6 +80,15 @@ func isAlphanumeric(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r == '_' || r > 126
 	})
+}
+
+// checkClasses refuses classes that a file has chosen by one large label: the model has an output for each.
+func checkClasses(classes, rows int) error {
+	if classes <= max(rows, fewClasses) {
+		return nil
+	}
+	return fmt.Errorf("the largest label of %d rows is %d, and a model has an output for each class: number the classes from 0 on, without gaps",
+		rows, classes-1)
 }
 
 func (cfg CSVConfig) settings() string {

@@ -2,6 +2,7 @@ package data
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 )
@@ -12,11 +13,15 @@ type cell struct {
 	column int // of its first byte in the line, from 1 on
 }
 
+// betweenLooks is how many bytes of a file are read between two looks at the context.
+const betweenLooks = 1 << 20
+
 // csvLines splits a CSV file into lines and cells. Cells are views of the file wherever they can be.
 type csvLines struct {
 	rest      []byte
 	delimiter byte
 	line      int    // of the cells that next returned, from 1 on
+	passed    int    // bytes since ctx was looked at
 	cells     []cell // reused
 }
 
@@ -29,12 +34,24 @@ func newCSVLines(file []byte, delimiter string) csvLines {
 }
 
 // next returns the cells of the next line that is not empty, nil at the end. They are valid until the next call. Errors
-// begin with line and column.
-func (l *csvLines) next() ([]cell, error) {
+// begin with line and column, but for ctx's.
+func (l *csvLines) next(ctx context.Context) ([]cell, error) {
 	for len(l.rest) > 0 {
 		l.line++
-		line, rest, _ := bytes.Cut(l.rest, []byte{'\n'})
-		l.rest = rest
+		// What is longer is not read to its end: it may be a hole of the file, of any size.
+		line, _, ended := bytes.Cut(l.rest[:min(len(l.rest), maxCSVLine+1)], []byte{'\n'})
+		if len(line) > maxCSVLine {
+			return nil, fmt.Errorf("%d:1: a line of more than %d MiB: it is no table, or the file is not complete", l.line, maxCSVLine>>20)
+		}
+		l.rest = l.rest[len(line):]
+		if ended {
+			l.rest = l.rest[1:]
+		}
+		if l.passed += len(line) + 1; l.passed >= betweenLooks {
+			if l.passed = 0; ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+		}
 		line = bytes.TrimSuffix(line, []byte{'\r'})
 		if len(bytes.Trim(line, " ")) == 0 {
 			continue
@@ -76,6 +93,9 @@ func (l *csvLines) split(line []byte) error {
 				c.text = c.text[:len(c.text)-1]
 			}
 			at += n
+		}
+		if len(c.text) > maxCSVCell {
+			return fmt.Errorf("%d: a cell of more than %d bytes: it is no number or name", c.column, maxCSVCell)
 		}
 		l.cells = append(l.cells, c)
 		if at == len(line) {

@@ -26,7 +26,10 @@ func parseCSV(ctx context.Context, m *mapping, cfg CSVConfig) (*prepared, error)
 	defer runtime.KeepAlive(m)
 	p := csvParser{cfg: cfg, lines: newCSVLines(m.bytes, cfg.Delimiter)}
 	for {
-		cells, err := p.lines.next()
+		cells, err := p.lines.next(ctx)
+		if err != nil && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s:%w", cfg.Path, err)
 		}
@@ -36,12 +39,12 @@ func parseCSV(ctx context.Context, m *mapping, cfg CSVConfig) (*prepared, error)
 		if err := p.add(cells); err != nil {
 			return nil, fmt.Errorf("%s:%d:%w", cfg.Path, p.lines.line, err)
 		}
-		if p.lines.line%4096 == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 	}
 	if p.rows == 0 {
 		return nil, fmt.Errorf("%s holds no rows", cfg.Path)
+	}
+	if err := checkClasses(int(p.most)+1, p.rows); err != nil && cfg.Classes == 0 {
+		return nil, fmt.Errorf("%s: %w", cfg.Path, err)
 	}
 	return p.prepared(), nil
 }

@@ -10,7 +10,7 @@ import (
 type NPYConfig struct {
 	Inputs  string // [N], [N, K], or images [N, H, W] or [N, C, H, W]
 	Targets string // of whole numbers: classes [N] or [N, 1]; of floats: outputs [N] or [N, M]
-	Classes int    // labels must be below it; 0: one more than the largest
+	Classes int    // labels must be below it; 0: one more than the largest, which then is below 65536 or the number of rows
 }
 
 // LoadNPY opens the rows of two .npy files, of format 1.0 to 3.0, little-endian and row-major, of
@@ -114,8 +114,8 @@ func (t *table) setLabels(a *npy, classes int) error {
 	if a.columns() != 1 {
 		return fmt.Errorf("classes of the shape %v, want [N]; outputs are saved as floats", a.shape)
 	}
-	below := classes
-	if classes == 0 {
+	below, given := classes, classes != 0
+	if !given {
 		below = maxClasses
 	}
 	t.labels = make([]int32, t.rows)
@@ -128,7 +128,10 @@ func (t *table) setLabels(a *npy, classes int) error {
 		classes = max(classes, int(label)+1)
 	}
 	t.spec.Classes, t.spec.Labels = classes, 1
-	return nil
+	if given {
+		return nil
+	}
+	return checkClasses(classes, t.rows)
 }
 
 // floats are all elements as float32: the array's own memory where they are that.

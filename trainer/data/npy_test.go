@@ -189,6 +189,39 @@ func TestNPYRefusesWideRows(t *testing.T) {
 	}
 }
 
+// One label of a small file must not choose a model of gigabytes. As many classes as rows, and those that were asked for, are a user's own.
+func TestFileDoesNotChooseAHugeModel(t *testing.T) {
+	load := func(rows int, largest int32, classes int) map[string]error {
+		labels := make([]int32, rows)
+		labels[rows-1] = largest
+		lines := strings.Repeat("1,0\n", rows-1) + fmt.Sprintf("1,%d\n", largest)
+		_, csv := LoadCSV(t.Context(), nil, CSVConfig{Path: writeFile(t, "y.csv", []byte(lines)), Header: "no", Classes: classes})
+		shape := fmt.Sprintf("(%d,)", rows)
+		x := npyFile(1, npyDictOf("|u1", shape), make([]byte, rows))
+		_, npy := loadPair(t, x, npyFile(1, npyDictOf("<i4", shape), bytesOf(labels)), classes)
+		return map[string]error{"csv": csv, "npy": npy}
+	}
+	for name, c := range map[string]struct {
+		rows    int
+		largest int32
+		classes int
+		want    string // empty: it is read
+	}{
+		"a million of 4 rows":      {4, 1048575, 0, "the largest label of 4 rows is 1048575"},
+		"65537 of 4 rows":          {4, 65536, 0, "the largest label of 4 rows is 65536"},
+		"65536 of 4 rows":          {4, 65535, 0, ""},
+		"as many as rows":          {70000, 69999, 0, ""},
+		"one more than rows":       {70000, 70000, 0, "the largest label of 70000 rows is 70000"},
+		"as many as are asked for": {4, 1048575, maxClasses, ""},
+	} {
+		for kind, err := range load(c.rows, c.largest, c.classes) {
+			if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && !strings.Contains(got, "y."+kind+": "+c.want) {
+				t.Errorf("%s, %s: error %v, want %q", name, kind, err, c.want)
+			}
+		}
+	}
+}
+
 func FuzzNPY(f *testing.F) {
 	f.Add(npyFile(1, npyDictOf("<f4", "(2, 3)"), make([]byte, 24)))
 	f.Add(npyFile(2, npyDictOf("|b1", "(2,)"), make([]byte, 2)))

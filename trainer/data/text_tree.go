@@ -1,6 +1,7 @@
 package data
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -18,6 +19,10 @@ const (
 
 	// maxTreeFiles bounds the list of its files.
 	maxTreeFiles = 1 << 22
+
+	// treeHole is how many zero bytes, from a multiple of that on, are no text: so many are a file that is not complete, or
+	// one that has a size and takes no room on disk.
+	treeHole = 64 << 10
 )
 
 // tree is the files of a text, in order.
@@ -140,13 +145,10 @@ func (t *tree) join(ctx context.Context) ([]byte, error) {
 	joined := make([]byte, t.bytes)
 	rest := joined
 	for i, path := range t.paths {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
 		if i > 0 {
 			rest = rest[1:]
 		}
-		if err := readExactly(path, rest[:t.sizes[i]]); err != nil {
+		if err := readExactly(ctx, path, rest[:t.sizes[i]]); err != nil {
 			return nil, err
 		}
 		rest = rest[t.sizes[i]:]
@@ -154,8 +156,11 @@ func (t *tree) join(ctx context.Context) ([]byte, error) {
 	return joined, nil
 }
 
-// readExactly fills b with the file at path, which must have that size.
-func readExactly(path string, b []byte) error {
+// readExactly fills b with the file at path, which must have that size. It reads in parts, so that a hole costs no more memory than one.
+func readExactly(ctx context.Context, path string, b []byte) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	f, info, err := openRegular(path)
 	if err != nil {
 		return err
@@ -164,8 +169,21 @@ func readExactly(path string, b []byte) error {
 	if info.Size() != int64(len(b)) {
 		return fmt.Errorf("%s changed while it was read: start again when it is complete", path)
 	}
-	if _, err := io.ReadFull(f, b); err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+	for at := 0; at < len(b); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		part := b[at:min(at+betweenLooks, len(b))]
+		if _, err := io.ReadFull(f, part); err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		for hole := 0; hole+treeHole <= len(part); hole += treeHole {
+			if part[hole] == 0 && len(bytes.TrimLeft(part[hole:hole+treeHole], "\x00")) == 0 {
+				return fmt.Errorf("%s holds %d zero bytes from byte %d on: it is no text, or not complete; copy it again, or take it out",
+					path, treeHole, at+hole)
+			}
+		}
+		at += len(part)
 	}
 	return nil
 }
