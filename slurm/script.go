@@ -13,6 +13,9 @@ import (
 // (max_script_size in slurm.conf(5)).
 const maxScript = 4 << 20
 
+// maxFill is how long a template may take, which is a matter of milliseconds.
+const maxFill = 10 * time.Second
+
 // Script is what a batch script is rendered from. Of Options, nodes and cpus-per-task are left
 // aside: Nodes and CPUsPerRank say the same, and are what counts.
 type Script struct {
@@ -60,14 +63,42 @@ func (s Script) Render(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the script template: %w", err)
 	}
-	var out strings.Builder
-	if err := parsed.Execute(&out, fields); err != nil {
+	script, err := fill(parsed, fields, maxFill)
+	if err != nil {
 		return "", fmt.Errorf("fill the script template: %w", err)
 	}
-	if err := checkScript(out.String()); err != nil {
+	if err := checkScript(script); err != nil {
 		return "", fmt.Errorf("check the rendered script: %w", err)
 	}
-	return out.String(), nil
+	return script, nil
+}
+
+// fill executes a template, which may have loops without an end: one that still runs at the limit is left alone, as nothing can stop it.
+func fill(t *template.Template, fields any, limit time.Duration) (string, error) {
+	var out scriptWriter
+	ended := make(chan error, 1)
+	go func() { ended <- t.Execute(&out, fields) }()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			return "", err
+		}
+		return out.text.String(), nil
+	case <-timer.C:
+		return "", fmt.Errorf("it takes longer than %v; look for a loop in it", limit)
+	}
+}
+
+// scriptWriter takes no more than Slurm does.
+type scriptWriter struct{ text strings.Builder }
+
+func (w *scriptWriter) Write(p []byte) (int, error) {
+	if len(p) > maxScript-w.text.Len() {
+		return 0, fmt.Errorf("the script is longer than %d bytes", maxScript)
+	}
+	return w.text.Write(p)
 }
 
 // validate checks what no part of the rendering can: that the numbers make a world and the paths
@@ -108,8 +139,6 @@ func checkScript(text string) error {
 		return errors.New("it holds a NUL byte")
 	case strings.Contains(text, "\r\n"):
 		return errors.New(`it has DOS line ends (\r\n), which sbatch refuses`)
-	case len(text) > maxScript:
-		return fmt.Errorf("it is longer than %d bytes", maxScript)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"text/template"
 	"time"
 )
 
@@ -263,6 +264,24 @@ func TestRenderOwnTemplate(t *testing.T) {
 		if _, err := script.Render(text); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("template %q: %v; want %q in the error", text, err, says)
 		}
+	}
+}
+
+// A template that never ends, or makes more than Slurm takes, is an error, and costs no memory.
+func TestRenderEndlessTemplate(t *testing.T) {
+	script := goldenScripts["agent-setup"]
+	for _, text := range []string{
+		"#!/bin/sh\n{{range 9223372036854775807}}xxx{{end}}", `{{range 2000}}{{printf "%1000000d" 1}}{{end}}`,
+	} {
+		if out, err := script.Render(text); err == nil || !strings.Contains(err.Error(), "longer than 4194304 bytes") || out != "" {
+			t.Errorf("template %q: %d bytes, %v; want an error with the bound", text, len(out), err)
+		}
+	}
+	release := make(chan string)
+	defer close(release)
+	endless := template.Must(template.New("").Funcs(template.FuncMap{"wait": func() string { return <-release }}).Parse("{{wait}}"))
+	if _, err := fill(endless, nil, time.Millisecond); err == nil || !strings.Contains(err.Error(), "takes longer") {
+		t.Errorf("a loop without an end: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -151,18 +152,32 @@ func readJob(ctx context.Context, path string) ([]byte, error) {
 // maxText is more than any job file or script template holds.
 const maxText = 1 << 20
 
-// readText reads a file, or a pipe, that a person wrote. A pipe may stay open for ever, until ctx ends.
+// pipePatience is how long the writer of a pipe has until it closes it.
+const pipePatience = 30 * time.Second
+
+// readText reads a file, or a pipe, that a person wrote.
 func readText(ctx context.Context, path string) ([]byte, error) {
+	return readTextWithin(ctx, path, pipePatience)
+}
+
+func readTextWithin(ctx context.Context, path string, patience time.Duration) ([]byte, error) {
 	f, isPipe, err := openText(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if isPipe { // which may stay open for ever
+		if err := f.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return nil, err
+		}
+	}
 	defer context.AfterFunc(ctx, func() { f.SetReadDeadline(time.Unix(1, 0)) })() // a plain file has none, and is read to its end
 	text, err := io.ReadAll(io.LimitReader(f, maxText+1))
 	switch {
 	case ctx.Err() != nil: // whatever was read is no use to anybody
 		err = fmt.Errorf("%w while %s was read", context.Cause(ctx), path)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = fmt.Errorf("%s is a pipe that its writer has not closed after %v; write the text to a file first", path, patience)
 	case err == nil && len(text) > maxText:
 		err = fmt.Errorf("%s is longer than %d bytes", path, maxText)
 	case err == nil && len(text) == 0 && isPipe:
@@ -175,15 +190,15 @@ func readText(ctx context.Context, path string) ([]byte, error) {
 // once only, as whoever waits for a reader must not lose the first one.
 func openText(path string) (f *os.File, isPipe bool, err error) {
 	info, err := os.Stat(path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, false, err
-	case info.Mode().IsRegular():
-		f, _, err = vfs.OpenRegular(path)
-		return f, false, err
 	}
-	f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	return f, info.Mode()&fs.ModeNamedPipe != 0, err
+	if isPipe = info.Mode()&fs.ModeNamedPipe != 0; isPipe {
+		f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	} else {
+		f, _, err = vfs.OpenRegular(path)
+	}
+	return f, isPipe, err
 }
 
 // loadJob reads a job file for a command that will act on it; warnings are printed.

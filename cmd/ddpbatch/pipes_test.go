@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -39,7 +38,12 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 			go func() { done <- open(path) }()
 			select {
 			case err := <-done:
-				if want := name == "a job file"; err == nil || want != (exitCode(err) == exitUsage) || !want && !errors.Is(err, vfs.ErrNotRegular) {
+				isJob := name == "a job file"
+				want := vfs.ErrNotRegular.Error()
+				if isJob && path == pipe {
+					want = "nobody has written to it"
+				}
+				if err == nil || isJob != (exitCode(err) == exitUsage) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s, %s: %v", path, name, err)
 				}
 			case <-time.After(testkit.Patience):
@@ -82,5 +86,24 @@ func TestReadTextOfPipes(t *testing.T) {
 	}
 	if got := <-done; got.err != nil || string(got.text) != `name = "x"` {
 		t.Errorf("a shell's pipe: %q, %v", got.text, got.err)
+	}
+}
+
+// TestReadTextOfAnOpenPipe: a pipe whose writer holds it open is not waited for without an end.
+func TestReadTextOfAnOpenPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "job.toml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w, err := os.OpenFile(pipe, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := w.WriteString("name ="); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := readTextWithin(t.Context(), pipe, time.Millisecond); err == nil || !strings.Contains(err.Error(), "write the text to a file first") {
+		t.Errorf("read %q, %v", text, err)
 	}
 }

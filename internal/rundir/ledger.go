@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	maxLedger = 64 << 20 // bytes; an attempt adds two lines
-	maxDetail = 4 << 10  // bytes of an event's text
+	maxLedger = 4 << 20 // bytes, of thousands of attempts; each line takes memory and time to read
+	maxDetail = 4 << 10 // bytes of an event's text
 )
 
 // Event is a line of ledger.jsonl.

@@ -150,6 +150,16 @@ func TestLedger(t *testing.T) {
 	}
 }
 
+// A ledger of very many short lines is refused before it is read: each would be an event in memory.
+func TestLedgerOfShortLines(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	line := `{"event":"e"}` + "\n"
+	must(t, os.WriteFile(filepath.Join(d.Path(), "ledger.jsonl"), []byte(strings.Repeat(line, 5<<20/len(line))), 0o600))
+	if events, err := d.Ledger(); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+		t.Errorf("%d events, %v; want an error with the bound", len(events), err)
+	}
+}
+
 func TestLedgerLinesStayWhole(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	const writers, each = 4, 25
