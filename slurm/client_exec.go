@@ -27,7 +27,7 @@ const (
 //
 // The command dies with this process: an sbatch that lived on, while it waits for the controller, would submit its job at a time when
 // another has been submitted in its place. The signal for that is sent when the thread ends that started the command (prctl(2),
-// PR_SET_PDEATHSIG), so that this goroutine stays on its own.
+// PR_SET_PDEATHSIG): so this goroutine keeps its thread until the command has ended.
 func Exec(ctx context.Context, c Command) (Output, error) {
 	path, err := lookPath(c.Name, c.Environ)
 	if err != nil {
@@ -68,7 +68,8 @@ func lookPath(name string, environ []string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%w: no %s there; log in to a node of the cluster that submits jobs, or load the module that brings Slurm (without a cluster: \"ddpbatch simulate\")", ErrNoSlurm, name)
+	return "", fmt.Errorf("%w: no %s there; log in to a node of the cluster that submits jobs, or load the module that brings Slurm "+
+		"(without a cluster: \"ddpbatch simulate\")", ErrNoSlurm, name)
 }
 
 // cappedBuffer keeps the first maxOutput bytes of what is written to it.

@@ -27,7 +27,7 @@ var unreachableWords = []string{
 	"Controller is in standby mode",
 }
 
-// unheardWords are those of them that are said before a request is sent.
+// unheardWords are those after which the job was certainly not taken: there was no connection, or a backup controller declined.
 var unheardWords = []string{
 	"connect failure",
 	"Protocol authentication error",

@@ -118,13 +118,15 @@ func (s Script) validate() error {
 	case s.Mode == "task" && s.Nproc == 0:
 		return errors.New(`launch.mode = "task" needs launch.nproc_per_node as a number: srun must know how many tasks to start`)
 	case s.CPUsPerRank > 0 && s.Nproc == 0:
-		return errors.New("slurm.cpus_per_task is per rank, so launch.nproc_per_node must be a number; or ask for whole nodes with slurm.exclusive = true")
+		return errors.New("slurm.cpus_per_task is per rank, so launch.nproc_per_node must be a number; " +
+			"or ask for whole nodes with slurm.exclusive = true")
 	case !filepath.IsAbs(s.RunDir) || !filepath.IsAbs(s.WorkDir):
 		return fmt.Errorf("run directory %s and workdir %s must be absolute", clip(s.RunDir), clip(s.WorkDir))
 	case strings.Contains(s.RunDir, `\`):
 		// sbatch(1), "filename pattern": a backslash turns the expansion of %j off, so that all
 		// jobs would write to one file of that very name.
-		return fmt.Errorf(`run directory %s: Slurm cannot name output files where a path holds a backslash; set run_dir to another place`, clip(s.RunDir))
+		return fmt.Errorf(`run directory %s: Slurm cannot name output files where a path holds a backslash; set run_dir to another place`,
+			clip(s.RunDir))
 	}
 	return nil
 }

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// keptNames are Slurm's variables that belong to the user's site and not to a job: where its
-// configuration is, and which cluster to talk to; and those by which scripts/slurm-cluster is told its settings. A token of the user's (SLURM_JWT) is not among them: the
-// job would carry it, and srun, which the job starts, does not work with one (schedmd.com/jwt.html).
+// keptNames are variables of Slurm's that belong to the user's site and not to a job: where its configuration is, and which cluster to
+// talk to. The settings of scripts/slurm-cluster are kept, too. A user's token (SLURM_JWT) is not: the job would carry it, and srun, which
+// the job starts, does not work with one (schedmd.com/jwt.html).
 var keptNames = map[string]bool{
 	"SLURM_CONF": true, "SLURM_CLUSTERS": true,
 	"SLURM_CLUSTER_DIR": true, "SLURM_CLUSTER_NODES": true, "SLURM_CLUSTER_CPUS": true, "SLURM_CLUSTER_GPUS": true,

@@ -30,6 +30,7 @@ func give(t testing.TB, path string) {
 // sharedArea is a folder on a real disk that everybody may write to, and where each removes and renames only what is theirs.
 func sharedArea(t testing.TB) string {
 	t.Helper()
+	testkit.EnterTemp(t)
 	dir := t.TempDir()
 	must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777|fs.ModeSticky)))
 	return dir

@@ -73,7 +73,8 @@ func refuseCancelled(e *env, run *rundir.Dir, jobID string) error {
 	return &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", jobCancelled, resumeHint(run)), err)}
 }
 
-// resumeHint says how to start again what is not started again by itself. Who reads it in the job's log stands anywhere.
+// resumeHint says how to go on with a run that is not started again by itself. It names the whole path, as the job's log may be read from
+// any folder.
 func resumeHint(run *rundir.Dir) string {
 	return "to go on: ddpbatch resume " + slurm.ShellQuote(run.Path())
 }

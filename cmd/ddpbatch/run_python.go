@@ -35,8 +35,9 @@ var wrappers = []string{
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
 
 // runsPython tells whether a command is a Python program, be it behind shells, environments and containers. Which of a wrapper's words
-// are its own flags is not known here: the first one that names an interpreter or a script decides. A program that starts ranks itself,
-// as torchrun does, needs the port for its own store.
+// are its own flags is not known here: an interpreter decides wherever it stands, and a script only where nothing before it can be the
+// program: x.py of "timeout 60 ./train --script x.py" is what ./train reads. A program that starts ranks itself, as torchrun does, needs
+// the port for its own store.
 func runsPython(command []string) bool {
 	if len(command) == 0 {
 		return false
@@ -44,28 +45,42 @@ func runsPython(command []string) bool {
 	first := path.Base(command[0])
 	isShell := slices.Contains(shells, first)
 	switch {
+	case isScript(command[0]):
+		return true
 	case isShell && !slices.ContainsFunc(command, isShellScriptFlag):
 		return false // a script's file
-	case !isShell && !slices.Contains(wrappers, first) && !isInterpreter(command[0]) && !isScript(command[0]):
+	case !isShell && !slices.Contains(wrappers, first) && !isInterpreter(command[0]):
 		return false
 	}
 	var words []string
 	for _, word := range command {
 		words = append(words, shellWords(word)...)
 	}
-	interpreter := false
+	interpreter, begins := false, true // begins: the next word may be the program
 	for i, word := range words {
 		switch {
 		case isLauncher(word):
 			return false
-		case isScript(word), interpreter && word == "-c":
+		case isScript(word) && (interpreter || begins), interpreter && word == "-c":
 			return true
 		case interpreter && word == "-m":
 			return i+1 == len(words) || !isLauncher(words[i+1])
 		}
 		interpreter = interpreter || isInterpreter(word)
+		begins = slices.Contains(beforeCommands, word) || begins && mayPrecede(word)
 	}
 	return interpreter
+}
+
+// beforeCommands are words of a shell's after which a command begins.
+var beforeCommands = []string{";", "{", "!", "if", "then", "else", "elif", "do", "while", "until"}
+
+// mayPrecede tells whether a word may stand before a program: a wrapper, its flags and their numbers, NAME=VALUE, or a variable that may
+// hold any of these, or an interpreter.
+func mayPrecede(word string) bool {
+	name := path.Base(word)
+	return slices.Contains(wrappers, name) || slices.Contains(shells, name) || strings.ContainsRune("-$0123456789", rune(word[0])) ||
+		strings.Contains(word, "=")
 }
 
 // isInterpreter tells whether a word is Python itself: python3, /usr/bin/python3.12.
@@ -101,7 +116,8 @@ func isShellScriptFlag(word string) bool {
 	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
 }
 
-// shellWords are about the words of a shell's script: enough to find a program's name.
+// shellWords are about the words of a shell's script: enough to find a program's name. What ends a command is a word ";".
 func shellWords(script string) []string {
-	return strings.FieldsFunc(script, func(r rune) bool { return strings.ContainsRune(" \t\r\n;&|(){}<>'\"`", r) })
+	script = strings.NewReplacer("\n", " ; ", ";", " ; ", "&", " ; ", "|", " ; ", "(", " ; ", ")", " ; ", "`", " ; ").Replace(script)
+	return strings.FieldsFunc(script, func(r rune) bool { return strings.ContainsRune(" \t\r<>'\"", r) })
 }

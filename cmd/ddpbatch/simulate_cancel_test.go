@@ -23,6 +23,7 @@ func TestSimulateEndedByHand(t *testing.T) {
 		message   string
 	}{
 		"Ctrl-C":        {"22.05", true, 130, "interrupted; the workers saved first"},
+		"Ctrl-C, 25.11": {"25.11", true, 130, "interrupted; the workers saved first"},
 		"cancel":        {"22.05", false, 143, "cancelled; the workers saved first"},
 		"cancel, 25.11": {"25.11", false, 143, "cancelled; the workers saved first"},
 	} {

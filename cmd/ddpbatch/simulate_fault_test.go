@@ -22,7 +22,8 @@ type faultCase struct {
 	resumed  bool     // from a checkpoint
 	fewer    bool     // ranks in the end, so that its bytes are others
 	sets     []string
-	release  string // of Slurm; "": the older one
+	slurm    bool // what follows depends on Slurm, so that each release is played
+	release  sim.Release
 }
 
 // TestFaults strikes a run with each fault there is, and holds how the run ends, that it ends with the bytes of one that was never
@@ -40,34 +41,37 @@ func TestFaults(t *testing.T) {
 	want := finalState(t, runMade(t, straight))
 
 	for name, tt := range map[string]faultCase{
-		"kill":           {fault: "kill:rank=3@step=300", attempts: 2, cause: "crash", says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
-		"not on":         {fault: "kill:rank=3@step=300", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"}, sets: []string{`requeue.on=["node"]`}},
-		"stop":           {fault: "stop:rank=1,for=300ms@step=300", attempts: 1, cause: "done"},
-		"hang":           {fault: "stop:rank=3,for=1h@step=300", attempts: 2, cause: "hang", says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true, sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
-		"slow":           {fault: "slow:rank=1,for=500ms@step=300", attempts: 1, cause: "done"},
-		"term":           {fault: "term@step=300", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true},
-		"timeout":        {fault: "timeout@step=300", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true},
-		"term, 25.11":    {fault: "term@step=300", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, release: "25.11"},
-		"timeout, 25.11": {fault: "timeout@step=300", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, release: "25.11"},
-		"node, 25.11":    {fault: "node:1@step=300", attempts: 2, cause: "node", says: []string{"node3 takes the place of node2"}, resumed: true, release: "25.11"},
-		"warn":           {fault: "warn:all@step=300", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true},
-		"node":           {fault: "node:node2@step=300", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"}, resumed: true},
-		"node 0":         {fault: "node:0@step=300", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true},
-		"elastic":        {fault: "node:1@step=300", attempts: 2, cause: "node", resumed: true, fewer: true, sets: []string{"launch.min_nodes=1", "launch.max_restarts=1"}},
-		"agent":          {fault: "agent:1@step=300", attempts: 2, cause: "node", resumed: true},
-		"attempt":        {fault: "kill:rank=0@step=300#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
-		"at start":       {fault: "kill:rank=0@start", attempts: 2, cause: "crash"},
+		"kill":     {fault: "kill:rank=3@step=300", attempts: 2, cause: "crash", says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
+		"not on":   {fault: "kill:rank=3@step=300", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"}, sets: []string{`requeue.on=["node"]`}},
+		"stop":     {fault: "stop:rank=1,for=300ms@step=300", attempts: 1, cause: "done"},
+		"hang":     {fault: "stop:rank=3,for=1h@step=300", attempts: 2, cause: "hang", says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true, sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
+		"slow":     {fault: "slow:rank=1,for=500ms@step=300", attempts: 1, cause: "done"},
+		"term":     {fault: "term@step=300", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},
+		"timeout":  {fault: "timeout@step=300", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, slurm: true},
+		"warn":     {fault: "warn:all@step=300", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true, slurm: true},
+		"node":     {fault: "node:node2@step=300", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"}, resumed: true, slurm: true},
+		"node 0":   {fault: "node:0@step=300", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true, slurm: true},
+		"elastic":  {fault: "node:1@step=300", attempts: 2, cause: "node", resumed: true, fewer: true, sets: []string{"launch.min_nodes=1", "launch.max_restarts=1"}, slurm: true},
+		"agent":    {fault: "agent:1@step=300", attempts: 2, cause: "node", resumed: true, slurm: true},
+		"attempt":  {fault: "kill:rank=0@step=300#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
+		"at start": {fault: "kill:rank=0@start", attempts: 2, cause: "crash"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			run, text := struck(t, job, tt)
-			if tt.exit == 0 && !tt.fewer {
-				sameTensors(t, finalState(t, run), want)
+		for _, release := range sim.Releases {
+			tt := tt
+			if tt.release = release; !tt.slurm && release != sim.Slurm2205 {
+				continue
 			}
-			if tt.resumed && !strings.Contains(text, "going on after step ") {
-				t.Errorf("it began anew:\n%s", text)
-			}
-		})
+			t.Run(name+", "+string(release), func(t *testing.T) {
+				t.Parallel()
+				run, text := struck(t, job, tt)
+				if tt.exit == 0 && !tt.fewer {
+					sameTensors(t, finalState(t, run), want)
+				}
+				if tt.resumed && !strings.Contains(text, "going on after step ") {
+					t.Errorf("it began anew:\n%s", text)
+				}
+			})
+		}
 	}
 }
 
@@ -83,7 +87,7 @@ func struck(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 		args = append(args, "--set", set)
 	}
 	if tt.release != "" {
-		args = append(args, "--slurm", tt.release)
+		args = append(args, "--slurm", string(tt.release))
 	}
 	cmd, out := command(dir, args...)
 	temporary := t.TempDir() // in the common one others have theirs

@@ -47,8 +47,8 @@ func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	return run, job
 }
 
-// play simulates the job; heard is told each thing that is said.
-func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, heard func(string)) error {
+// play simulates the job under a release of Slurm; heard is told each thing that is said.
+func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, release sim.Release, heard func(string)) error {
 	t.Helper()
 	out := &hearer{heard: heard}
 	e := &env{
@@ -56,6 +56,7 @@ func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, 
 		Terminal: func(io.Writer) (int, bool) { return 0, false },
 	}
 	p := defaultPretend()
+	p.release = release
 	a, err := p.allocation(job, 999999999)
 	if err != nil {
 		t.Fatal(err)
@@ -90,28 +91,30 @@ func TestSimulateEndedBetweenAttempts(t *testing.T) {
 		"cancelled while it waits":            {"requeued (", syscall.SIGTERM, "cancelled"},
 		"Ctrl-C when the requeue was decided": {"no agent left a verdict", syscall.SIGINT, "interrupted"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			run, job := pretendRun(t)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			err := play(ctx, t, run, job, func(text string) {
-				if strings.Contains(text, test.said) {
-					cancel(launch.SignalError{Sig: test.sig})
+		for _, release := range sim.Releases {
+			t.Run(name+", "+string(release), func(t *testing.T) {
+				run, job := pretendRun(t)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				err := play(ctx, t, run, job, release, func(text string) {
+					if strings.Contains(text, test.said) {
+						cancel(launch.SignalError{Sig: test.sig})
+					}
+				})
+				if exitCode(err) != 128+int(test.sig) {
+					t.Errorf("exit code %d, want %d", exitCode(err), 128+int(test.sig))
+				}
+				if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
+					t.Errorf("ledger %q, want %q", got, want)
+				}
+				if v, err := run.Verdict(1); err != nil || v.Requeue || v.Cause != "cancelled" || !strings.HasPrefix(v.Message, test.word+" before it began again") {
+					t.Errorf("verdict %+v, %v", v, err)
+				}
+				row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
+				if err != nil || row.State != "CANCELLED" || !row.ended || strings.Contains(row.Next, "starts again") {
+					t.Errorf("status %+v, %v", row, err)
 				}
 			})
-			if exitCode(err) != 128+int(test.sig) {
-				t.Errorf("exit code %d, want %d", exitCode(err), 128+int(test.sig))
-			}
-			if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
-				t.Errorf("ledger %q, want %q", got, want)
-			}
-			if v, err := run.Verdict(1); err != nil || v.Requeue || v.Cause != "cancelled" || !strings.HasPrefix(v.Message, test.word+" before it began again") {
-				t.Errorf("verdict %+v, %v", v, err)
-			}
-			row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
-			if err != nil || row.State != "CANCELLED" || !row.ended || strings.Contains(row.Next, "starts again") {
-				t.Errorf("status %+v, %v", row, err)
-			}
-		})
+		}
 	}
 }
 
@@ -147,7 +150,7 @@ func TestSimulateThatCannotStart(t *testing.T) {
 	if err := os.Chmod(run.Binary(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := play(t.Context(), t, run, job, func(string) {})
+	err := play(t.Context(), t, run, job, sim.Slurm2205, func(string) {})
 	if exitCode(err) != exitFailed || !errors.Is(err, syscall.EACCES) {
 		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}

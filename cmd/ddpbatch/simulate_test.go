@@ -99,23 +99,26 @@ func TestSimulateStoppedAndResumed(t *testing.T) {
 	want := finalState(t, runMade(t, straight))
 
 	for _, tt := range []struct {
-		name string
-		stop func(t *testing.T, simulate *exec.Cmd, run *rundir.Dir)
-		exit int
+		name    string
+		release string // of Slurm
+		stop    func(t *testing.T, simulate *exec.Cmd, run *rundir.Dir)
+		exit    int
 	}{
-		{"Ctrl-C", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGINT) }, 130},
-		{"TERM", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGTERM) }, 143},
-		{"a rank is killed", func(t *testing.T, _ *exec.Cmd, run *rundir.Dir) {
+		{"Ctrl-C", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGINT) }, 130},
+		{"Ctrl-C, 25.11", "25.11", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGINT) }, 130},
+		{"TERM", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGTERM) }, 143},
+		{"TERM, 25.11", "25.11", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Signal(syscall.SIGTERM) }, 143},
+		{"a rank is killed", "22.05", func(t *testing.T, _ *exec.Cmd, run *rundir.Dir) {
 			syscall.Kill(processOf(t, run, "RANK=2"), syscall.SIGKILL)
 		}, 137},
-		{"simulate is killed", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Kill() }, -1},
+		{"simulate is killed", "22.05", func(t *testing.T, c *exec.Cmd, _ *rundir.Dir) { c.Process.Kill() }, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			cmd, out := command(dir, "simulate", "long.toml")
+			cmd, out := command(dir, "simulate", "long.toml", "--slurm", tt.release)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // Two users without accounts.
@@ -33,6 +35,7 @@ func newLab(t *testing.T) *lab {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
+	testkit.EnterTemp(t)
 	dir := t.TempDir()
 	l := &lab{t: t, dir: dir, project: filepath.Join(dir, "project"), program: filepath.Join(dir, "bin", "ddpbatch")}
 	for path, mode := range map[string]fs.FileMode{filepath.Dir(dir): 0o755, dir: 0o755, l.project: 0o777 | fs.ModeSticky, filepath.Dir(l.program): 0o755} {

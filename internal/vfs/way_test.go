@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // stranger is the user id of somebody who has no account.
@@ -27,6 +29,7 @@ func give(t *testing.T, path string) {
 // publicDir is a folder that others can enter, and only this user can write to, below one that is so, too.
 func publicDir(t *testing.T) string {
 	t.Helper()
+	testkit.EnterTemp(t)
 	above := t.TempDir()
 	dir := filepath.Join(above, "public")
 	if err := errors.Join(os.Chmod(filepath.Dir(above), 0o755), os.Chmod(above, 0o755), os.Mkdir(dir, 0o755)); err != nil {

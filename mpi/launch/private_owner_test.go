@@ -38,6 +38,7 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can be two users")
 	}
+	testkit.EnterTemp(t)
 	dir := t.TempDir()
 	shared, own := filepath.Join(dir, "shm"), filepath.Join(dir, "home")
 	for _, folder := range []string{shared, own} {

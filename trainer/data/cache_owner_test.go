@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
 )
 
@@ -26,6 +27,7 @@ func give(t testing.TB, path string) error {
 // sharedArea is a folder that everybody may write to, and where each removes and renames only what is theirs.
 func sharedArea(t testing.TB) string {
 	t.Helper()
+	testkit.EnterTemp(t)
 	dir := t.TempDir()
 	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777|fs.ModeSticky)); err != nil {
 		t.Fatal(err)
