@@ -37,7 +37,7 @@ func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job,
 		}
 	}
 	pid := os.Getpid()
-	if err := run.SetJobID(strconv.Itoa(pid)); err != nil {
+	if err := setJobID(e, run, strconv.Itoa(pid)); err != nil {
 		return err
 	}
 	if array == nil {

@@ -162,7 +162,7 @@ func (s *submission) settle(e *env) (bool, error) {
 func recordJob(e *env, run *rundir.Dir, id string, submitting rundir.Event) error {
 	known, err := run.Submissions()
 	recorded := err == nil && known.Open == nil && known.Newest() == id
-	if err := run.SetJobID(id); err != nil || recorded {
+	if err := setJobID(e, run, id); err != nil || recorded {
 		return err
 	}
 	event := rundir.Event{Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element, Detail: "job " + id}
@@ -199,7 +199,17 @@ func noteBegin(e *env, run *rundir.Dir, jobID string) error {
 	case jobID != id: // an element of an array that was submitted by hand
 		return nil
 	}
-	return run.SetJobID(id)
+	return setJobID(e, run, id)
+}
+
+// setJobID records the job id of a run. In a folder that several users share another may have taken the name of the link: that stops no job.
+func setJobID(e *env, run *rundir.Dir, id string) error {
+	err := run.SetJobID(id)
+	if errors.Is(err, rundir.ErrLink) {
+		e.log().Warn("the run is found by its path, and not by its job id", "error", err)
+		return nil
+	}
+	return err
 }
 
 // claimRun keeps other commands from submitting a run until the claim is given back.

@@ -16,12 +16,15 @@ import (
 // heterogeneous job 123+0.
 var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
 
+// ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.
+var ErrLink = errors.New("the job has no link")
+
 const maxJobID = 64 // bytes of the file jobid
 
 // SetJobID records the newest job id and points runs/<name>-<jobid> at the run.
 // A link of that name that ddpbatch made for another run (a rebuilt cluster
 // counts from 1 again) is replaced; anything else of that name is left alone,
-// and an error says so, with the id recorded all the same. An array element
+// and an [ErrLink] says so, with the id recorded all the same. An array element
 // records its id and gets no link.
 func (d *Dir) SetJobID(id string) error {
 	if !jobID().MatchString(id) {
@@ -38,7 +41,7 @@ func (d *Dir) SetJobID(id string) error {
 	}
 	link := filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
 	if err := pointAt(link, filepath.Base(d.path)); err != nil {
-		return fmt.Errorf("link job id %s to its run: %w", id, err)
+		return fmt.Errorf("link job id %s to its run: %w: %w", id, ErrLink, err)
 	}
 	return nil
 }
