@@ -95,6 +95,11 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	if err := checkSbatchWords(o.rest); err != nil {
 		return err
 	}
+	if claim != nil {
+		if err := checkClaim(claim); err != nil {
+			return err
+		}
+	}
 	job, err := resumedJob(e, run, before.Sets, o.sets, before.Pretend)
 	if err != nil {
 		return err
@@ -103,8 +108,12 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return trainAgain(ctx, e, run, job)
 	}
 	if len(o.sets) > 0 {
-		if err := checkFits(ctx, e, run, job); err != nil {
-			return errors.Join(err, run.WriteSpec(before)) // the nodes would find the same
+		unfit := checkFits(ctx, e, run, job)
+		if err := checkClaim(claim); err != nil {
+			return errors.Join(unfit, err)
+		}
+		if unfit != nil {
+			return errors.Join(unfit, run.WriteSpec(before)) // the nodes would find the same
 		}
 	}
 	resumed := rundir.Event{Detail: rundir.EventResume}
@@ -122,6 +131,8 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	}
 	newID, err := submitRun(ctx, e, run, claim, o.rest, resumed)
 	switch {
+	case errors.Is(err, rundir.ErrClaimLost):
+		return err // the run is another command's to submit: nothing of it is undone
 	case err != nil && notSubmitted(err) && len(o.sets) > 0:
 		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
 	case err != nil && notSubmitted(err):

@@ -92,6 +92,8 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	}
 	id, err := submitRun(ctx, e, run, claim, o.sbatch, rundir.Event{Detail: rundir.EventSubmit})
 	switch {
+	case errors.Is(err, rundir.ErrClaimLost):
+		return err // the run is another command's to submit: nothing of it is undone
 	case err != nil && notSubmitted(err):
 		return errors.Join(err, run.Discard())
 	case err != nil:
@@ -171,15 +173,17 @@ func submitRun(
 		e.log().Warn("this shell is inside a job or carries rank variables: they are kept from sbatch", "variables", dropped)
 	}
 	submitting.Time, submitting.Event = e.Now(), rundir.EventSubmitting
-	err := run.Append(submitting)
-	if err == nil {
-		err = claim.Check()
+	if err := checkClaim(claim); err != nil {
+		return "", err
 	}
-	if err != nil {
+	if err := run.Append(submitting); err != nil {
 		return "", fmt.Errorf("%w: %w", errNotAsked, err)
 	}
 	submitted, err := client.Submit(ctx, run.ScriptPath(), sbatch)
 	id := submitted.ID
+	if lost := claim.Check(); errors.Is(lost, rundir.ErrClaimLost) {
+		return "", submittedTooLate(e, run, id, err, lost)
+	}
 	switch {
 	case err != nil && id != "":
 		e.log().Warn("sbatch told the job's id, and failed then", "error", err)
@@ -193,6 +197,16 @@ func submitRun(
 		e.log().Warn("the job is submitted, but its run directory could not be updated", "job", id, "error", err)
 	}
 	return id, nil
+}
+
+// submittedTooLate keeps the job that Slurm took from beginning beside that of the command which has the claim now; failed is why there may
+// be none, without an id.
+func submittedTooLate(e *env, run *rundir.Dir, id string, failed, lost error) error {
+	if id == "" {
+		return &codeError{code: exitUsage, err: fmt.Errorf("%w; %w", failed, lost)}
+	}
+	err := fmt.Errorf("job %s was submitted too late: %w; to take it back: scancel %s", id, lost, id)
+	return &codeError{code: exitUsage, err: errors.Join(err, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventTooLate, Job: id}))}
 }
 
 // trySubmit shows what submit would do.

@@ -27,8 +27,8 @@ type submission struct {
 	asked error            // why Slurm could not be asked, where that was to be done
 }
 
-// newestSubmission looks for the job of a submission that nobody recorded: among the jobs that have begun, and else, in Slurm, for one that
-// runs the run's script. In any case Slurm is asked where always is set, as a person may have submitted the script by hand.
+// newestSubmission looks for the job of a submission that nobody recorded: first among the jobs that have begun, then in Slurm, among those
+// that run the run's script. With always, Slurm is asked even where all is recorded, since a person may have submitted the script by hand.
 func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool) (*submission, error) {
 	run, err := wholeRun(run)
 	if err != nil {
@@ -59,7 +59,9 @@ func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool)
 		}
 	}
 	if always || s.open != nil && s.job == "" {
-		s.asked = s.ask(ctx, e, func(id string) bool { return known.Known(id) || s.open == nil && id == recorded })
+		s.asked = s.ask(ctx, e, func(id string) bool {
+			return known.Known(id) || s.open == nil && id == recorded || slices.Contains(known.TooLate, id)
+		})
 	}
 	if s.open != nil && s.job == "" && recorded != "" && !known.Known(recorded) {
 		s.job, s.asked = recorded, nil // whoever submitted it was killed before the ledger was told
@@ -177,8 +179,8 @@ func recordJob(e *env, run *rundir.Dir, id string, submitting rundir.Event) erro
 	return element.Append(event)
 }
 
-// noteBegin records the job that begins, where whoever submitted it did not live to do so. A job of which that was given up, as
-// Slurm did not know it then, must not begin beside the one that was submitted in its place.
+// noteBegin records the job that begins, where the command that submitted it was killed before it could. A lost job must not begin once the
+// run has been submitted again.
 func noteBegin(e *env, run *rundir.Dir, jobID string) error {
 	id := wholeID(jobID)
 	known, err := run.Submissions()
@@ -186,16 +188,19 @@ func noteBegin(e *env, run *rundir.Dir, jobID string) error {
 		return err
 	}
 	recorded, err := run.JobID()
+	newest := cmp.Or(recorded, known.Newest())
 	switch {
 	case err != nil || known.Known(id):
 		return err
+	case slices.Contains(known.TooLate, id):
+		return &codeError{code: exitNever, err: fmt.Errorf("job %s was submitted too late: another command had claimed the run; %s", id, resumeHint(run))}
 	case known.Open != nil:
 		return recordJob(e, run, id, *known.Open)
 	case recorded == id:
 		return nil
-	case known.Dropped:
-		return &codeError{code: exitNever, err: fmt.Errorf("job %s was submitted by a command that was killed, and the run has been submitted as job %s since; %s",
-			id, cmp.Or(recorded, known.Newest()), resumeHint(run))}
+	case known.Dropped && jobNumber(id) < jobNumber(newest): // ids rise: a job of a higher one was submitted by hand since
+		return &codeError{code: exitNever, err: fmt.Errorf(
+			"job %s was submitted by a command that was killed, and the run has been submitted as job %s since; %s", id, newest, resumeHint(run))}
 	case jobID != id: // an element of an array that was submitted by hand
 		return nil
 	}
@@ -230,6 +235,18 @@ func claimRun(e *env, run *rundir.Dir, doing string) (release func(), claim *run
 			e.log().Warn("the run stays claimed until this process ends", "error", err)
 		}
 	}), claim, nil
+}
+
+// checkClaim returns an error where the run may be another command's to submit by now.
+func checkClaim(claim *rundir.Claim) error {
+	err := claim.Check()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, rundir.ErrClaimLost):
+		return &codeError{code: exitUsage, err: fmt.Errorf("%w: %w", errNotAsked, err)}
+	}
+	return fmt.Errorf("%w: %w", errNotAsked, err)
 }
 
 // wholeRun is the run that an array's element belongs to, and else run itself.

@@ -3,9 +3,12 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/rundir"
 )
@@ -79,5 +82,114 @@ func TestTakenLinkName(t *testing.T) {
 	q.rights(parent, run)
 	if err := q.begin(parent, run, "501"); err != nil {
 		t.Errorf("the resumed job does not begin: %v", err)
+	}
+}
+
+// Who has lost the claim while it prepared the run submits nothing, and leaves what is in the run as it is, since another command may be
+// submitting that.
+func TestLostClaimSubmitsNothing(t *testing.T) {
+	t.Run("submit", func(t *testing.T) {
+		q := newQueue(t)
+		parent := t.TempDir()
+		q.jobFile(parent)
+		e, out, errs := q.env(parent)
+		claimed, line := filepath.Join(parent, "runs", "*", "claims", "1"), q.claimsLine(filepath.Join(parent, "runs", "x-*"))
+		e.Now = func() time.Time {
+			if found, _ := filepath.Glob(claimed); len(found) > 0 {
+				q.must(exec.Command("/bin/sh", "-c", line).Run())
+			}
+			return time.Now()
+		}
+		if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitUsage || !strings.Contains(errs.String(), byAnother) {
+			t.Errorf("%d, %s%s", code, out, errs)
+		}
+		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
+		if len(runs) != 1 || len(q.events(runs[0].Path(), rundir.EventSubmitting)) > 0 || len(q.jobs()) > 0 {
+			t.Errorf("runs %v, jobs %q", runs, q.jobs())
+		}
+	})
+	t.Run("resume", func(t *testing.T) {
+		q := newQueue(t)
+		parent, run := q.resumable()
+		d := must(t, rundir.Open, run)
+		before := must(t, os.ReadFile, d.SpecPath())
+		q.must(os.WriteFile(d.ScriptPath(), []byte("of another command"), 0o600))
+		q.first("squeue", q.claimsLine(run))
+		code, out, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2")
+		if code != exitUsage || !strings.Contains(errs, byAnother) || strings.Contains(errs, "may have taken") {
+			t.Errorf("%d, %s%s", code, out, errs)
+		}
+		if now := must(t, os.ReadFile, d.SpecPath()); string(now) != string(before) {
+			t.Errorf("spec.json is now %s", now)
+		}
+		if now := must(t, os.ReadFile, d.ScriptPath()); string(now) != "of another command" {
+			t.Errorf("the script is now %s", now)
+		}
+		if len(q.events(run, rundir.EventSubmitting)) > 0 || len(q.alive()) > 0 {
+			t.Errorf("jobs %q", q.jobs())
+		}
+	})
+}
+
+// Who has lost the claim while sbatch ran undoes nothing of what is another command's by then, and its job does not begin.
+func TestClaimIsLostDuringSbatch(t *testing.T) {
+	t.Run("taken", func(t *testing.T) {
+		q := newQueue(t)
+		parent, run := q.resumable()
+		q.first("sbatch", q.claimsLine(run))
+		code, out, errs := q.run(parent, "resume", run)
+		if code != exitUsage || !strings.Contains(errs, "job 500 was submitted too late: ") || !strings.Contains(errs, byAnother+"; to take it back: scancel 500") {
+			t.Errorf("%d, %s%s", code, out, errs)
+		}
+		if strings.Contains(errs, "may have taken") {
+			t.Error(errs)
+		}
+		q.first("sbatch", "")
+		if code, out, errs := q.run(parent, "resume", run); code != 0 || !strings.HasPrefix(out, "submitted job 501:") {
+			t.Errorf("the other command: %d, %s%s", code, out, errs)
+		}
+		if err := q.begin(parent, run, "500"); exitCode(err) != exitNever || !strings.Contains(err.Error(), "submitted too late") {
+			t.Errorf("the job that came too late begins: %v", err)
+		}
+		q.must(q.begin(parent, run, "501"))
+		if row := q.status(parent, run); row.Job != "501" {
+			t.Errorf("status: %+v", row)
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		q := newQueue(t)
+		parent := t.TempDir()
+		q.jobFile(parent)
+		q.says("mode", "refuse")
+		q.first("sbatch", q.claimsLine(filepath.Join(parent, "runs", "x-*")))
+		code, out, errs := q.run(parent, "submit", "job.toml")
+		if code != exitUsage || !strings.Contains(errs, "Invalid partition") || !strings.Contains(errs, byAnother) {
+			t.Errorf("%d, %s%s", code, out, errs)
+		}
+		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
+		if len(runs) != 1 || len(q.events(runs[0].Path(), rundir.EventNotTaken)) > 0 {
+			t.Errorf("the run of another command was changed: %v", runs)
+		}
+	})
+}
+
+// After a submission that was lost a person may submit the script by hand, as at all times: ids rise, so that this is not the lost job.
+func TestJobByHandAfterLostSubmission(t *testing.T) {
+	q := newQueue(t)
+	parent, run := q.resumable()
+	d := must(t, rundir.Open, run)
+	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+	if code, _, errs := q.run(parent, "resume", run); code != 0 || !slices.Equal(q.alive(), []string{"500"}) {
+		t.Fatalf("resume: %d, %s", code, errs)
+	}
+	if err := q.begin(parent, run, "499"); exitCode(err) != exitNever {
+		t.Errorf("the lost job begins: %v", err)
+	}
+	q.is("500", "COMPLETED")
+	if err := q.begin(parent, run, "1001"); err != nil {
+		t.Errorf("a job by hand does not begin: %v", err)
+	}
+	if id, err := d.JobID(); id != "1001" || err != nil {
+		t.Errorf("recorded is %q, %v", id, err)
 	}
 }

@@ -175,7 +175,10 @@ func (d *Dir) checkFree(n int, temp string, dead **Claimant) error {
 	return nil
 }
 
-// Check returns an error where the claim is lost: this process stood still for so long that another took it for dead.
+// ErrClaimLost: a process stood still for so long that another took it for dead, and has the claim now.
+var ErrClaimLost = errors.New("another command has claimed the run")
+
+// Check returns [ErrClaimLost] where the claim is lost, and another error where that cannot be told.
 func (c *Claim) Check() error {
 	newest, err := c.d.newestClaim()
 	if err != nil {
@@ -184,9 +187,9 @@ func (c *Claim) Check() error {
 	if newest > c.n {
 		other, _, err := c.d.claimant(newest)
 		if err != nil {
-			return fmt.Errorf("look who has claimed the run: %w", err)
+			return fmt.Errorf("this process stood still, and %w: look which: %w", ErrClaimLost, err)
 		}
-		return fmt.Errorf("this process stood still, and another command has claimed the run: %s", other)
+		return fmt.Errorf("this process stood still, and %w: %s", ErrClaimLost, other)
 	}
 	return nil
 }

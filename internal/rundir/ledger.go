@@ -25,7 +25,7 @@ type Event struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"` // one of the Event constants
 	Attempt int       `json:"attempt,omitempty"`
-	Job     string    `json:"job,omitempty"`   // of a begin: the Slurm job; of a cancel: what is to end, maybe a whole array
+	Job     string    `json:"job,omitempty"`   // of a begin, a too-late: the Slurm job; of a cancel: what is to end, maybe a whole array
 	Start   int       `json:"start,omitempty"` // of a begin: how often Slurm had started the job again (SLURM_RESTART_COUNT)
 	Cause   string    `json:"cause,omitempty"` // as in Verdict
 	Node    string    `json:"node,omitempty"`  // of the rank that ended first
@@ -53,6 +53,7 @@ const (
 
 	EventSubmitting = "submitting" // Slurm is about to be asked to take a job; the detail is the event that follows where it does
 	EventNotTaken   = "not-taken"  // it did not
+	EventTooLate    = "too-late"   // it took a job after another command had claimed the run; that job must not begin
 )
 
 // Append adds e to the ledger in one write, durably, in turn with other

@@ -12,6 +12,7 @@ type Submissions struct {
 	Open    *Event   // EventSubmitting, where nobody recorded what came of it; nil: there is none
 	Lost    string   // the job that began since Open and that nobody has recorded; "": none has
 	Dropped bool     // there was such a submission before the newest
+	TooLate []string // jobs that must not begin
 }
 
 // clockError is how far the clocks of two nodes may be apart.
@@ -53,6 +54,8 @@ func (s *Submissions) add(e Event) {
 		s.Open, s.Lost = &e, ""
 	case EventNotTaken:
 		s.Open = nil
+	case EventTooLate:
+		s.TooLate = append(s.TooLate, e.Job)
 	case EventSubmit, EventResume:
 		id, ok := strings.CutPrefix(e.Detail, "job ")
 		if !ok { // Slurm has started a job again that it had
