@@ -2,7 +2,6 @@ package rundir
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ const (
 	claimLapse = 2 * time.Minute  // a claimant of another machine that has not done so for so long is dead
 )
 
-// Claimant is who may submit a run: claims/<n>/claim.json.
+// Claimant is the process that may submit a run: claims/<n>/claim.json.
 type Claimant struct {
 	proc.Identity
 	Host  string    `json:"host"`
@@ -57,8 +56,8 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimLapse)
 }
 
-// Claim is the right to submit a run, from the look whether it goes on until the new job's id is recorded. One process has it, of all that
-// share the file system.
+// Claim is the right to submit a run. One process has it, of all that share the file system: from before it checks that no job of the run
+// goes on, until it has recorded the new job's id.
 type Claim struct {
 	Dead *Claimant // who had it before and was killed; nil: nobody
 
@@ -74,7 +73,7 @@ type Claim struct {
 // another name and renamed into place, which fails where there is one already, on NFS, too. None is removed, as a number must not come
 // twice.
 func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
-	own := Claimant{Host: host, Doing: doing, Since: now, Nonce: nonce()}
+	own := Claimant{Host: host, Doing: doing, Since: now, Nonce: rand.Text()}
 	var err error
 	if own.Identity, err = proc.Self(); err != nil {
 		return nil, fmt.Errorf("claim the run: %w", err)
@@ -94,18 +93,17 @@ func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 // take puts this claimant behind the newest claim, where that is not held any more.
 func (c *Claim) take() error {
 	claims := filepath.Join(c.d.path, claimsName)
-	if err := os.MkdirAll(claims, 0o700); err != nil {
-		return err
+	temp := filepath.Join(claims, ".new-"+c.own.Nonce)
+	for _, path := range []string{claims, temp} { // that the run's owner has opened claims to others is no fault
+		if err := vfs.PrivateDir(c.d.system(), path); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, vfs.ErrExposed) {
+			return err
+		}
 	}
+	defer os.RemoveAll(temp) // where it has got its name, there is nothing left of it
 	newest, err := c.d.newestClaim()
 	if err != nil {
 		return err
 	}
-	temp, err := os.MkdirTemp(claims, ".new-*") // mode 0700
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temp) // where it has got its name, there is nothing left of it
 	for c.n = newest; ; c.n++ {
 		// The file is written again each time: its time is the file server's own, with which that of the newest claim is compared.
 		if err := writeClaim(temp, c.own); err != nil {
@@ -121,14 +119,14 @@ func (c *Claim) take() error {
 			continue
 		}
 		c.n++
-		return vfs.OS{}.SyncDir(claims)
+		return c.d.system().SyncDir(claims)
 	}
 }
 
 // put gives the folder temp the number n; false where that is taken. A file server that is asked twice, as its first answer was lost, says
 // so of this claimant's own, too.
 func (c *Claim) put(temp string, n int) (bool, error) {
-	err := os.Rename(temp, c.d.claimPath(n))
+	err := c.d.system().Rename(temp, c.d.claimPath(n))
 	if err == nil {
 		return true, nil
 	}
@@ -227,7 +225,7 @@ func (d *Dir) Claimed() (Claimant, bool, error) {
 	if err != nil || n == 0 {
 		return Claimant{}, false, err
 	}
-	there, _, err := d.run().claimant(n)
+	there, info, err := d.run().claimant(n)
 	if err != nil || there.Done {
 		return Claimant{}, false, ignoreGone(err)
 	}
@@ -235,7 +233,10 @@ func (d *Dir) Claimed() (Claimant, bool, error) {
 		return Claimant{}, false, nil
 	}
 	lives, known := there.Lives()
-	return there, lives || !known, nil
+	if !known {
+		lives = time.Since(info.ModTime()) < claimLapse+clockError // by this machine's clock: who only looks may not be allowed to write
+	}
+	return there, lives, nil
 }
 
 // newestClaim is the highest number of a claim; 0: there is none.
@@ -282,10 +283,4 @@ func writeClaim(folder string, c Claimant) error {
 		return err
 	}
 	return writeBytes(filepath.Join(folder, claimName), 0o600, append(data, '\n'))
-}
-
-func nonce() string {
-	var b [16]byte
-	rand.Read(b[:]) // never returns an error (crypto/rand)
-	return hex.EncodeToString(b[:])
 }

@@ -64,11 +64,21 @@ func TestClaimAfterBesideAnotherJob(t *testing.T) {
 // again is told that the name is taken, or that what is to be renamed is gone (RFC 1813, 4.9). The claim holds all the same.
 func TestClaimWhoseAnswerIsLost(t *testing.T) {
 	t.Parallel()
-	claims := map[string]func(d *Dir) (int, error){
-		"ClaimAttempt": (*Dir).ClaimAttempt,
-		"ClaimAfter":   func(d *Dir) (int, error) { return d.ClaimAfter(1) },
+	claims := map[string]struct {
+		folder string
+		claim  func(d *Dir) (int, error)
+	}{
+		"ClaimAttempt": {attemptsName, (*Dir).ClaimAttempt},
+		"ClaimAfter":   {attemptsName, func(d *Dir) (int, error) { return d.ClaimAfter(1) }},
+		"Claim": {claimsName, func(d *Dir) (int, error) {
+			c, err := d.Claim("here", "resume", noon)
+			if err != nil {
+				return 0, err
+			}
+			return c.n, c.Release()
+		}},
 	}
-	for name, claim := range claims {
+	for name, test := range claims {
 		for _, answer := range []error{syscall.EEXIST, syscall.ENOTEMPTY, syscall.ENOENT} {
 			for _, kind := range []string{"mkdir", "rename"} {
 				if kind == "mkdir" && answer != syscall.EEXIST {
@@ -77,8 +87,13 @@ func TestClaimWhoseAnswerIsLost(t *testing.T) {
 				t.Run(name+"/"+kind+"/"+answer.Error(), func(t *testing.T) {
 					t.Parallel()
 					d := create1(t, filepath.Join(t.TempDir(), "runs"), "test")
-					_, err := d.ClaimAttempt()
-					must(t, err)
+					first, err := d.ClaimAttempt()
+					if test.folder == claimsName {
+						first, err = test.claim(d)
+					}
+					if must(t, err); first != 1 {
+						t.Fatalf("the first is %d", first)
+					}
 					lost := vfs.NewInjector(vfs.OS{}, func(_ int, op vfs.Op) vfs.Fault {
 						if op.Kind == kind {
 							return vfs.Fault{AfterErr: answer}
@@ -86,14 +101,14 @@ func TestClaimWhoseAnswerIsLost(t *testing.T) {
 						return vfs.Fault{}
 					})
 					d.files = lost
-					if n, err := claim(d); n != 2 || err != nil {
+					if n, err := test.claim(d); n != 2 || err != nil {
 						t.Errorf("claimed %d, %v; want 2", n, err)
 					}
 					if !slices.ContainsFunc(lost.Log(), func(op vfs.Op) bool { return op.Kind == kind }) {
 						t.Errorf("no answer was lost: %v", lost.Log())
 					}
-					if names := listing(t, filepath.Join(d.Path(), attemptsName)); !slices.Equal(names, []string{"1", "2"}) {
-						t.Errorf("attempts are %q, want 1 and 2", names)
+					if names := listing(t, filepath.Join(d.Path(), test.folder)); !slices.Equal(names, []string{"1", "2"}) {
+						t.Errorf("%s are %q, want 1 and 2", test.folder, names)
 					}
 				})
 			}
