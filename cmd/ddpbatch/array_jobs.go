@@ -53,8 +53,7 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 func submissions(run *rundir.Dir) (ids []string) {
 	history, _ := run.Ledger()
 	for _, event := range history {
-		id, ok := strings.CutPrefix(event.Detail, "job ")
-		if ok && (event.Event == rundir.EventSubmit || event.Event == rundir.EventResume) && !slices.Contains(ids, id) {
+		if id, ok := event.SubmittedJob(); ok && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}

@@ -246,7 +246,7 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
-			id, ok := strings.CutPrefix(event.Detail, "job ")
+			id, ok := event.SubmittedJob()
 			row.waits = ok && id != wholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
 	}

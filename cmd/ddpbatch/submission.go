@@ -162,13 +162,13 @@ func (s *submission) settle(e *env) (bool, error) {
 // recordJob tells a run, of which submitting notes the submission, which job Slurm took, unless that is known: the job itself may have
 // begun, and a person may have cancelled it, before sbatch ends.
 func recordJob(e *env, run *rundir.Dir, id string, submitting rundir.Event) error {
-	known, err := run.Submissions()
-	recorded := err == nil && known.Open == nil && known.Newest() == id
-	if err := setJobID(e, run, id); err != nil || recorded {
+	if err := setJobID(e, run, id); err != nil {
 		return err
 	}
-	event := rundir.Event{Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element, Detail: "job " + id}
-	if err := run.Append(event); err != nil || event.Element == nil {
+	event := rundir.Event{
+		Time: e.Now(), Event: cmp.Or(submitting.Detail, rundir.EventResume), Element: submitting.Element, Detail: "job " + id,
+	}
+	if added, err := run.RecordJob(event); err != nil || !added || event.Element == nil {
 		return err
 	}
 	element, err := run.Task(*event.Element) // whose ledger is its own

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 // first has a command of Slurm's do a line of shell before what it does.
@@ -171,6 +172,51 @@ func TestClaimIsLostDuringSbatch(t *testing.T) {
 			t.Errorf("the run of another command was changed: %v", runs)
 		}
 	})
+}
+
+// A cancel between the moment when Slurm takes a job and that when it is recorded is not lost.
+func TestCancelWhileSubmitted(t *testing.T) {
+	for _, by := range []string{"the owner", "root"} {
+		t.Run(by, func(t *testing.T) {
+			q := newQueue(t)
+			parent, run := q.resumable()
+			d := must(t, rundir.Open, run)
+			submitting := rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}
+			q.must(d.Append(submitting))
+			q.says("jobs/500", "PENDING "+d.ScriptPath())
+			if by == "root" { // who records nothing in a run of somebody else
+				e, _, _ := q.env(parent)
+				noteCancel(e, d, "500")
+			} else {
+				e, _, _ := q.env(parent)
+				cancelled := false
+				e.Now = func() time.Time {
+					if !cancelled {
+						cancelled = true
+						if code, out, errs := q.run(parent, "cancel", run); code != 0 {
+							t.Errorf("cancel: %d, %s%s", code, out, errs)
+						}
+					}
+					return time.Now()
+				}
+				q.must(recordJob(e, d, "500", submitting))
+				if found := q.events(run, rundir.EventResume); !cancelled || len(found) != 1 {
+					t.Errorf("recorded %d times: %+v", len(found), found)
+				}
+			}
+			if err := q.begin(parent, run, "500"); exitCode(err) != exitNever || !strings.Contains(err.Error(), "cancelled") {
+				t.Errorf("the cancelled job begins: %v", err)
+			}
+			if history := q.ledger(run); !recovery.WasCancelled(append(history, rundir.Event{Event: rundir.EventBegin, Job: "500"})) {
+				t.Errorf("the cancel is lost: %+v", history)
+			}
+			q.is("500", "CANCELLED")
+			if code, out, errs := q.run(parent, "resume", run); code != 0 || !strings.HasPrefix(out, "submitted job 501:") && !strings.HasPrefix(out, "submitted job 500:") {
+				t.Fatalf("resume: %d, %s%s", code, out, errs)
+			}
+			q.must(q.begin(parent, run, q.alive()[0]))
+		})
+	}
 }
 
 // After a submission that was lost a person may submit the script by hand, as at all times: ids rise, so that this is not the lost job.

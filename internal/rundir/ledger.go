@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -59,13 +60,18 @@ const (
 // Append adds e to the ledger in one write, durably, in turn with other
 // processes. A line that a crash cut short stays alone: the new one begins after it.
 func (d *Dir) Append(e Event) error {
-	if err := d.append(e); err != nil {
+	return d.appendIf(e, func(*os.File) bool { return true })
+}
+
+// appendIf is Append where wanted, which sees the ledger while nobody else adds to it, says so.
+func (d *Dir) appendIf(e Event, wanted func(ledger *os.File) bool) error {
+	if err := d.append(e, wanted); err != nil {
 		return fmt.Errorf("add to the run's ledger: %w", err)
 	}
 	return nil
 }
 
-func (d *Dir) append(e Event) (err error) {
+func (d *Dir) append(e Event, wanted func(ledger *os.File) bool) (err error) {
 	if len(e.Detail) > maxDetail {
 		e.Detail = cutText(e.Detail, maxDetail)
 	}
@@ -79,6 +85,9 @@ func (d *Dir) append(e Event) (err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	takeTurn(f)
+	if !wanted(f) {
+		return nil
+	}
 	cut, err := cutShort(f)
 	if err != nil {
 		return err
@@ -127,6 +136,15 @@ func cutShort(f *os.File) (bool, error) {
 	var last [1]byte
 	_, err = f.ReadAt(last[:], size-1)
 	return last[0] != '\n', err
+}
+
+// SubmittedJob is the job that e tells a run to have been submitted as; false where it tells of none: Slurm may also have started a job again
+// that it had.
+func (e Event) SubmittedJob() (id string, ok bool) {
+	if e.Event != EventSubmit && e.Event != EventResume {
+		return "", false
+	}
+	return strings.CutPrefix(e.Detail, "job ")
 }
 
 // Event is the ledger's line of an attempt's end.

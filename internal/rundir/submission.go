@@ -1,6 +1,8 @@
 package rundir
 
 import (
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +26,29 @@ func (d *Dir) Submissions() (Submissions, error) {
 	if err != nil {
 		return Submissions{}, err
 	}
+	return d.submissionsIn(history)
+}
+
+// RecordJob adds e, which tells the job that the run was submitted as, unless the ledger has that job as the newest already: the job itself
+// may have begun, and recorded itself. It looks and adds in one turn, so that e does not come behind a cancel which another process adds
+// meanwhile.
+func (d *Dir) RecordJob(e Event) (added bool, err error) {
+	err = d.appendIf(e, func(ledger *os.File) bool {
+		added = true
+		data, err := io.ReadAll(io.NewSectionReader(ledger, 0, maxLedger))
+		if err != nil {
+			return added // a line too many is better than none
+		}
+		known, err := d.submissionsIn(parseLedger(data))
+		id, _ := e.SubmittedJob()
+		added = err != nil || known.Open != nil || known.Newest() != id
+		return added
+	})
+	return added, err
+}
+
+// submissionsIn is Submissions, of what the run's ledger holds and of the elements' ledgers.
+func (d *Dir) submissionsIn(history []Event) (Submissions, error) {
 	var s Submissions
 	for _, e := range history {
 		s.add(e)
@@ -39,7 +64,7 @@ func (d *Dir) Submissions() (Submissions, error) {
 		}
 		for _, e := range history {
 			if e.Event == EventBegin {
-				s.began(e.Job, s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)))
+				s.elementBegan(e)
 			}
 		}
 	}
@@ -57,28 +82,39 @@ func (s *Submissions) add(e Event) {
 	case EventTooLate:
 		s.TooLate = append(s.TooLate, e.Job)
 	case EventSubmit, EventResume:
-		id, ok := strings.CutPrefix(e.Detail, "job ")
-		if !ok { // Slurm has started a job again that it had
+		id, ok := e.SubmittedJob()
+		if !ok {
 			return
 		}
 		s.know(s.Lost)
 		s.know(id)
 		s.Open, s.Lost = nil, ""
 	case EventBegin:
-		s.began(e.Job, s.Open == nil)
+		s.began(e.Job)
 	}
 }
 
-// began tells of a job, or an element of it, that began; before: before the newest submission.
-func (s *Submissions) began(job string, before bool) {
+// began tells of a job, or an element of it, that began.
+func (s *Submissions) began(job string) {
 	job, _, _ = strings.Cut(job, "_")
 	switch {
 	case s.Known(job):
-	case before || s.Open == nil:
+	case s.Open == nil:
 		s.know(job)
 	default:
 		s.Lost = job
 	}
+}
+
+// elementBegan is began for what an element's ledger tells. A job that is not known, and that began long before the newest submission, is an
+// old one.
+func (s *Submissions) elementBegan(e Event) {
+	job, _, _ := strings.Cut(e.Job, "_")
+	if job != "" && !s.Known(job) && s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)) {
+		s.Jobs = slices.Insert(s.Jobs, 0, job)
+		return
+	}
+	s.began(job)
 }
 
 // know makes a job the newest. A cluster that is rebuilt counts from 1 again, so that a number may come twice.

@@ -32,7 +32,7 @@ func TestSubmissions(t *testing.T) {
 		"begun, and again":         {[]Event{submitting, begin("4"), submitting, resume("5")}, nil, "4 5", false, "", false},
 		"started again by Slurm":   {[]Event{submitting, {Event: EventResume, Job: "5", Detail: "started again"}}, nil, "", true, "", false},
 		"an element, and begun":    {[]Event{resume("5"), submitting}, []Event{begin("5_3"), begin("9_3")}, "5", true, "9", false},
-		"an element, long before":  {[]Event{resume("5"), submitting}, []Event{long(begin("4_3"))}, "5 4", true, "", false},
+		"an element, long before":  {[]Event{resume("5"), submitting}, []Event{long(begin("4_3"))}, "4 5", true, "", false},
 		"an element, not open":     {[]Event{resume("5"), {Event: EventResume, Element: &three, Detail: "job 9"}}, []Event{begin("9_3")}, "5 9", false, "", false},
 		"a number comes twice":     {[]Event{resume("5"), resume("9"), resume("5")}, nil, "9 5", false, "", false},
 		"by the program of before": {[]Event{{Event: EventSubmit, Detail: "job 5"}, begin("5"), {Event: EventEnd}}, nil, "5", false, "", false},

@@ -93,7 +93,7 @@ func mendable(c Cause) bool {
 }
 
 // WasCancelled tells whether a person has asked for the end of the job that began last (ddpbatch cancel), be it before it began. A resume takes
-// that back, but one of another element of an array alone does not.
+// that back, but one of another element of an array alone does not, nor does the line that records the cancelled job itself.
 func WasCancelled(history []rundir.Event) bool {
 	job := ""
 	for _, e := range history {
@@ -101,12 +101,19 @@ func WasCancelled(history []rundir.Event) bool {
 			job = e.Job
 		}
 	}
-	cancelled := false
+	cancelled, which := false, ""
 	for _, e := range history {
 		switch e.Event {
 		case rundir.EventCancel:
-			cancelled = cancelled || job == "" || covers(e.Job, job)
+			if job == "" || covers(e.Job, job) {
+				cancelled, which = true, e.Job
+			}
+		case rundir.EventSubmitting: // a cluster that is rebuilt counts from 1 again: what is submitted now may get that number, too
+			which = ""
 		case rundir.EventSubmit, rundir.EventResume:
+			if id, ok := e.SubmittedJob(); ok && covers(id, which) {
+				continue
+			}
 			cancelled = cancelled && e.Element != nil && !strings.HasSuffix(job, fmt.Sprintf("_%d", *e.Element))
 		}
 	}

@@ -311,6 +311,7 @@ func TestWasCancelled(t *testing.T) {
 	}
 	event := func(name string) rundir.Event { return rundir.Event{Event: name} }
 	alone := func(element int) rundir.Event { return rundir.Event{Event: rundir.EventResume, Element: &element} }
+	recorded := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventResume, Detail: "job " + job} }
 	cancel := func(job string) rundir.Event { return rundir.Event{Event: rundir.EventCancel, Job: job} }
 	for _, test := range []struct {
 		name   string
@@ -326,6 +327,10 @@ func TestWasCancelled(t *testing.T) {
 		{"the job before", []rundir.Event{begin("12", 0), cancel("12"), begin("13", 0)}, false},
 		{"the job before, when this one ran", []rundir.Event{begin("12", 0), begin("13", 0), cancel("12")}, false},
 		{"and went on", []rundir.Event{begin("12", 0), cancel("12"), event(rundir.EventResume)}, false},
+		{"before it was recorded", []rundir.Event{event(rundir.EventSubmitting), cancel("12"), recorded("12"), begin("12", 0)}, true},
+		{"an element, before the array was recorded", []rundir.Event{event(rundir.EventSubmitting), cancel("12_3"), recorded("12"), begin("12_3", 0)}, true},
+		{"and another job was submitted", []rundir.Event{cancel("12"), recorded("13"), begin("12", 0)}, false},
+		{"and a rebuilt cluster gave that number again", []rundir.Event{cancel("12"), event(rundir.EventSubmitting), recorded("12"), begin("12", 0)}, false},
 		{"the array that it is of", []rundir.Event{begin("12_3", 0), cancel("12")}, true},
 		{"another array", []rundir.Event{begin("12_3", 0), cancel("1")}, false},
 		{"and it went on alone", []rundir.Event{cancel("12"), alone(3), begin("12_3", 0)}, false},
