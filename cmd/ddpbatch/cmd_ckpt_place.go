@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,7 +26,8 @@ type ckptPlace struct {
 // findCheckpoints finds the checkpoints of a run named by job id or directory, a folder of checkpoints
 // itself, or the folder of one.
 func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
-	path := e.abs(name)
+	named := e.abs(name)
+	path := named
 	real, err := filepath.EvalSymlinks(path) // a link may lead to what belongs to a run
 	if err != nil {
 		real = path
@@ -34,11 +36,15 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 		if filepath.Base(path) != base {
 			path = real
 		}
-		return placeOf(filepath.Dir(path), filepath.Dir(real), base), nil
+		var folders []string
+		for _, hop := range linkHops(named) {
+			folders = append(folders, filepath.Dir(hop))
+		}
+		return placeOf(filepath.Dir(path), append(folders, filepath.Dir(real)), base), nil
 	}
 	run, err := rundir.Open(path)
 	if err != nil && (holdsCheckpoints(path) || holdsCheckpoints(real)) {
-		return placeOf(path, real, ""), nil
+		return placeOf(path, []string{path, real}, ""), nil
 	}
 	if err != nil {
 		word := name
@@ -52,28 +58,48 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
 }
 
-// placeOf is the folder of checkpoints at path, which leads to real. Both are looked at, because a run's folder of checkpoints may be a link
-// itself. A folder that was copied elsewhere belongs to no run.
-func placeOf(path, real, folder string) ckptPlace {
+// placeOf is the folder of checkpoints at path, which has these names. Each is looked at, and what it leads to link by link, because a run's
+// folder of checkpoints may be a link itself. A folder that was copied elsewhere belongs to no run.
+func placeOf(path string, names []string, folder string) ckptPlace {
 	p := ckptPlace{path: path, folder: folder}
-	for _, path := range []string{path, real} {
-		run, err := runOfCheckpoints(path)
-		switch {
-		case err == nil:
-			p.run, p.unsure = run, nil
-			return p
-		case !errors.Is(err, fs.ErrNotExist):
-			p.unsure = err
+	for _, name := range names {
+		for _, hop := range linkHops(name) {
+			run, err := runOfCheckpoints(hop)
+			switch {
+			case err == nil:
+				p.run, p.unsure = run, nil
+				return p
+			case !errors.Is(err, fs.ErrNotExist):
+				p.unsure = err
+			}
 		}
 	}
 	return p
+}
+
+// linkHops are a path and, where that is a symbolic link, what it leads to, link by link.
+func linkHops(path string) []string {
+	const most = 40 // that Linux follows (path_resolution(7))
+	hops := []string{path}
+	for range most {
+		target, err := os.Readlink(path)
+		if err != nil { // it is no link
+			return hops
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+		hops = append(hops, path)
+	}
+	return hops
 }
 
 func isStepFolder(name string) bool { return strings.HasPrefix(name, "step-") }
 
 // holdsCheckpoints says whether path is a folder of checkpoints, by its name or by what is in it.
 func holdsCheckpoints(path string) bool {
-	if filepath.Base(path) == "checkpoints" && isDir(path) {
+	if filepath.Base(path) == rundir.CheckpointsName && isDir(path) {
 		return true
 	}
 	found, _ := filepath.Glob(filepath.Join(globQuote(path), "step-*"))
@@ -87,7 +113,7 @@ func globQuote(path string) string {
 
 // runOfCheckpoints is the run whose folder of checkpoints path is.
 func runOfCheckpoints(path string) (*rundir.Dir, error) {
-	if filepath.Base(path) != "checkpoints" {
+	if filepath.Base(path) != rundir.CheckpointsName {
 		return nil, fs.ErrNotExist
 	}
 	return rundir.Open(filepath.Dir(path))
@@ -108,8 +134,8 @@ func parseStep(name string) (int64, error) {
 	return step, nil
 }
 
-// choose opens the checkpoint that word names, a step or the name of a folder; an empty word: the one whose folder was named, else the newest that counts. The
-// caller closes it.
+// choose opens the checkpoint that word names, a step or the name of a folder; an empty word: the one whose folder was named, else the newest
+// that counts. The caller closes it.
 func (p ckptPlace) choose(ctx context.Context, e *env, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word == "" {
 		word = p.folder

@@ -72,7 +72,7 @@ func create(c CreateConfig) (_ *Dir, err error) {
 // furnish fills a new run directory with all but the spec, which names the
 // directory's last name.
 func furnish(dir string, c CreateConfig) (sum string, err error) {
-	for _, name := range []string{"bin", attemptsName, checkpointsName} {
+	for _, name := range []string{"bin", attemptsName, CheckpointsName} {
 		if err := vfs.PrivateDir(vfs.OS{}, filepath.Join(dir, name)); err != nil { // also where it is there, as the answer of a file server got lost
 			return "", err
 		}

@@ -15,19 +15,21 @@ import (
 
 // Names inside a run directory.
 const (
-	specName        = "spec.json"
-	jobFileName     = "job.toml"
-	scriptName      = "script.sh"
-	jobIDName       = "jobid"
-	binaryName      = "bin/ddpbatch"
-	attemptsName    = "attempts"
-	logsName        = "logs"
-	verdictName     = "verdict.json"
-	ledgerName      = "ledger.jsonl"
-	metricsName     = "metrics.jsonl"
-	checkpointsName = "checkpoints"
-	tasksName       = "tasks"
+	specName     = "spec.json"
+	jobFileName  = "job.toml"
+	scriptName   = "script.sh"
+	jobIDName    = "jobid"
+	binaryName   = "bin/ddpbatch"
+	attemptsName = "attempts"
+	logsName     = "logs"
+	verdictName  = "verdict.json"
+	ledgerName   = "ledger.jsonl"
+	metricsName  = "metrics.jsonl"
+	tasksName    = "tasks"
 )
+
+// CheckpointsName is the folder of checkpoints in a run directory.
+const CheckpointsName = "checkpoints"
 
 // runName is the name of a run directory. Counted
 // repetitions take long to compile, and most processes never ask.
@@ -119,7 +121,7 @@ func (d *Dir) Task(index int) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{attemptsName, checkpointsName} {
+	for _, name := range []string{attemptsName, CheckpointsName} {
 		if err := os.MkdirAll(filepath.Join(t.path, name), 0o700); err != nil {
 			return nil, fmt.Errorf("open array element %d: %w", index, err)
 		}
@@ -210,7 +212,7 @@ func (d *Dir) JobFilePath() string { return filepath.Join(d.run().path, jobFileN
 func (d *Dir) MetricsPath() string { return filepath.Join(d.path, metricsName) }
 
 // CheckpointsPath is the folder of the checkpoints.
-func (d *Dir) CheckpointsPath() string { return filepath.Join(d.path, checkpointsName) }
+func (d *Dir) CheckpointsPath() string { return filepath.Join(d.path, CheckpointsName) }
 
 // TensorBoardPath is the folder of TensorBoard's event files, where the job asks for them.
 func (d *Dir) TensorBoardPath() string { return filepath.Join(d.path, "tensorboard") }
