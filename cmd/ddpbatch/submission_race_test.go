@@ -239,3 +239,26 @@ func TestJobByHandAfterLostSubmission(t *testing.T) {
 		t.Errorf("recorded is %q, %v", id, err)
 	}
 }
+
+// A cancel starts nothing of the run: its owner may do that whatever has become of the run's program.
+func TestOwnerCancelsDamaged(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string][]string{
+		"its program is gone":    {"rm", "bin/ddpbatch"},
+		"others can write to it": {"chmod", "g+w", "."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			run := l.submit(victim)
+			l.must(victim, "sh", append([]string{"-c", `cd "$0" && exec "$@"`, run}, damage...)...)
+			if out, code := l.as(attacker, l.program, "cancel", run); code == 0 {
+				t.Errorf("another user cancelled it:\n%s", out)
+			}
+			l.must(victim, l.program, "cancel", run)
+			if calls := l.calls(); calls != "scancel by 4242 500\n" {
+				t.Errorf("scancel was called so: %q", calls)
+			}
+		})
+	}
+}
