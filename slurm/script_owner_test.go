@@ -84,16 +84,19 @@ func TestScriptDoesNotTrustSilence(t *testing.T) {
 	for name, test := range map[string]struct {
 		find string
 		code int
+		says string
 	}{
-		"find fails":         {"exit 1", 2},
-		"always a signal":    {"kill -s TERM $$", 2},
-		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0},
+		"find fails":         {"exit 1", 2, "nothing is run: find could not tell whose "},
+		"find is not there":  {"exit 127", 2, " is (exit code 127)\n"},
+		"find names one":     {"echo /x; exit 1", 2, "nothing is run, as another user might have changed it: /x must belong to you"},
+		"always a signal":    {"kill -s TERM $$", 2, " is (exit code 143)\n"},
+		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, "runs/x", nil)
 			write(t, filepath.Join(s.dir, "bin", "find"), "#!/bin/bash\n"+test.find+"\n")
-			if out, code := s.run(t); code != test.code {
-				t.Errorf("exit code %d, want %d:\n%s", code, test.code, out)
+			if out, code := s.run(t); code != test.code || !strings.Contains(out, test.says) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", code, test.code, test.says, out)
 			}
 		})
 	}

@@ -47,9 +47,13 @@ ddpbatch_check() {
     ddpbatch_code=$?
     [ "$ddpbatch_code" -gt 128 ] || break
   done
-  [ "$ddpbatch_code" -ne 0 ] || [ -n "$ddpbatch_bad" ] || return 0
+  if [ "$ddpbatch_code" -ne 0 ] && [ -z "$ddpbatch_bad" ]; then
+    printf 'ddpbatch: nothing is run: find could not tell whose %s is (exit code %d)\n' "$ddpbatch_run_dir" "$ddpbatch_code" >&2
+    exit 2
+  fi
+  [ -n "$ddpbatch_bad" ] || return 0
   printf 'ddpbatch: nothing is run, as another user might have changed it: %s must belong to you, and others must not write to it (chmod go-w)\n' \
-    "${ddpbatch_bad:-$ddpbatch_run_dir}" >&2
+    "$ddpbatch_bad" >&2
   exit 2
 }
 
