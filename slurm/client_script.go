@@ -7,10 +7,17 @@ import (
 	"strings"
 )
 
-// JobsOfScript are the jobs of a user that were submitted with the script at an absolute path, and that the controller knows, so that it
-// finds one of which nobody got to see the id. user is a number, or "" for who asks. Accounting is not asked: a job that only it knows is
-// over.
-func (c *Client) JobsOfScript(ctx context.Context, script, user string) ([]JobStatus, error) {
+// UserJobs are the jobs of a user, with the scripts that they were submitted with.
+type UserJobs []userJob
+
+type userJob struct {
+	JobStatus
+	script string
+}
+
+// UserJobs are the jobs of a user that the controller knows. user is a number, or "" for who asks. Accounting is not asked: a job that only
+// it knows is over.
+func (c *Client) UserJobs(ctx context.Context, user string) (UserJobs, error) {
 	whose := "--me"
 	if user != "" {
 		whose = "--users=" + user
@@ -22,14 +29,25 @@ func (c *Client) JobsOfScript(ctx context.Context, script, user string) ([]JobSt
 	if err != nil && !errors.Is(err, ErrUnknownJob) {
 		return nil, err
 	}
-	var found []JobStatus
+	var all UserJobs
 	for line := range strings.Lines(string(out.Stdout)) {
-		command, rest, _ := strings.Cut(line, separator)
-		if sameFile(strings.TrimSpace(command), script) {
-			found = append(found, parseSqueue([]byte(rest))...)
+		script, rest, _ := strings.Cut(line, separator)
+		for _, job := range parseSqueue([]byte(rest)) {
+			all = append(all, userJob{job, strings.TrimSpace(script)})
 		}
 	}
-	return found, nil
+	return all, nil
+}
+
+// OfScript are those that were submitted with the script at an absolute path: so a job is found of which nobody got to see the id.
+func (all UserJobs) OfScript(script string) []JobStatus {
+	var found []JobStatus
+	for _, job := range all {
+		if sameFile(job.script, script) {
+			found = append(found, job.JobStatus)
+		}
+	}
+	return found
 }
 
 // sameFile tells whether two paths are one, or lead to one file: a folder may have several names.

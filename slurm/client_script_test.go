@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestJobsOfScript(t *testing.T) {
+func TestUserJobs(t *testing.T) {
 	dir := t.TempDir()
 	script, link := filepath.Join(dir, "run", "script.sh"), filepath.Join(dir, "again")
 	other := filepath.Join(dir, "script.sh")
@@ -21,11 +21,12 @@ func TestJobsOfScript(t *testing.T) {
 	said := "Welcome\n" + line(script, "7", "PENDING") + line(other, "8", "RUNNING") + line(filepath.Join(link, "script.sh"), "9_[1-3]", "PENDING") +
 		line("(null)", "10", "RUNNING") + line("", "11", "RUNNING") + line(script+".old", "12", "RUNNING")
 	p := &pretend{answers: map[string]Output{"squeue": {Stdout: []byte(said)}}}
-	jobs, err := p.client().JobsOfScript(t.Context(), script, "")
+	all, err := p.client().UserJobs(t.Context(), "")
+	jobs := all.OfScript(script)
 	if err != nil || len(jobs) != 2 || jobs[0].ID != "7" || jobs[0].State != "PENDING" || jobs[0].Name != "a|b" || jobs[1].ID != "9_[1-3]" {
 		t.Errorf("%+v, %v", jobs, err)
 	}
-	if _, err := p.client().JobsOfScript(t.Context(), script, "1000"); err != nil {
+	if _, err := p.client().UserJobs(t.Context(), "1000"); err != nil {
 		t.Error(err)
 	}
 	const format = ` -o '%o` + separator + `%i` + separator + `%A` + separator + `%T` + separator + `%r` + separator + `%D` + separator + `%N` + separator +
@@ -36,11 +37,11 @@ func TestJobsOfScript(t *testing.T) {
 		}
 	}
 	down := &pretend{answers: map[string]Output{"squeue": recorded(t, "ctld-down/squeue")}}
-	if _, err := down.client().JobsOfScript(t.Context(), script, ""); !errors.Is(err, ErrUnreachable) {
+	if _, err := down.client().UserJobs(t.Context(), ""); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("the controller is down: %v", err)
 	}
 	none := &pretend{}
-	if _, err := none.client().JobsOfScript(t.Context(), script, ""); !errors.Is(err, ErrNoSlurm) {
+	if _, err := none.client().UserJobs(t.Context(), ""); !errors.Is(err, ErrNoSlurm) {
 		t.Errorf("no Slurm: %v", err)
 	}
 }

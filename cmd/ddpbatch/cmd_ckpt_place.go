@@ -58,8 +58,8 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
 }
 
-// placeOf is the folder of checkpoints at path, which has these names. Each is looked at, and what it leads to link by link, because a run's
-// folder of checkpoints may be a link itself. A folder that was copied elsewhere belongs to no run.
+// placeOf is the folder of checkpoints at path, which has these names. Each is looked at, and what it leads to link by link, because a
+// run's folder of checkpoints may be a link itself. A folder that was copied elsewhere belongs to no run.
 func placeOf(path string, names []string, folder string) ckptPlace {
 	p := ckptPlace{path: path, folder: folder}
 	for _, name := range names {

@@ -60,10 +60,12 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 		return resumeClaimed(ctx, e, run, nil, func() {}, o)
 	}
 	release, claim, err := claimRun(e, run, rundir.EventResume)
-	if err != nil {
+	if errors.As(err, new(*usageError)) {
 		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.simulated { // by the process that has the claim
 			err = stillThere(row.Job, row.State)
 		}
+	}
+	if err != nil {
 		return err
 	}
 	defer release()

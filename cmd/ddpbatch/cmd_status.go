@@ -123,16 +123,17 @@ func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
 	return rows[0], nil
 }
 
-// statusesOf is statusOf for several runs; Slurm is asked once for all of them. It is asked before their directories are read, as what a job
-// leaves is there before Slurm calls it ended.
+// statusesOf is statusOf for several runs; Slurm is asked once for all of them, and once more for the jobs of submissions that nobody
+// recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
 func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, error) {
 	rows := make([]jobStatus, len(runs))
 	var ids []string
+	jobsOf := askUserJobs(e)
 	for i, run := range runs {
 		if err := rows[i].identify(run); err != nil {
 			return nil, err
 		}
-		if err := rows[i].lookForLost(ctx, e); err != nil {
+		if err := rows[i].lookForLost(ctx, jobsOf); err != nil {
 			return nil, err
 		}
 		switch {

@@ -83,8 +83,11 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return err
 	}
 	release, claim, err := claimRun(e, run, rundir.EventSubmit)
-	if err != nil {
-		return err // somebody may have found the run, and be resuming it
+	switch {
+	case errors.As(err, new(*usageError)):
+		return err // somebody has found the run, and is resuming it
+	case err != nil:
+		return errors.Join(err, run.Discard())
 	}
 	defer release()
 	if err := writeScript(run, job, template, o.sbatch); err != nil {

@@ -30,6 +30,32 @@ type submission struct {
 // newestSubmission looks for the job of a submission that nobody recorded: first among the jobs that have begun, then in Slurm, among those
 // that run the run's script. With always, Slurm is asked even where all is recorded, since a person may have submitted the script by hand.
 func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool) (*submission, error) {
+	return newestSubmissionIn(ctx, run, always, askUserJobs(e))
+}
+
+// userJobsOf tells the jobs of a user, given as Slurm's commands take it.
+type userJobsOf func(ctx context.Context, user string) (slurm.UserJobs, error)
+
+// askUserJobs asks Slurm once for each user.
+func askUserJobs(e *env) userJobsOf {
+	type answer struct {
+		jobs slurm.UserJobs
+		err  error
+	}
+	answers := map[string]answer{}
+	return func(ctx context.Context, user string) (slurm.UserJobs, error) {
+		a, asked := answers[user]
+		if !asked {
+			client, _ := newSlurmClient(e)
+			a.jobs, a.err = client.UserJobs(ctx, user)
+			answers[user] = a
+		}
+		return a.jobs, a.err
+	}
+}
+
+// newestSubmissionIn is newestSubmission for who knows the jobs of users, or asks for those of several runs.
+func newestSubmissionIn(ctx context.Context, run *rundir.Dir, always bool, jobsOf userJobsOf) (*submission, error) {
 	run, err := wholeRun(run)
 	if err != nil {
 		return nil, err
@@ -59,7 +85,7 @@ func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool)
 		}
 	}
 	if always || s.open != nil && s.job == "" {
-		s.asked = s.ask(ctx, e, func(id string) bool {
+		s.asked = s.ask(ctx, jobsOf, func(id string) bool {
 			return known.Known(id) || s.open == nil && id == recorded || slices.Contains(known.TooLate, id)
 		})
 	}
@@ -70,17 +96,16 @@ func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool)
 }
 
 // ask asks Slurm for jobs that run the run's script and are not known.
-func (s *submission) ask(ctx context.Context, e *env, known func(id string) bool) error {
+func (s *submission) ask(ctx context.Context, jobsOf userJobsOf, known func(id string) bool) error {
 	user, err := otherOwner(s.run)
 	if err != nil {
 		return err
 	}
-	client, _ := newSlurmClient(e)
-	jobs, err := client.JobsOfScript(ctx, s.run.ScriptPath(), user)
+	all, err := jobsOf(ctx, user)
 	if err != nil {
 		return err
 	}
-	jobs = slices.DeleteFunc(jobs, func(job slurm.JobStatus) bool { return known(wholeID(job.ID)) })
+	jobs := slices.DeleteFunc(all.OfScript(s.run.ScriptPath()), func(job slurm.JobStatus) bool { return known(wholeID(job.ID)) })
 	slices.SortStableFunc(jobs, func(a, b slurm.JobStatus) int { // those that have not ended first, and of these the newest
 		return cmp.Or(order(a.Ended(), b.Ended()), cmp.Compare(jobNumber(wholeID(b.ID)), jobNumber(wholeID(a.ID))))
 	})
@@ -98,8 +123,8 @@ func (s *submission) ask(ctx context.Context, e *env, known func(id string) bool
 
 // lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
 // allowed to.
-func (row *jobStatus) lookForLost(ctx context.Context, e *env) error {
-	s, err := newestSubmission(ctx, e, row.run, false)
+func (row *jobStatus) lookForLost(ctx context.Context, jobsOf userJobsOf) error {
+	s, err := newestSubmissionIn(ctx, row.run, false, jobsOf)
 	if err != nil || s.open == nil {
 		return err
 	}
@@ -193,7 +218,8 @@ func noteBegin(e *env, run *rundir.Dir, jobID string) error {
 	case err != nil || known.Known(id):
 		return err
 	case slices.Contains(known.TooLate, id):
-		return &codeError{code: exitNever, err: fmt.Errorf("job %s was submitted too late: another command had claimed the run; %s", id, resumeHint(run))}
+		return &codeError{code: exitNever, err: fmt.Errorf(
+			"job %s was submitted too late: another command had claimed the run; %s", id, resumeHint(run))}
 	case known.Open != nil:
 		return recordJob(e, run, id, *known.Open)
 	case recorded == id:
@@ -207,7 +233,8 @@ func noteBegin(e *env, run *rundir.Dir, jobID string) error {
 	return setJobID(e, run, id)
 }
 
-// setJobID records the job id of a run. In a folder that several users share another may have taken the name of the link: that stops no job.
+// setJobID records the job id of a run. In a folder that several users share another may have taken the name of the link: that stops no
+// job.
 func setJobID(e *env, run *rundir.Dir, id string) error {
 	err := run.SetJobID(id)
 	if errors.Is(err, rundir.ErrLink) {

@@ -239,3 +239,87 @@ func TestJobByHandAfterLostSubmission(t *testing.T) {
 		t.Errorf("recorded is %q, %v", id, err)
 	}
 }
+
+// A run that cannot be claimed, be it that the disk is full, is not left behind; one that another command has found is.
+func TestSubmitThatCannotClaim(t *testing.T) {
+	q := newQueue(t)
+	parent := t.TempDir()
+	q.jobFile(parent)
+	e, out, errs := q.env(parent)
+	e.Now = func() time.Time {
+		if found, _ := filepath.Glob(filepath.Join(parent, "runs", "*", "spec.json")); len(found) > 0 {
+			q.must(os.WriteFile(filepath.Join(filepath.Dir(found[0]), "claims"), nil, 0o600))
+		}
+		return time.Now()
+	}
+	if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitFailed || !strings.Contains(errs.String(), "not a directory") {
+		t.Errorf("%d, %s%s", code, out, errs)
+	}
+	if runs := must(t, rundir.List, filepath.Join(parent, "runs")); len(runs) > 0 {
+		t.Errorf("left behind: %v", runs)
+	}
+}
+
+// What keeps a run from being claimed is told, also where a process simulates it just now.
+func TestResumeSaysWhatKeepsItFromClaiming(t *testing.T) {
+	q := newQueue(t)
+	run, _ := pretendRun(t)
+	id := fmt.Sprint(os.Getpid())
+	q.must(run.SetJobID(id))
+	log, err := os.Create(run.SlurmLogPath(id)) // by which this process is that which simulates the run
+	q.must(err)
+	defer log.Close()
+	q.must(os.WriteFile(filepath.Join(run.Path(), "claims"), nil, 0o600))
+	code, _, errs := q.run(filepath.Dir(run.Path()), "resume", run.Path())
+	if code != exitFailed || !strings.Contains(errs, "claim the run") || !strings.Contains(errs, "not a directory") {
+		t.Errorf("%d, %s", code, errs)
+	}
+}
+
+// However many runs of a user have a submission that was cut short, Slurm is asked once for jobs of their scripts.
+func TestStatusAsksOnceForLostJobs(t *testing.T) {
+	q := newQueue(t)
+	q.first("squeue", fmt.Sprintf(`echo "$*" >>'%s/asked'`, q.dir))
+	var runs []*rundir.Dir
+	for i := range 3 {
+		_, run := q.resumable()
+		d := must(t, rundir.Open, run)
+		q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
+		q.says(fmt.Sprintf("jobs/50%d", i), "PENDING "+d.ScriptPath())
+		runs = append(runs, d)
+	}
+	e, _, _ := q.env(t.TempDir())
+	rows, err := statusesOf(t.Context(), e, runs)
+	q.must(err)
+	for i, row := range rows {
+		if want := fmt.Sprintf("50%d", i); row.Job != want || row.State != "PENDING" {
+			t.Errorf("run %d: %+v; want job %s", i, row, want)
+		}
+	}
+	if asked := string(must(t, os.ReadFile, filepath.Join(q.dir, "asked"))); strings.Count(asked, "--me") != 1 || strings.Count(asked, "\n") != 2 {
+		t.Errorf("squeue was asked:\n%s", asked)
+	}
+}
+
+// A cancel starts nothing of the run: its owner may do that whatever has become of the run's program.
+func TestOwnerCancelsDamaged(t *testing.T) {
+	t.Parallel()
+	for name, damage := range map[string][]string{
+		"its program is gone":    {"rm", "bin/ddpbatch"},
+		"others can write to it": {"chmod", "g+w", "."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			run := l.submit(victim)
+			l.must(victim, "sh", append([]string{"-c", `cd "$0" && exec "$@"`, run}, damage...)...)
+			if out, code := l.as(attacker, l.program, "cancel", run); code == 0 {
+				t.Errorf("another user cancelled it:\n%s", out)
+			}
+			l.must(victim, l.program, "cancel", run)
+			if calls := l.calls(); calls != "scancel by 4242 500\n" {
+				t.Errorf("scancel was called so: %q", calls)
+			}
+		})
+	}
+}

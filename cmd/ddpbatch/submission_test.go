@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
 )
 
 // Of several who resume a run at once, one submits it, and the others say why they do not.
@@ -55,7 +57,9 @@ func TestResumeAsksSlurm(t *testing.T) {
 	}
 	q.must(os.Remove(filepath.Join(q.dir, "down")))
 	q.must(os.Rename(filepath.Join(q.dir, "squeue"), filepath.Join(q.dir, "away")))
-	if code, _, errs := q.run(parent, "resume", run); code != exitRefused { // this machine may have one, without a cluster
+	e, _, errs := q.env(parent)
+	e.Environ = []string{"PATH=" + toolsWithoutSlurm(t, q.dir), "HOME=" + q.dir}
+	if code := Main(t.Context(), e, []string{"ddpbatch", "resume", run}); code != exitRefused || !strings.Contains(errs.String(), slurm.ErrNoSlurm.Error()) {
 		t.Errorf("without squeue: %d, %s", code, errs)
 	}
 	if jobs := q.jobs(); !slices.Equal(jobs, []string{"400 CANCELLED"}) {
@@ -70,6 +74,18 @@ func TestResumeAsksSlurm(t *testing.T) {
 	}
 	q.is("450", "COMPLETED")
 	q.rights(parent, run)
+}
+
+// toolsWithoutSlurm is a PATH of the commands in dir and the tools that they need: this machine may have a Slurm.
+func toolsWithoutSlurm(t *testing.T, dir string) string {
+	t.Helper()
+	tools := t.TempDir()
+	for _, name := range []string{"sh", "mkdir", "rmdir"} {
+		if err := os.Symlink(must(t, exec.LookPath, name), filepath.Join(tools, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir + ":" + tools
 }
 
 // What Slurm says after it may have taken the job is no refusal: the run stays, and its job is found.
@@ -194,7 +210,7 @@ printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
 	}
 }
 
-// silence of Slurm for a moment: an element of another job that begins does not take the array's id.
+// The first element of a lost array job that begins records that job. An element of an older job that begins again changes nothing.
 func TestBeginOfElementRecords(t *testing.T) {
 	w := newArrayWorld(t, "0-2")
 	w.submitted("12")

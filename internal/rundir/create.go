@@ -73,7 +73,8 @@ func create(c CreateConfig) (_ *Dir, err error) {
 // directory's last name.
 func furnish(dir string, c CreateConfig) (sum string, err error) {
 	for _, name := range []string{"bin", attemptsName, CheckpointsName} {
-		if err := vfs.PrivateDir(vfs.OS{}, filepath.Join(dir, name)); err != nil { // also where it is there, as the answer of a file server got lost
+		// It may be there already, as the answer of a file server got lost.
+		if err := vfs.PrivateDir(vfs.OS{}, filepath.Join(dir, name)); err != nil {
 			return "", err
 		}
 	}

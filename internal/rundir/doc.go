@@ -7,8 +7,11 @@
 //	  job.toml  spec.json (0600)  script.sh  jobid  bin/ddpbatch  slurm-<jobid>.log
 //	  attempts/<n>/verdict.json
 //	  attempts/<n>/logs/<host>.<rank>.out  .err
+//	  attempts/<n>/claim-<nonce>/       an empty folder, by which who claimed the attempt knows it for its own
+//	  attempts/.claim-<nonce>/          left by a process that was killed while it claimed an attempt
 //	  attempts/<n>/reach/<agent>.json   what an agent tried that did not get through to agent 0
 //	  claims/<n>/claim.json     who submits the run, or did; the highest number counts
+//	  claims/.new-<nonce>/              left by a process that was killed while it claimed the run
 //	  ledger.jsonl
 //	  metrics.jsonl
 //	  checkpoints/

@@ -87,8 +87,8 @@ func findJob(parent, id string) (*Dir, error) {
 	return newest.openTask(index)
 }
 
-// sibling is the run directory beside it that the job link name leads to, and whether it is the caller's. A link to anywhere else, or of another
-// user than the run's, leads nowhere.
+// sibling is the run directory beside it that the job link name leads to, and whether it is the caller's. A link to anywhere else, or of
+// another user than the run's, leads nowhere.
 func sibling(parent, name string) (path string, own, ok bool) {
 	link := filepath.Join(parent, name)
 	target, err := os.Readlink(link)

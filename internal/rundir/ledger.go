@@ -138,8 +138,8 @@ func cutShort(f *os.File) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// SubmittedJob is the job that e tells a run to have been submitted as; false where it tells of none: Slurm may also have started a job again
-// that it had.
+// SubmittedJob is the job that e tells a run to have been submitted as; false where it tells of none: Slurm may also have started a job
+// again that it had.
 func (e Event) SubmittedJob() (id string, ok bool) {
 	if e.Event != EventSubmit && e.Event != EventResume {
 		return "", false

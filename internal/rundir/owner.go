@@ -45,9 +45,8 @@ func (d *Dir) CheckOwner() error {
 		if err != nil {
 			return fmt.Errorf("look whose run it is: %w", err)
 		}
-		if uid := vfs.Owner(info); uid != os.Geteuid() {
-			return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this",
-				ErrExposed, path, uid, os.Geteuid())
+		if err := checkUser(info, path); err != nil {
+			return err
 		}
 		switch {
 		case !info.IsDir() && !info.Mode().IsRegular():
@@ -59,12 +58,25 @@ func (d *Dir) CheckOwner() error {
 	return nil
 }
 
-// CheckCancel is CheckOwner for a command that starts nothing of the run: root may do that to the run of anybody.
+func checkUser(info fs.FileInfo, path string) error {
+	if uid := vfs.Owner(info); uid != os.Geteuid() {
+		return fmt.Errorf("%w: %s belongs to user %d, and this is user %d; only the run's owner may do this", ErrExposed, path, uid, os.Geteuid())
+	}
+	return nil
+}
+
+// CheckCancel returns ErrExposed unless the run directory belongs to the caller, or the caller is root. A cancel starts nothing of the run,
+// so that it is possible also where its program is gone or others can write to it.
 func (d *Dir) CheckCancel() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return d.CheckOwner()
+	path := d.run().path
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("look whose run it is: %w", err)
+	}
+	return checkUser(info, path)
 }
 
 // IsOwn tells whether the run directory belongs to the caller.

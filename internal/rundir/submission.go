@@ -106,8 +106,8 @@ func (s *Submissions) began(job string) {
 	}
 }
 
-// elementBegan is began for what an element's ledger tells. A job that is not known, and that began long before the newest submission, is an
-// old one.
+// elementBegan is began for what an element's ledger tells. A job that is not known, and that began long before the newest submission, is
+// an old one.
 func (s *Submissions) elementBegan(e Event) {
 	job, _, _ := strings.Cut(e.Job, "_")
 	if job != "" && !s.Known(job) && s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)) {
