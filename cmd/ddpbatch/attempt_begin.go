@@ -103,7 +103,9 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 				})
 				return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", why, resumeHint(run)), err)}
 			}
-			return false, run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)"})
+			return false, run.Append(rundir.Event{
+				Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)",
+			})
 		case rundir.EventBegin:
 			return forsaken(e, &attempt{run: run, number: event.Attempt, jobID: jobID}, history)
 		}
@@ -181,7 +183,9 @@ func forsaken(e *env, a *attempt, history []rundir.Event) (over bool, err error)
 		err = a.run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.number, Cause: before.Cause, Detail: d.Why})
 		return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", d.Why, resumeHint(a.run)), err)}
 	}
-	return false, a.run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.number, Cause: string(cause), Detail: "by Slurm itself"})
+	return false, a.run.Append(rundir.Event{
+		Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.number, Cause: string(cause), Detail: "by Slurm itself",
+	})
 }
 
 // lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it did
