@@ -221,7 +221,7 @@ func TestSetupFailure(t *testing.T) {
 	}
 	p.says("squeue.out", "")
 	out.Reset()
-	if err := runStatus(t.Context(), e, []*rundir.Dir{run}, false); err != nil {
+	if err := runStatus(t.Context(), e, []*rundir.Dir{run}, true, false); err != nil {
 		t.Fatal(err)
 	}
 	if fields := strings.Split(strings.TrimSpace(out.String()), "\t"); len(fields) != 9 || fields[4] != "start" || !strings.HasSuffix(fields[8], message) {

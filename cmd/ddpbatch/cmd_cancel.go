@@ -196,6 +196,9 @@ func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	if err != nil {
 		return nil, "", &usageError{message: explainElement(e, err).Error()}
 	}
+	if !run.IsOwn() && !isPath(name) {
+		e.log().Warn("this is the run of another user", "name", name, "run", e.short(run.Path()), "user", run.Owner())
+	}
 	id, err := newestJob(run)
 	if err != nil {
 		return nil, "", err
@@ -203,10 +206,22 @@ func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	return run, id, nil
 }
 
+// findRun opens the run that a person names. A folder that is called like a job, or like a run in runs, is not meant by that name: another
+// user may have put it there.
 func findRun(e *env, runs, name string) (*rundir.Dir, error) {
-	// a folder that happens to be called 123 is not job 123
-	if _, err := rundir.Open(e.abs(name)); err == nil || strings.ContainsRune(name, filepath.Separator) {
-		name = e.abs(name)
+	if isPath(name) {
+		return rundir.Find(runs, e.abs(name))
 	}
-	return rundir.Find(runs, name)
+	run, err := rundir.Find(runs, name)
+	if errors.Is(err, rundir.ErrNotFound) && !rundir.IsJobID(name) {
+		if run, err := rundir.Open(e.abs(name)); err == nil {
+			return run, nil
+		}
+	}
+	return run, err
+}
+
+// isPath tells whether name says where a folder is, rather than what it is called.
+func isPath(name string) bool {
+	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
 }

@@ -87,9 +87,14 @@ func orDash(text string) string {
 }
 
 // clean is text from a file as one line that does nothing to a terminal.
-func clean(text string) string {
+func clean(text string) string { return cleanBut(text, "") }
+
+// cleanLines is clean for text of several lines.
+func cleanLines(text string) string { return cleanBut(text, "\n\t") }
+
+func cleanBut(text, kept string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if unicode.IsControl(r) && !strings.ContainsRune(kept, r) {
 			return ' '
 		}
 		return r

@@ -36,6 +36,7 @@ type jobStatus struct {
 	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
 
 	run        *rundir.Dir
+	failed     error  // why the run could not be read
 	ended      bool   // it will not go on by itself
 	saved      bool   // the newest attempt did, before it ended
 	cancelled  bool   // by a person, before it began
@@ -63,7 +64,7 @@ func newStatusCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return runStatus(c.Context, e, runs, c.Bool("json"))
+			return runStatus(c.Context, e, runs, c.Args().Present(), c.Bool("json"))
 		},
 	}
 }
@@ -84,10 +85,22 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	return runs, nil
 }
 
-func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) error {
+// runStatus shows a row for each of the runs. One that cannot be read ends it only where the runs are named: among all there are, one of
+// another user must not hide the others.
+func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bool) error {
 	rows, err := statusesOf(ctx, e, runs)
 	if err != nil {
 		return err
+	}
+	for i, row := range rows {
+		switch {
+		case row.failed == nil:
+		case named || ctx.Err() != nil || errors.Is(row.failed, slurm.ErrUnreachable):
+			return row.failed
+		default:
+			run := runs[i]
+			rows[i] = jobStatus{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.failed.Error(), RunDir: run.Path(), run: run}
+		}
 	}
 	if asJSON {
 		return printJSON(e, rows)
@@ -117,6 +130,9 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, asJSON bool) err
 // statusOf puts together what Slurm and the run directory know of a run.
 func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
 	rows, err := statusesOf(ctx, e, []*rundir.Dir{run})
+	if err == nil {
+		err = rows[0].failed
+	}
 	if err != nil {
 		return jobStatus{}, err
 	}
@@ -130,14 +146,13 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 	var ids []string
 	jobsOf := askUserJobs(e)
 	for i, run := range runs {
-		if err := rows[i].identify(run); err != nil {
-			return nil, err
+		failed := rows[i].identify(run)
+		if failed == nil {
+			failed = rows[i].lookForLost(ctx, jobsOf)
 		}
-		if err := rows[i].lookForLost(ctx, jobsOf); err != nil {
-			return nil, err
-		}
+		rows[i].failed = failed
 		switch {
-		case !rows[i].submitted():
+		case failed != nil || !rows[i].submitted():
 		case rows[i].array != nil:
 			ids = append(ids, rows[i].array.ids()...)
 		default:
@@ -149,8 +164,8 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		return nil, err
 	}
 	for i := range rows {
-		if err := rows[i].read(jobs); err != nil {
-			return nil, err
+		if rows[i].failed == nil {
+			rows[i].failed = rows[i].read(jobs)
 		}
 	}
 	return rows, nil

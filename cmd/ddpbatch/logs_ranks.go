@@ -104,7 +104,7 @@ func (l rankLogs) printAttempt(attempt int) error {
 func (l rankLogs) printFile(log rundir.RankLog) error {
 	tail := &tailer{path: log.Path, to: l.e.Out}
 	defer tail.close()
-	tail.head = func() { fmt.Fprintf(l.e.Err, "==> %s <==\n", l.e.short(log.Path)) }
+	tail.head = func() { fmt.Fprintf(l.e.Err, "==> %s <==\n", clean(l.e.short(log.Path))) }
 	if !l.labelled() {
 		return tail.copy()
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 )
 
 // simulating tells whether the process that simulates run still lives: its pretend job id is its pid, of an array element with the
@@ -22,7 +23,7 @@ func simulating(run *rundir.Dir, id string) bool {
 }
 
 // openSimulation opens the process that simulates run (pidfd_open(2)); false where it is gone. It is known by the job's log, which it
-// keeps open: another process may have its number by now.
+// keeps open: another process may have its number by now. It is a process of the run's owner: whoever can read the log can keep it open.
 func openSimulation(run *rundir.Dir, id string) (fd int, ok bool) {
 	number, _, _ := strings.Cut(id, "_")
 	pid, err := strconv.Atoi(number)
@@ -30,6 +31,10 @@ func openSimulation(run *rundir.Dir, id string) (fd int, ok bool) {
 		return 0, false
 	}
 	if fd, err = unix.PidfdOpen(pid, 0); err != nil {
+		return 0, false
+	}
+	if info, err := os.Stat(filepath.Join("/proc", number)); err != nil || vfs.Owner(info) != run.Owner() {
+		unix.Close(fd)
 		return 0, false
 	}
 	root, err := filepath.EvalSymlinks(runPath(run))

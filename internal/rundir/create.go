@@ -59,7 +59,7 @@ func create(c CreateConfig) (_ *Dir, err error) {
 	if c.Spec.SHA256, err = furnish(temp, c); err != nil {
 		return nil, err
 	}
-	d, err := settle(temp, parent, c.Spec)
+	d, err := settle(temp, parent, c.Spec, randomSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -102,20 +102,23 @@ func copyBinary(from, to string) (sum string, err error) {
 }
 
 // settle gives the directory temp its name. A name that is taken shows as
-// ENOTEMPTY (EEXIST on some file systems), since a run directory is never empty;
-// another suffix is tried then.
-func settle(temp, parent string, s Spec) (*Dir, error) {
+// ENOTEMPTY (EEXIST on some file systems), since a run directory is never empty,
+// ENOTDIR where it is a file's or a link's, and EPERM where it is another user's
+// and the parent is sticky; another suffix is tried then. There are too many of
+// them for another user to take all beforehand.
+func settle(temp, parent string, s Spec, suffix func() string) (*Dir, error) {
 	const tries = 64
 	for range tries {
-		var suffix [2]byte
-		rand.Read(suffix[:]) // never returns an error (crypto/rand)
-		s.Run = fmt.Sprintf("%s-%s-%x", s.Name, s.Created.Format("20060102-150405"), suffix)
+		s.Run = fmt.Sprintf("%s-%s-%s", s.Name, s.Created.Format("20060102-150405"), suffix())
 		if err := writeSpec(filepath.Join(temp, specName), s); err != nil {
 			return nil, err
 		}
 		path := filepath.Join(parent, s.Run)
 		err := vfs.Rename(vfs.OS{}, temp, path, -1)
 		if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+			continue
+		}
+		if _, taken := os.Lstat(path); taken == nil && (errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EPERM)) {
 			continue
 		}
 		if err != nil {
@@ -127,6 +130,12 @@ func settle(temp, parent string, s Spec) (*Dir, error) {
 		return &Dir{path: path, spec: s}, nil
 	}
 	return nil, fmt.Errorf("%d names of this second are taken", tries)
+}
+
+func randomSuffix() string {
+	var bytes [4]byte
+	rand.Read(bytes[:]) // never returns an error (crypto/rand)
+	return hex.EncodeToString(bytes[:])
 }
 
 // Discard removes a run that never began: one that Create has just made and that no job or attempt

@@ -15,7 +15,7 @@ import (
 func TestCreateLaysDesignsLayout(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "deep", "runs")
 	d := create1(t, parent, "mnist")
-	if !regexp.MustCompile(`^mnist-20261121-120000-[0-9a-f]{4}$`).MatchString(filepath.Base(d.Path())) {
+	if !regexp.MustCompile(`^mnist-20261121-120000-[0-9a-f]{8}$`).MatchString(filepath.Base(d.Path())) {
 		t.Errorf("directory is called %s", filepath.Base(d.Path()))
 	}
 	if got := listing(t, parent); len(got) != 1 {

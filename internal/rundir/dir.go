@@ -31,10 +31,10 @@ const (
 // CheckpointsName is the folder of checkpoints in a run directory.
 const CheckpointsName = "checkpoints"
 
-// runName is the name of a run directory. Counted
+// runName is the name of a run directory; those of earlier versions end with four digits. Counted
 // repetitions take long to compile, and most processes never ask.
 var runName = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}$`)
+	return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{8}-[0-9]{6}-[0-9a-f]{4}([0-9a-f]{4})?$`)
 })
 
 // Dir is a run directory, or that of one array element in it (see [Dir.Task]).

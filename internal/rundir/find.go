@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ddpbatch/internal/vfs"
 )
@@ -19,12 +20,14 @@ var ErrNotFound = errors.New("no such run")
 // Find opens what a user names: a run directory by its path or by its name below
 // parent, a link <name>-<jobid> there, or a job id alone ("123", or "123_4" for
 // an element of an array). A job id of several runs (a rebuilt cluster counts
-// from 1 again) means the newest. The error lists what has a similar name.
+// from 1 again) means the newest, and never a folder of that name. The error
+// lists what has a similar name.
 func Find(parent, jobOrPath string) (*Dir, error) {
 	if jobID().MatchString(jobOrPath) {
 		if d, err := findJob(parent, jobOrPath); d != nil || err != nil {
 			return d, err
 		}
+		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, near(parent, jobOrPath)) // a folder named so is no job: anybody may make one
 	}
 	for _, path := range candidates(parent, jobOrPath) {
 		d, err := Open(path)
@@ -53,58 +56,107 @@ func candidates(parent, name string) []string {
 	return []string{filepath.Join(parent, name), name}
 }
 
-// findJob opens the run of a job id, or returns nil where no link has it. A run of the caller's comes before those of others.
+// maxStrangers is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to
+// all.
+const maxStrangers = 32
+
+// findJob opens the run of a job id, or returns nil where there is none. Runs of the caller's come first: those with a link, and else those
+// that say themselves that the job is theirs, as another user may have taken the link's name. Those of others are not even opened then.
 func findJob(parent, id string) (*Dir, error) {
 	job, task, isTask := strings.Cut(id, "_")
-	var newest *Dir
-	_, links, _ := names(parent) // a parent that cannot be read has no job
-	for _, name := range links {
-		if !strings.HasSuffix(name, "-"+job) {
-			continue
-		}
-		path, own, ok := sibling(parent, name)
-		if !ok {
-			continue // the run was removed, and its link was not; or nothing of ddpbatch's made the link
-		}
-		d, err := Open(path)
-		if err != nil && (!own || errors.Is(err, os.ErrNotExist)) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if newest == nil || own && !newest.IsOwn() || own == newest.IsOwn() && d.spec.Created.After(newest.spec.Created) {
-			newest = d
-		}
+	own, strangers := jobLinks(parent, job)
+	found, err := newestOf(own, true)
+	if found == nil && err == nil {
+		found, err = newestOf(ownRunsOf(parent, job), true)
 	}
-	if newest == nil || !isTask {
-		return newest, nil
+	if found == nil && err == nil {
+		found, err = newestOf(strangers, false)
+	}
+	if found == nil || err != nil || !isTask {
+		return found, err
 	}
 	index, err := strconv.Atoi(task)
 	if err != nil {
 		return nil, fmt.Errorf("job id %q: %w", id, err)
 	}
-	return newest.openTask(index)
+	return found.openTask(index)
 }
 
-// sibling is the run directory beside it that the job link name leads to, and whether it is the caller's. A link to anywhere else, or of
-// another user than the run's, leads nowhere.
-func sibling(parent, name string) (path string, own, ok bool) {
+// jobLinks are the run directories that links of a job id lead to: the caller's, and those of others, less the oldest links.
+func jobLinks(parent, job string) (own, strangers []string) {
+	type link struct {
+		path string
+		made time.Time
+	}
+	var others []link
+	_, links, _ := names(parent) // a parent that cannot be read has no job
+	for _, name := range links {
+		if !strings.HasSuffix(name, "-"+job) {
+			continue
+		}
+		// else the run was removed, and its link was not; or nothing of ddpbatch's made the link
+		if path, made, isOwn, ok := sibling(parent, name); isOwn {
+			own = append(own, path)
+		} else if ok {
+			others = append(others, link{path, made})
+		}
+	}
+	slices.SortStableFunc(others, func(a, b link) int { return b.made.Compare(a.made) })
+	for _, link := range others[:min(maxStrangers, len(others))] {
+		strangers = append(strangers, link.path)
+	}
+	return own, strangers
+}
+
+// ownRunsOf are the caller's run directories whose newest job is job.
+func ownRunsOf(parent, job string) (paths []string) {
+	runs, _, _ := names(parent)
+	for _, name := range runs {
+		d := &Dir{path: filepath.Join(parent, name)}
+		if !ownFolder(d.path) {
+			continue
+		}
+		if id, err := d.JobID(); err == nil && id == job {
+			paths = append(paths, d.path)
+		}
+	}
+	return paths
+}
+
+// newestOf opens the newest of the run directories paths; nil where there is none. One that cannot be opened is an error if they are the
+// caller's, and is passed over otherwise.
+func newestOf(paths []string, own bool) (newest *Dir, err error) {
+	for _, path := range paths {
+		d, err := Open(path)
+		switch {
+		case err != nil && (!own || errors.Is(err, os.ErrNotExist)):
+		case err != nil:
+			return nil, err
+		case newest == nil || d.spec.Created.After(newest.spec.Created):
+			newest = d
+		}
+	}
+	return newest, nil
+}
+
+// sibling is the run directory beside it that the job link name leads to, when the link was made, and whether the run is the caller's. A
+// link to anywhere else, or of another user than the run's, leads nowhere.
+func sibling(parent, name string) (path string, made time.Time, own, ok bool) {
 	link := filepath.Join(parent, name)
 	target, err := os.Readlink(link)
 	if err != nil || !runName().MatchString(target) {
-		return "", false, false
+		return "", time.Time{}, false, false
 	}
 	path = filepath.Join(parent, target)
 	of, err := os.Lstat(link)
 	if err != nil {
-		return "", false, false
+		return "", time.Time{}, false, false
 	}
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() || vfs.Owner(info) != vfs.Owner(of) {
-		return "", false, false
+		return "", time.Time{}, false, false
 	}
-	return path, vfs.Owner(info) == os.Geteuid(), true
+	return path, of.ModTime(), vfs.Owner(info) == os.Geteuid(), true
 }
 
 // near says which names below parent come closest to name, or which runs are

@@ -16,6 +16,9 @@ import (
 // heterogeneous job 123+0.
 var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
 
+// IsJobID tells whether [Find] takes name for a job id.
+func IsJobID(name string) bool { return jobID().MatchString(name) }
+
 // ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.
 var ErrLink = errors.New("the job has no link")
 

@@ -50,7 +50,7 @@ func rankLog(name string) (RankLog, bool) {
 	}
 	host, number, ok := cutLast(rest)
 	rank, err := strconv.Atoi(number)
-	if !ok || host == "" || err != nil || rank < 0 || strconv.Itoa(rank) != number {
+	if !ok || host == "" || fileName(host) != host || err != nil || rank < 0 || strconv.Itoa(rank) != number {
 		return RankLog{}, false
 	}
 	return RankLog{Host: host, Rank: rank, Stream: stream}, true

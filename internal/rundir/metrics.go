@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 	"time"
-
-	"ddpbatch/internal/vfs"
 )
 
 // metricsTail is how much of the end of metrics.jsonl is read: a line has some
@@ -35,7 +33,7 @@ type Metrics struct {
 // LastMetrics reads the newest whole line of metrics.jsonl, and only the file's
 // end for it. It tells whether there was one.
 func (d *Dir) LastMetrics() (Metrics, bool, error) {
-	f, _, err := vfs.OpenRegular(d.MetricsPath())
+	f, err := openFile(d.MetricsPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return Metrics{}, false, nil
 	}

@@ -80,20 +80,33 @@ func (d *Dir) CheckCancel() error {
 }
 
 // IsOwn tells whether the run directory belongs to the caller.
-func (d *Dir) IsOwn() bool {
+func (d *Dir) IsOwn() bool { return d.Owner() == os.Geteuid() }
+
+// Owner is the user id of the run directory's owner; -1 where it is not known.
+func (d *Dir) Owner() int {
 	info, err := os.Lstat(d.run().path)
-	return err == nil && vfs.Owner(info) == os.Geteuid()
+	if err != nil {
+		return -1
+	}
+	return vfs.Owner(info)
 }
 
 // ExposedAbove says which folder above the one that runs are in another user can change: "" where none is.
 func (d *Dir) ExposedAbove() string { return vfs.ExposedAbove(filepath.Dir(d.run().path)) }
 
 // checkLink returns ErrExposed where a stranger's link stands for what is not theirs: the caller's own run, say, but another than its name
-// tells.
+// tells. What is not beside the link may be theirs when this looks, and lead elsewhere after that, by a folder on the way.
 func checkLink(link fs.FileInfo, path, target string) error {
 	info, err := os.Lstat(target)
-	if err != nil || vfs.Trusted(link) || vfs.Owner(info) == vfs.Owner(link) {
+	if err != nil || vfs.Trusted(link) {
 		return err
+	}
+	if filepath.Dir(target) != filepath.Dir(path) {
+		return fmt.Errorf("%w: %s is a link of user %d to what is not beside it; name the run directory itself",
+			ErrExposed, path, vfs.Owner(link))
+	}
+	if vfs.Owner(info) == vfs.Owner(link) {
+		return nil
 	}
 	return fmt.Errorf("%w: %s is a link of user %d to what belongs to user %d; name the run directory itself",
 		ErrExposed, path, vfs.Owner(link), vfs.Owner(info))

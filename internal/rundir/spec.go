@@ -3,6 +3,7 @@ package rundir
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 const (
 	specSchema = 1
 	maxSpec    = 16 << 20 // bytes; a job with every option is a few KiB
+	maxForeign = 1 << 20  // bytes of the spec of another user, who may have many
 )
 
 // Spec is spec.json: what submit decided, for every later command.
@@ -106,7 +108,11 @@ func (s Spec) check() error {
 }
 
 func readSpec(path string) (Spec, error) {
-	data, err := readFile(path, maxSpec)
+	limit := int64(maxSpec)
+	if !ownFolder(filepath.Dir(path)) {
+		limit = maxForeign
+	}
+	data, err := readFile(path, limit)
 	if err != nil {
 		return Spec{}, err
 	}
