@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -143,7 +144,7 @@ func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
 // recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
 func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, error) {
 	rows := make([]jobStatus, len(runs))
-	var ids []string
+	var ids, others []string // others: of other users' runs
 	jobsOf := askUserJobs(e)
 	for i, run := range runs {
 		failed := rows[i].identify(run)
@@ -153,13 +154,22 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		rows[i].failed = failed
 		switch {
 		case failed != nil || !rows[i].submitted():
-		case rows[i].array != nil:
-			ids = append(ids, rows[i].array.ids()...)
+		case !run.IsOwn():
+			others = append(others, rows[i].ids()...)
 		default:
-			ids = append(ids, rows[i].Job)
+			ids = append(ids, rows[i].ids()...)
 		}
 	}
-	jobs, err := askSlurm(ctx, e, ids)
+	jobs, err := askSlurm(ctx, e, slices.Concat(ids, others))
+	if err != nil && len(others) > 0 && ctx.Err() == nil {
+		// other users' runs may name what no Slurm takes for a job or a cluster
+		for i := range rows {
+			if rows[i].failed == nil && rows[i].submitted() && !runs[i].IsOwn() {
+				rows[i].failed = err
+			}
+		}
+		jobs, err = askSlurm(ctx, e, ids)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +179,14 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		}
 	}
 	return rows, nil
+}
+
+// ids are the jobs that Slurm is asked about for the run.
+func (row *jobStatus) ids() []string {
+	if row.array != nil {
+		return row.array.ids()
+	}
+	return []string{row.Job}
 }
 
 // identify tells which job, or jobs, a run is.

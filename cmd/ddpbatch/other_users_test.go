@@ -58,14 +58,15 @@ func TestBadRunsAmongAll(t *testing.T) {
 	own := l.submit(victim)
 	bad := map[string]string{
 		`printf '\033]0;x\a' >"$1/jobid"`: "", `rm -f "$1/metrics.jsonl"; mkfifo "$1/metrics.jsonl"`: "", `chmod 000 "$1/attempts"`: "",
+		`sed -i s/500/99999999999/g "$1/jobid" "$1/ledger.jsonl"`: "", // which no command of Slurm's takes
 	}
 	for spoil := range bad {
 		bad[spoil] = l.submit(attacker)
 		l.must(attacker, "sh", "-c", `chmod -R go+rX "$1"; `+spoil, "sh", bad[spoil])
 	}
 	out := l.must(victim, l.program, "status")
-	if !strings.Contains(out, own[len(l.project)+1:]) {
-		t.Errorf("status does not show the victim's own run:\n%s", out)
+	if !strings.Contains(out, own[len(l.project)+1:]) || !strings.Contains(out, "500\tx\tRUNNING\t") {
+		t.Errorf("status does not show the victim's own run, which goes on:\n%s", out)
 	}
 	for spoil, run := range bad {
 		row := ""
@@ -74,7 +75,7 @@ func TestBadRunsAmongAll(t *testing.T) {
 				row = line
 			}
 		}
-		if !strings.Contains(row, "read the run's metrics") && !strings.Contains(row, "read the job id") && !strings.Contains(row, "attempts") {
+		if !strings.Contains(row, "read the run's metrics") && !strings.Contains(row, "job id") && !strings.Contains(row, "attempts") {
 			t.Errorf("after %s the row does not say what is wrong: %q", spoil, row)
 		}
 		if out, code := l.as(victim, l.program, "status", run); code == 0 {
