@@ -103,11 +103,11 @@ func report(e *env, err error) int {
 	var faults jobfile.Faults
 	if errors.As(err, &faults) {
 		for _, f := range faults {
-			fmt.Fprintln(e.Err, f)
+			fmt.Fprintln(e.Err, cleanBut(f.String(), "\t\n"))
 		}
 		return code
 	}
-	fmt.Fprintf(e.Err, "ddpbatch: %v\n", err)
+	fmt.Fprintf(e.Err, "ddpbatch: %s\n", cleanBut(err.Error(), "\t\n")) // an error may quote what others wrote
 	return code
 }
 

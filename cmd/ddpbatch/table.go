@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -24,20 +23,15 @@ func newTable(e *env, heading ...string) *table {
 }
 
 func (t *table) row(cells ...string) {
-	clean := make([]string, len(cells))
+	shown := make([]string, len(cells))
 	for i, c := range cells {
-		clean[i] = strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return ' ' // a cell is one line that does nothing to a terminal, whatever Slurm or a file said
-			}
-			return r
-		}, c)
+		shown[i] = clean(c) // whatever Slurm or a file said
 	}
 	if t.terminal {
-		t.rows = append(t.rows, clean)
+		t.rows = append(t.rows, shown)
 		return
 	}
-	fmt.Fprintln(t.e.Out, strings.Join(clean, "\t"))
+	fmt.Fprintln(t.e.Out, strings.Join(shown, "\t"))
 }
 
 // flush prints what had to wait for the width of its columns.

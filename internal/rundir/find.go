@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"ddpbatch/internal/vfs"
 )
@@ -117,7 +118,8 @@ func near(parent, name string) string {
 	}
 	runs, links, _ := names(parent)
 	similar := slices.DeleteFunc(append(links, runs...), func(n string) bool {
-		return !strings.Contains(n, name) && commonPrefix(n, name) < 3
+		unprintable := strings.ContainsFunc(n, func(r rune) bool { return !unicode.IsPrint(r) })
+		return unprintable || !strings.Contains(n, name) && commonPrefix(n, name) < 3
 	})
 	if name != "" && len(similar) > 0 {
 		slices.SortStableFunc(similar, func(a, b string) int {
