@@ -62,7 +62,7 @@ func howEnded(ctx context.Context, e *env, run *rundir.Dir, id, state string) st
 		state = row.State
 	}
 	if told && row.Message != "" {
-		state += " (" + row.Message + ")"
+		state += " (" + clean(row.Message) + ")"
 	}
 	return state
 }

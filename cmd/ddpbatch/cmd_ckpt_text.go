@@ -73,7 +73,7 @@ func timeText(at time.Time) string {
 // named is a path for a sentence: as a person would type it, and quoted where it could do something to a terminal, or hide where it ends.
 func (e *env) named(path string) string {
 	text := e.short(e.abs(path))
-	if strings.ContainsFunc(text, unicode.IsControl) {
+	if strings.ContainsFunc(text, unsafe) {
 		return strconv.Quote(text)
 	}
 	return text
@@ -86,15 +86,19 @@ func orDash(text string) string {
 	return text
 }
 
+// unsafe tells whether a character may do something to a terminal: control it, or change the direction of what follows.
+func unsafe(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+
 // clean is text from a file as one line that does nothing to a terminal.
 func clean(text string) string { return cleanBut(text, "") }
 
 // cleanLines is clean for text of several lines.
 func cleanLines(text string) string { return cleanBut(text, "\n\t") }
 
-func cleanBut(text, kept string) string {
+// cleanBut is clean, less the characters that are to stay.
+func cleanBut(text, stay string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && !strings.ContainsRune(kept, r) {
+		if unsafe(r) && !strings.ContainsRune(stay, r) {
 			return ' '
 		}
 		return r

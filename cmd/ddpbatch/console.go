@@ -154,7 +154,7 @@ func (c *console) note(err error) {
 func progressLine(m rundir.Metrics, columns int) string {
 	share := 0.0
 	if m.Steps > 0 {
-		share = min(1, float64(m.Step)/float64(m.Steps))
+		share = max(0, min(1, float64(m.Step)/float64(m.Steps))) // the file may say anything
 	}
 	loss := "-"
 	if m.Loss != nil {

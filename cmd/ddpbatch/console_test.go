@@ -225,6 +225,15 @@ func TestProgressLineFits(t *testing.T) {
 	})
 }
 
+// TestProgressLineOfAnyNumbers: metrics may hold any, and the bar is none, or full.
+func TestProgressLineOfAnyNumbers(t *testing.T) {
+	for step, want := range map[int64]string{-9_000_000_000_000: "[....", 9_000_000_000_000: "[####"} {
+		if line := progressLine(rundir.Metrics{Step: step, Steps: 1}, 200); !strings.HasPrefix(line, want) {
+			t.Errorf("step %d: %q", step, line)
+		}
+	}
+}
+
 // TestConsoleProgressFollowsEveryLine holds that a run too short for the next tick shows how far it is, all the same.
 func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 	var screen bytes.Buffer

@@ -66,10 +66,12 @@ func TestReport(t *testing.T) {
 		err  error
 		text string
 	}{
-		"nothing":    {nil, ""},
-		"said":       {&codeError{code: 3}, ""},
-		"to be said": {&codeError{code: 3, err: errors.New("it broke")}, "ddpbatch: it broke\n"},
-		"usage":      {&usageError{message: "no", hint: "try this"}, "ddpbatch: no; try this\n"},
+		"nothing":            {nil, ""},
+		"said":               {&codeError{code: 3}, ""},
+		"to be said":         {&codeError{code: 3, err: errors.New("it broke")}, "ddpbatch: it broke\n"},
+		"usage":              {&usageError{message: "no", hint: "try this"}, "ddpbatch: no; try this\n"},
+		"a stranger's":       {errors.New("a \x1b]0;x\a\u009b1m\u202e\rb\n\tc"), "ddpbatch: a  ]0;x  1m  b\n\tc\n"},
+		"a stranger's fault": {jobfile.Faults{{File: "j", Message: "a\x1b[2J"}}, "j: a [2J\n"},
 		"faults": {jobfile.Faults{{File: "j", Line: 1, Column: 2, Message: "a"}, {File: "--set x", Message: "b"}},
 			"j:1:2: a\n--set x: b\n"},
 	} {

@@ -27,12 +27,25 @@ type finding struct {
 	msg string
 }
 
+// maxFaults is how many faults are told: more are no help to a person, and each takes time.
+const maxFaults = 100
+
+// full tells whether nothing more is worth checking.
+func (c *checker) full() bool { return len(c.faults) > maxFaults }
+
 // fault notes that key, at a place, is wrong.
 func (c *checker) fault(at *place, key toml.Key, format string, args ...any) {
 	if c.bad == nil {
 		c.bad = make(map[string]bool)
 	}
 	c.bad[key.String()] = true
+	switch {
+	case c.full():
+		return
+	case len(c.faults) == maxFaults:
+		at, key = &place{offset: len(c.src)}, nil
+		format, args = "there are more than %d faults, and the others are not shown: correct these first", []any{maxFaults}
+	}
 	c.faults = append(c.faults, finding{at, key, fmt.Sprintf(format, args...)})
 }
 
@@ -50,6 +63,9 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *place)
 		return // which keys it has depends on its kind
 	}
 	for _, name := range inOrder(values, at) {
+		if c.full() {
+			return
+		}
 		sub, where := below(key, name), at.below(name)
 		child := n.child(name)
 		switch {

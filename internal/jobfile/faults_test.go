@@ -2,6 +2,7 @@ package jobfile
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -213,6 +214,23 @@ func TestFaultsBetweenKeys(t *testing.T) {
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+// TestFaultsOfVeryManyKeys: a file of nothing but faults is told of by the first hundred.
+func TestFaultsOfVeryManyKeys(t *testing.T) {
+	var src strings.Builder
+	for i := range 24_000 {
+		fmt.Fprintf(&src, "k%d=1\n", i)
+	}
+	_, _, err := parse(src.String())
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != 101 {
+		t.Fatalf("%d faults: %.200v", len(faults), err)
+	}
+	if first, last := faults[0].String(), faults[100].String(); !strings.HasPrefix(first, "job.toml:1:1: unknown key k0") ||
+		!strings.Contains(faults[99].String(), "unknown key k99") || !strings.Contains(last, "more than 100 faults") {
+		t.Errorf("%s ... %s", first, last)
 	}
 }
 

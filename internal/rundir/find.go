@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"ddpbatch/internal/vfs"
 )
@@ -169,7 +170,8 @@ func near(parent, name string) string {
 	}
 	runs, links, _ := names(parent)
 	similar := slices.DeleteFunc(append(links, runs...), func(n string) bool {
-		return !strings.Contains(n, name) && commonPrefix(n, name) < 3
+		unprintable := strings.ContainsFunc(n, func(r rune) bool { return !unicode.IsPrint(r) })
+		return unprintable || !strings.Contains(n, name) && commonPrefix(n, name) < 3
 	})
 	if name != "" && len(similar) > 0 {
 		slices.SortStableFunc(similar, func(a, b string) int {

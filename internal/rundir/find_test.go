@@ -34,7 +34,9 @@ func TestFind(t *testing.T) {
 	if left := listing(t, filepath.Join(other.Path(), "tasks")); len(left) != 1 {
 		t.Errorf("looking made something: %v", left)
 	}
+	must(t, os.Symlink(filepath.Base(older.Path()), filepath.Join(parent, "nosuch\x1b]0;x\a-1")))
 	for what, say := range map[string]string{
+		"nosuch":    "the newest there: ", // a name that does something to a terminal is not shown
 		"12":        "similar: ",
 		"mnist-1":   "similar: mnist-123, mnist-124",
 		"mnist-999": "similar: mnist-999, mnist-123",

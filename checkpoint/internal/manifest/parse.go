@@ -52,12 +52,12 @@ func open(data []byte, format string, oldest int64) (h head, version int64, err 
 	}
 	var name string
 	if err := unmarshal([]byte(h.fields["format"]), &name); err != nil || name != format {
-		return head{}, 0, fmt.Errorf("format is %s, not %q", short(h.fields["format"], maxQuoted), format)
+		return head{}, 0, fmt.Errorf("format is %s, not %q", quote(h.fields["format"]), format)
 	}
 	version, err = strconv.ParseInt(h.fields["version"], 10, 64)
 	switch {
 	case err != nil:
-		return head{}, 0, fmt.Errorf("version is %s, not an integer", short(h.fields["version"], maxQuoted))
+		return head{}, 0, fmt.Errorf("version is %s, not an integer", quote(h.fields["version"]))
 	case version > Version:
 		return head{}, 0, &Newer{Version: version}
 	case version < oldest:

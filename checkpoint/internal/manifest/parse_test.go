@@ -144,6 +144,17 @@ func TestUnknownFields(t *testing.T) {
 	}
 }
 
+// TestErrorsQuote: what an error shows of a manifest does nothing to a terminal, C1 control characters and changes of direction included.
+func TestErrorsQuote(t *testing.T) {
+	t.Parallel()
+	for key, value := range map[string]string{"format": `"ddpbatch checkpoint"`, "version": "2"} {
+		_, err := Parse(sealed(changed(t, good2, `"`+key+`": `+value, `"`+key+"\": \"x\u009b2J\u202e\"")))
+		if err == nil || !strings.Contains(err.Error(), key+` is "\"x\u009b2J\u202e\""`) {
+			t.Errorf("%s: %q", key, err)
+		}
+	}
+}
+
 // TestNewerVersion: it is told apart from damage whatever else it holds, and says both versions.
 func TestNewerVersion(t *testing.T) {
 	t.Parallel()
