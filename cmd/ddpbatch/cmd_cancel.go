@@ -23,7 +23,7 @@ func newCancelCommand(e *env) *cli.Command {
 		Name:        "cancel",
 		Usage:       "cancel jobs; `ddpbatch resume` goes on from their newest checkpoint",
 		ArgsUsage:   "JOB...",
-		Description: example("ddpbatch cancel 123", "ddpbatch cancel runs/mnist-20261121-101500-1a2b"),
+		Description: example("ddpbatch cancel 123", "ddpbatch cancel runs/mnist-20261121-101500-1a2b3c4d"),
 		Flags:       []cli.Flag{runDirFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {

@@ -11,7 +11,7 @@ import (
 func newCkptLsCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
 		Name: "ls", Usage: "list a run's checkpoints, oldest first", ArgsUsage: "RUN",
-		Description: example("ddpbatch ckpt ls 123", "ddpbatch ckpt ls --json runs/mnist-20261121-101500-1a2b"),
+		Description: example("ddpbatch ckpt ls 123", "ddpbatch ckpt ls --json runs/mnist-20261121-101500-1a2b3c4d"),
 	}, 1, 1, nil, func(c *cli.Context, words []string) error {
 		place, err := findCheckpoints(e, c, words[0])
 		if err != nil {

@@ -26,6 +26,13 @@ type ckptPlace struct {
 // findCheckpoints finds the checkpoints of a run named by job id or directory, a folder of checkpoints
 // itself, or the folder of one.
 func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
+	if rundir.IsJobID(name) { // and never a folder of that name
+		run, err := rundir.Find(e.abs(c.String("runs")), name)
+		if err != nil {
+			return ckptPlace{}, noPlace(c.Context, e, name, err)
+		}
+		return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
+	}
 	named := e.abs(name)
 	path := named
 	real, err := filepath.EvalSymlinks(path) // a link may lead to what belongs to a run

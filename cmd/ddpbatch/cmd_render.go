@@ -31,7 +31,7 @@ func newRenderCommand(e *env) *cli.Command {
 				return err
 			}
 			// submit makes the directory and knows its real name
-			text, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxx"), template, nil)
+			text, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxxxxxx"), template, nil)
 			if err != nil {
 				return err
 			}

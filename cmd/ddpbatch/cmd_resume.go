@@ -29,7 +29,7 @@ func newResumeCommand(e *env) *cli.Command {
 		Name:        "resume",
 		Usage:       "run a job again in its own run directory, from its newest checkpoint",
 		ArgsUsage:   "RUN [-- SBATCH-OPTIONS | SIMULATE-FLAGS]",
-		Description: example("ddpbatch resume 123", "ddpbatch resume runs/mnist-20261121-101500-1a2b --set train.epochs=20"),
+		Description: example("ddpbatch resume 123", "ddpbatch resume runs/mnist-20261121-101500-1a2b3c4d --set train.epochs=20"),
 		Flags: []cli.Flag{
 			setFlag(), runDirFlag(),
 			&cli.BoolFlag{Name: "wait", Usage: "wait for the job's end; exit with its code"},

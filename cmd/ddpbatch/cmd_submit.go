@@ -218,7 +218,7 @@ func submittedTooLate(e *env, run *rundir.Dir, id string, failed, lost error) er
 
 // trySubmit shows what submit would do.
 func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o submitOptions) error {
-	script, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxx"), template, o.sbatch)
+	script, err := renderScript(job, filepath.Join(job.RunDir, job.Name+"-YYYYmmdd-HHMMSS-xxxxxxxx"), template, o.sbatch)
 	if err != nil {
 		return err
 	}
