@@ -39,9 +39,13 @@ func (r silentRank) evidence() int {
 	return 0
 }
 
+// toldLate is how late an agent may look, or be heard, on a busy machine.
+const toldLate = time.Second
+
 // newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to
 // within the time between two looks, also where they are on one node.
-// Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells.
+// Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells. A rank that somebody
+// has stopped waits for nobody, so it counts among them even where its agent was late.
 func newHang(ranks []silentRank, blur time.Duration) *hang {
 	slices.SortStableFunc(ranks, func(a, b silentRank) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
@@ -50,6 +54,9 @@ func newHang(ranks []silentRank, blur time.Duration) *hang {
 	together := func(r silentRank) bool {
 		if r.agent == first.agent {
 			return r.For >= first.For
+		}
+		if r.Place.Stopped {
+			return r.since.Sub(first.since) < blur+toldLate
 		}
 		return r.since.Sub(first.since) < blur
 	}
