@@ -43,3 +43,25 @@ func control(dir, name string, n int) error {
 	_, err = fmt.Fprint(f, n)
 	return errors.Join(err, f.Close())
 }
+
+// EnterTemp skips a test of several users if not all of them can enter the folder for temporary files. Their attacks would fail for that
+// reason alone.
+func EnterTemp(t testing.TB) {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm()&0o001 == 0 {
+			t.Skipf("TMPDIR (%s) is closed to other users: %s has mode %o", os.TempDir(), dir, info.Mode().Perm())
+		}
+		if dir == filepath.Dir(dir) {
+			return
+		}
+	}
+}
