@@ -237,12 +237,39 @@ func checkEncrypted(t *testing.T, from Link, to *sealedLink) {
 	})
 }
 
-// TestEncryptDiffers: ranks of which one encrypts its data refuse each other, as those of another run do.
+// TestEncryptDiffers: a rank refuses another that knows secret and ticket, but differs from it in whether data is encrypted.
 func TestEncryptDiffers(t *testing.T) {
-	cfg := testConfig(nil, 0, 2)
-	plain := cfg.binding().Fingerprint()
-	if cfg.Encrypt = true; bytes.Equal(plain, cfg.binding().Fingerprint()) {
-		t.Error("the handshake of a rank that encrypts its data is that of one that does not")
+	for _, encrypts := range []bool{false, true} {
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		defer cancel()
+		dir, done := store.NewMemory(), make(chan error, 1)
+		cfg := testConfig(dir, 0, 2)
+		cfg.Encrypt = encrypts
+		go func() {
+			fabric, err := Connect(ctx, cfg)
+			if err == nil {
+				fabric.Close()
+			}
+			done <- err
+		}()
+		conn, _ := knockAt(ctx, t, dir, 0)
+		text, err := dir.Get(ctx, addressKey(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, ticket, err := decodeEntry(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, h := cfg, hello{rank: 1, size: 2, streams: 1}
+		other.Encrypt = !encrypts
+		if _, err := auth.Client(ctx, conn, cfg.key(ticket), other.binding(), h.encode()); !errors.Is(err, auth.ErrRefused) {
+			t.Errorf("encrypts %t, the other %t: %v, want ErrRefused", encrypts, !encrypts, err)
+		}
+		cancel()
+		if err := <-done; err == nil {
+			t.Error("they have met")
+		}
 	}
 }
 
