@@ -15,8 +15,8 @@ type userJob struct {
 	script string
 }
 
-// UserJobs are the jobs of a user that the controller knows. user is a number, or "" for who asks. Accounting is not asked: a job that only
-// it knows is over.
+// UserJobs returns the jobs of a user that the controller knows. user is a number; "" means the caller. Accounting is not asked, because
+// a job that only accounting knows is over.
 func (c *Client) UserJobs(ctx context.Context, user string) (UserJobs, error) {
 	whose := "--me"
 	if user != "" {
@@ -39,7 +39,7 @@ func (c *Client) UserJobs(ctx context.Context, user string) (UserJobs, error) {
 	return all, nil
 }
 
-// OfScript are those that were submitted with the script at an absolute path: so a job is found of which nobody got to see the id.
+// OfScript returns the jobs that were submitted with the script at an absolute path. So a job is found even if nobody saw its id.
 func (all UserJobs) OfScript(script string) []JobStatus {
 	var found []JobStatus
 	for _, job := range all {

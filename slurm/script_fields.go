@@ -140,7 +140,7 @@ func (s Script) leastCPUs() Option {
 	return Option{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}
 }
 
-// gpusPerNode tells whether the job asks for GPUs, and for none of them by the number of its tasks or sockets.
+// gpusPerNode reports whether the job asks for GPUs, and counts none of them by tasks or sockets.
 func (s Script) gpusPerNode() bool {
 	words := slices.Concat(s.Options.Extra, s.Words)
 	for _, o := range s.Options.List {

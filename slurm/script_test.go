@@ -100,7 +100,8 @@ func directives(t testing.TB, text string) []string {
 func TestRenderDirectives(t *testing.T) {
 	want := map[string][]string{
 		"agent": {"--job-name=mnist", "--output=/home/ann/runs/mnist-20260101-120000-ab12/slurm-%j.log", "--open-mode=append",
-			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu", "--gpus-per-node=4", "--time=01:00:00"},
+			"--chdir=/home/ann/train", "--nodes=2", "--ntasks-per-node=4", "--requeue", "--signal=B:USR2@120", "--partition=gpu",
+			"--gpus-per-node=4", "--time=01:00:00"},
 		"agent-setup": {"--job-name=it's #1", `--output=/scratch/ann b/100%%/"runs"/x/slurm-%A_%a.log`, "--open-mode=append",
 			"--chdir=/home/ann/$HOME", "--nodes=3", "--ntasks-per-node=1", "--cpus-per-task=24", "--array=1-10%2", "--exclusive",
 			`--comment=say "hi" #2 \ $(reboot)`, "--site-note=a b", "-x n1"},

@@ -113,10 +113,10 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 	return false, nil
 }
 
-// requeuedLate tells whether Slurm has started the job of a run that was given up, and no person. Since 24.05 Slurm remembers that it
-// preempted a job with a grace time (slurmctld, GRACE_PREEMPT). It puts the job back into the queue when the batch script ends, even
-// where the job was requeued and has run again since. BatchFlag counts that, and it does not count a person's scontrol requeue. Where
-// Slurm does not answer, nothing is run, as the run was given up.
+// requeuedLate reports whether Slurm itself, and not a person, has started the job of a run that was given up. Since 24.05 Slurm
+// remembers that it preempted a job with a grace time (slurmctld, GRACE_PREEMPT). When the batch script ends, it puts the job back into
+// the queue, even if the job was requeued and has run again since. BatchFlag counts these requeues, and not those of a person's scontrol
+// requeue. If Slurm does not answer, the result is true: the run was given up, so nothing is run.
 func requeuedLate(ctx context.Context, e *env, history []rundir.Event, jobID string) bool {
 	preempted, ends := false, 0
 	for _, event := range history {

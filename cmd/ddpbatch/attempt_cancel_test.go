@@ -152,8 +152,10 @@ func TestCancelEnded(t *testing.T) {
 		squeue  string
 		want    string
 	}{
-		"failed":        {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Message: "rank 1 exited with code 7"}, squeue("FAILED", "x"), "job 12 has ended already: FAILED (rank 1 exited with code 7); there is nothing to cancel"},
-		"forged":        {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Message: "rank 1\x1b[2J\nddpbatch: all is well"}, squeue("FAILED", "x"), "job 12 has ended already: FAILED (rank 1 [2J ddpbatch: all is well); there is nothing to cancel"},
+		"failed": {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Message: "rank 1 exited with code 7"},
+			squeue("FAILED", "x"), "job 12 has ended already: FAILED (rank 1 exited with code 7); there is nothing to cancel"},
+		"forged": {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Message: "rank 1\x1b[2J\nddpbatch: all is well"},
+			squeue("FAILED", "x"), "job 12 has ended already: FAILED (rank 1 [2J ddpbatch: all is well); there is nothing to cancel"},
 		"forgotten":     {rundir.Verdict{Attempt: 1, JobID: "12", Cause: "done", Message: "done"}, "", "job 12 has ended already: COMPLETED (done); there is nothing to cancel"},
 		"never began":   {rundir.Verdict{}, squeue("CANCELLED", "x"), "job 12 has ended already: CANCELLED; there is nothing to cancel"},
 		"of before":     {rundir.Verdict{Attempt: 1, JobID: "11", Cause: "crash", Exit: 7, Message: "rank 1"}, squeue("CANCELLED", "x"), "job 12 has ended already: CANCELLED; there is nothing to cancel"},

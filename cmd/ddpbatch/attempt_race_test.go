@@ -282,7 +282,8 @@ func TestAttemptEndUnstarted(t *testing.T) {
 		facts string
 		exit  int
 	}{
-		{"preempted", srunEnd{code: 143, signals: []string{"TERM"}, unstarted: true}, fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"), exitRequeue},
+		{"preempted", srunEnd{code: 143, signals: []string{"TERM"}, unstarted: true},
+			fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"), exitRequeue},
 		{"cancelled", srunEnd{code: 143, signals: []string{"TERM"}, unstarted: true}, endingFacts, 143},
 		{"warned", srunEnd{code: 75, signals: []string{"USR2"}, unstarted: true}, runningFacts, exitRequeue},
 	} {

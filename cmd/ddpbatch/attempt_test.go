@@ -224,7 +224,8 @@ func TestSetupFailure(t *testing.T) {
 	if err := runStatus(t.Context(), e, []*rundir.Dir{run}, true, false); err != nil {
 		t.Fatal(err)
 	}
-	if fields := strings.Split(strings.TrimSpace(out.String()), "\t"); len(fields) != 9 || fields[4] != "start" || !strings.HasSuffix(fields[8], message) {
+	fields := strings.Split(strings.TrimSpace(out.String()), "\t")
+	if len(fields) != 9 || fields[4] != "start" || !strings.HasSuffix(fields[8], message) {
 		t.Errorf("status shows %q", fields)
 	}
 }

@@ -41,7 +41,7 @@ func (a *attempt) retold(end rundir.Event, code int) rundir.Verdict {
 	}
 }
 
-// untold is the verdict on an attempt of which no agent left one, made of srun's code or of what the setup failed of.
+// untold makes a verdict for an attempt for which no agent left one, from srun's exit code or from the failure of the setup.
 func (a *attempt) untold(e *env, code int) rundir.Verdict {
 	v := rundir.Verdict{
 		Attempt: a.number, JobID: a.jobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: e.Now(),

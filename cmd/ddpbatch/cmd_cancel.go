@@ -206,8 +206,8 @@ func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	return run, id, nil
 }
 
-// findRun opens the run that a person names. A folder that is called like a job, or like a run in runs, is not meant by that name: another
-// user may have put it there.
+// findRun opens the run that a person names. A plain name means a job, or a run in runs, before it means a folder in the working
+// directory: another user may have put that there.
 func findRun(e *env, runs, name string) (*rundir.Dir, error) {
 	if isPath(name) {
 		return rundir.Find(runs, e.abs(name))
@@ -221,7 +221,7 @@ func findRun(e *env, runs, name string) (*rundir.Dir, error) {
 	return run, err
 }
 
-// isPath tells whether name says where a folder is, rather than what it is called.
+// isPath reports whether name is a path, and not the plain name of a job or a run.
 func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
 }

@@ -65,8 +65,8 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
 }
 
-// placeOf is the folder of checkpoints at path, which has these names. Each is looked at, and what it leads to link by link, because a
-// run's folder of checkpoints may be a link itself. A folder that was copied elsewhere belongs to no run.
+// placeOf describes the folder of checkpoints at path. It may be known as a run's under any of names. Each of them is followed link by
+// link, because a run's folder of checkpoints may itself be a link. A copy elsewhere belongs to no run.
 func placeOf(path string, names []string, folder string) ckptPlace {
 	p := ckptPlace{path: path, folder: folder}
 	for _, name := range names {
@@ -84,13 +84,13 @@ func placeOf(path string, names []string, folder string) ckptPlace {
 	return p
 }
 
-// linkHops are a path and, where that is a symbolic link, what it leads to, link by link.
+// linkHops returns path and, if it is a symbolic link, each path that it leads to in turn.
 func linkHops(path string) []string {
 	const most = 40 // that Linux follows (path_resolution(7))
 	hops := []string{path}
 	for range most {
 		target, err := os.Readlink(path)
-		if err != nil { // it is no link
+		if err != nil { // not a link
 			return hops
 		}
 		if !filepath.IsAbs(target) {
@@ -141,8 +141,8 @@ func parseStep(name string) (int64, error) {
 	return step, nil
 }
 
-// choose opens the checkpoint that word names, a step or the name of a folder; an empty word: the one whose folder was named, else the newest
-// that counts. The caller closes it.
+// choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
+// folder the user named, and otherwise the newest that counts. The caller closes it.
 func (p ckptPlace) choose(ctx context.Context, e *env, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word == "" {
 		word = p.folder

@@ -19,7 +19,8 @@ import (
 func newCkptShowCommand(e *env) *cli.Command {
 	return ckptCommand(cli.Command{
 		Name: "show", Usage: "show what a checkpoint holds: the newest that counts, or the step named", ArgsUsage: "RUN [STEP]",
-		Description: example("ddpbatch ckpt show 123", "ddpbatch ckpt show 123 4000", "ddpbatch ckpt show --json runs/mnist-20261121-101500-1a2b3c4d/checkpoints/step-000000004000"),
+		Description: example("ddpbatch ckpt show 123", "ddpbatch ckpt show 123 4000",
+			"ddpbatch ckpt show --json runs/mnist-20261121-101500-1a2b3c4d/checkpoints/step-000000004000"),
 	}, 1, 2, nil, func(c *cli.Context, words []string) error {
 		place, err := findCheckpoints(e, c, words[0])
 		if err != nil {

@@ -86,7 +86,7 @@ func orDash(text string) string {
 	return text
 }
 
-// unsafe tells whether a character may do something to a terminal: control it, or change the direction of what follows.
+// unsafe reports whether a character can control a terminal, or change the direction of the text after it.
 func unsafe(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
 
 // clean is text from a file as one line that does nothing to a terminal.
@@ -95,7 +95,7 @@ func clean(text string) string { return cleanBut(text, "") }
 // cleanLines is clean for text of several lines.
 func cleanLines(text string) string { return cleanBut(text, "\n\t") }
 
-// cleanBut is clean, less the characters that are to stay.
+// cleanBut is clean, but keeps the characters in stay.
 func cleanBut(text, stay string) string {
 	return strings.Map(func(r rune) rune {
 		if unsafe(r) && !strings.ContainsRune(stay, r) {

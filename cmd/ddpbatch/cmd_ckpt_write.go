@@ -22,8 +22,8 @@ func (p ckptPlace) refuseUnsure(e *env) error {
 	}
 }
 
-// checkOwn refuses to remove from what is another user's, or what another user could exchange meanwhile. name is what the user has typed:
-// a link of somebody else's may lead to a run of the user's own.
+// checkOwn returns vfs.ErrExposed if the checkpoints belong to another user, or if another user could exchange them while they are
+// removed. name is what the user typed. It may be a link of another user that leads to a run of the caller's own.
 func (p ckptPlace) checkOwn(e *env, name string) error {
 	if err := vfs.CheckLinks(e.abs(name)); errors.Is(err, vfs.ErrExposed) {
 		return fmt.Errorf("%w; name the folder itself", err)

@@ -86,8 +86,8 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 	return runs, nil
 }
 
-// runStatus shows a row for each of the runs. One that cannot be read ends it only where the runs are named: among all there are, one of
-// another user must not hide the others.
+// runStatus prints a row for each run. If the user named the runs, one that cannot be read is an error. If not, it gets a row with the
+// reason, so that a run of another user cannot hide the others.
 func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bool) error {
 	rows, err := statusesOf(ctx, e, runs)
 	if err != nil {

@@ -206,8 +206,8 @@ func submitRun(
 	return id, nil
 }
 
-// submittedTooLate keeps the job that Slurm took from beginning beside that of the command which has the claim now; failed is why there may
-// be none, without an id.
+// submittedTooLate keeps the job that Slurm took from running beside that of the command which has the claim now. An empty id means that
+// Slurm took no job; failed then says why.
 func submittedTooLate(e *env, run *rundir.Dir, id string, failed, lost error) error {
 	if id == "" {
 		return &codeError{code: exitUsage, err: fmt.Errorf("%w; %w", failed, lost)}

@@ -152,7 +152,7 @@ func readJob(ctx context.Context, path string) ([]byte, error) {
 // maxText is more than any job file or script template holds.
 const maxText = 1 << 20
 
-// pipePatience is how long the writer of a pipe has until it closes it.
+// pipePatience is how long readText waits for the writer of a pipe to close it.
 const pipePatience = 30 * time.Second
 
 // readText reads a file, or a pipe, that a person wrote.
@@ -212,7 +212,7 @@ func loadJob(ctx context.Context, e *env, path string, sets []string) (*jobfile.
 	return job, text, err
 }
 
-// renderScript renders a job's batch script for a run directory. The words are those that sbatch gets beside it.
+// renderScript renders a job's batch script for a run directory. words are the options that sbatch gets on its command line.
 func renderScript(job *jobfile.Job, runDir, template string, words []string) (string, error) {
 	if template == "" {
 		template = templates.Batch
@@ -226,7 +226,7 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	return text, nil
 }
 
-// printScript prints a batch script, less the values in it that may be secret.
+// printScript prints a batch script, with the values blanked that may be secret.
 func printScript(e *env, script string) {
 	shown := redact.Text(script)
 	fmt.Fprint(e.Out, shown)

@@ -92,9 +92,12 @@ func TestLogsControlNoTerminal(t *testing.T) {
 	run := l.submit(attacker)
 	l.must(attacker, "sh", "-c", `cd "$1" && mkdir -p attempts/1/logs && echo 499 >jobid && echo said >attempts/1/logs/n1.0.out &&
 		echo said >"attempts/1/logs/$(printf 'n\033[31m').0.out" &&
-		echo '{"schema": 1, "attempt": 1, "job_id": "499", "exit": 1, "cause": "crash", "message": "\u001b]0;owned\u0007\u009bm it failed"}' >attempts/1/verdict.json &&
+		echo '{"schema": 1, "attempt": 1, "job_id": "499", "exit": 1, "cause": "crash",
+			"message": "\u001b]0;owned\u0007\u009bm it failed"}' >attempts/1/verdict.json &&
 		chmod -R go+rX .`, "sh", run)
-	for _, command := range [][]string{{"logs", "--rank", "0"}, {"logs", "--attempt", "1"}, {"logs", "-f"}, {"logs", "-f", "--rank", "0"}, {"cancel"}} {
+	for _, command := range [][]string{
+		{"logs", "--rank", "0"}, {"logs", "--attempt", "1"}, {"logs", "-f"}, {"logs", "-f", "--rank", "0"}, {"cancel"},
+	} {
 		out, _ := l.as(victim, l.program, append(command, run)...)
 		if strings.ContainsAny(out, "\x1b\a\u009b") {
 			t.Errorf("%q wrote to the terminal: %q", command, out)
@@ -112,7 +115,8 @@ func TestSimulationOfAnotherUser(t *testing.T) {
 	l.runsOf(0, 0o777|fs.ModeSticky)
 	run := l.submit(attacker)
 	l.must(attacker, "chmod", "-R", "go+rX", run)
-	process := exec.Command("sh", "-c", `cd "$1" && log=slurm-$$.log && while ! [ -e "$log" ]; do :; done; exec 3<"$log"; echo ready; exec sleep 1000`, "sh", run)
+	process := exec.Command("sh", "-c", `cd "$1" && log=slurm-$$.log && while ! [ -e "$log" ]; do :; done
+		exec 3<"$log"; echo ready; exec sleep 1000`, "sh", run)
 	process.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: victim, Gid: victim}, Pdeathsig: syscall.SIGKILL}
 	out, err := process.StdoutPipe()
 	if err != nil {
@@ -121,7 +125,8 @@ func TestSimulationOfAnotherUser(t *testing.T) {
 	if err := process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	l.must(attacker, "sh", "-c", `cd "$1" && sed -i 's/"kind": "slurm"/"kind": "simulate"/' spec.json && echo "$2" >jobid && chmod go+r spec.json jobid &&
+	l.must(attacker, "sh", "-c", `cd "$1" && sed -i 's/"kind": "slurm"/"kind": "simulate"/' spec.json &&
+		echo "$2" >jobid && chmod go+r spec.json jobid &&
 		touch "slurm-$2.log" && chmod go+r "slurm-$2.log"`, "sh", run, fmt.Sprint(process.Process.Pid))
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		t.Errorf("the victim's process said %q (%v)", line, err)

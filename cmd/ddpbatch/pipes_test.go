@@ -103,7 +103,8 @@ func TestReadTextOfAnOpenPipe(t *testing.T) {
 	if _, err := w.WriteString("name ="); err != nil {
 		t.Fatal(err)
 	}
-	if text, err := readTextWithin(t.Context(), pipe, time.Millisecond); err == nil || !strings.Contains(err.Error(), "write the text to a file first") {
+	text, err := readTextWithin(t.Context(), pipe, time.Millisecond)
+	if err == nil || !strings.Contains(err.Error(), "write the text to a file first") {
 		t.Errorf("read %q, %v", text, err)
 	}
 }

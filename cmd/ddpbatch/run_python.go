@@ -72,11 +72,11 @@ func runsPython(command []string) bool {
 	return interpreter
 }
 
-// beforeCommands are words of a shell's after which a command begins.
+// beforeCommands are the shell's words after which a command begins.
 var beforeCommands = []string{";", "{", "!", "if", "then", "else", "elif", "do", "while", "until"}
 
-// mayPrecede tells whether a word may stand before a program: a wrapper, its flags and their numbers, NAME=VALUE, or a variable that may
-// hold any of these, or an interpreter.
+// mayPrecede reports whether a word may stand before the program in a command: a wrapper or a shell, a flag or a number for it,
+// NAME=VALUE, or a variable.
 func mayPrecede(word string) bool {
 	name := path.Base(word)
 	return slices.Contains(wrappers, name) || slices.Contains(shells, name) || strings.ContainsRune("-$0123456789", rune(word[0])) ||
@@ -116,7 +116,8 @@ func isShellScriptFlag(word string) bool {
 	return strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.HasSuffix(word, "c")
 }
 
-// shellWords are about the words of a shell's script: enough to find a program's name. What ends a command is a word ";".
+// shellWords splits a shell's script into rough words, enough to find a program's name. The word ";" stands for anything that ends a
+// command.
 func shellWords(script string) []string {
 	script = strings.NewReplacer("\n", " ; ", ";", " ; ", "&", " ; ", "|", " ; ", "(", " ; ", ")", " ; ", "`", " ; ").Replace(script)
 	return strings.FieldsFunc(script, func(r rune) bool { return strings.ContainsRune(" \t\r<>'\"", r) })

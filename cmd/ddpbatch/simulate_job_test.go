@@ -106,7 +106,8 @@ func TestSimulateEndedBetweenAttempts(t *testing.T) {
 				if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
 					t.Errorf("ledger %q, want %q", got, want)
 				}
-				if v, err := run.Verdict(1); err != nil || v.Requeue || v.Cause != "cancelled" || !strings.HasPrefix(v.Message, test.word+" before it began again") {
+				if v, err := run.Verdict(1); err != nil || v.Requeue || v.Cause != "cancelled" ||
+					!strings.HasPrefix(v.Message, test.word+" before it began again") {
 					t.Errorf("verdict %+v, %v", v, err)
 				}
 				row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)

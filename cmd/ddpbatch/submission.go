@@ -33,7 +33,7 @@ func newestSubmission(ctx context.Context, e *env, run *rundir.Dir, always bool)
 	return newestSubmissionIn(ctx, run, always, askUserJobs(e))
 }
 
-// userJobsOf tells the jobs of a user, given as Slurm's commands take it.
+// userJobsOf returns the jobs of a user, who is named as Slurm's commands take it.
 type userJobsOf func(ctx context.Context, user string) (slurm.UserJobs, error)
 
 // askUserJobs asks Slurm once for each user.
@@ -54,7 +54,7 @@ func askUserJobs(e *env) userJobsOf {
 	}
 }
 
-// newestSubmissionIn is newestSubmission for who knows the jobs of users, or asks for those of several runs.
+// newestSubmissionIn is newestSubmission with the function that asks for users' jobs: a command that looks at several runs shares one.
 func newestSubmissionIn(ctx context.Context, run *rundir.Dir, always bool, jobsOf userJobsOf) (*submission, error) {
 	run, err := wholeRun(run)
 	if err != nil {
@@ -233,8 +233,8 @@ func noteBegin(e *env, run *rundir.Dir, jobID string) error {
 	return setJobID(e, run, id)
 }
 
-// setJobID records the job id of a run. In a folder that several users share another may have taken the name of the link: that stops no
-// job.
+// setJobID records the job id of a run. In a shared folder another user may have taken the name of the job's link. That is only a
+// warning: the job runs without the link.
 func setJobID(e *env, run *rundir.Dir, id string) error {
 	err := run.SetJobID(id)
 	if errors.Is(err, rundir.ErrLink) {
@@ -264,7 +264,7 @@ func claimRun(e *env, run *rundir.Dir, doing string) (release func(), claim *run
 	}), claim, nil
 }
 
-// checkClaim returns an error where the run may be another command's to submit by now.
+// checkClaim returns an error unless this command still has the claim on the run.
 func checkClaim(claim *rundir.Claim) error {
 	err := claim.Check()
 	switch {

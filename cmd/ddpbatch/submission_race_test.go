@@ -25,7 +25,8 @@ func (q *queue) first(name, line string) {
 // claimsLine is a line of shell by which another command takes the claim of runs, and gives it back.
 func (q *queue) claimsLine(runs string) string {
 	q.t.Helper()
-	q.says("claim.json", `{"machine":"another","pid":7,"start":1,"host":"login2","doing":"resume","since":"2026-11-24T10:00:00Z","nonce":"x","done":true}`)
+	q.says("claim.json", `{"machine":"another","pid":7,"start":1,"host":"login2","doing":"resume",`+
+		`"since":"2026-11-24T10:00:00Z","nonce":"x","done":true}`)
 	return fmt.Sprintf(`umask 077; for run in %s; do mkdir -p "$run/claims/9" && cp '%s/claim.json' "$run/claims/9/"; done`, runs, q.dir)
 }
 
@@ -101,7 +102,8 @@ func TestLostClaimSubmitsNothing(t *testing.T) {
 			}
 			return time.Now()
 		}
-		if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitUsage || !strings.Contains(errs.String(), byAnother) {
+		if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitUsage ||
+			!strings.Contains(errs.String(), byAnother) {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
 		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
@@ -139,7 +141,8 @@ func TestClaimIsLostDuringSbatch(t *testing.T) {
 		parent, run := q.resumable()
 		q.first("sbatch", q.claimsLine(run))
 		code, out, errs := q.run(parent, "resume", run)
-		if code != exitUsage || !strings.Contains(errs, "job 500 was submitted too late: ") || !strings.Contains(errs, byAnother+"; to take it back: scancel 500") {
+		if code != exitUsage || !strings.Contains(errs, "job 500 was submitted too late: ") ||
+			!strings.Contains(errs, byAnother+"; to take it back: scancel 500") {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
 		if strings.Contains(errs, "may have taken") {
@@ -211,7 +214,8 @@ func TestCancelWhileSubmitted(t *testing.T) {
 				t.Errorf("the cancel is lost: %+v", history)
 			}
 			q.is("500", "CANCELLED")
-			if code, out, errs := q.run(parent, "resume", run); code != 0 || !strings.HasPrefix(out, "submitted job 501:") && !strings.HasPrefix(out, "submitted job 500:") {
+			if code, out, errs := q.run(parent, "resume", run); code != 0 ||
+				!strings.HasPrefix(out, "submitted job 501:") && !strings.HasPrefix(out, "submitted job 500:") {
 				t.Fatalf("resume: %d, %s%s", code, out, errs)
 			}
 			q.must(q.begin(parent, run, q.alive()[0]))
@@ -252,7 +256,8 @@ func TestSubmitThatCannotClaim(t *testing.T) {
 		}
 		return time.Now()
 	}
-	if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitFailed || !strings.Contains(errs.String(), "not a directory") {
+	if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitFailed ||
+		!strings.Contains(errs.String(), "not a directory") {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}
 	if runs := must(t, rundir.List, filepath.Join(parent, "runs")); len(runs) > 0 {
@@ -296,7 +301,8 @@ func TestStatusAsksOnceForLostJobs(t *testing.T) {
 			t.Errorf("run %d: %+v; want job %s", i, row, want)
 		}
 	}
-	if asked := string(must(t, os.ReadFile, filepath.Join(q.dir, "asked"))); strings.Count(asked, "--me") != 1 || strings.Count(asked, "\n") != 2 {
+	asked := string(must(t, os.ReadFile, filepath.Join(q.dir, "asked")))
+	if strings.Count(asked, "--me") != 1 || strings.Count(asked, "\n") != 2 {
 		t.Errorf("squeue was asked:\n%s", asked)
 	}
 }

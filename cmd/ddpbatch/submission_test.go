@@ -59,7 +59,8 @@ func TestResumeAsksSlurm(t *testing.T) {
 	q.must(os.Rename(filepath.Join(q.dir, "squeue"), filepath.Join(q.dir, "away")))
 	e, _, errs := q.env(parent)
 	e.Environ = []string{"PATH=" + toolsWithoutSlurm(t, q.dir), "HOME=" + q.dir}
-	if code := Main(t.Context(), e, []string{"ddpbatch", "resume", run}); code != exitRefused || !strings.Contains(errs.String(), slurm.ErrNoSlurm.Error()) {
+	if code := Main(t.Context(), e, []string{"ddpbatch", "resume", run}); code != exitRefused ||
+		!strings.Contains(errs.String(), slurm.ErrNoSlurm.Error()) {
 		t.Errorf("without squeue: %d, %s", code, errs)
 	}
 	if jobs := q.jobs(); !slices.Equal(jobs, []string{"400 CANCELLED"}) {

@@ -215,9 +215,11 @@ func TestPruneOfAnother(t *testing.T) {
 	l.must(attacker, "ln", "-s", own, link)
 	l.must(victim, "ln", "-s", link, hop)
 	for path, says := range map[string]string{
-		theirs: "belongs to the user with the id 4243", open: "chmod go-w", link: "a link of the user with the id 4243", hop: "a link of the user with the id 4243",
+		theirs: "belongs to the user with the id 4243", open: "chmod go-w",
+		link: "a link of the user with the id 4243", hop: "a link of the user with the id 4243",
 	} {
-		if out, code := l.as(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", path); code != exitUsage || !strings.Contains(out, says) {
+		if out, code := l.as(victim, l.program, "ckpt", "prune", "--force", "--keep-last", "2", path); code != exitUsage ||
+			!strings.Contains(out, says) {
 			t.Errorf("%s: exit code %d, want 2 and %q:\n%s", path, code, says, out)
 		}
 	}

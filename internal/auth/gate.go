@@ -19,7 +19,8 @@ type Gate struct {
 	Hello   []byte // this side's, at most MaxHello bytes
 	Room    int    // connections that have proved nothing yet, at least 1
 
-	// Open, where set, is called instead of Server, and Secret and Hello are not used. It returns the connection to go on with, on top of conn.
+	// Open, where set, is called instead of Server, and Secret and Hello are not used. It returns the connection to go on with, on top of
+	// conn.
 	Open func(ctx context.Context, conn net.Conn) (opened net.Conn, hello []byte, err error)
 
 	Log *slog.Logger // hears of connections that are refused, under the binding's role

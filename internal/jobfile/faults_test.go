@@ -68,14 +68,17 @@ func TestFaultsOfSyntax(t *testing.T) {
 // TestFaultsShowNoSecrets has values wrong whose names tell that they may be secret, and such as stand within other values.
 func TestFaultsShowNoSecrets(t *testing.T) {
 	for _, test := range []struct{ name, src, want string }{
-		{"not in quotes", "name = \"x\"\n[setup.env]\nHF_TOKEN = s3cret\n", "job.toml:3:12: the value of setup.env.HF_TOKEN is not TOML: write it in quotes"},
-		{"no number", "name = \"x\"\n[setup.env]\nMY_KEY = 12__34\n", "job.toml:3:10: the value of setup.env.MY_KEY is not TOML: write it in quotes"},
+		{"not in quotes", "name = \"x\"\n[setup.env]\nHF_TOKEN = s3cret\n",
+			"job.toml:3:12: the value of setup.env.HF_TOKEN is not TOML: write it in quotes"},
+		{"no number", "name = \"x\"\n[setup.env]\nMY_KEY = 12__34\n",
+			"job.toml:3:10: the value of setup.env.MY_KEY is not TOML: write it in quotes"},
 		{"a number", "name = \"x\"\n[setup.env]\nDb_Password = 1234" + builtin,
 			"job.toml:3:1: setup.env.Db_Password must be text without NUL, in quotes, not a number"},
 		{"with a NUL", "name = \"x\"\n[setup.env]\nMY_SECRET = \"s3cret\\u0000\"" + builtin,
 			"job.toml:3:1: setup.env.MY_SECRET must be text without NUL, in quotes, not that text"},
 		{"in an option of sbatch's", "name = \"x\"\n[slurm]\nextra = [\"export=A,HF_TOKEN=s3cret\"]" + builtin,
-			`job.toml:3:1: item 1 of slurm.extra: sbatch option "export=A,HF_TOKEN=***": it must be one word that begins with a dash, such as "--switches=1"`},
+			`job.toml:3:1: item 1 of slurm.extra: sbatch option "export=A,HF_TOKEN=***": ` +
+				`it must be one word that begins with a dash, such as "--switches=1"`},
 		{"in another value", "name = \"HF_TOKEN=s3cret\"" + builtin,
 			"job.toml:1:1: name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -, not the text \"HF_TOKEN=***\""},
 	} {

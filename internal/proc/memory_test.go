@@ -200,9 +200,10 @@ func TestMemoryOfARealKill(t *testing.T) {
 	if got := run("kill -KILL $$"); !strings.HasPrefix(got, "0 ") && !strings.HasPrefix(got, fmt.Sprintf("%d ", MachineShort)) {
 		t.Errorf("a kill with memory to spare: %s", got)
 	}
-	// The process that asks is not to be the victim, however much the race detector makes it need (proc(5), oom_score_adj). The kernel may kill
-	// the shell or head beside tail, which gives its memory back too slowly.
-	if got := run("echo 1000 >/proc/self/oom_score_adj; head -c 200000000 /dev/zero | tail"); !strings.HasPrefix(got, fmt.Sprintf("%d %d the kernel killed ", GroupShort, limit)) {
+	// The process that asks is not to be the victim, however much the race detector makes it need (proc(5), oom_score_adj). The kernel may
+	// kill the shell or head beside tail, which gives its memory back too slowly.
+	got := run("echo 1000 >/proc/self/oom_score_adj; head -c 200000000 /dev/zero | tail")
+	if !strings.HasPrefix(got, fmt.Sprintf("%d %d the kernel killed ", GroupShort, limit)) {
 		t.Errorf("want of memory: %s", got)
 	}
 }

@@ -61,8 +61,8 @@ func candidates(parent, name string) []string {
 // all.
 const maxStrangers = 32
 
-// findJob opens the run of a job id, or returns nil where there is none. Runs of the caller's come first: those with a link, and else those
-// that say themselves that the job is theirs, as another user may have taken the link's name. Those of others are not even opened then.
+// findJob opens the run of a job id; it returns nil if there is none. It looks at links to the caller's own runs first, then at the job
+// ids that the caller's runs record, because another user may have taken the name of a link, and only then at runs of other users.
 func findJob(parent, id string) (*Dir, error) {
 	job, task, isTask := strings.Cut(id, "_")
 	own, strangers := jobLinks(parent, job)
@@ -83,7 +83,8 @@ func findJob(parent, id string) (*Dir, error) {
 	return found.openTask(index)
 }
 
-// jobLinks are the run directories that links of a job id lead to: the caller's, and those of others, less the oldest links.
+// jobLinks returns the run directories that the links of a job id lead to: the caller's own, and those of other users by the newest
+// maxStrangers links.
 func jobLinks(parent, job string) (own, strangers []string) {
 	type link struct {
 		path string
@@ -109,7 +110,7 @@ func jobLinks(parent, job string) (own, strangers []string) {
 	return own, strangers
 }
 
-// ownRunsOf are the caller's run directories whose newest job is job.
+// ownRunsOf returns the caller's run directories that record job as their newest.
 func ownRunsOf(parent, job string) (paths []string) {
 	runs, _, _ := names(parent)
 	for _, name := range runs {
@@ -124,8 +125,8 @@ func ownRunsOf(parent, job string) (paths []string) {
 	return paths
 }
 
-// newestOf opens the newest of the run directories paths; nil where there is none. One that cannot be opened is an error if they are the
-// caller's, and is passed over otherwise.
+// newestOf opens the newest of the run directories; it returns nil if there is none. If they are the caller's own, one that cannot be
+// opened is an error. If not, it is skipped.
 func newestOf(paths []string, own bool) (newest *Dir, err error) {
 	for _, path := range paths {
 		d, err := Open(path)
@@ -140,8 +141,8 @@ func newestOf(paths []string, own bool) (newest *Dir, err error) {
 	return newest, nil
 }
 
-// sibling is the run directory beside it that the job link name leads to, when the link was made, and whether the run is the caller's. A
-// link to anywhere else, or of another user than the run's, leads nowhere.
+// sibling looks at the link name in parent. It returns the run directory beside the link that it leads to, when the link was made, and
+// whether the run is the caller's own. ok is false if the link leads elsewhere, or belongs to another user than the run.
 func sibling(parent, name string) (path string, made time.Time, own, ok bool) {
 	link := filepath.Join(parent, name)
 	target, err := os.Readlink(link)

@@ -63,7 +63,7 @@ func (d *Dir) Append(e Event) error {
 	return d.appendIf(e, func(*os.File) bool { return true })
 }
 
-// appendIf is Append where wanted, which sees the ledger while nobody else adds to it, says so.
+// appendIf is Append, but only if wanted returns true. wanted may read the ledger; no other process adds to it meanwhile.
 func (d *Dir) appendIf(e Event, wanted func(ledger *os.File) bool) error {
 	if err := d.append(e, wanted); err != nil {
 		return fmt.Errorf("add to the run's ledger: %w", err)
@@ -138,8 +138,8 @@ func cutShort(f *os.File) (bool, error) {
 	return last[0] != '\n', err
 }
 
-// SubmittedJob is the job that e tells a run to have been submitted as; false where it tells of none: Slurm may also have started a job
-// again that it had.
+// SubmittedJob returns the job that the run was submitted as, if e records a submission. A resume event may also record that Slurm
+// started the same job again; then ok is false.
 func (e Event) SubmittedJob() (id string, ok bool) {
 	if e.Event != EventSubmit && e.Event != EventResume {
 		return "", false

@@ -10,8 +10,8 @@ import (
 // maxReach is far more than an agent writes.
 const maxReach = 64 << 10
 
-// WriteReach replaces attempts/<n>/reach/<agent>.json: what an agent leaves for the others. Of agent 0 that is the port it listens at; of any
-// other, what it has tried so far on its way there, for agent 0 to tell where it never comes.
+// WriteReach replaces attempts/<n>/reach/<agent>.json: what an agent leaves for the others. Agent 0 leaves the port that it listens at. Any
+// other agent leaves what it has tried so far to reach agent 0, which reports that if the agent never comes.
 func (d *Dir) WriteReach(attempt, agent int, data []byte) error {
 	path := d.reachPath(attempt, agent)
 	err := os.Mkdir(filepath.Dir(path), 0o700)

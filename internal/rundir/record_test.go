@@ -23,7 +23,9 @@ func TestVerdict(t *testing.T) {
 	}
 	want := Verdict{Attempt: n, JobID: "5", Cause: "signal", FirstRank: 3, Host: "n2", Exit: 137, Signal: 9, Step: 40,
 		Requeue: true, Message: "rank 3 …", Time: noon,
-		Round: 1, Ranks: []RankEnd{{Rank: 3, Host: "n2", Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}}, Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120}
+		Round:  1,
+		Ranks:  []RankEnd{{Rank: 3, Host: "n2", Signal: 9}, {Rank: 0, Host: "n1", Exit: 1, Followed: true}},
+		Report: "one\ntwo", OOM: true, Saved: true, Nodes: []string{"n2"}, Restart: true, WarnedS: 61.5, LeadS: 120}
 	must(t, d.WriteVerdict(Verdict{Attempt: n}))
 	must(t, d.WriteVerdict(want))
 	if got, err := d.Verdict(n); err != nil || !reflect.DeepEqual(got, want) {

@@ -135,8 +135,8 @@ func TestStrangersLinksAreFew(t *testing.T) {
 	}
 }
 
-// TestStrangersLinkLeadsBesideIt has a link of another user lead through that user's folder, in which what it leads to can be exchanged for a
-// link to the caller's runs once the link has been looked at.
+// TestStrangersLinkLeadsBesideIt: a link of another user leads through that user's folder, which can be exchanged for a link to a run of
+// the caller's.
 func TestStrangersLinkLeadsBesideIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

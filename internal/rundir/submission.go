@@ -29,9 +29,8 @@ func (d *Dir) Submissions() (Submissions, error) {
 	return d.submissionsIn(history)
 }
 
-// RecordJob adds e, which tells the job that the run was submitted as, unless the ledger has that job as the newest already: the job itself
-// may have begun, and recorded itself. It looks and adds in one turn, so that e does not come behind a cancel which another process adds
-// meanwhile.
+// RecordJob adds e, which names the job that the run was submitted as. It adds nothing if that job is already the newest in the ledger,
+// as the job may have recorded itself when it began. No other process can add a cancel between the look and the addition.
 func (d *Dir) RecordJob(e Event) (added bool, err error) {
 	err = d.appendIf(e, func(ledger *os.File) bool {
 		added = true
@@ -47,7 +46,7 @@ func (d *Dir) RecordJob(e Event) (added bool, err error) {
 	return added, err
 }
 
-// submissionsIn is Submissions, of what the run's ledger holds and of the elements' ledgers.
+// submissionsIn is Submissions for the given events of the run's ledger; it reads the ledgers of the elements itself.
 func (d *Dir) submissionsIn(history []Event) (Submissions, error) {
 	var s Submissions
 	for _, e := range history {
@@ -106,8 +105,8 @@ func (s *Submissions) began(job string) {
 	}
 }
 
-// elementBegan is began for what an element's ledger tells. A job that is not known, and that began long before the newest submission, is
-// an old one.
+// elementBegan is began for an event of an element's ledger. A job that began long before the newest submission is an old one, even if
+// nobody recorded it.
 func (s *Submissions) elementBegan(e Event) {
 	job, _, _ := strings.Cut(e.Job, "_")
 	if job != "" && !s.Known(job) && s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)) {

@@ -40,7 +40,7 @@ type Verdict struct {
 	LeadS     float64 `json:"lead_s,omitempty"`    // seconds before the job's end at which they were to be warned; 0: no end was known
 }
 
-// RankEnd is how a rank ended that ended badly: with an exit code, or by a signal.
+// RankEnd says how a rank failed: with an exit code, or by a signal.
 type RankEnd struct {
 	Rank     int    `json:"rank"`
 	Host     string `json:"host"`

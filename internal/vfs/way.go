@@ -14,7 +14,7 @@ import (
 // maxLinks is how many links the kernel follows on the way to a path (path_resolution(7)).
 const maxLinks = 40
 
-// step is a folder or a link that the kernel passes on the way to a path, or what the path leads to.
+// step is a folder or a link that the kernel passes on the way to a path, or the end of the path.
 type step struct {
 	path string // without links, but for the step itself
 	info fs.FileInfo
@@ -33,7 +33,8 @@ func (s step) exposed() string {
 	return ""
 }
 
-// way is the steps from / to a path, each link followed by those to what it leads to. Where it ends with an error they are those so far.
+// way returns the steps from / to a path. After a link come the steps to its target. If a step cannot be read, way returns the error, and
+// the steps before it.
 func way(path string) (steps []step, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -103,8 +104,8 @@ func ExposedAbove(path string) string {
 	return ""
 }
 
-// checkFolders returns ErrExposed where another user can change what path, a folder, and what is below it leads to. With the sticky bit
-// (as /tmp has it) others may write to it, or to a folder above it.
+// checkFolders returns ErrExposed if another user can change what the folder path leads to. Others may write to it and to the folders
+// above it only if these have the sticky bit, as /tmp does.
 func checkFolders(path string) error {
 	steps, err := way(path)
 	return cmp.Or(checkSteps(steps), err)
@@ -134,9 +135,9 @@ func checkLinks(steps []step) error {
 	return nil
 }
 
-// OpenFolder opens a folder, to reach what is in it whatever becomes of its path. ErrExposed unless it belongs to this user and nobody else
-// can write to it. Links to it are followed, if they are this user's or root's. Who can write to a folder above can only put another folder
-// of this user's in its place.
+// OpenFolder opens a folder, so that what is in it can be reached whatever becomes of its path. It returns ErrExposed unless the folder
+// belongs to this user and nobody else can write to it. It follows links of this user and of root. Another user who can write to a folder
+// above can put another of this user's folders in the place of this one, and none of their own.
 func OpenFolder(path string) (*os.Root, error) {
 	steps, err := way(path)
 	if err := cmp.Or(checkLinks(steps), err); err != nil {
@@ -153,7 +154,7 @@ func OpenFolder(path string) (*os.Root, error) {
 	return in, nil
 }
 
-// openFolder opens a folder, and says what it has opened. It follows no link in the last place, and waits for no pipe.
+// openFolder opens a folder and returns its FileInfo. If the last part of the path is a link or a pipe, it fails at once.
 func openFolder(path string) (*os.Root, fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

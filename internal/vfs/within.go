@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Within is fsys with a private folder at dir, an absolute path: what is below it is reached by a descriptor of the folder that
-// PrivateDir(dir) has made or found, whatever becomes of the path afterwards. PrivateDir(dir) also makes sure that nobody else can put
-// another folder in its place, files below it are this user's alone (0600), and until it has succeeded nothing there is used. A file
-// system without owners, such as Mem, is as it was.
+// Within returns fsys with a private folder at dir, an absolute path. PrivateDir(dir) makes or finds the folder, checks that no other
+// user can replace it, and holds it open. From then on everything below dir is reached through that descriptor, whatever becomes of the
+// path, and new files have mode 0600. Nothing below dir can be used before. A file system without owners, such as Mem, is returned as it
+// is.
 func Within(fsys FS, dir string) FS {
 	if w, ok := fsys.(interface{ Within(dir string) FS }); ok {
 		return w.Within(dir)

@@ -20,8 +20,8 @@ const (
 	firstLook = time.Second     // an agent that has not got through by then looks for the reason, and leaves word of what it tried
 	nextLook  = 5 * time.Second // and does so again
 
-	// refusalWait is for agent 0 to be found elsewhere than where the secret is refused: it may start late, and a file server may hide the
-	// port that it leaves for a minute.
+	// refusalWait is how long an agent whose secret is refused looks for agent 0 elsewhere. Agent 0 may start late, and a file server may
+	// hide the port that it leaves for a minute.
 	refusalWait = 90 * time.Second
 	takenWait   = 15 * time.Second // for whoever has this machine's port to prove that it is agent 0
 	proofLimit  = 5 * time.Second  // for one try
@@ -232,8 +232,8 @@ func (a *approach) isFinal(addr string, err error) bool {
 // speaksAnother tells whether the peer is a ddpbatch of another version of the protocol.
 func speaksAnother(err error) bool { return errors.As(err, new(*auth.VersionError)) }
 
-// allRefuse notes that an address refuses this side's secret, or speaks another version, and tells whether all do. Of the secret that may
-// be said by whoever knows the run's id: another user's run of the same id, say. a.mu is held.
+// allRefuse notes that an address refuses this side's secret, or speaks another version, and reports whether all addresses do. Whoever
+// knows the run's id can refuse a secret: another user's run of the same id, say. a.mu is held.
 func (a *approach) allRefuse(addr string) bool {
 	if a.refusedAt[addr].IsZero() {
 		a.refusedAt[addr] = time.Now()

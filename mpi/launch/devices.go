@@ -22,7 +22,8 @@ func (d *devices) of(p Place) (device.Plan, error) {
 	plan, err := d.node.Assign(device.Request{
 		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,
 		GPUs: c.GPUs, VirtualLocalRank: c.VirtualLocalRank, NUMA: c.NUMA, OMP: c.OMP,
-		Builtin: c.Builtin, Task: len(c.Local) > 0, Scripted: c.RunDir != nil, Pretend: c.OneMachine, CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
+		Builtin: c.Builtin, Task: len(c.Local) > 0, Scripted: c.RunDir != nil, Pretend: c.OneMachine,
+		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
 	})
 	if err != nil {
 		return plan, &startError{exitUsage, err}

@@ -68,6 +68,7 @@
 //
 // # Security
 //
-// Nobody joins without proving that it knows the run's secret. Foreign commands do not
-// get it: it is taken out of their environment. What agents say to each other is encrypted (package secure). PyTorch's store (TorchStore) knows no proof: it is served on the job's interface alone, to whoever reaches it.
+// Nobody joins without proving that it knows the run's secret. Foreign commands do not get it: it is taken out of their environment. What
+// agents say to each other is encrypted (package secure). PyTorch's store (TorchStore) knows no proof: it is served on the job's interface
+// alone, to whoever reaches it.
 package launch

@@ -75,15 +75,15 @@ func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	return d
 }
 
-// tail is the worker's last lines so far, without the values of its variables that may be secret, as reports show them. A line may be cut, so
-// that they are looked for before.
+// tail returns the worker's last lines so far, for reports, without the values of its variables that may be secret. It blanks the values
+// before a line is cut, because half a value would not be found.
 func (w *worker) tail() []string {
 	secrets := redact.ValuesOf(w.cmd.Env)
 	return blame.Words(secrets.InLines(w.errs.Tail(tailLines)), secrets.InLines(w.out.Tail(tailLines)))
 }
 
-// lastLog is the file that holds the worker's last words: of standard error, or of standard output where that has none; "": there are none,
-// or no file holds them.
+// lastLog returns the file that holds the worker's last words: that of standard error or, if standard error is empty, that of standard
+// output. It returns "" if both are empty, or if no file holds them.
 func (w *worker) lastLog() string {
 	for _, of := range []struct {
 		stream *output.Stream

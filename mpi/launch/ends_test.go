@@ -103,7 +103,8 @@ func TestSavedByAllWhenToldToStop(t *testing.T) {
 func TestSecretsAreInNoReport(t *testing.T) {
 	const secret, inherited = "hf_b4d53cr3tb4d53cr3t", "w4nd8-1nh3r1t3d"
 	w := ranksDo(t, `echo "token $MY_TOKEN" >&2; echo "key=$wandb_api_key; $TOKENIZERS_PARALLELISM, $MODE";
-		printf '{"message": {"message": "E: %s", "extraInfo": {"py_callstack": "at %s", "timestamp": "1"}}}' "$MY_TOKEN" "$wandb_api_key" >"$TORCHELASTIC_ERROR_FILE"
+		printf '{"message": {"message": "E: %s", "extraInfo": {"py_callstack": "at %s", "timestamp": "1"}}}' \
+			"$MY_TOKEN" "$wandb_api_key" >"$TORCHELASTIC_ERROR_FILE"
 		exit 3`)
 	c := &w.agents[0]
 	c.Env = append(c.Env, "MY_TOKEN="+secret, "wandb_api_key="+inherited, "TOKENIZERS_PARALLELISM=false", "MODE=ordinary-value")

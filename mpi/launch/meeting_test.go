@@ -222,7 +222,8 @@ func TestAllPortsAreHeldByHand(t *testing.T) {
 		t.Fatalf("ended with %+v, %v", v, err)
 	}
 	for _, says := range []string{
-		"listen for the other agents: none of 2 ports can be used", fmt.Sprintf("%d: of user %d, %d: of user %d", held[0], os.Getuid(), held[1], os.Getuid()),
+		"listen for the other agents: none of 2 ports can be used",
+		fmt.Sprintf("%d: of user %d, %d: of user %d", held[0], os.Getuid(), held[1], os.Getuid()),
 		"give another --master-port", "srun --mpi=pmi2",
 	} {
 		if !strings.Contains(v.Message, says) {

@@ -36,7 +36,8 @@ func (c AgentConfig) exitOutcome(w *worker) (rundir.Verdict, bool) {
 	return c.endOutcome(w.place.Rank, w.exit, w.signal, w.lastLog())
 }
 
-// endOutcome says how a rank on c.Host ended badly, of which log, if any, holds the last words; false where it did not.
+// endOutcome makes the verdict of a rank on c.Host that ended badly; it returns false if the rank did not. log is the file with the
+// rank's last words; "": none.
 func (c AgentConfig) endOutcome(rank, exit int, signal syscall.Signal, log string) (rundir.Verdict, bool) {
 	var v rundir.Verdict
 	who := fmt.Sprintf("rank %d on %s", rank, c.Host)

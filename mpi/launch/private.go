@@ -126,7 +126,7 @@ func lockFolder(path string) (*os.File, error) {
 	return f, nil
 }
 
-// held leads to an open folder, whatever has its name by now.
+// held returns a path to an open folder, whatever has the folder's name by now.
 func held(folder *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) }
 
 // removeFolder removes all that is in an open folder, and the folder itself if it still has that path.
@@ -212,7 +212,7 @@ func (p *private) remove() error {
 	return err
 }
 
-// file makes a file that nobody has used, and returns the path by which this process finds it until the folder is removed.
+// file makes an unused file and returns its path for this process, which is good until the folder is removed.
 func (p *private) file(name string) (path string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +221,7 @@ func (p *private) file(name string) (path string, err error) {
 	return path, makeUnused(path)
 }
 
-// workersPath is where workers find what this process finds at path.
+// workersPath returns the path by which a worker finds the file that this process finds at path.
 func (p *private) workersPath(path string) string {
 	if p == nil {
 		return path

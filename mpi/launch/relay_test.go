@@ -74,8 +74,8 @@ func (r *relay) pass(to, from net.Conn, answers bool) {
 	}
 }
 
-// TestRelayBetweenAgents has agent 1 get to agent 0 through a relay only. The run begins, as the relay passes on what it cannot read: it sees
-// neither MASTER_PORT nor a host's name.
+// TestRelayBetweenAgents lets agent 1 reach agent 0 only through a relay. The run begins, because the relay passes on what it cannot
+// read: it sees neither MASTER_PORT nor a host's name.
 func TestRelayBetweenAgents(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "environ")
 	r := relayed(t, w)

@@ -94,8 +94,10 @@ func TestAgentsOfDifferentVersions(t *testing.T) {
 		cause, says string
 		exit        int
 	}{
-		"one port":  {1, "start", "did not get through to agent 0 at 127.0.0.1: ADDR: ", 1},
-		"two ports": {2, "timeout", "did not get through to agent 0 at 127.0.0.1: within 1s: the time for all agents to meet is over, and at ADDR ", 124},
+		"one port": {1, "start", "did not get through to agent 0 at 127.0.0.1: ADDR: ", 1},
+		"two ports": {
+			2, "timeout", "did not get through to agent 0 at 127.0.0.1: within 1s: the time for all agents to meet is over, and at ADDR ", 124,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is a pause

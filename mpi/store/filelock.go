@@ -89,7 +89,8 @@ func (f *File) holds(file *os.File, kind int) (bool, error) {
 		return false, err
 	}
 	if !vfs.Trusted(here) {
-		return false, fmt.Errorf("%s: %w: it belongs to the user with the id %d; name a file in a folder of your own", f.path, vfs.ErrExposed, vfs.Owner(here))
+		return false, fmt.Errorf("%s: %w: it belongs to the user with the id %d; name a file in a folder of your own",
+			f.path, vfs.ErrExposed, vfs.Owner(here))
 	}
 	there, err := os.Stat(f.path)
 	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it

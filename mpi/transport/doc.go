@@ -43,10 +43,10 @@
 //
 // # Limits
 //
-// The rest of the handshake, and the control link, are encrypted with keys that follow from secret, ticket and handshake (sealed.go): who is
-// on the way can cut them, and not read or change them. With Config.Encrypt the same is true of the data link. Without it, bytes of the data
-// link are authenticated only by the handshake that it began with: who can change packets on the way can change results. A ticket is as
-// secret as the Directory: a store's wire is encrypted (package secure).
+// The rest of the handshake, and the control link, are encrypted with keys that follow from secret, ticket and handshake (sealed.go):
+// who is on the way can cut them, and not read or change them. With Config.Encrypt the same is true of the data link. Without it, bytes
+// of the data link are authenticated only by the handshake that it began with: who can change packets on the way can change results. A
+// ticket is as secret as the Directory: a store's wire is encrypted (package secure).
 //
 // Each rank has from 1 to 1 + Config.Streams connections to each other one: nearly 2000 in a world of 1000 on as many machines. A
 // limit on descriptors (RLIMIT_NOFILE, getrlimit(2)) must leave room for them.

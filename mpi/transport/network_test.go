@@ -120,7 +120,8 @@ func TestNetworkLosses(t *testing.T) {
 	}
 }
 
-// A killed rank is seen by all, one that closes by those it has talked to on any link, and by whoever looks; itself can do nothing any more.
+// TestNetworkEnds: all see that a rank was killed. That a rank has closed is seen by those it has talked to on any link, and by whoever
+// looks. The rank itself can do nothing any more.
 func TestNetworkEnds(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")

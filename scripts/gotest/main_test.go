@@ -110,8 +110,10 @@ func TestWithoutAFileNothingIsRunAgain(t *testing.T) {
 
 func TestNamesOfWhatNeverFailsByChance(t *testing.T) {
 	for name, never := range map[string]bool{
-		"TestPortsAreClaimed": true, "TestMasterPort/taken": true, "TestHardDataBits": true, "TestNoLeak": true, "TestLock": true, "TestCacheOfAnotherUser": true,
-		"TestReport": false, "TestTransport": false, "TestExports": false, "TestBlocked": false, "TestHabit": false, "TestSlurm/Crash": false,
+		"TestPortsAreClaimed": true, "TestMasterPort/taken": true, "TestHardDataBits": true, "TestNoLeak": true, "TestLock": true,
+		"TestCacheOfAnotherUser": true,
+		"TestReport":             false, "TestTransport": false, "TestExports": false, "TestBlocked": false, "TestHabit": false,
+		"TestSlurm/Crash": false,
 	} {
 		if neverNamed.MatchString(name) != never {
 			t.Errorf("%s: never is %v", name, !never)

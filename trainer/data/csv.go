@@ -87,7 +87,8 @@ func checkClasses(classes, rows int) error {
 	if classes <= max(rows, fewClasses) {
 		return nil
 	}
-	return fmt.Errorf("the largest label of %d rows is %d, and a model has an output for each class: number the classes from 0 on, without gaps",
+	return fmt.Errorf("the largest label of %d rows is %d, and a model has an output for each class: "+
+		"number the classes from 0 on, without gaps",
 		rows, classes-1)
 }
 

@@ -114,7 +114,8 @@ func natureOf(lines []string) nature {
 
 // fatalWords begin the line in which programs that are not Python, or Python without a traceback, say what they die of.
 var fatalWords = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`^(panic: |fatal error: |Fatal Python error: |\s*what\(\):|ddpbatch: |\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
+	return regexp.MustCompile(`^(panic: |fatal error: |Fatal Python error: |\s*what\(\):|ddpbatch: |` +
+		`\S+: error while loading shared libraries: |.*: Assertion .* failed)`)
 })
 
 // fatalLine is the index of the line in which a rank said, without a traceback, what it died of; -1: there is none.

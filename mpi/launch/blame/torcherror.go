@@ -47,8 +47,8 @@ type extraInfo struct {
 	Timestamp json.RawMessage `json:"timestamp,omitempty"`
 }
 
-// ReadErrorFile reads an error file. An error that is fs.ErrNotExist means that the worker wrote none: there is no file, or the one that
-// was made for it is empty. Any other means that it wrote what is none, or was killed while it wrote.
+// ReadErrorFile reads an error file. The error is fs.ErrNotExist if the worker wrote none: there is no file, or the one that was made for
+// it is empty. Any other error means that the file is malformed, or that the worker was killed while it wrote.
 func ReadErrorFile(path string) (*TorchError, error) {
 	text, err := readRegular(path)
 	if err == nil && len(text) == 0 {

@@ -247,7 +247,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestWarnsOfWhatIsTrue: no advice is given on srun's options where the machine has no more cores, or ddpbatch's own script has called srun.
+// TestWarnsOfWhatIsTrue: a warning advises options of srun only where they would help: not where the machine has no more cores, nor where
+// ddpbatch's own script has called srun.
 func TestWarnsOfWhatIsTrue(t *testing.T) {
 	step := lookup("SLURM_STEP_ID=0")
 	for _, tt := range []struct {
@@ -256,10 +257,13 @@ func TestWarnsOfWhatIsTrue(t *testing.T) {
 		online  string
 		want    string
 	}{
-		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Scripted: true, Lookup: step}, 2, "0-1", "asked for 4 cores a worker, and this machine has 2 for 1: ask for fewer"},
+		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Scripted: true, Lookup: step}, 2, "0-1",
+			"asked for 4 cores a worker, and this machine has 2 for 1: ask for fewer"},
 		{Request{LocalWorldSize: 2, CPUsPerTask: 4, Lookup: step}, 4, "0-3", "this machine has 4 for 2"},
-		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Scripted: true, Lookup: step}, 2, "0-7", "srun granted 2 for 1: the batch script asked for all"},
-		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Lookup: step}, 2, "0-7", "srun granted 2 for 1: pass --cpus-per-task to srun itself, with --cpu-bind=none"},
+		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Scripted: true, Lookup: step}, 2, "0-7",
+			"srun granted 2 for 1: the batch script asked for all"},
+		{Request{LocalWorldSize: 1, CPUsPerTask: 4, Lookup: step}, 2, "0-7",
+			"srun granted 2 for 1: pass --cpus-per-task to srun itself, with --cpu-bind=none"},
 		{Request{LocalWorldSize: 2, Lookup: step}, 1, "0", ""},
 		{Request{LocalWorldSize: 2, Lookup: step}, 1, "0-1", "srun granted 1 core for 2 workers: pass --cpus-per-task"},
 	} {
@@ -269,7 +273,8 @@ func TestWarnsOfWhatIsTrue(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := strings.Join(p.Warnings, "; ")
-		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") || strings.Contains(got, "--cpu-bind") != strings.Contains(tt.want, "pass") {
+		if !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") ||
+			strings.Contains(got, "--cpu-bind") != strings.Contains(tt.want, "pass") {
 			t.Errorf("%d of cores %s: warnings %q, want %q", tt.granted, tt.online, got, tt.want)
 		}
 	}
