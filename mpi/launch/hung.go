@@ -39,24 +39,21 @@ func (r silentRank) evidence() int {
 	return 0
 }
 
-// toldLate is how late an agent's look, or its report, may be on a busy machine.
-const toldLate = time.Second
-
 // newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to
 // within the time between two looks, also where they are on one node.
 // Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells. A rank that somebody
-// has stopped waits for nobody, so it counts among them even where its agent was late.
+// has stopped waits for nobody, so it counts among them however late another agent told of it.
 func newHang(ranks []silentRank, blur time.Duration) *hang {
 	slices.SortStableFunc(ranks, func(a, b silentRank) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
 	})
 	first := ranks[0]
 	together := func(r silentRank) bool {
-		if r.agent == first.agent {
+		switch {
+		case r.agent == first.agent:
 			return r.For >= first.For
-		}
-		if r.Place.Stopped {
-			return r.since.Sub(first.since) < blur+toldLate
+		case r.Place.Stopped:
+			return true
 		}
 		return r.since.Sub(first.since) < blur
 	}
