@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -12,23 +10,24 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"ddpbatch/internal/proc"
+	"ddpbatch/internal/testkit"
 )
 
-// TestMain lets the test binary be ddpbatch: testscript starts it under that
-// name, and so do the run directories' copies of it.
+// program is ddpbatch as it is shipped. It is in PATH, too.
+var program string
+
+// TestMain has the program built. The package's own code runs in the test's process, where the race detector sees it, and so do the programs
+// that such a process starts of itself: an agent's guard, and the copy in a run directory.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand { // an agent's guard, which has the program by a descriptor, not by its name
-		os.Exit(Main(context.Background(), osEnv(), os.Args))
+	if filepath.Base(os.Args[0]) == "ddpbatch" || len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
+		main()
 	}
-	if filepath.Base(os.Args[0]) != "ddpbatch" {
-		syscall.Umask(0o022) // a folder of runs that the group may write to is refused
-	}
-	testscript.Main(m, map[string]func(){"ddpbatch": func() {
-		ctx, stop := withSignals(context.Background(), os.Stderr)
-		code := Main(ctx, osEnv(), os.Args)
-		stop()
-		os.Exit(code)
-	}})
+	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	os.Exit(testkit.WithProgram(func(built string) int {
+		program = built
+		os.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
+		return m.Run()
+	}))
 }
 
 // TestScripts runs testdata/script/*.txtar: what a user types and what comes back. Nothing that a script began may outlive it.
@@ -39,15 +38,13 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else the race detector takes a second to end each command
-			program, err := exec.LookPath("ddpbatch") // for scripts that change PATH
-			env.Setenv("DDPBATCH", program)
+			env.Setenv("DDPBATCH", program) // for scripts that change PATH
 			env.Defer(func() {
 				if t := env.T().(testing.TB); !t.Failed() { // what a script that failed has in the background is ended later
 					noSurvivors(t, env.WorkDir)
 				}
 			})
-			return err
+			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": exits, "flipbit": flipBit, "cuthalf": cutHalf,

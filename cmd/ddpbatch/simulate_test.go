@@ -38,11 +38,10 @@ every_steps = 25
 keep_last = 3
 `
 
-// command makes the test binary be ddpbatch.
+// command is ddpbatch in dir, and what it prints.
 func command(dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	var out bytes.Buffer
-	cmd := exec.Command("/proc/self/exe", args...)
-	cmd.Args[0] = "ddpbatch"
+	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &out
 	return cmd, &out
 }

@@ -21,7 +21,6 @@ func TestSlurm(t *testing.T) {
 	if os.Getenv("SLURM_CONF") == "" {
 		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
 	}
-	useProgram(t)
 	// They need two whole nodes, so that they would wait for all others.
 	runAtOnce(t, script, 1, []clusterTest{{"RequeuePreempted", testSlurmRequeuePreempted}, {"PreemptedGivenUp", testSlurmPreemptedGivenUp}})
 	// Most wait for Slurm most of the time.
@@ -137,18 +136,6 @@ func runAtOnce(t *testing.T, script string, lanes int, tests []clusterTest) {
 		})
 	}
 	all.Wait()
-}
-
-// useProgram builds ddpbatch as it is shipped, where every node sees it, and puts it into PATH.
-func useProgram(t *testing.T) {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "ddpbatch")
-	build := exec.Command("go", "build", "-o", program, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	t.Setenv("PATH", filepath.Dir(program)+":"+os.Getenv("PATH"))
 }
 
 // clusterNodes are in Slurm's order.

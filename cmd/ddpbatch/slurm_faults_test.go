@@ -16,7 +16,6 @@ import (
 // wait for Slurm most of the time. Each has nodes of its own where it harms nodes.
 func TestSlurmFaults(t *testing.T) {
 	script := clusterScript(t)
-	useProgram(t)
 	startFaultyCluster(t, script)
 	runAtOnce(t, script, 1, []clusterTest{{"WorkerKilled", testSlurmWorkerKilled}}) // it is timed
 	tests := []clusterTest{

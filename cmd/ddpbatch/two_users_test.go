@@ -46,11 +46,11 @@ func newLab(t *testing.T) *lab {
 			t.Fatal(err)
 		}
 	}
-	self, err := os.ReadFile("/proc/self/exe")
+	shipped, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.write("bin/ddpbatch", string(self), 0o755)
+	l.write("bin/ddpbatch", string(shipped), 0o755)
 	l.write("calls", "", 0o666)
 	for name, says := range map[string]string{
 		"sbatch": "500", "scancel": "", "scontrol": "", "sinfo": "", "sacct": "",

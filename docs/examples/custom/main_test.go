@@ -12,28 +12,27 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/testkit"
 )
 
 // The programs under test: this one, and ddpbatch, which starts several of it.
 var custom, ddpbatch string
 
 func TestMain(m *testing.M) {
-	os.Exit(buildAnd(m))
+	os.Exit(testkit.WithProgram(func(program string) int { return buildAnd(m, program) }))
 }
 
-func buildAnd(m *testing.M) int {
+func buildAnd(m *testing.M, program string) int {
 	dir, err := os.MkdirTemp("", "custom")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	custom, ddpbatch = filepath.Join(dir, "custom"), filepath.Join(dir, "ddpbatch")
-	for program, pkg := range map[string]string{custom: ".", ddpbatch: "ddpbatch/cmd/ddpbatch"} {
-		if out, err := exec.Command("go", "build", "-o", program, pkg).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
-			return 1
-		}
+	custom, ddpbatch = filepath.Join(dir, "custom"), program
+	if out, err := exec.Command("go", "build", "-o", custom, ".").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the example: %v\n%s", err, out)
+		return 1
 	}
 	return m.Run()
 }

@@ -4,22 +4,28 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
+
+var program string // ddpbatch
+
+func TestMain(m *testing.M) {
+	os.Exit(testkit.WithProgram(func(built string) int {
+		program = built
+		return m.Run()
+	}))
+}
 
 // The parts about agents measure what there is, on a small cluster, and leave no worker.
 func TestAgents(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: it builds ddpbatch and starts jobs")
+		t.Skip("-short: it starts jobs")
 	}
 	dir := t.TempDir()
-	program := filepath.Join(dir, "ddpbatch")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "ddpbatch/cmd/ddpbatch").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
 	defer cancel()
 	o := options{parts: knownParts, launches: 2, meet: shape{3, 2}, idle: time.Second}
