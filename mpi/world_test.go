@@ -126,6 +126,15 @@ func sampleOf(over string, sizes []int) []int {
 	return sizes[i : i+1 : i+1] // appending must not change them
 }
 
+// someTransports are the one within this process and one other, drawn: for what hardly depends on the transport, and takes long.
+func someTransports() []string {
+	if *conformRounds > 1 {
+		return transports
+	}
+	others := slices.DeleteFunc(slices.Clone(transports), func(over string) bool { return over == "local" })
+	return []string{"local", others[rand.IntN(len(others))]}
+}
+
 // everywhere runs f as every rank of worlds of some of the given sizes on all transports.
 func everywhere(t *testing.T, sizes []int, f func(ctx context.Context, c *Comm) error) {
 	t.Helper()
