@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
@@ -111,10 +114,24 @@ func report(e *env, err error) int {
 	return code
 }
 
-// printJSON prints v as one indented JSON value.
+// printJSON prints v as one indented JSON value. The control characters that package json leaves as they are (DEL, C1), which a terminal may
+// obey, are escaped: names may come from another user's file.
 func printJSON(e *env, v any) error {
-	enc := json.NewEncoder(e.Out)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	var safe strings.Builder
+	for _, r := range text.String() { // they can be within strings only
+		if r >= 0x7f && r <= 0x9f {
+			fmt.Fprintf(&safe, `\u%04x`, r)
+		} else {
+			safe.WriteRune(r)
+		}
+	}
+	_, err := io.WriteString(e.Out, safe.String())
+	return err
 }

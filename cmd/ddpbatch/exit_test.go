@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"syscall"
 	"testing"
+	"unicode"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
@@ -101,3 +103,21 @@ var errFull = errors.New("disk full")
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
+
+// JSON says everything, and does nothing to a terminal: 8-bit control characters begin sequences as ESC [ does.
+func TestJSONControlsNoTerminal(t *testing.T) {
+	name := "weight\u009b31m\u007f\u0085\x1b[2J é \u2028"
+	var out bytes.Buffer
+	if err := printJSON(&env{Out: &out}, map[string]string{"name": name}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range out.String() {
+		if r != '\n' && unicode.IsControl(r) {
+			t.Errorf("%q is in %q", r, out.String())
+		}
+	}
+	var got map[string]string
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil || got["name"] != name {
+		t.Errorf("read back: %q, %v", got["name"], err)
+	}
+}
