@@ -13,7 +13,7 @@ import (
 
 // agreeOnJob returns an error, on every rank, unless all have the same job and the same data. It names what differs, and on which rank.
 func (t *trainer) agreeOnJob(ctx context.Context) error {
-	job, err := t.describe()
+	job, err := t.describe(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (t *trainer) agreeOnJob(ctx context.Context) error {
 }
 
 // describe is all that ranks must have in common, by the names that users know it by.
-func (t *trainer) describe() (facts, error) {
+func (t *trainer) describe(ctx context.Context) (facts, error) {
 	text, err := json.Marshal(t.cfg)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,10 @@ func (t *trainer) describe() (facts, error) {
 		job[name] = value
 	}
 	if t.eval != nil {
-		sum := data.Digest(t.eval)
+		sum, err := data.Digest(ctx, t.eval)
+		if err != nil {
+			return nil, err
+		}
 		job["SHA-256 of the rows to evaluate on"] = fmt.Sprintf("%x", sum[:len(sum)/2])
 	}
 	return job, nil

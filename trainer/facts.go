@@ -1,6 +1,7 @@
 package trainer
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -17,17 +18,20 @@ import (
 // move, nor what says how ranks work together: a run may go on with other ranks.
 type facts map[string]string
 
-func factsOf(cfg Config, train data.Dataset) facts {
+func factsOf(ctx context.Context, cfg Config, train data.Dataset) (facts, error) {
 	spec, f := train.Spec(), configFacts(cfg)
 	f["rows to train on"] = fmt.Sprint(train.Len())
 	f["inputs of a row"] = fmt.Sprint(spec.Inputs)
 	f["outputs of a row"] = fmt.Sprint(spec.Outputs + spec.Classes)
 	if cfg.Data.Kind != "generated" {
 		// Files may change under their names. Half of the hash is plenty against accidents.
-		sum := data.Digest(train)
+		sum, err := data.Digest(ctx, train)
+		if err != nil {
+			return nil, err
+		}
 		f["SHA-256 of the rows"] = fmt.Sprintf("%x", sum[:len(sum)/2])
 	}
-	return f
+	return f, nil
 }
 
 // configFacts are those of the facts that the job's data are not needed for.

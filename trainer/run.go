@@ -170,7 +170,10 @@ func (t *trainer) prepare(ctx context.Context) error {
 	if t.train.Len() < replicas {
 		return fmt.Errorf("%d rows to train on are too few for %d ranks: give each rank at least one, or start fewer ranks", t.train.Len(), replicas)
 	}
-	t.facts = factsOf(t.cfg, t.train)
+	var err error
+	if t.facts, err = factsOf(ctx, t.cfg, t.train); err != nil {
+		return err
+	}
 	return t.openBLAS()
 }
 

@@ -67,7 +67,7 @@ func TestCacheChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, %s: %v", name, state, err)
 			}
-			if got.Spec() != want.Spec() || Digest(got) != Digest(want) {
+			if got.Spec() != want.Spec() || digestOf(got) != digestOf(want) {
 				t.Errorf("%s, %s: %+v with %+v", name, state, got.Spec(), all(got))
 			}
 		}
@@ -93,7 +93,7 @@ func TestCachePreparesOnce(t *testing.T) {
 func TestCacheIsMended(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("1,0\n2,1\n"))}
-	want := Digest(mustCSV(t, cache, cfg))
+	want := digestOf(mustCSV(t, cache, cfg))
 	path := entry(t, cache)
 	whole, err := os.ReadFile(path)
 	if err != nil {
@@ -109,7 +109,7 @@ func TestCacheIsMended(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if Digest(mustCSV(t, cache, cfg)) != want {
+		if digestOf(mustCSV(t, cache, cfg)) != want {
 			t.Errorf("%s: other data", name)
 		}
 		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, whole) {
@@ -211,7 +211,7 @@ func TestCacheSurvivesKills(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("%x", Digest(whole))
+	want := fmt.Sprintf("%x", digestOf(whole))
 	for range 3 {
 		dir := t.TempDir()
 		victims := []*helper{startHelper(t, "tree", dir, root), startHelper(t, "tree", dir, root)}

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"hash"
 	"sort"
 )
 
@@ -36,7 +35,7 @@ func (c *concat) Read(i int, x, y []float32, labels []int) {
 // first is the row that part k begins with.
 func (c *concat) first(k int) int { return c.ends[k] - c.parts[k].rows }
 
-func (c *concat) hash(h hash.Hash, first, end int) {
+func (c *concat) hash(h *stoppable, first, end int) {
 	for k, p := range c.parts {
 		from, to := max(first, c.first(k)), min(end, c.ends[k])
 		if from < to {

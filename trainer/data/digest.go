@@ -1,23 +1,25 @@
 package data
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"hash"
 )
 
 // hasher is a data set that can add the memory of its rows from first up to, not including, end to a hash.
 type hasher interface {
-	hash(h hash.Hash, first, end int)
+	hash(h *stoppable, first, end int)
 }
 
 // Digest is a hash of all rows of d in their order. It tells copies of a data set that differ from
 // those that do not, wherever they lie. Data sets of this package are hashed as they lie in memory, at
 // the speed of SHA-256: bytes with what they stand for, a text as its bytes. Others are read row by row, and their
-// digests are equal to each other's only.
-func Digest(d Dataset) [sha256.Size]byte {
+// digests are equal to each other's only. A file may be sparse, and take hours: Digest ends early, with ctx's cause, once ctx is done.
+func Digest(ctx context.Context, d Dataset) ([sha256.Size]byte, error) {
 	spec := d.Spec()
-	h := sha256.New()
+	h := &stoppable{sha256.New(), ctx}
 	var text []byte
 	for _, n := range []int{
 		d.Len(), spec.Inputs, spec.Outputs, spec.Classes, spec.Labels, spec.Symbols,
@@ -27,10 +29,30 @@ func Digest(d Dataset) [sha256.Size]byte {
 	}
 	h.Write(text)
 	hashRows(h, d, 0, d.Len())
-	return [sha256.Size]byte(h.Sum(nil))
+	if ctx.Err() != nil {
+		return [sha256.Size]byte{}, fmt.Errorf("hash the data: %w", context.Cause(ctx))
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-func hashRows(h hash.Hash, d Dataset, first, end int) {
+// stoppable is a hash that takes nothing any more once its context is done.
+type stoppable struct {
+	hash.Hash
+	ctx context.Context
+}
+
+// Write never fails, as no hash's does.
+func (s *stoppable) Write(b []byte) (int, error) {
+	const piece = 16 << 20 // bytes: some 10 ms
+	for left := b; len(left) > 0 && s.ctx.Err() == nil; {
+		n := min(len(left), piece)
+		s.Hash.Write(left[:n])
+		left = left[n:]
+	}
+	return len(b), nil
+}
+
+func hashRows(h *stoppable, d Dataset, first, end int) {
 	if d, ok := d.(hasher); ok {
 		d.hash(h, first, end)
 		return
@@ -39,7 +61,7 @@ func hashRows(h hash.Hash, d Dataset, first, end int) {
 	values := make([]float32, spec.Inputs+spec.Outputs)
 	labels := make([]int, spec.Labels)
 	var text []byte
-	for i := first; i < end; i++ {
+	for i := first; i < end && h.ctx.Err() == nil; i++ {
 		d.Read(i, values[:spec.Inputs], values[spec.Inputs:], labels)
 		h.Write(bytesOf(values))
 		text = text[:0]

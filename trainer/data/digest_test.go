@@ -1,6 +1,19 @@
 package data
 
-import "testing"
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"testing"
+)
+
+func digestOf(d Dataset) [sha256.Size]byte {
+	sum, err := Digest(context.Background(), d)
+	if err != nil {
+		panic(err)
+	}
+	return sum
+}
 
 // Whatever differs in a row, or in how rows are read, differs in the digest; copies agree.
 func TestDigest(t *testing.T) {
@@ -8,8 +21,8 @@ func TestDigest(t *testing.T) {
 		return mustMNIST(t, images, labels)
 	}
 	images, labels := idxBytes([]uint32{3, 1, 2}, 1, 2, 3, 4, 1, 2), idxBytes([]uint32{3}, 7, 8, 7)
-	want := Digest(load(images, labels))
-	if Digest(load(images, gzipped(t, labels))) != want {
+	want := digestOf(load(images, labels))
+	if digestOf(load(images, gzipped(t, labels))) != want {
 		t.Error("a copy of the files has another digest")
 	}
 	part := func(first, end int) Dataset {
@@ -19,7 +32,7 @@ func TestDigest(t *testing.T) {
 		}
 		return set
 	}
-	if Digest(part(0, 1)) != Digest(part(2, 3)) {
+	if digestOf(part(0, 1)) != digestOf(part(2, 3)) {
 		t.Error("equal rows at other places have another digest")
 	}
 	for name, set := range map[string]Dataset{
@@ -29,11 +42,11 @@ func TestDigest(t *testing.T) {
 		"fewer rows":   part(0, 2),
 		"another kind": mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1}),
 	} {
-		if Digest(set) == want {
+		if digestOf(set) == want {
 			t.Errorf("%s: the digest is the same", name)
 		}
 	}
-	if a, b := mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1}), mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1, Noise: 1}); Digest(a) == Digest(b) {
+	if a, b := mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1}), mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1, Noise: 1}); digestOf(a) == digestOf(b) {
 		t.Error("other outputs have the same digest")
 	}
 }
@@ -67,7 +80,7 @@ func TestDigestOfEveryKind(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return Digest(set)
+			return digestOf(set)
 		}
 		if part(0, 1) != part(2, 3) {
 			t.Errorf("%s: equal rows at other places have another digest", name)
@@ -86,7 +99,7 @@ func TestDigestSeesTheLastLabel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sums = append(sums, Digest(set))
+		sums = append(sums, digestOf(set))
 	}
 	if sums[0] == sums[1] {
 		t.Error("another last label has the same digest")
@@ -100,6 +113,29 @@ func BenchmarkDigest(b *testing.B) {
 	set := mustGenerate(b, GeneratedConfig{Rows: 9000, Inputs: 784, Outputs: 1})
 	b.SetBytes(9000 * 785 * 4)
 	for b.Loop() {
-		Digest(set)
+		digestOf(set)
 	}
+}
+
+// A stop ends the hashing of data that have no end worth waiting for: these rows would take years.
+func TestStopEndsTheDigest(t *testing.T) {
+	stop := errors.New("TERM")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	rows := mustGenerate(t, GeneratedConfig{Rows: 1, Inputs: 2, Outputs: 1})
+	if _, err := Digest(ctx, endless{rows, func() { cancel(stop) }}); !errors.Is(err, stop) {
+		t.Errorf("%v, want %v", err, stop)
+	}
+}
+
+// endless repeats one row for ever, and calls begun for each.
+type endless struct {
+	Dataset
+	begun func()
+}
+
+func (e endless) Len() int { return 1 << 60 }
+
+func (e endless) Read(i int, x, y []float32, labels []int) {
+	e.begun()
+	e.Dataset.Read(0, x, y, labels)
 }

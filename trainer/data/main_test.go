@@ -65,7 +65,7 @@ func openTreeOf(args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%x\n", Digest(set))
+	fmt.Printf("%x\n", digestOf(set))
 	return nil
 }
 

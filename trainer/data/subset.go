@@ -2,7 +2,6 @@ package data
 
 import (
 	"fmt"
-	"hash"
 	"strconv"
 	"strings"
 )
@@ -62,6 +61,6 @@ func (s subset) Read(i int, x, y []float32, labels []int) {
 	s.Dataset.Read(s.r.First+i, x, y, labels)
 }
 
-func (s subset) hash(h hash.Hash, first, end int) {
+func (s subset) hash(h *stoppable, first, end int) {
 	hashRows(h, s.Dataset, s.r.First+first, s.r.First+end)
 }

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"hash"
 	"runtime"
 )
 
@@ -19,7 +18,7 @@ type table struct {
 type inputs interface {
 	read(i int, x []float32)
 	// hash adds the rows from first up to, not including, end.
-	hash(h hash.Hash, first, end int)
+	hash(h *stoppable, first, end int)
 }
 
 func (t *table) Len() int { return t.rows }
@@ -38,7 +37,7 @@ func (t *table) Read(i int, x, y []float32, labels []int) {
 	runtime.KeepAlive(t)
 }
 
-func (t *table) hash(h hash.Hash, first, end int) {
+func (t *table) hash(h *stoppable, first, end int) {
 	t.x.hash(h, first, end)
 	h.Write(bytesOf(t.y[first*t.spec.Outputs : end*t.spec.Outputs]))
 	h.Write(bytesOf(t.labels[first*t.spec.Labels : end*t.spec.Labels]))
@@ -55,7 +54,7 @@ type floats struct {
 
 func (f floats) read(i int, x []float32) { copy(x, f.values[i*f.columns:(i+1)*f.columns]) }
 
-func (f floats) hash(h hash.Hash, first, end int) {
+func (f floats) hash(h *stoppable, first, end int) {
 	h.Write(bytesOf(f.values[first*f.columns : end*f.columns]))
 }
 
@@ -80,7 +79,7 @@ func (p pixels) read(i int, x []float32) {
 	}
 }
 
-func (p pixels) hash(h hash.Hash, first, end int) {
+func (p pixels) hash(h *stoppable, first, end int) {
 	for c := range p.values {
 		h.Write(bytesOf(p.values[c][:]))
 	}

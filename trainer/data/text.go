@@ -3,7 +3,6 @@ package data
 import (
 	"context"
 	"fmt"
-	"hash"
 	"os"
 	"runtime"
 )
@@ -81,7 +80,7 @@ func (t *text) Read(i int, x, _ []float32, labels []int) {
 	runtime.KeepAlive(t)
 }
 
-func (t *text) hash(h hash.Hash, first, end int) {
+func (t *text) hash(h *stoppable, first, end int) {
 	h.Write(t.bytes[first*t.context : end*t.context+1])
 	runtime.KeepAlive(t)
 }
