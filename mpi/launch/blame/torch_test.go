@@ -4,23 +4,35 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"ddpbatch/internal/testkit/torch"
 )
 
-// torchAgent is a small agent in Python: three ranks of real PyTorch over gloo, forked from a process that has imported it
-// already. It tells the others to stop with TERM once one has ended badly, as our agents do, and prints the deaths as JSON. How rank 2 ends
-// is its second argument.
-const torchAgent = `
-import json, os, signal, socket, sys, time
+// torchAgents are small agents in Python, one after another, forked from a process that has imported PyTorch already, as their three ranks
+// are. Each tells the others to stop with TERM once one has ended badly, as our agents do, and leaves the deaths in a file. Its arguments
+// are a folder, and the ways in which rank 2 ends; each has its files in a folder of its name.
+const torchAgents = `
+import gc, json, os, signal, socket, sys, time
 import torch, torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-folder, how, ranks = sys.argv[1], sys.argv[2], 3
+ranks = 3
+gc.freeze()  # a collection would copy the memory that forked processes share
+for how in sys.argv[2:]:
+    folder = os.path.join(sys.argv[1], how)
+    os.mkdir(folder, 0o700)
+    if os.fork() == 0:
+        break
+    if os.wait()[1]:
+        sys.exit("the agent of %s failed" % how)
+else:
+    sys.exit(0)
 with socket.socket() as s:
     s.bind(("127.0.0.1", 0))
     port = s.getsockname()[1]
@@ -44,13 +56,7 @@ def train():
         time.sleep(0.01)
 
 def end(x):
-    if how == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "segv":
-        os.kill(os.getpid(), signal.SIGSEGV)
-    elif how == "exit":
-        os._exit(9)
-    elif how == "oom":
+    if how == "oom":
         torch.empty(1 << 60)
     elif how == "slow":
         # connections go first, the interpreter later
@@ -93,12 +99,15 @@ while pids:
         told = True
         for other in pids:
             os.kill(other, signal.SIGTERM)
-print(json.dumps(deaths))
+with open(os.path.join(folder, "deaths"), "w") as f:
+    json.dump(deaths, f)
+os._exit(0)
 `
 
 // Real deaths of real PyTorch, with their real last words: whoever is heard of first, rank 2 is named, and what it died of is told.
+// Signals and exit codes are cmd/ddpbatch's TestTorchFailure.
 func TestRealPyTorch(t *testing.T) {
-	for how, want := range map[string]struct {
+	cases := map[string]struct {
 		says     string // in the report
 		first    bool   // somebody else may be heard of first: the case has to be so to be one
 		recorded bool   // in an error file
@@ -108,13 +117,12 @@ func TestRealPyTorch(t *testing.T) {
 		"slow":  {says: "  ValueError: boom at step 3\n", first: true, recorded: true},
 		"clean": {says: "  which came from KeyError: 'lr'\n", first: true, recorded: true},
 		"oom":   {says: "DefaultCPUAllocator: can't allocate", recorded: true},
-		"kill":  {says: "killed by SIGKILL"},
-		"segv":  {says: "was killed by SIGSEGV and was the first to fail"},
-		"exit":  {says: "exited with code 9"},
-	} {
+	}
+	dir := t.TempDir()
+	torch.Run(t, torchAgents, append([]string{dir}, slices.Sorted(maps.Keys(cases))...)...)
+	for how, want := range cases {
 		t.Run(how, func(t *testing.T) {
-			dir := t.TempDir()
-			deaths := realDeaths(t, dir, torch.Run(t, torchAgent, dir, how))
+			deaths := realDeaths(t, filepath.Join(dir, how))
 			got := Choose(deaths)
 			text := Report(deaths, got, "it ends")
 			checkReport(t, text)
@@ -140,10 +148,12 @@ func TestRealPyTorch(t *testing.T) {
 	}
 }
 
-func realDeaths(t *testing.T, dir, text string) []Death {
+func realDeaths(t *testing.T, dir string) []Death {
 	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "deaths"))
+	must(t, err)
 	var deaths []Death
-	must(t, json.Unmarshal([]byte(text), &deaths))
+	must(t, json.Unmarshal(text, &deaths))
 	for i := range deaths {
 		d := &deaths[i]
 		path := filepath.Join(dir, string(rune('0'+d.Rank)))
