@@ -74,24 +74,28 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 		signals []string
 		want    []string // events after the attempt's end
 		calls   []string
+		left    time.Duration // until the job's time limit; 0: it has none
 	}{
 		{"a preemption, told late", `[ "$1" = show ] && sleep 2`, fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"),
-			toldAndSaved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+			toldAndSaved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"not there at first", `[ "$1" = requeue ] && [ ! -e DIR/up ] && touch DIR/up && echo "` + silence + `" >&2 && exit 1`, runningFacts,
-			savedVerdict, nil, []string{"requeue"}, []string{"scontrol requeue 12"}},
+			savedVerdict, nil, []string{"requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"no answer to any question, and the workers saved", `[ "$1" = show ] && echo "` + silence + `" >&2 && exit 1`, "",
-			toldAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+			toldAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"done, and the answer was lost", `[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, runningFacts,
-			savedVerdict, nil, []string{"requeue"}, nil},
+			savedVerdict, nil, []string{"requeue"}, nil, 0},
 		{"the backup controller is about to take over", `[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`, runningFacts,
-			savedVerdict, nil, []string{"requeue"}, []string{"scontrol requeue 12"}},
-		{"never there", `echo "` + silence + `" >&2; exit 1`, "", savedVerdict, []string{"TERM"}, []string{"requeue"}, nil},
+			savedVerdict, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 20 * time.Second}, // so near its limit it stopped for that
+		{"never there", `echo "` + silence + `" >&2; exit 1`, "", savedVerdict, []string{"TERM"}, []string{"requeue"}, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPretendSlurm(t)
 			p.says("scontrol.out", test.facts)
 			run, e := p.begun("", test.verdict)
+			if test.left > 0 { // half of it is for what the scheduler says, where it does not answer
+				e.Environ = append(e.Environ, fmt.Sprintf("SLURM_JOB_END_TIME=%d", e.Now().Add(test.left).Unix()))
+			}
 			p.first("scontrol", strings.ReplaceAll(test.lines, "DIR", p.dir))
 			err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: test.verdict.Exit, signals: test.signals})
 			if exitCode(err) != exitRequeue {

@@ -30,6 +30,7 @@ type faultCase struct {
 // struck where it is done, and that nothing of it lives on.
 func TestFaults(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
+	job = strings.Replace(job, "epochs = 30", "epochs = 15", 1) // 480 steps
 	straight := t.TempDir()
 	if err := os.WriteFile(filepath.Join(straight, "long.toml"), []byte(job), 0o600); err != nil {
 		t.Fatal(err)
@@ -41,26 +42,26 @@ func TestFaults(t *testing.T) {
 	want := finalState(t, runMade(t, straight))
 
 	for name, tt := range map[string]faultCase{
-		"kill": {fault: "kill:rank=3@step=300", attempts: 2, cause: "crash",
+		"kill": {fault: "kill:rank=3@step=150", attempts: 2, cause: "crash",
 			says: []string{"rank 3 on node2 was killed by SIGKILL", "requeued"}, resumed: true},
-		"not on": {fault: "kill:rank=3@step=300", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"},
+		"not on": {fault: "kill:rank=3@step=150", exit: 137, attempts: 1, cause: "crash", says: []string{"not requeued"},
 			sets: []string{`requeue.on=["node"]`}},
-		"stop": {fault: "stop:rank=1,for=300ms@step=300", attempts: 1, cause: "done"},
-		"hang": {fault: "stop:rank=3,for=1h@step=300", attempts: 2, cause: "hang",
+		"stop": {fault: "stop:rank=1,for=300ms@step=150", attempts: 1, cause: "done"},
+		"hang": {fault: "stop:rank=3,for=1h@step=150", attempts: 2, cause: "hang",
 			says: []string{"rank 3 on node2 was stopped (SIGSTOP) and gave no sign of life"}, resumed: true,
 			sets: []string{`launch.hang="6s"`, "launch.max_restarts=1"}},
-		"slow":    {fault: "slow:rank=1,for=500ms@step=300", attempts: 1, cause: "done"},
-		"term":    {fault: "term@step=300", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},
-		"timeout": {fault: "timeout@step=300", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, slurm: true},
-		"warn":    {fault: "warn:all@step=300", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true, slurm: true},
-		"node": {fault: "node:node2@step=300", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"},
+		"slow":    {fault: "slow:rank=1,for=500ms@step=150", attempts: 1, cause: "done"},
+		"term":    {fault: "term@step=150", attempts: 2, cause: "preempt", says: []string{"preempted"}, resumed: true, slurm: true},
+		"timeout": {fault: "timeout@step=150", attempts: 2, cause: "timeout", says: []string{"time is over"}, resumed: true, slurm: true},
+		"warn":    {fault: "warn:all@step=150", attempts: 2, cause: "timeout", says: []string{"warned"}, resumed: true, slurm: true},
+		"node": {fault: "node:node2@step=150", attempts: 2, cause: "node", says: []string{"node2 is gone", "node3 takes the place of node2"},
 			resumed: true, slurm: true},
-		"node 0": {fault: "node:0@step=300", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true,
+		"node 0": {fault: "node:0@step=150", attempts: 2, cause: "node", says: []string{"node3 takes the place of node1"}, resumed: true,
 			slurm: true},
-		"elastic": {fault: "node:1@step=300", attempts: 2, cause: "node", resumed: true, fewer: true,
+		"elastic": {fault: "node:1@step=150", attempts: 2, cause: "node", resumed: true, fewer: true,
 			sets: []string{"launch.min_nodes=1", "launch.max_restarts=1"}, slurm: true},
-		"agent":    {fault: "agent:1@step=300", attempts: 2, cause: "node", resumed: true, slurm: true},
-		"attempt":  {fault: "kill:rank=0@step=300#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
+		"agent":    {fault: "agent:1@step=150", attempts: 2, cause: "node", resumed: true, slurm: true},
+		"attempt":  {fault: "kill:rank=0@step=150#attempt=2", attempts: 1, cause: "done", says: []string{"did not strike"}},
 		"at start": {fault: "kill:rank=0@start", attempts: 2, cause: "crash"},
 	} {
 		for _, release := range sim.Releases {

@@ -23,34 +23,43 @@ func onTwoNodes(lines []string) []string {
 	return lines
 }
 
-// TestTorchLaunch runs one training script, unchanged, by torchrun and in every way that run has: all ranks say the same.
+// TestTorchLaunch runs a script by torchrun and in every way that run has: all ranks say the same. One trains, and one says only where it
+// is, for what the training has no part in.
 func TestTorchLaunch(t *testing.T) {
 	t.Parallel()
 	p := newPyTorch(t)
-	script := p.script("train.py")
+	train, place := p.script("train.py"), p.script("place.py")
 	arguments := []string{"--lr", "0.1", "--nnodes=7", "-m"} // the script's own
 	// torchrun 1.13 cannot do without the two maps, nor with -r 3 -t 1, under Python 3.11
 	files := []string{"--nproc_per_node", "2", "-r", "0:2,1:2", "-t", "0:1,1:1", "--log_dir"}
 	theirs := filepath.Join(p.dir, "theirs")
-	out := p.torchrun("torch.distributed.run", slices.Concat([]string{"--standalone"}, files, []string{theirs, script}, arguments)...)
-	want := trained(out.stdout)
-	if len(want) != 2 || !strings.Contains(want[1], "rank 1 world 2 met 3 place 1/2/0/1 losses ") {
-		t.Fatalf("torchrun: %v", out)
+	by := func(script, logs string) []string {
+		t.Helper()
+		out := p.torchrun("torch.distributed.run", slices.Concat([]string{"--standalone"}, files, []string{logs, script}, arguments)...)
+		lines := trained(out.stdout)
+		if len(lines) != 2 || !strings.Contains(lines[1], "rank 1 world 2 ") || !strings.Contains(lines[1], "place 1/2/0/1 ") {
+			t.Fatalf("torchrun: %v", out)
+		}
+		return lines
 	}
-	for name, flags := range map[string][]string{
-		"script":     {script},
-		"module":     {"-m", "train"},
-		"no-python":  {"--no-python", p.python, "-u", script},
-		"run-path":   {"--run-path", script},
-		"own server": {"--torch-store=false", script},
+	want := map[string][]string{train: by(train, filepath.Join(p.dir, "trained")), place: by(place, theirs)}
+	for name, row := range map[string]struct {
+		script string
+		flags  []string
+	}{
+		"script":     {train, []string{train}},
+		"own server": {train, []string{"--torch-store=false", train}},
+		"module":     {place, []string{"-m", "place"}},
+		"no-python":  {place, []string{"--no-python", p.python, "-u", place}},
+		"run-path":   {place, []string{"--run-path", place}},
 	} {
-		out := p.good(slices.Concat([]string{"--nproc-per-node", "2"}, flags, arguments)...)
-		sameLines(t, name, trained(out.stdout), want)
+		out := p.good(slices.Concat([]string{"--nproc-per-node", "2"}, row.flags, arguments)...)
+		sameLines(t, name, trained(out.stdout), want[row.script])
 		if words := linesOf("rank . has a word", out.stderr); len(words) != 2 {
 			t.Errorf("%s: on standard error: %q", name, words)
 		}
 	}
-	// the last row alone was of a store that rank 0 serves
+	// "own server" alone was of a store that rank 0 serves
 	for flag, want := range map[string]string{"--torch-store": "True\n", "--torch-store=false": "False\n"} {
 		if out := p.good(flag, "--no-python", "sh", "-c", "echo $TORCHELASTIC_USE_AGENT_STORE"); out.stdout != want {
 			t.Errorf("with %s TORCHELASTIC_USE_AGENT_STORE is %s", flag, out.stdout)
@@ -58,8 +67,8 @@ func TestTorchLaunch(t *testing.T) {
 	}
 	for i, flags := range [][]string{files, {"--nproc-per-node=2", "-r", "3", "-t", "1", "--log-dir"}} {
 		ours := filepath.Join(p.dir, fmt.Sprint("ours", i))
-		out := p.good(slices.Concat(flags, []string{ours, script}, arguments)...)
-		sameLines(t, fmt.Sprintf("%q", flags), trained(out.stdout), want)
+		out := p.good(slices.Concat(flags, []string{ours, place}, arguments)...)
+		sameLines(t, fmt.Sprintf("%q", flags), trained(out.stdout), want[place])
 		if strings.Contains(out.stderr, "has a word") {
 			t.Errorf("%q: what goes to files alone is on the console: %s", flags, out.stderr)
 		}
