@@ -7,6 +7,9 @@
 // printed, and the name is added to the file. All calls with one file forgive at most three tests together.
 // .ci/run does so; a person who runs ./scripts/test sees each failure as it is. again.go says which failures are
 // never run again.
+//
+// Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were skipped, and why;
+// "gotest -tally FILE" prints the sum of all calls in one line.
 package main
 
 import (
@@ -22,8 +25,15 @@ import (
 )
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "-tally" {
+		if err := printTally(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "gotest:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ok, err := run(ctx, os.Args[1:], os.Getenv("DDPBATCH_FLAKY"), os.Stdout)
+	ok, err := run(ctx, os.Args[1:], files{flaky: os.Getenv("DDPBATCH_FLAKY"), tally: os.Getenv("DDPBATCH_TALLY")}, os.Stdout)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
@@ -33,12 +43,26 @@ func main() {
 	}
 }
 
-// run runs go test with args, prints the outcome to w, and reports whether all passed, at once or the second time. An
-// empty flaky allows no second time.
-func run(ctx context.Context, args []string, flaky string, w io.Writer) (bool, error) {
+// files are those that several calls share; "": there is none.
+type files struct {
+	flaky string // the names of the tests that failed once; without it none is run a second time
+	tally string // how many tests ran, a line a call
+}
+
+// run runs go test with args, prints the outcome to w, and reports whether all passed, at once or the second time.
+func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, error) {
 	first, err := goTest(ctx, args, w)
-	if err != nil || first.passed || flaky == "" {
-		return first.passed, err
+	if err != nil {
+		return false, err
+	}
+	if shared.tally != "" {
+		if err := first.tally.keep(shared.tally); err != nil {
+			return false, fmt.Errorf("keep how many tests ran: %w", err)
+		}
+	}
+	flaky := shared.flaky
+	if first.passed || flaky == "" {
+		return first.passed, nil
 	}
 	again, why := first.again()
 	if why != "" {

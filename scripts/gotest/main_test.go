@@ -68,7 +68,7 @@ func TestAFailedTestIsRunOnceMore(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out bytes.Buffer
-			passed, err := run(t.Context(), []string{"-vet=off", "./..."}, flaky, &out)
+			passed, err := run(t.Context(), []string{"-vet=off", "./..."}, files{flaky: flaky}, &out)
 			if err != nil || passed != c.passes {
 				t.Errorf("passed %v (%v), want %v; printed:\n%s", passed, err, c.passes, &out)
 			}
@@ -90,7 +90,7 @@ func TestOnlyTheSubtestThatFailedIsRunAgain(t *testing.T) {
 func fails`, 1))
 	flaky := filepath.Join(t.TempDir(), "flaky")
 	var out bytes.Buffer
-	if passed, err := run(t.Context(), []string{"./..."}, flaky, &out); !passed || err != nil {
+	if passed, err := run(t.Context(), []string{"./..."}, files{flaky: flaky}, &out); !passed || err != nil {
 		t.Fatalf("passed %v (%v); printed:\n%s", passed, err, &out)
 	}
 	names, err := readLines(flaky)
@@ -102,7 +102,7 @@ func fails`, 1))
 func TestWithoutAFileNothingIsRunAgain(t *testing.T) {
 	project(t, once("TestAaa"))
 	var out bytes.Buffer
-	passed, err := run(t.Context(), []string{"./..."}, "", &out)
+	passed, err := run(t.Context(), []string{"./..."}, files{}, &out)
 	if passed || err != nil || strings.Contains(out.String(), "FLAKY") {
 		t.Errorf("passed %v (%v); printed:\n%s", passed, err, &out)
 	}

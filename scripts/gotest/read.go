@@ -28,6 +28,7 @@ type outcome struct {
 	ended  map[test]string // "pass", "fail" or "skip", of each test and package that ended
 	said   map[test]string // what failed tests and packages printed
 	failed []test          // in the order in which they ended, packages included
+	tally  tally
 }
 
 // read takes the events of one run from r. It prints each package when that has ended, as go test does without -v: a
@@ -57,6 +58,13 @@ func read(r io.Reader, w io.Writer) (outcome, error) {
 			io.WriteString(w, e.Output)
 		case "pass", "fail", "skip":
 			o.ended[t] = e.Action
+			switch {
+			case t.name == "":
+			case e.Action == "skip":
+				o.tally.skip(text(said[t]))
+			default:
+				o.tally.Ran++
+			}
 			if e.Action == "fail" {
 				o.passed = false
 				o.failed = append(o.failed, t)
