@@ -16,7 +16,7 @@ import (
 // wait for Slurm most of the time. Each has nodes of its own where it harms nodes.
 func TestSlurmFaults(t *testing.T) {
 	script := clusterScript(t)
-	startFaultyCluster(t, script)
+	startOwnCluster(t, script, "faults", map[string]string{"NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17617", "CGROUPS": ""})
 	runAtOnce(t, script, 1, []clusterTest{{"WorkerKilled", testSlurmWorkerKilled}}) // it is timed
 	tests := []clusterTest{
 		// on n1 to n4
@@ -40,10 +40,10 @@ func TestSlurmFaults(t *testing.T) {
 	runAtOnce(t, script, len(tests), tests)
 }
 
-// startFaultyCluster brings up a cluster that is down again after the test. It has one place, so that what a test that was killed left
-// there is cleared away by the next.
-func startFaultyCluster(t *testing.T, script string) {
-	dir := filepath.Join(os.TempDir(), "ddpbatch-faults")
+// startOwnCluster brings up a cluster of the test's own, with settings of scripts/slurm-cluster, that is down again after the test. It has
+// one place for its name, so that what a test that was killed left there is cleared away by the next.
+func startOwnCluster(t *testing.T, script, name string, settings map[string]string) {
+	dir := filepath.Join(os.TempDir(), "ddpbatch-"+name)
 	lock, err := os.Open(os.TempDir()) // a lock that leaves no file
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,8 @@ func startFaultyCluster(t *testing.T, script string) {
 	eventually(t, 5*time.Minute, "nobody else uses "+dir, func() bool {
 		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
-	for name, value := range map[string]string{"DIR": dir, "NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17617"} {
+	t.Setenv("SLURM_CLUSTER_DIR", dir)
+	for name, value := range settings {
 		t.Setenv("SLURM_CLUSTER_"+name, value)
 	}
 	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
