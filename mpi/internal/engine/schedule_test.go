@@ -6,13 +6,15 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
+
+	"ddpbatch/internal/testkit/thin"
 )
 
 // A peer says what it has to say on its two links, and ends in one of the ways there are; the two arrive in any order and in any pieces, while
 // this rank posts receives and sends in between. In the end the peer is known to have ended, every op is done, and what was
 // sent before a goodbye has come as it was sent.
 func TestSchedules(t *testing.T) {
-	for range 200 {
+	for range 200 / thin.Step(4) {
 		seed := rand.Uint64()
 		if err := playSchedule(t, rand.New(rand.NewPCG(seed, 0))); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
