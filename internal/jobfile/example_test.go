@@ -3,13 +3,10 @@ package jobfile
 import (
 	"os"
 	"reflect"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/internal/testenv"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
@@ -17,9 +14,9 @@ import (
 	"ddpbatch/trainer"
 )
 
-// TestTheExampleOfThePlan holds every field against the example, written out by hand.
-func TestTheExampleOfThePlan(t *testing.T) {
-	src, err := os.ReadFile("testdata/design.toml")
+// TestEveryFieldOfAnExample: what becomes of testdata/example.toml, written out by hand.
+func TestEveryFieldOfAnExample(t *testing.T) {
+	src, err := os.ReadFile("testdata/example.toml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,37 +63,4 @@ func TestTheExampleOfThePlan(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
-}
-
-// TestThePlanItself reads the plan's own text: the schema must know every key of it, and refuse or
-// warn about what this version does not build, and nothing else.
-func TestThePlanItself(t *testing.T) {
-	plan, err := os.ReadFile(testenv.Shared(t, "DESIGN.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(plan), "\n## 4. job.toml")
-	_, after, _ = strings.Cut(after, "```toml\n")
-	src, _, ok := strings.Cut(after, "```")
-	if !ok {
-		t.Fatal("the plan has no example of a job file")
-	}
-	_, warnings, err := parse(src)
-	faults, _ := err.(Faults)
-	wantFaults := []string{"container"}
-	if got := keys(faults); !slices.Equal(got, wantFaults) {
-		t.Errorf("faults of %q, want %q", got, wantFaults)
-	}
-	if len(warnings) > 0 {
-		t.Errorf("warnings %q", lines(warnings))
-	}
-}
-
-// keys lists the keys of faults, in their order.
-func keys(faults []Fault) []string {
-	var keys []string
-	for _, f := range faults {
-		keys = append(keys, f.Key)
-	}
-	return keys
 }
