@@ -9,7 +9,8 @@ import (
 	"ddpbatch/trainer/data"
 )
 
-// Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same parameters and take the same steps, so that only rounding can tell them apart.
+// Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
+// parameters and take the same steps, so that only rounding can tell them apart.
 func TestDigitsAsPyTorch(t *testing.T) {
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
