@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/internal/testenv"
 	"ddpbatch/slurm"
 )
+
+// dumps has the variables of batch scripts and tasks of a real Slurm 22.05, a folder for each step: see testdata/22.05/README.md.
+var dumps = filepath.Join("testdata", "22.05", "env")
 
 // envFile is one dump of the corpus: variables by name.
 type envFile map[string]string
@@ -45,7 +47,7 @@ func (e envFile) number(t *testing.T, name string) int {
 	return n
 }
 
-// steps are the steps of slurm-corpus/env with the nodes and tasks that their COMMAND asks for,
+// steps are the steps of dumps with the nodes and tasks that their COMMAND asks for,
 // read off by hand.
 var steps = map[string]struct{ nodes, tasks int }{
 	"01-N4-n8-tpn2":         {4, 8},
@@ -86,7 +88,7 @@ var steps = map[string]struct{ nodes, tasks int }{
 func TestFromEnvironSteps(t *testing.T) {
 	for step, want := range steps {
 		t.Run(step, func(t *testing.T) {
-			files, err := filepath.Glob(filepath.Join(testenv.Shared(t, "slurm-corpus", "env", step), "task-*.env"))
+			files, err := filepath.Glob(filepath.Join(dumps, step, "task-*.env"))
 			if err != nil || len(files) != want.tasks {
 				t.Fatalf("%d files of tasks, %v; COMMAND makes %d", len(files), err, want.tasks)
 			}
@@ -176,14 +178,13 @@ func checkTask(t *testing.T, env envFile, tasks []envFile) *slurm.Allocation {
 
 // TestStepsAreComplete: no step of the corpus is left out above.
 func TestStepsAreComplete(t *testing.T) {
-	root := testenv.Shared(t, "slurm-corpus", "env")
 	for _, pattern := range []string{"*/task-00.env", "*/*/task-00.env"} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
+		files, err := filepath.Glob(filepath.Join(dumps, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, file := range files {
-			step, err := filepath.Rel(root, filepath.Dir(file))
+			step, err := filepath.Rel(dumps, filepath.Dir(file))
 			if _, known := steps[step]; err != nil || !known {
 				t.Errorf("step %s is not tested, %v", step, err)
 			}
@@ -193,7 +194,7 @@ func TestStepsAreComplete(t *testing.T) {
 
 // TestFromEnvironBatchScripts reads the job from all batch scripts of the corpus: a plan, no step.
 func TestFromEnvironBatchScripts(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(testenv.Shared(t, "slurm-corpus", "env"), "*", "batch.env"))
+	files, err := filepath.Glob(filepath.Join(dumps, "*", "batch.env"))
 	if err != nil || len(files) < 26 {
 		t.Fatalf("%d batch scripts, %v", len(files), err)
 	}
@@ -221,7 +222,7 @@ func TestFromEnvironBatchScripts(t *testing.T) {
 }
 
 func TestFromEnvironSalloc(t *testing.T) {
-	env := readEnvFile(t, testenv.Shared(t, "slurm-corpus", "env", "27-salloc", "salloc.env"))
+	env := readEnvFile(t, filepath.Join(dumps, "27-salloc", "salloc.env"))
 	a, err := slurm.FromEnviron(env.lookup)
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +238,7 @@ func TestFromEnvironSalloc(t *testing.T) {
 // TestRestartHasItsOwnKey: the same job before and after a requeue.
 func TestRestartHasItsOwnKey(t *testing.T) {
 	for restarts, want := range []string{"lab/116..0", "lab/116..1"} {
-		env := readEnvFile(t, testenv.Shared(t, "slurm-corpus", "env", "31-restarted", fmt.Sprint("rqenv.", restarts)))
+		env := readEnvFile(t, filepath.Join(dumps, "31-restarted", fmt.Sprint("rqenv.", restarts)))
 		a, err := slurm.FromEnviron(env.lookup)
 		if err != nil || a.Restarts != restarts || a.Key() != want {
 			t.Errorf("run %d: %d restarts, key %q, %v; want %q", restarts, a.Restarts, a.Key(), err, want)

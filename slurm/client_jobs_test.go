@@ -3,11 +3,10 @@ package slurm
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"ddpbatch/internal/testenv"
 )
 
 // squeueLine puts fields, by the letters of squeueFormat, together as squeue prints them.
@@ -290,9 +289,11 @@ func TestCancelNow(t *testing.T) {
 
 func FuzzClientOutput(f *testing.F) {
 	for _, name := range []string{"cli2/scontrol-show-job-o.stdout", "cli2/squeue-fmt.stdout", "sbatch-errors/bad-partition.stderr", "cli/sbatch-parsable-cluster.stdout"} {
-		if data, err := os.ReadFile(testenv.Shared(f, "slurm-corpus", name)); err == nil {
-			f.Add(data)
+		data, err := os.ReadFile(filepath.Join(corpus, name))
+		if err != nil {
+			f.Fatal(err)
 		}
+		f.Add(data)
 	}
 	f.Add([]byte(sacctLine("1", "COMPLETED")))
 	f.Add([]byte(squeueLine(map[byte]string{'i': "12_[3-6%2]", 'T': "PENDING"})))

@@ -10,16 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"ddpbatch/internal/testenv"
 )
 
-// recorded is the real output of a command, from the corpus: a path there without its suffix.
+// corpus is what the commands of a real Slurm 22.05 said: its README.md tells how it was collected.
+var corpus = filepath.Join("testdata", "22.05")
+
+// recorded is the real output of a command: a path in the corpus without its suffix.
 func recorded(t testing.TB, name string) Output {
 	t.Helper()
 	var out Output
 	read := func(suffix string) []byte {
-		data, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", name+suffix))
+		data, err := os.ReadFile(filepath.Join(corpus, name+suffix))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,8 +142,7 @@ func TestSubmitCorpus(t *testing.T) {
 
 // No failure in the corpus goes by as a success, or the other way round.
 func TestSbatchErrorsCorpus(t *testing.T) {
-	dir := testenv.Shared(t, "slurm-corpus", "sbatch-errors")
-	files, err := filepath.Glob(filepath.Join(dir, "*.rc"))
+	files, err := filepath.Glob(filepath.Join(corpus, "sbatch-errors", "*.rc"))
 	if err != nil || len(files) < 30 {
 		t.Fatalf("%d files: %v", len(files), err)
 	}

@@ -3,19 +3,19 @@ package slurm_test
 import (
 	"math"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"ddpbatch/internal/testenv"
 	"ddpbatch/slurm"
 )
 
 // readTSV returns the rows of a file of the hostlist corpus, at least atLeast of them.
 func readTSV(t *testing.T, name string, atLeast int) [][]string {
 	t.Helper()
-	data, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", "hostlists", name))
+	data, err := os.ReadFile(filepath.Join("testdata", "22.05", "hostlists", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestExpandCorpus(t *testing.T) {
 
 // TestExpandSeveralBrackets holds the odd order in which Slurm turns several brackets.
 func TestExpandSeveralBrackets(t *testing.T) {
-	data, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", "hostlists", "multidim.txt"))
+	data, err := os.ReadFile(filepath.Join("testdata", "22.05", "hostlists", "multidim.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

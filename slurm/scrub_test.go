@@ -1,10 +1,10 @@
 package slurm_test
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 
-	"ddpbatch/internal/testenv"
 	"ddpbatch/slurm"
 )
 
@@ -49,7 +49,7 @@ func TestScrub(t *testing.T) {
 
 // TestScrubTask: after a scrub a real task's environment no longer looks like a job.
 func TestScrubTask(t *testing.T) {
-	env := readEnvFile(t, testenv.Shared(t, "slurm-corpus", "env", "15-mpi-pmi2", "task-03.env"))
+	env := readEnvFile(t, filepath.Join(dumps, "15-mpi-pmi2", "task-03.env"))
 	var environ []string
 	for name, value := range env {
 		environ = append(environ, name+"="+value)

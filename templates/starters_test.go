@@ -1,18 +1,13 @@
 package templates_test
 
 import (
-	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/BurntSushi/toml"
-
 	"ddpbatch/internal/jobfile"
-	"ddpbatch/internal/testenv"
-	"ddpbatch/slurm"
 	"ddpbatch/templates"
 )
 
@@ -60,42 +55,6 @@ func TestSimulateIsWhatTheReadmePromises(t *testing.T) {
 	if job.Train.Model.Kind != "dense" || job.Train.Loss != "mse" || job.Train.Epochs != 2 || job.Checkpoint.EverySteps != 16 || job.Checkpoint.KeepLast != 3 {
 		t.Errorf("%+v, %+v", job.Train, job.Checkpoint)
 	}
-}
-
-// TestStartersUseDocumentedKeys: the plan shows every key that a starter uses, or sbatch has it.
-func TestStartersUseDocumentedKeys(t *testing.T) {
-	plan, err := os.ReadFile(testenv.Shared(t, "DESIGN.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(plan), "\n## 4. job.toml")
-	_, after, _ = strings.Cut(after, "```toml\n")
-	example, _, _ := strings.Cut(after, "```")
-	documented := keysOf(t, example)
-	for _, key := range slurm.OptionKeys() {
-		documented["slurm."+key] = true
-	}
-	for _, s := range templates.Starters() {
-		for _, key := range slices.Sorted(maps.Keys(keysOf(t, switchedOff.ReplaceAllString(s.Text, "$1")))) {
-			if !documented[key] && !strings.HasPrefix(key, "setup.env.") {
-				t.Errorf("%s uses %s, which the plan does not show", s.Name, key)
-			}
-		}
-	}
-}
-
-func keysOf(t *testing.T, text string) map[string]bool {
-	t.Helper()
-	var values map[string]any
-	meta, err := toml.Decode(text, &values)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := make(map[string]bool)
-	for _, key := range meta.Keys() {
-		keys[key.String()] = true
-	}
-	return keys
 }
 
 func TestStartersAreListedOnce(t *testing.T) {

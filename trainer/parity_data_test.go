@@ -5,31 +5,21 @@ import (
 	"path/filepath"
 	"testing"
 
-	"ddpbatch/internal/testenv"
 	"ddpbatch/internal/testkit/thin"
-	"ddpbatch/trainer/blas"
 	"ddpbatch/trainer/data"
 )
 
-// needsBLAS skips what takes too long with products in Go.
-func needsBLAS(t *testing.T) {
-	t.Helper()
-	if _, info, err := blas.Open(blas.Config{Library: blas.Auto}); err != nil || info.Name == blas.InGo {
-		t.Skipf("needs a BLAS library: with %s it takes minutes (%v)", info.Name, err)
-	}
-}
-
-// On MNIST, 9,000 digits to train on and 1,000 to evaluate, models get as many right as PyTorch's, within half a percent: 5
-// digits. Both begin with the same parameters and take the same steps, so that only rounding can tell them apart.
+// Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
+// parameters and take the same steps, so that only rounding can tell them apart.
 func TestDigitsAsPyTorch(t *testing.T) {
 	if thin.Race {
-		t.Skip("takes a minute with the race detector, and has one rank alone")
+		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}
 	base := mnist(t)
-	base.Epochs, base.BatchSize, base.Optimizer.Momentum, base.Optimizer.LR = 2, 64, 0.9, 0.02
+	base.Epochs, base.BatchSize, base.Optimizer.Momentum, base.Optimizer.LR = 8, 64, 0.9, 0.02
 	for name, change := range map[string]func(*testing.T, *Config){
 		"mlp": func(_ *testing.T, c *Config) { c.Model.Hidden = []int{128} },
-		"cnn": func(t *testing.T, c *Config) { needsBLAS(t); c.Model.Kind, c.Model.Channels = "cnn", []int{16, 32} },
+		"cnn": func(_ *testing.T, c *Config) { c.Model.Kind, c.Model.Channels, c.Epochs = "cnn", []int{16, 32}, 3 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := base
@@ -38,7 +28,7 @@ func TestDigitsAsPyTorch(t *testing.T) {
 			want := runTorch(t, torchCase{cfg: cfg, world: 1})[0]["float32"]
 			t.Logf("%.2f %% right, PyTorch %.2f %%; loss %.4f in the last step, PyTorch %.4f",
 				100*got.Accuracy, 100*want.Accuracy, got.losses[len(got.losses)-1], want.Losses[len(want.Losses)-1])
-			if d := math.Abs(got.Accuracy - want.Accuracy); d > 0.005 || want.Accuracy < 0.85 {
+			if d := math.Abs(got.Accuracy - want.Accuracy); d > 0.005 || want.Accuracy < 0.8 {
 				t.Errorf("%.2f %% right, PyTorch %.2f %%", 100*got.Accuracy, 100*want.Accuracy)
 			}
 			if len(got.losses) != len(want.Losses) {
@@ -48,14 +38,13 @@ func TestDigitsAsPyTorch(t *testing.T) {
 	}
 }
 
-// A small GPT on tinyshakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
+// A small GPT on Shakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
 // amplify rounding.)
 func TestShakespeareAsPyTorch(t *testing.T) {
 	if thin.Race {
-		t.Skip("takes half a minute with the race detector, and has one rank alone")
+		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}
-	needsBLAS(t)
-	path := testenv.Shared(t, "data", "text", "tinyshakespeare.txt")
+	path := sample(t, "coriolanus.txt")
 	const steps = 60
 	cfg := DefaultConfig()
 	cfg.Epochs, cfg.BatchSize = 1, 8

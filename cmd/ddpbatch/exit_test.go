@@ -19,7 +19,7 @@ import (
 	"ddpbatch/trainer"
 )
 
-// The numbers are those of DESIGN §6, which users script against.
+// The numbers are those of docs/cli.md, "Exit codes", which users script against.
 func TestExitCode(t *testing.T) {
 	interrupted := launch.SignalError{Sig: syscall.SIGINT}
 	for name, row := range map[string]struct {

@@ -13,11 +13,10 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/testenv"
 )
 
-// digitsJob trains an MLP on the first 9,000 digits, on 4 nodes of 2 ranks, and measures it
-// on the other 1,000.
+// digitsJob trains an MLP on the first 1,000 digits, on 4 nodes of 2 ranks, and measures it
+// on the other 500.
 const digitsJob = `schema = 1
 name = "mnist"
 [slurm]
@@ -26,31 +25,35 @@ time = "00:05:00"
 [launch]
 nproc_per_node = 2
 [train]
-epochs = 4
+epochs = 10
 batch_size = 16
 loss = "cross_entropy"
 model = { kind = "mlp", hidden = [128], activation = "relu" }
 optimizer = { kind = "sgd", lr = 0.1, momentum = 0.9 }
-data = { kind = "mnist", images = %q, labels = %q, train = "0:9000", eval = "9000:10000" }
+data = { kind = "mnist", images = %q, labels = %q, train = "0:1000", eval = "1000:1500" }
 [checkpoint]
-every_steps = 50
+every_steps = 20
 codec = "zstd"
 `
 
 const (
-	digitsEpochs = 4
+	digitsEpochs = 10
 	digitsRanks  = 8
-	// 9,000 rows are 1,125 a rank, and 71 batches of up to 16
-	digitsSteps = 71
+	// 1,000 rows are 125 a rank, and 8 batches of up to 16
+	digitsSteps = 8
+	// PyTorch 1.13 gets 86.2 % right after the same steps (trainer/testdata/train.py). That is 431 digits; rounding may cost some.
+	digitsAccuracy = 0.845
 	// float32 parameters of 784-128-10, and their momentum
 	digitsBytes = 2 * 4 * (784*128 + 128 + 128*10 + 10)
 )
 
 // testSlurmTrain follows a job that trains on real digits, and then looks at it with every command.
 func testSlurmTrain(t *testing.T, c *cluster) {
-	c.write("mnist.toml", fmt.Sprintf(digitsJob,
-		testenv.Shared(t, "data", "mnist", "t10k-images-idx3-ubyte.gz"),
-		testenv.Shared(t, "data", "mnist", "t10k-labels-idx1-ubyte.gz")))
+	digits, err := filepath.Abs(filepath.Join("..", "..", "trainer", "data", "testdata", "mnist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write("mnist.toml", fmt.Sprintf(digitsJob, filepath.Join(digits, "images-idx3-ubyte.gz"), filepath.Join(digits, "labels-idx1-ubyte.gz")))
 	out := c.ok("ddpbatch", "submit", "mnist.toml", "--follow").stdout
 	id := regexp.MustCompile(`(?m)^submitted job ([0-9]+):`).FindStringSubmatch(out)
 	if id == nil {
@@ -88,8 +91,8 @@ func digitsOutput(t *testing.T, out string) {
 		t.Fatalf("%d lines tell an accuracy, want one for each epoch:\n%s", len(found), out)
 	}
 	last := found[digitsEpochs-1][1]
-	if accuracy, err := strconv.ParseFloat(last, 64); err != nil || accuracy < 92 {
-		t.Errorf("the accuracy is %s %%, want 92 or more", last)
+	if accuracy, err := strconv.ParseFloat(last, 64); err != nil || accuracy < 100*digitsAccuracy {
+		t.Errorf("the accuracy is %s %%, want %.1f or more", last, 100*digitsAccuracy)
 	}
 }
 
@@ -132,7 +135,7 @@ func digitsRecords(s *submitted) {
 			accuracy = line.Accuracy
 		}
 	}
-	if last := lines[len(lines)-1]; last.Step != steps || accuracy < 0.92 || *last.Loss >= *lines[0].Loss {
+	if last := lines[len(lines)-1]; last.Step != steps || accuracy < digitsAccuracy || *last.Loss >= *lines[0].Loss {
 		t.Errorf("metrics begin with %+v and end with %+v, and an accuracy of %v", lines[0], last, accuracy)
 	}
 	link := filepath.Join(s.c.dir, "runs", "mnist-"+s.id)
@@ -162,7 +165,7 @@ func digitsCheckpoints(s *submitted) {
 			t.Errorf("checkpoint: %+v", info)
 		}
 	}
-	if want := []int64{200, 250, digitsEpochs * digitsSteps}; !slices.Equal(steps, want) {
+	if want := []int64{40, 60, digitsEpochs * digitsSteps}; !slices.Equal(steps, want) {
 		t.Fatalf("checkpoints are of steps %d, want the last three: %d", steps, want)
 	}
 	if out := s.c.ok("ddpbatch", "ckpt", "verify", s.id); out.stdout != verified {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// mayImport is DESIGN's list of who may know whom (docs/architecture.md), for imports inside
+// mayImport is who may import whom (docs/architecture.md), for imports inside
 // the module. A room that is not listed imports only internal/...
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},

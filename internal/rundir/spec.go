@@ -82,7 +82,7 @@ func (d *Dir) Settle(fits bool) error {
 	return d.WriteSpec(s)
 }
 
-// jobName is what job.toml allows as a name (DESIGN §4). Nothing in it can
+// jobName is what job.toml allows as a name. Nothing in it can
 // leave the parent directory. Counted
 // repetitions take long to compile, and most processes never ask.
 var jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })

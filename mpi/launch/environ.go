@@ -99,7 +99,7 @@ func torchVariables(c AgentConfig, p Place, masterPort int) []variable {
 	}
 }
 
-// ddpbatchVariables are DESIGN §7's, and torchrun's error file, which lies with
+// ddpbatchVariables are ddpbatch's own (docs/cli.md, "run"), and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
 func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []variable {
 	c := r.cfg

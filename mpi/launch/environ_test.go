@@ -13,7 +13,7 @@ import (
 	"ddpbatch/mpi/launch/device"
 )
 
-// Every name of DESIGN §7, by the second worker of the second of two nodes.
+// Every name that docs/cli.md, "run", lists, by the second worker of the second of two nodes.
 func TestWorkerEnviron(t *testing.T) {
 	w := newWorld(t, []int{2, 2}, "say", "x")
 	c, err := w.agents[1].withDefaults()

@@ -31,7 +31,7 @@ type overError struct{ last rundir.Verdict }
 
 func (e *overError) Error() string { return "the run is over: " + e.last.Message }
 
-// Causes of a verdict (DESIGN §5).
+// Causes of a verdict (docs/concepts/recovery.md).
 const (
 	causeDone      = "done"
 	causeCrash     = "crash"     // a worker exited with another code than 0, or was killed by a signal
@@ -44,7 +44,7 @@ const (
 	causeTimeout   = "timeout"   // not all agents came in time, or the caller's deadline passed
 )
 
-// Exit codes with a meaning of their own (DESIGN §6).
+// Exit codes with a meaning of their own (docs/cli.md).
 const (
 	exitFailed        = 1
 	exitUsage         = 2

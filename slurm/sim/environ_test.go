@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/internal/testenv"
 	"ddpbatch/slurm"
 	"ddpbatch/slurm/sim"
 )
@@ -64,7 +63,7 @@ var different = map[string]string{
 	"SLURM_SUBMIT_DIR":         "/home/ann/digits",
 }
 
-// dumps are what Slurm 22.05 set for every task of some steps, and the allocation that should have the same.
+// dumps are what Slurm 22.05 set for every task of some steps (../testdata/22.05/README.md), and the allocation that should have the same.
 var dumps = map[string]sim.Allocation{
 	"03-agent-per-node":     {JobID: 3, Nodes: named("n[1-4]"), CPUs: []int{4}, TasksPerNode: 1, CPUsPerTask: 4},
 	"04-uneven-7tasks":      {JobID: 4, Nodes: named("n[1-4]"), CPUs: []int{4, 1, 1, 1}, Tasks: []int{4, 1, 1, 1}},
@@ -110,7 +109,7 @@ func TestEnvironAgainstSlurm(t *testing.T) {
 		if err := pretend.Validate(); err != nil {
 			t.Errorf("%s: %v", folder, err)
 		}
-		files, err := filepath.Glob(filepath.Join(testenv.Shared(t, "slurm-corpus", "env", folder), "task-*.env"))
+		files, err := filepath.Glob(filepath.Join("..", "testdata", "22.05", "env", folder, "task-*.env"))
 		if err != nil || len(files) != len(pretend.Places()) {
 			t.Fatalf("%s: %d dumps for %d tasks, %v", folder, len(files), len(pretend.Places()), err)
 		}
@@ -164,7 +163,7 @@ func TestEnvironAgainstSlurm25_11(t *testing.T) {
 func TestHeterogeneousScriptAgainstSlurm(t *testing.T) {
 	pretend := dumps["29-hetjob-one-world"]
 	pretend.WorkDir = "/home/ann/digits"
-	data, err := os.ReadFile(filepath.Join(testenv.Shared(t, "slurm-corpus", "env", "28-hetjob"), "batch.env"))
+	data, err := os.ReadFile(filepath.Join("..", "testdata", "22.05", "env", "28-hetjob", "batch.env"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +205,7 @@ func TestHeterogeneousOrder(t *testing.T) {
 	readBack(t, pretend, 3)
 }
 
-// TestRestartedAgainstSlurm: a requeued job's tasks have one variable more, as the corpus' rqenv.0 and rqenv.1 show.
+// TestRestartedAgainstSlurm: a requeued job's tasks have one variable more, as rqenv.0 and rqenv.1 of step 31-restarted show.
 func TestRestartedAgainstSlurm(t *testing.T) {
 	first := sim.Allocation{JobID: 31, Nodes: named("n1")}
 	again := first

@@ -2,56 +2,27 @@ package ddp
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
-	"ddpbatch/internal/testenv"
+	"ddpbatch/internal/testkit/golden"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 	"ddpbatch/trainer/optim"
 )
 
-// reference is what real PyTorch's DDP did over gloo: see ../../shared/golden/README.md.
-type reference struct {
-	X, Y  [][]float32
-	Init  []struct{ Data []float32 }
-	Steps []struct {
-		LossPerRank []float64 `json:"loss_per_rank"`
-		Grads       [][]float32
-	}
-	Final []struct{ Data []float32 }
-}
-
-func readReference(t *testing.T, name string) reference {
-	t.Helper()
-	text, err := os.ReadFile(testenv.Shared(t, "golden", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r reference
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 // The ranks take the steps that PyTorch took: the same losses, gradients and final parameters. Other worlds than PyTorch's, with as many
 // rows together, have the same gradients and parameters.
 func TestTrainsLikePyTorch(t *testing.T) {
-	for _, run := range []struct {
-		name   string
-		losses int // ranks that the file has losses of
-	}{{"ddp_mlp_sgd_w1.json", 1}, {"ddp_mlp_sgd_w2.json", 2}} {
-		r := readReference(t, run.name)
+	for _, theirs := range []int{1, 2} {
+		g := golden.Read(t, theirs)
 		for _, over := range transports {
 			for _, world := range []int{1, 2, 4} {
-				t.Run(fmt.Sprintf("%s/%s/%d", run.name, over, world), func(t *testing.T) {
+				t.Run(fmt.Sprintf("PyTorch on %d/%s/%d", theirs, over, world), func(t *testing.T) {
 					must(t, ranksOn(t, over, world, func(ctx context.Context, comm *mpi.Comm) error {
-						return r.train(ctx, comm, world == run.losses)
+						return repeat(ctx, comm, g, world == theirs)
 					}))
 				})
 			}
@@ -59,13 +30,14 @@ func TestTrainsLikePyTorch(t *testing.T) {
 	}
 }
 
-func (r *reference) train(ctx context.Context, comm *mpi.Comm, losses bool) error {
+// repeat trains as g did. It compares losses where the world has the size of PyTorch's.
+func repeat(ctx context.Context, comm *mpi.Comm, g golden.Training, losses bool) error {
 	src := constant(comm.Rank())
 	model := nn.NewSequential(nn.NewLinear(4, 8, src), nn.NewReLU(), nn.NewLinear(8, 3, src))
 	params := model.Params()
 	if comm.Rank() == 0 {
 		for i, p := range params {
-			copy(p.Value, r.Init[i].Data)
+			copy(p.Value, g.Init[i].Data)
 		}
 	}
 	d, err := New(ctx, comm, params, model.Buffers(), Config{FirstBucketBytes: 100, BucketBytes: 100, Overlap: true})
@@ -80,9 +52,9 @@ func (r *reference) train(ctx context.Context, comm *mpi.Comm, losses bool) erro
 	rows := global / comm.Size()
 	var loss nn.MSE
 	pass := &nn.Pass{Training: true}
-	for s, step := range r.Steps {
-		first := (global*s)%len(r.X) + rows*comm.Rank()
-		x, y := matrix(r.X[first:first+rows]), matrix(r.Y[first:first+rows])
+	for s, step := range g.Steps {
+		first := (global*s)%len(g.X) + rows*comm.Rank()
+		x, y := matrix(g.X[first:first+rows]), matrix(g.Y[first:first+rows])
 		d.ZeroGrad()
 		value, dy := loss.Loss(model.Forward(pass, x), y)
 		d.Begin(ctx, pass, nil)
@@ -91,7 +63,7 @@ func (r *reference) train(ctx context.Context, comm *mpi.Comm, losses bool) erro
 			return err
 		}
 		if losses {
-			if err := near("loss", []float32{float32(value)}, []float32{float32(step.LossPerRank[comm.Rank()])}); err != nil {
+			if err := near("loss", []float32{float32(value)}, []float32{float32(step.Losses[comm.Rank()])}); err != nil {
 				return fmt.Errorf("step %d: %w", s, err)
 			}
 		}
@@ -103,7 +75,7 @@ func (r *reference) train(ctx context.Context, comm *mpi.Comm, losses bool) erro
 		optimizer.Step()
 	}
 	for i, p := range params {
-		if err := near(p.Name, p.Value, r.Final[i].Data); err != nil {
+		if err := near(p.Name, p.Value, g.Final[i].Data); err != nil {
 			return fmt.Errorf("at the end: %w", err)
 		}
 	}
@@ -116,7 +88,7 @@ func near(what string, got, want []float32) error {
 		return fmt.Errorf("%s has %d elements, PyTorch has %d", what, len(got), len(want))
 	}
 	for i := range got {
-		if diff := math.Abs(float64(got[i]) - float64(want[i])); !(diff <= 1e-6) {
+		if diff := math.Abs(float64(got[i]) - float64(want[i])); !(diff <= golden.Tolerance) {
 			return fmt.Errorf("%s: element %d is %v, PyTorch has %v", what, i, got[i], want[i])
 		}
 	}

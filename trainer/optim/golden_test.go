@@ -1,40 +1,15 @@
 package optim
 
 import (
-	"encoding/json"
+	"fmt"
 	"math"
-	"os"
 	"slices"
 	"testing"
 
-	"ddpbatch/internal/testenv"
+	"ddpbatch/internal/testkit/golden"
 	"ddpbatch/trainer/internal/mt19937"
 	"ddpbatch/trainer/nn"
 )
-
-// golden is a run of real PyTorch DistributedDataParallel: five steps of Linear(4,8)-ReLU-Linear(8,3) with mean
-// squared error and SGD with momentum, under torch.manual_seed(1).
-type golden struct {
-	World       int         `json:"world"`
-	GlobalBatch int         `json:"global_batch"`
-	X           [][]float32 `json:"X"`
-	Y           [][]float32 `json:"Y"`
-	Init        []tensor    `json:"init"`
-	Final       []tensor    `json:"final"`
-	Steps       []struct {
-		LossPerRank []float64   `json:"loss_per_rank"`
-		Grads       [][]float32 `json:"grads"`
-	} `json:"steps"`
-}
-
-type tensor struct {
-	Shape []int     `json:"shape"`
-	Data  []float32 `json:"data"`
-}
-
-// PyTorch sums products of these tiny matrices in another order, and its SGD fuses multiplication and addition: a
-// few units in the last place, 6e-8 for values near 1.
-const goldenTolerance = 1e-6
 
 func closeTo(t *testing.T, what string, got, want []float32) {
 	t.Helper()
@@ -42,7 +17,7 @@ func closeTo(t *testing.T, what string, got, want []float32) {
 		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
 	}
 	for i := range want {
-		if math.Abs(float64(got[i])-float64(want[i])) > goldenTolerance {
+		if math.Abs(float64(got[i])-float64(want[i])) > golden.Tolerance {
 			t.Errorf("%s: value %d is %v, PyTorch has %v", what, i, got[i], want[i])
 		}
 	}
@@ -53,24 +28,15 @@ func rows(table [][]float32, first, n int) nn.Matrix {
 	return nn.Matrix{Rows: n, Cols: len(table[0]), Data: slices.Concat(table[first : first+n]...)}
 }
 
+// PyTorch adds up products in another order, and its SGD fuses multiplication and addition: values may differ by golden.Tolerance.
 func TestGoldenTraining(t *testing.T) {
-	for _, file := range []string{"ddp_mlp_sgd_w1.json", "ddp_mlp_sgd_w2.json"} {
-		t.Run(file, func(t *testing.T) {
-			text, err := os.ReadFile(testenv.Shared(t, "golden", file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var g golden
-			if err := json.Unmarshal(text, &g); err != nil {
-				t.Fatal(err)
-			}
-			replay(t, g)
-		})
+	for _, world := range []int{1, 2} {
+		t.Run(fmt.Sprintf("world %d", world), func(t *testing.T) { replay(t, golden.Read(t, world), world) })
 	}
 }
 
-// replay trains as g did, the ranks in turn, and compares all that g recorded.
-func replay(t *testing.T, g golden) {
+// replay trains as g did from torch.manual_seed(1) on, the ranks in turn, and compares all that g recorded.
+func replay(t *testing.T, g golden.Training, world int) {
 	src := mt19937.New(1)
 	model := nn.NewSequential(nn.NewLinear(4, 8, src), nn.NewReLU(), nn.NewLinear(8, 3, src))
 	params := model.Params()
@@ -85,20 +51,20 @@ func replay(t *testing.T, g golden) {
 	}
 	pass := nn.Pass{Training: true}
 	var loss nn.MSE
-	batch := g.GlobalBatch / g.World
+	batch := 8 / world
 	for s, step := range g.Steps {
 		nn.ZeroGrad(params)
-		for rank := range g.World {
-			first := g.GlobalBatch*s%len(g.X) + rank*batch
+		for rank := range world {
+			first := 8*s + rank*batch
 			value, dy := loss.Loss(model.Forward(&pass, rows(g.X, first, batch)), rows(g.Y, first, batch))
-			if math.Abs(value-step.LossPerRank[rank]) > goldenTolerance {
-				t.Errorf("step %d rank %d: loss %v, PyTorch has %v", s, rank, value, step.LossPerRank[rank])
+			if math.Abs(value-step.Losses[rank]) > golden.Tolerance {
+				t.Errorf("step %d rank %d: loss %v, PyTorch has %v", s, rank, value, step.Losses[rank])
 			}
 			model.Backward(&pass, dy, false) // adds up over the ranks
 		}
 		for _, p := range params {
 			for i := range p.Grad {
-				p.Grad[i] /= float32(g.World)
+				p.Grad[i] /= float32(world)
 			}
 		}
 		for i, want := range step.Grads {

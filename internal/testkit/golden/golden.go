@@ -1,6 +1,7 @@
 package golden
 
 import (
+	"embed"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -10,16 +11,20 @@ import (
 	"slices"
 	"testing"
 
-	"ddpbatch/internal/testenv"
 	"ddpbatch/internal/testkit/npy"
 )
+
+// files are what testdata/ddp.py had PyTorch do.
+//
+//go:embed testdata/*.json
+var files embed.FS
 
 // Tolerance is how far our values may be from PyTorch's: some units in the last place of float32 numbers around 1, which come from sums in
 // another order.
 const Tolerance = 1e-6
 
 // Training is of Linear(4, 8), ReLU, Linear(8, 3): mean squared error, SGD with learning rate 0.1 and momentum 0.9, in
-// order through 40 rows, of which all ranks together take 8 a step.
+// order through the first 40 rows, of which all ranks together take 8 a step.
 type Training struct {
 	X, Y        [][]float32
 	Init, Final []Param // in the order of Names
@@ -50,10 +55,10 @@ func (s Step) Loss() float64 {
 // Names are the parameters in PyTorch's order.
 func Names() []string { return []string{"0.weight", "0.bias", "2.weight", "2.bias"} }
 
-// Read returns the training of a world of 1 or 2 ranks, or skips the test where it is absent.
+// Read returns the training of a world of 1 or 2 ranks.
 func Read(t testing.TB, world int) Training {
 	t.Helper()
-	text, err := os.ReadFile(testenv.Shared(t, "golden", fmt.Sprintf("ddp_mlp_sgd_w%d.json", world)))
+	text, err := files.ReadFile(fmt.Sprintf("testdata/ddp_w%d.json", world))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +66,8 @@ func Read(t testing.TB, world int) Training {
 	if err := json.Unmarshal(text, &g); err != nil {
 		t.Fatal(err)
 	}
-	if len(g.X) != 64 || len(g.Y) != 64 || len(g.Steps) != 5 || len(g.Init) != 4 || len(g.Final) != 4 || len(g.Steps[1].Grads) != 4 {
-		t.Fatalf("%d rows, %d steps and %d parameters, want 64, 5 and 4", len(g.X), len(g.Steps), len(g.Init))
+	if len(g.X) != 48 || len(g.Y) != 48 || len(g.Steps) != 5 || len(g.Init) != 4 || len(g.Final) != 4 || len(g.Steps[1].Grads) != 4 {
+		t.Fatalf("%d rows, %d steps and %d parameters, want 48, 5 and 4", len(g.X), len(g.Steps), len(g.Init))
 	}
 	return g
 }

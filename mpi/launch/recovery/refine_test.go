@@ -2,19 +2,19 @@ package recovery
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/testenv"
 )
 
-// corpusLine is the first line of a recorded time line that holds all the words.
+// corpusLine is the first line of a recorded time line (testdata/22.05/README.md) that holds all the words.
 func corpusLine(t *testing.T, file string, words ...string) string {
 	t.Helper()
-	text, err := os.ReadFile(testenv.Shared(t, "slurm-corpus", "signals", file))
+	text, err := os.ReadFile(filepath.Join("testdata", "22.05", file))
 	if err != nil {
 		t.Fatal(err)
 	}
