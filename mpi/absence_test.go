@@ -46,7 +46,11 @@ func TestAbsence(t *testing.T) {
 				t.Parallel() // it mostly waits
 				promptly(t, func() time.Duration {
 					w := newImpatient(t, over, size, timeout)
-					must(t, testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) }))
+					if err := errors.Join(testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) })...); errors.Is(err, ErrTimeout) {
+						return again // they are all there, and one did not get the processor for so long
+					} else if err != nil {
+						t.Error(err)
+					}
 					begin := time.Now()
 					errs := testkit.Each(size, func(rank int) error {
 						if rank == absent {
@@ -59,7 +63,7 @@ func TestAbsence(t *testing.T) {
 						t.Errorf("the time-out came %v too early", -took)
 					}
 					if starved(errs...) {
-						return max(took, soon) // once more
+						return again
 					}
 					want := fmt.Sprintf("rank %d: no progress for %v", absent, timeout)
 					for rank, err := range errs {

@@ -37,7 +37,7 @@ func testCut(t *testing.T, over string, size, victim int, tt call, want string) 
 	})
 	r.cutAfter(50_000)
 	var errs []error
-	testkit.Within(t, testkit.Moment, func() {
+	testkit.Within(t, testkit.Patience, func() {
 		errs = testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
 	})
 	for rank, err := range errs {

@@ -39,23 +39,18 @@ func deaths(ctx context.Context, c *Comm, die, told func(before int)) error {
 		if err := blames(err, victim); err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
-		begin := time.Now()
 		if err := AllReduce(ctx, pair, []int64{1}, Sum); (err != nil) != (c.Rank()/2 == victim/2) {
 			return fmt.Errorf("%s: a pair of ranks, which are %v of the world, when rank %d died: %w", tt.name, pair.Ranks(), c.Ranks()[victim], err)
 		}
 		if err := pair.Close(); err != nil {
 			return err
 		}
-		paired := time.Since(begin)
 		next, err := c.Shrink(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
 		if err := goesOn(ctx, next, slices.Delete(c.Ranks(), victim, victim+1)); err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
-		}
-		if took := time.Since(begin); took > testkit.Moment {
-			return fmt.Errorf("%s: going on took %v, %v of it before the shrink", tt.name, took, paired)
 		}
 		c = next
 	}
@@ -117,18 +112,15 @@ func TestDeathsWithinProcess(t *testing.T) {
 	toldSoon(t, times)
 }
 
-// toldSoon fails the test unless the last survivors were told at once of the deaths in each of everyCall, and of some sooner than by the
-// look that a waiting rank takes every second: what else the machine does may hold up the others.
+// toldSoon logs how soon the last survivors were told of the deaths in each of everyCall. Where testkit.IsLong, it fails the test unless they
+// were told of some of them sooner than by the look that a waiting rank takes every second: what else the machine does may hold up the others.
 func toldSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
 	for i, took := range times {
 		t.Logf("%s: the last rank was told %v after the death", everyCall[i].name, took)
-		if took > testkit.Moment {
-			t.Errorf("%s: the last rank was told %v after the death", everyCall[i].name, took)
-		}
 	}
 	slices.Sort(times)
-	if quarter := times[len(times)/4]; quarter > 500*time.Millisecond {
+	if quarter := times[len(times)/4]; testkit.IsLong() && quarter > 500*time.Millisecond {
 		t.Errorf("of %d deaths three quarters took more than %v", len(times), quarter)
 	}
 }

@@ -35,7 +35,7 @@ func TestCancelInCollective(t *testing.T) {
 	}()
 	testkit.Eventually(t, "both ranks are in the collective", func() bool { return w[0].isRunning() && w[1].isRunning() })
 	var got []error
-	testkit.Within(t, testkit.Moment, func() {
+	testkit.Within(t, testkit.Patience, func() {
 		cancel()
 		got = <-errs
 	})
@@ -78,7 +78,7 @@ func TestPeerNeverComes(t *testing.T) {
 			t.Errorf("the time-out came %v too early", -took)
 		}
 		if starved(errs...) {
-			return max(took, soon) // once more
+			return again
 		}
 		named := false
 		for rank, err := range errs {

@@ -15,7 +15,7 @@ func TestGoexitInOperation(t *testing.T) {
 	for _, over := range transports {
 		for _, wait := range []bool{true, false} {
 			w := newWorldOn(t, over, 2, nil)
-			testkit.Within(t, testkit.Moment, func() {
+			testkit.Within(t, testkit.Patience, func() {
 				testkit.Each(2, func(rank int) error {
 					defer func() {
 						if w[rank].Err() == nil {

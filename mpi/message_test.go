@@ -141,7 +141,7 @@ func TestMessageCancelled(t *testing.T) {
 			errs := make(chan error, 2)
 			go func() { _, err := Recv(ctx, w[0], make([]int8, 1), 1, 0); errs <- err }()
 			go func() { _, err := Recv(t.Context(), w[1], make([]int8, 1), 0, 0); errs <- err }()
-			testkit.Within(t, testkit.Moment, func() {
+			testkit.Within(t, testkit.Patience, func() {
 				cancel()
 				one, other := <-errs, <-errs
 				if errors.Is(other, context.Canceled) {

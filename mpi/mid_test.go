@@ -22,7 +22,7 @@ func TestCancelInTheMiddle(t *testing.T) {
 				cause := errors.New("the job is over")
 				time.AfterFunc(3*time.Millisecond, func() { cancel(cause) })
 				var errs []error
-				testkit.Within(t, testkit.Moment, func() {
+				testkit.Within(t, testkit.Patience, func() {
 					errs = testkit.Each(size, func(rank int) error {
 						own := t.Context()
 						if rank == victim {

@@ -24,7 +24,7 @@ func TestCancelAtAnyMoment(t *testing.T) {
 		w := newWorldOn(t, transports[dice.IntN(len(transports))], size, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(moment, cancel)
-		testkit.Within(t, testkit.Moment, func() {
+		testkit.Within(t, testkit.Patience, func() {
 			for rank, err := range testkit.Each(size, func(rank int) error {
 				own := t.Context()
 				if rank == victim {

@@ -95,7 +95,7 @@ func TestObjectsUnencodable(t *testing.T) {
 			t.Run(over+"/"+name, func(t *testing.T) {
 				w := newWorldOn(t, over, 3, nil)
 				var errs []error
-				testkit.Within(t, testkit.Moment, func() {
+				testkit.Within(t, testkit.Patience, func() {
 					errs = testkit.Each(3, func(rank int) error { return call(t.Context(), w[rank]) })
 				})
 				for rank, err := range errs {

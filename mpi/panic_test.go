@@ -35,7 +35,7 @@ func TestPanicInOperation(t *testing.T) {
 					}
 				})
 				var errs []error
-				testkit.Within(t, testkit.Moment, func() {
+				testkit.Within(t, testkit.Patience, func() {
 					errs = testkit.Each(2, func(rank int) error {
 						defer w[rank].Close()
 						return call(t.Context(), w[rank])

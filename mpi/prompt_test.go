@@ -6,22 +6,28 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // soon is how long a misuse of reference/collectives.md 3.1 may stay unnoticed.
 const soon = time.Second
 
-// promptly plays up to ten times what must be over soon: what else the machine does may hold up some tries, and hardly all.
+// again is what a try returns that tells nothing.
+const again = time.Duration(-1)
+
+// promptly is testkit.Promptly for what must be over soon. A try that tells nothing is played again.
 func promptly(t *testing.T, play func() (took time.Duration)) {
 	t.Helper()
-	var took []time.Duration
-	for range 10 {
-		took = append(took, play())
-		if took[len(took)-1] < soon || t.Failed() {
-			return
+	testkit.Promptly(t, soon, func() time.Duration {
+		for range 100 {
+			if took := play(); took != again || t.Failed() {
+				return took
+			}
 		}
-	}
-	t.Errorf("took %v, never less than %v", took, soon)
+		t.Error("none of 100 tries told anything: the ranks that are there do not answer")
+		return 0
+	})
 }
 
 // starved tells whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have had

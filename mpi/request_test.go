@@ -92,7 +92,7 @@ func TestRequestsFail(t *testing.T) {
 			}
 			w = newWorldOn(t, over, 2, nil)
 			r := w[0].IBarrier(t.Context())
-			testkit.Within(t, testkit.Moment, func() { w[0].Close() })
+			testkit.Within(t, testkit.Patience, func() { w[0].Close() })
 			if err := r.Wait(t.Context()); !errors.Is(err, ErrClosed) {
 				t.Errorf("closed: got %v", err)
 			}

@@ -5,14 +5,9 @@ import (
 	"time"
 )
 
-const (
-	// Patience is how long a test waits for what should happen: minutes of work on no machine, and less than the minute that package launch
-	// gives a file system.
-	Patience = 45 * time.Second
-
-	// Moment is how long that may take which happens at once, on a machine that has other things to do.
-	Moment = 5 * time.Second
-)
+// Patience is how long a test waits for what should happen: minutes of work on no machine, and less than the minute that package launch
+// gives a file system. Only a test that hangs takes as long.
+const Patience = 45 * time.Second
 
 // Eventually waits until ok, for up to Patience.
 func Eventually(t testing.TB, what string, ok func() bool) {

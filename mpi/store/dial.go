@@ -143,6 +143,12 @@ func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client
 	dialer := net.Dialer{Timeout: connectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
+		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+			<-ctx.Done() // as in prove; a system's time-out may be the error
+			if !errors.Is(err, ctx.Err()) {
+				err = fmt.Errorf("%w: %w", err, ctx.Err())
+			}
+		}
 		return nil, err
 	}
 	opened, err := prove(ctx, conn, cfg, keys)

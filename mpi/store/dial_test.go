@@ -216,8 +216,9 @@ func TestSilentListener(t *testing.T) {
 		}
 	}
 	cfg.Handshake = testkit.Patience
-	for range 10 {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	for i := range 100 {
+		// Before the connection is there, or after it.
+		ctx, cancel := context.WithTimeout(t.Context(), []time.Duration{time.Microsecond, time.Millisecond}[i%2])
 		if _, err := Connect(ctx, addr, cfg); errors.Is(err, ErrSilent) || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
 			t.Errorf("where the caller's time was over first: %v; the context: %v", err, ctx.Err())
 		}

@@ -215,7 +215,7 @@ func TestShortRepliesOvertake(t *testing.T) {
 		"pop of nothing":  {op: torchQueuePop, key: "none"},
 		"compare and set": {op: torchCompareSet, key: "k", expected: []byte("old"), value: []byte("new")},
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), testkit.Moment)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 		if _, _, err := s.replyInTurn(ctx, q); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}

@@ -179,5 +179,5 @@ func TestNetworkDoesNotGrow(t *testing.T) {
 	if c := cap(b.buf); c > 100*frame {
 		t.Errorf("%d bytes for %d", c, len(b.buf)-b.r)
 	}
-	testkit.Within(t, testkit.Moment, func() { fabrics[0].Close() })
+	testkit.Within(t, testkit.Patience, func() { fabrics[0].Close() })
 }

@@ -33,7 +33,7 @@ func TestMeetingThatCannotBe(t *testing.T) {
 			}()
 			seatFirmly(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 1})
 			var err error
-			testkit.Within(t, testkit.Moment, func() { _, err = Connect(ctx, testConfig(dir, tt.rank, tt.size)) })
+			testkit.Within(t, testkit.Patience, func() { _, err = Connect(ctx, testConfig(dir, tt.rank, tt.size)) })
 			var missing *MissingError
 			if !errors.As(err, &missing) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("got %v, want %q", err, tt.text)

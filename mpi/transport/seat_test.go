@@ -203,7 +203,7 @@ func TestHalfSeated(t *testing.T) {
 			tt.come(t.Context(), dir)
 			cancel()
 			var got met
-			testkit.Within(t, testkit.Moment, func() { got = <-done })
+			testkit.Within(t, testkit.Patience, func() { got = <-done })
 			if got.err == nil || !strings.Contains(got.err.Error(), tt.text) {
 				t.Errorf("got %v, want %q", got.err, tt.text)
 			}

@@ -72,7 +72,7 @@ func TestSharingThatCannotBe(t *testing.T) {
 				}()
 			}
 			var err error
-			testkit.Within(t, testkit.Moment, func() { err = <-errs[1] }) // it has dialled, and is refused
+			testkit.Within(t, testkit.Patience, func() { err = <-errs[1] }) // it has dialled, and is refused
 			if !errors.Is(err, errNoSharing) {
 				t.Errorf("rank 1 got %v", err)
 			}
@@ -167,7 +167,7 @@ func TestHostileOffers(t *testing.T) {
 				h.stream = 1
 				stream = seatAs(ctx, t, dir, 0, h)
 			}
-			testkit.Within(t, testkit.Moment, func() { err = <-done })
+			testkit.Within(t, testkit.Patience, func() { err = <-done })
 			if err != nil {
 				t.Fatal(err)
 			}

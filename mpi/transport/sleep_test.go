@@ -27,7 +27,7 @@ func asleep(f Fabric) chan struct{} {
 
 func wantAwake(t testing.TB, done chan struct{}) {
 	t.Helper()
-	testkit.Within(t, testkit.Moment, func() { <-done })
+	testkit.Within(t, testkit.Patience, func() { <-done })
 }
 
 // calm empties what there is to be told of, so that the next Sleep sleeps.

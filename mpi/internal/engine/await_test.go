@@ -72,6 +72,7 @@ func TestAwaitTimesOut(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, impatient)
+		w.awaitAnswers(testkit.Patience)
 		if err := errors.Join(begin(w.groups[0], Call{Seq: 1}), begin(w.groups[1], Call{Seq: 1})); err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,7 @@ func TestCancel(t *testing.T) {
 					cancel(why)
 					done <- receive(ctx, w.groups[0], 1, 1, buf)
 				case "while_spinning":
-					w.engines[0].manner.Spin = testkit.Patience
+					w.engines[0].manner.Spin = 2 * testkit.Patience
 					go func() { done <- receive(ctx, w.groups[0], 1, 1, buf) }()
 					pause(5 * time.Millisecond) // it spins by now, or sees the context ended at once
 				case "sending":
@@ -57,7 +57,7 @@ func TestCancel(t *testing.T) {
 					})
 				}
 				var err error
-				testkit.Within(t, testkit.Moment, func() { // it would spin for longer
+				testkit.Within(t, testkit.Patience, func() { // it would spin for longer
 					cancel(why)
 					err = <-done
 				})

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// answers is how long a rank that has waited in vain waits for the others to say what they do.
+// answers is Engine.answers: a rank that says nothing for as long does not answer.
 const answers = time.Second
 
 // timeout words why nothing has come for the time-out: it asks the others what they do.
@@ -37,7 +37,7 @@ func (g *Group) ask() {
 		}
 	}
 	enough := false
-	timer := time.AfterFunc(answers, func() {
+	timer := time.AfterFunc(e.answers, func() {
 		e.mu.Lock()
 		enough = true
 		e.answered.Broadcast()

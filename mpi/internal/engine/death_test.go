@@ -22,7 +22,7 @@ func TestDeath(t *testing.T) {
 		eventuallyAsleep(t, w.engines[1], 1)
 		w.puppets[2].die()
 		var errs []error
-		testkit.Within(t, testkit.Moment, func() { errs = <-done })
+		testkit.Within(t, testkit.Patience, func() { errs = <-done })
 		for rank, err := range errs {
 			if !errors.Is(err, ErrLost) {
 				t.Errorf("rank %d got %v", rank, err)
@@ -83,7 +83,7 @@ func TestDeathInTheHeader(t *testing.T) {
 // What a rank had sent before it died is lost with its groups, but not what it had sent before it said goodbye.
 func TestDeathWhileSending(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
-		promptly(t, linger/2, func() time.Duration {
+		testkit.Promptly(t, linger/2, func() time.Duration {
 			w := newWorld(t, k, 2, nil, 1)
 			payload := make([]byte, 16<<20)
 			done := make(chan error, 1)
@@ -125,6 +125,7 @@ func TestCut(t *testing.T) {
 		return nil
 	})
 	w.hurry()
+	w.awaitAnswers(3 * time.Second) // ranks 0 and 1 answer, and rank 2 never does
 	w.net.Cut(0, 2)
 	w.net.Cut(1, 2)
 	errs := testkit.Each(2, func(rank int) error {
@@ -146,17 +147,20 @@ func TestCut(t *testing.T) {
 // Frames that are lost one way are noticed, too, and slow links are not taken for dead ones.
 func TestDropAndDelay(t *testing.T) {
 	t.Parallel()
-	const timeout, delay = 20 * shortly, 5 * shortly
-	w := newWorld(t, inProcess, 2, func(_ int, o *Options) { o.Timeout = timeout })
-	w.net.Delay(delay)
-	for range timeout/delay + 2 { // longer than the time-out, all in all
-		errs := testkit.Each(2, func(rank int) error {
-			return errors.Join(send(t.Context(), w.groups[rank], 1-rank, 1, []byte("x")), receive(t.Context(), w.groups[rank], 1-rank, 1, make([]byte, 1)))
-		})
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
+	var w *world
+	withMoreTime(t, 20*shortly, func(timeout time.Duration) error {
+		w = newWorld(t, inProcess, 2, func(_ int, o *Options) { o.Timeout = timeout })
+		w.net.Delay(timeout / 4)
+		for range 6 { // longer than the time-out, all in all
+			errs := testkit.Each(2, func(rank int) error {
+				return errors.Join(send(t.Context(), w.groups[rank], 1-rank, 1, []byte("x")), receive(t.Context(), w.groups[rank], 1-rank, 1, make([]byte, 1)))
+			})
+			if err := errors.Join(errs...); err != nil {
+				return err
+			}
 		}
-	}
+		return nil
+	})
 	w.hurry()
 	w.net.Drop(func(from, to int) bool { return from == 1 })
 	err := within(t, func() error {

@@ -13,6 +13,7 @@ import (
 // A rank that has left after the call that runs has done its part in it: it is not to blame for who is late.
 func TestLeaverAfterTheCall(t *testing.T) {
 	w := newWorld(t, overBoth, 3, func(_ int, o *Options) { o.Timeout = patience + time.Second/2 })
+	w.awaitAnswers(testkit.Patience)
 	for _, g := range w.groups {
 		if err := begin(g, Call{Seq: 7}); err != nil {
 			t.Fatal(err)
@@ -47,6 +48,7 @@ func TestByeIsNotSilence(t *testing.T) {
 			}
 		})
 		w.holdLittle(0)
+		w.awaitAnswers(testkit.Patience)
 		sent := make(chan error, 1)
 		go func() { sent <- send(t.Context(), w.groups[2], 0, 1, make([]byte, little-8000)) }()
 		eventuallyEarly(t, w.engines[0], 1)
@@ -178,7 +180,7 @@ func TestAbortByStranger(t *testing.T) {
 
 // A rank that leaves in the middle of a call never comes to its end: who waits for it in that call fails at once.
 func TestLeaverInTheCall(t *testing.T) {
-	promptly(t, patience/2, func() time.Duration {
+	testkit.Promptly(t, patience/2, func() time.Duration {
 		w := newWorld(t, overBoth, 3, nil)
 		for _, g := range w.groups {
 			if err := begin(g, Call{Seq: 7}); err != nil {

@@ -25,6 +25,7 @@ type Engine struct {
 	gone     map[uint64]struct{} // groups that were closed: their late frames are nobody's
 	buried   []uint64            // the same, oldest first
 	news     map[uint64]*news    // of groups that this rank is not of yet
+	answers  time.Duration       // how long a rank that has waited in vain waits for answers to its queries
 	answered *sync.Cond          // a peer has answered a query
 	anySent  opList              // receives from any rank
 	posted   uint64              // receives so far
@@ -80,7 +81,7 @@ func New(fabric transport.Fabric, options Options) *Engine {
 		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
 		groups: make(map[uint64]*Group), gone: make(map[uint64]struct{}), news: make(map[uint64]*news),
-		room: maxEarly, patrol: time.NewTimer(time.Hour), kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		room: maxEarly, answers: answers, patrol: time.NewTimer(time.Hour), kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.answered = sync.NewCond(&e.mu)
 	go e.attend()

@@ -179,7 +179,7 @@ func FuzzPeer(f *testing.F) {
 		if err := within(t, func() error { return g.Wait(t.Context(), &m) }); err == nil && m.size > 8 {
 			t.Errorf("received %d bytes into 8", m.size)
 		}
-		testkit.Within(t, testkit.Moment, func() {
+		testkit.Within(t, testkit.Patience, func() {
 			g.Wait(t.Context(), &c)
 			g.Wait(t.Context(), &wild)
 		})

@@ -46,7 +46,7 @@ func TestMismatch(t *testing.T) {
 							eventuallyEarly(t, w.engines[0], 1)
 						}
 						var errs []error
-						testkit.Within(t, testkit.Moment, func() {
+						testkit.Within(t, testkit.Patience, func() {
 							errs = testkit.Each(3, func(rank int) error {
 								g := w.groups[rank]
 								var r Op

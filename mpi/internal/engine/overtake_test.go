@@ -62,6 +62,7 @@ func TestStatusOvertakes(t *testing.T) {
 				o.Timeout = shortly
 			}
 		})
+		w.awaitAnswers(testkit.Patience)
 		sent := stuff(t, w)
 		err := within(t, func() error { return receive(t.Context(), w.groups[0], 1, 9, make([]byte, 8)) })
 		wantPeer(t, err, 1, ErrTimeout, "it has called nothing yet")

@@ -42,9 +42,12 @@ func TestCulprit(t *testing.T) {
 			t.Parallel()
 			overSome(t, func(t *testing.T, k kind) {
 				w := newWorld(t, k, 3, func(rank int, o *Options) {
-					o.Timeout = shortly
+					if rank == 0 { // the others have time to hear of its failure
+						o.Timeout = shortly
+					}
 					o.Label = []string{"host0, pid 0", "host1, pid 1", "host2, pid 2"}[rank]
 				})
+				w.awaitAnswers(testkit.Patience)
 				if err := errors.Join(in(5)(w.groups[0]), tt.does1(w.groups[1]), tt.does2(w.groups[2])); err != nil {
 					t.Fatal(err)
 				}
@@ -63,6 +66,7 @@ func TestCulpritHasNotJoined(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil)
+		w.awaitAnswers(testkit.Patience)
 		g := w.join(0, 30, all(2))
 		err := within(t, func() error { return send(t.Context(), g, 1, 1, nil) })
 		if err != nil {
@@ -86,6 +90,7 @@ func TestCulpritIsNotWhoHasLeft(t *testing.T) {
 				if err := send(t.Context(), w.groups[1], 0, 9, nil); err != nil {
 					t.Fatal(err)
 				}
+				w.awaitAnswers(testkit.Patience)
 				leave(w)
 				testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 1) })
 				w.hurry()
@@ -106,6 +111,7 @@ func TestSilentRank(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, impatient, 2)
+		w.awaitAnswers(3 * time.Second) // rank 1 answers, and rank 2 never does
 		groups := [2][]*Group{}
 		for rank := range groups {
 			for id := range uint64(3) {
@@ -137,6 +143,7 @@ func TestTimeoutsOfSeveralGroups(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, impatient)
+		w.awaitAnswers(testkit.Patience)
 		const groups = 8
 		errs := testkit.Each(groups, func(i int) error {
 			mine, theirs := w.join(0, uint64(60+i), all(2)), w.join(1, uint64(60+i), all(2))
@@ -161,19 +168,18 @@ func TestTimeoutsOfSeveralGroups(t *testing.T) {
 func TestSlowIsNotStuck(t *testing.T) {
 	t.Parallel()
 	overSome(t, func(t *testing.T, k kind) {
-		const timeout = 20 * shortly
-		w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = timeout }, 1)
-		in := make([]byte, 40)
-		done := make(chan error, 1)
-		go func() { done <- receive(t.Context(), w.groups[0], 1, 1, in) }()
-		w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, nil, uint64(len(in)))
-		for range in {
-			pause(timeout * 5 / 4 / time.Duration(len(in))) // what makes it slow
-			w.puppets[1].write(w.puppets[1].lane(0, kindMessage), []byte("x"))
-		}
-		if err := within(t, func() error { return <-done }); err != nil {
-			t.Error(err)
-		}
+		withMoreTime(t, 20*shortly, func(timeout time.Duration) error {
+			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = timeout }, 1)
+			in := make([]byte, 40)
+			done := make(chan error, 1)
+			go func() { done <- receive(t.Context(), w.groups[0], 1, 1, in) }()
+			w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, nil, uint64(len(in)))
+			for range in {
+				pause(timeout * 5 / 4 / time.Duration(len(in))) // what makes it slow
+				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), []byte("x"))
+			}
+			return within(t, func() error { return <-done })
+		})
 	}, overTCP, overBoth)
 }
 

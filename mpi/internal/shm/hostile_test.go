@@ -38,7 +38,7 @@ func TestHostileSlots(t *testing.T) {
 			s := m.node.ranks[1].slots[1]
 			s.stamp, s.ref = Stamp{1}, tt.ref
 			s.flag.Store(tt.flag)
-			testkit.Within(t, testkit.Moment, func() {
+			testkit.Within(t, testkit.Patience, func() {
 				if err := tt.call(m); !errors.Is(err, ErrCorrupt) {
 					t.Errorf("got %v", err)
 				}

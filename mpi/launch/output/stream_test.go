@@ -355,7 +355,7 @@ func TestStreamEndsInTime(t *testing.T) {
 	began := time.Now()
 	out.End()
 	wait(t, out)
-	if took := time.Since(began); took < lateOutput/2 || took > lateOutput+testkit.Moment {
+	if took := time.Since(began); took < lateOutput/2 || took > lateOutput+testkit.Patience {
 		t.Errorf("it took %v", took)
 	}
 	if got := shown.String(); got != "half a line\n" {
