@@ -112,8 +112,8 @@ func TestDeathsWithinProcess(t *testing.T) {
 	toldSoon(t, times)
 }
 
-// toldSoon logs how soon the last survivors were told of the deaths in each of everyCall. Where testkit.IsLong, it fails the test unless they
-// were told of some of them sooner than by the look that a waiting rank takes every second: what else the machine does may hold up the others.
+// toldSoon logs how soon the last survivors were told of the deaths in each of everyCall. If testkit.IsLong, they must have been told of a
+// quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the rest.
 func toldSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
 	for i, took := range times {

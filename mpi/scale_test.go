@@ -44,7 +44,7 @@ func TestThousandRanks(t *testing.T) {
 		begin, used := time.Now(), cpuTime(t)
 		w = newLocal(t, transport.NewNetwork(size), nil)
 		took := cpuTime(t) - used
-		t.Logf("%d ranks formed a group in %v, of which they computed for %v, on %d cores", size, time.Since(begin), took, runtime.NumCPU())
+		t.Logf("%d ranks formed a group in %v, and computed for %v of that, on %d cores", size, time.Since(begin), took, runtime.NumCPU())
 		return took
 	})
 	must(t, testkit.Each(size, func(rank int) error {

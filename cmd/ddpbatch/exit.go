@@ -114,8 +114,8 @@ func report(e *env, err error) int {
 	return code
 }
 
-// printJSON prints v as one indented JSON value. The control characters that package json leaves as they are (DEL, C1), which a terminal may
-// obey, are escaped: names may come from another user's file.
+// printJSON prints v as one indented JSON value. It escapes what package json leaves as it is and a terminal may obey: DEL, the control
+// characters of 8 bits, and those that change the direction of text. Names may come from another user's file.
 func printJSON(e *env, v any) error {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -126,7 +126,7 @@ func printJSON(e *env, v any) error {
 	}
 	var safe strings.Builder
 	for _, r := range text.String() { // they can be within strings only
-		if r >= 0x7f && r <= 0x9f {
+		if r > '~' && unsafe(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
 		} else {
 			safe.WriteRune(r)

@@ -16,8 +16,8 @@ import (
 // program is ddpbatch as it is shipped. It is in PATH, too.
 var program string
 
-// TestMain has the program built. The package's own code runs in the test's process, where the race detector sees it, and so do the programs
-// that such a process starts of itself: an agent's guard, and the copy in a run directory.
+// TestMain has the program built. The package's own code runs in the test's process, where the race detector sees it. Where that process
+// starts itself, as an agent's guard or as the copy in a run directory, it is the program.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ddpbatch" || len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
 		main()

@@ -79,7 +79,7 @@ func coresOf(t *testing.T, list string) (cores []int) {
 		from, err1 := strconv.Atoi(first)
 		to, err2 := strconv.Atoi(last)
 		if err1 != nil || err2 != nil {
-			t.Fatalf("%q is no list of cores", list)
+			t.Fatalf("%q is not a list of cores", list)
 		}
 		for core := from; core <= to; core++ {
 			cores = append(cores, core)

@@ -16,7 +16,8 @@ import (
 // wait for Slurm most of the time. Each has nodes of its own where it harms nodes.
 func TestSlurmFaults(t *testing.T) {
 	script := clusterScript(t)
-	startOwnCluster(t, script, "faults", map[string]string{"NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17617", "CGROUPS": ""})
+	startOwnCluster(t, script, "faults", map[string]string{
+		"CGROUPS": "", "NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17617"})
 	runAtOnce(t, script, 1, []clusterTest{{"WorkerKilled", testSlurmWorkerKilled}}) // it is timed
 	tests := []clusterTest{
 		// on n1 to n4

@@ -89,7 +89,7 @@ func TestDocumentedKeys(t *testing.T) {
 			}
 		}
 		if n == nil {
-			t.Errorf("docs/cli.md has a row for %s, and there is no such key", key)
+			t.Errorf("docs/cli.md has a row for %s, but the code knows no such key", key)
 		}
 	}
 }

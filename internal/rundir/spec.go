@@ -82,9 +82,8 @@ func (d *Dir) Settle(fits bool) error {
 	return d.WriteSpec(s)
 }
 
-// jobName is what job.toml allows as a name. Nothing in it can
-// leave the parent directory. Counted
-// repetitions take long to compile, and most processes never ask.
+// jobName is what job.toml allows as a name. Nothing in it can leave the parent directory. It is compiled when it is first needed: counted
+// repetitions take long to compile, and most processes never need it.
 var jobName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
 
 func parseSpec(data []byte) (Spec, error) {

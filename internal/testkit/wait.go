@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"os"
 	"testing"
 	"time"
 )
@@ -34,4 +35,25 @@ func Within(t testing.TB, limit time.Duration, f func()) {
 	case <-time.After(limit):
 		t.Fatalf("not done after %v", limit)
 	}
+}
+
+// LongVariable is set to 1 by ./scripts/test --long.
+const LongVariable = "DDPBATCH_TEST_LONG"
+
+// IsLong reports whether tests also check how soon something happens. Otherwise they check only that it happens and in what order, since
+// other work on the machine may delay it.
+func IsLong() bool { return os.Getenv(LongVariable) == "1" }
+
+// Promptly plays what should take less than limit. If IsLong, it plays up to ten times, and one of them must take less: other work on the
+// machine may delay some of them, but hardly all. Otherwise it plays once, and the time does not matter.
+func Promptly(t testing.TB, limit time.Duration, play func() (took time.Duration)) {
+	t.Helper()
+	var took []time.Duration
+	for range 10 {
+		took = append(took, play())
+		if !IsLong() || took[len(took)-1] < limit || t.Failed() {
+			return
+		}
+	}
+	t.Errorf("took %v, never less than %v", took, limit)
 }

@@ -46,7 +46,7 @@ func TestWhoIsNamed(t *testing.T) {
 		"all sleep":                             {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1800, asleep)}, -1, "", "which of them went quiet first cannot be told"},
 		"one of three sleeps":                   {[]silentRank{at(0, "n1", 1830, waits), at(1, "n1", 1830, waits), at(2, "n1", 1830, asleep), at(3, "n1", 1800, waits)}, 2, "n1", ": asleep, of 4 ranks that went quiet"},
 		"of two agents on one node":             {[]silentRank{at(0, "n1", 1814, waits), earlier(12, 7, at(1, "n1", 1813, stopped))}, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP)"},
-		"of two agents on one node, long apart": {[]silentRank{at(0, "n1", 1830, waits), earlier(12, 7, at(1, "n1", 1813, asleep))}, 0, "n1", "the first of 2 ranks to go quiet"},
+		"of two agents on one node, long apart": {[]silentRank{at(0, "n1", 1830, waits), earlier(12, 7, at(1, "n1", 1813, asleep))}, 0, "n1", "the first of 2 ranks"},
 		"for a moment":                          {[]silentRank{at(0, "n1", 2, waits)}, 0, "n1", " for 2s ("},
 	} {
 		for range 2 {

@@ -40,6 +40,6 @@ func TestFails(t *testing.T) { t.Fail() }
 		t.Fatal(err)
 	}
 	if _, err := readTally(file); err == nil {
-		t.Error("a file that is no tally was read")
+		t.Error("a file with rubbish was read as a tally")
 	}
 }

@@ -1,9 +1,11 @@
 package data
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
+	"hash"
 	"testing"
 )
 
@@ -46,7 +48,8 @@ func TestDigest(t *testing.T) {
 			t.Errorf("%s: the digest is the same", name)
 		}
 	}
-	if a, b := mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1}), mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1, Noise: 1}); digestOf(a) == digestOf(b) {
+	plain := mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1})
+	if noisy := mustGenerate(t, GeneratedConfig{Rows: 3, Inputs: 2, Outputs: 1, Noise: 1}); digestOf(plain) == digestOf(noisy) {
 		t.Error("other outputs have the same digest")
 	}
 }
@@ -117,7 +120,31 @@ func BenchmarkDigest(b *testing.B) {
 	}
 }
 
-// A stop ends the hashing of data that have no end worth waiting for: these rows would take years.
+// A stop also ends the hashing of one long piece of memory, which a mapped file is: what comes after the stop is not hashed.
+func TestStopEndsOneLongWrite(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	h := &stoppable{stopsAfter{sha256.New(), cancel}, ctx}
+	if n, err := h.Write(make([]byte, 64<<20)); n != 64<<20 || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	want := sha256.Sum256(make([]byte, 16<<20))
+	if got := h.Sum(nil); !bytes.Equal(got, want[:]) {
+		t.Error("it did not stop after the first piece of 16 MiB")
+	}
+}
+
+// stopsAfter is a hash whose first write ends a context.
+type stopsAfter struct {
+	hash.Hash
+	stop func()
+}
+
+func (s stopsAfter) Write(b []byte) (int, error) {
+	defer s.stop()
+	return s.Hash.Write(b)
+}
+
+// A stop ends the hashing of rows that are read one by one: these would take years.
 func TestStopEndsTheDigest(t *testing.T) {
 	stop := errors.New("TERM")
 	ctx, cancel := context.WithCancelCause(t.Context())

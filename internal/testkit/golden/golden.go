@@ -24,7 +24,7 @@ var files embed.FS
 const Tolerance = 1e-6
 
 // Training is of Linear(4, 8), ReLU, Linear(8, 3): mean squared error, SGD with learning rate 0.1 and momentum 0.9, in
-// order through the first 40 rows, of which all ranks together take 8 a step.
+// order through the first 40 rows. In each step all ranks together take 8 rows.
 type Training struct {
 	X, Y        [][]float32
 	Init, Final []Param // in the order of Names

@@ -153,7 +153,8 @@ func TestDropAndDelay(t *testing.T) {
 		w.net.Delay(timeout / 4)
 		for range 6 { // longer than the time-out, all in all
 			errs := testkit.Each(2, func(rank int) error {
-				return errors.Join(send(t.Context(), w.groups[rank], 1-rank, 1, []byte("x")), receive(t.Context(), w.groups[rank], 1-rank, 1, make([]byte, 1)))
+				g := w.groups[rank]
+				return errors.Join(send(t.Context(), g, 1-rank, 1, []byte("x")), receive(t.Context(), g, 1-rank, 1, make([]byte, 1)))
 			})
 			if err := errors.Join(errs...); err != nil {
 				return err

@@ -81,7 +81,8 @@ func New(fabric transport.Fabric, options Options) *Engine {
 		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
 		groups: make(map[uint64]*Group), gone: make(map[uint64]struct{}), news: make(map[uint64]*news),
-		room: maxEarly, answers: answers, patrol: time.NewTimer(time.Hour), kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
+		room: maxEarly, answers: answers, patrol: time.NewTimer(time.Hour),
+		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.answered = sync.NewCond(&e.mu)
 	go e.attend()

@@ -1,5 +1,5 @@
 # Makes distributed_sampler.json, beside this file: the rows that PyTorch's DistributedSampler gives to each rank. The one that is there is of
-# PyTorch 1.13.1.
+# PyTorch 1.13.1, which Debian 12 builds as "1.13.0a0".
 #
 #     python3 distributed_sampler.py
 import json

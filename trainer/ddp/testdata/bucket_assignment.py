@@ -1,5 +1,5 @@
 # Makes bucket_assignment.json, beside this file: how PyTorch's DistributedDataParallel puts tensors of several sizes and types into buckets.
-# The one that is there is of PyTorch 1.13.1.
+# The one that is there is of PyTorch 1.13.1, which Debian 12 builds as "1.13.0a0".
 #
 #     python3 bucket_assignment.py
 import json
