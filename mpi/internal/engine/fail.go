@@ -24,11 +24,11 @@ func (e *Engine) endOf(l *lane, err error) {
 	}
 	if l == p.control {
 		p.ending = err
+		e.read(p.data, nil)               // there may be more: after which call it has left a group, for one
 		if !errors.Is(err, ErrProtocol) { // who breaks the rules is to be told
 			e.stopWriting(p.data)
 			e.stopWriting(p.control)
 		}
-		e.read(p.data, nil) // there may be more
 	} else if e.read(p.control, nil); p.ending != nil { // it says why
 		err, atOnce = p.ending, true
 	}

@@ -107,6 +107,27 @@ func TestLeaveBeforeTheFrame(t *testing.T) {
 	}, overTCP, overBoth)
 }
 
+// A rank has closed its group, its engine and its links before anything of that is read here. Who then sends to it is still told what it
+// said first: after which call it left.
+func TestLeftBeforeTheSend(t *testing.T) {
+	overSome(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil, 1)
+		e, g, p := w.engines[0], w.groups[0], w.puppets[1]
+		var op Op
+		e.mu.Lock()
+		p.frame(0, kindLeave, Call{Group: worldID, Seq: 7}, nil)
+		p.bye(0)
+		p.die()
+		for range 100 { // until one finds out
+			if g.send(&op, kindCollective, Call{Seq: 8}, 1, make([]byte, 8)); g.err != nil || op.Done() && op.err != nil {
+				break
+			}
+		}
+		e.mu.Unlock()
+		wantPeer(t, g.Wait(t.Context(), &op), 1, ErrLeft, "it has left the group after call #7")
+	}, inProcess, overTCP) // shared memory has room for what nobody reads
+}
+
 // A rank that has received everything may leave at once: that must not spoil the send whose frame let it go.
 func TestLeaveWithTheLastFrame(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {

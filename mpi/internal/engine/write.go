@@ -91,7 +91,11 @@ func (e *Engine) endWrite(op *Op) {
 		e.complete(op, ErrLost)
 		return
 	}
-	switch p := e.peers[op.peer]; {
+	p := e.peers[op.peer]
+	rank, _ := op.group.rankOf(p.rank)
+	switch left := op.group.left; {
+	case left != nil && left[rank] != nil:
+		e.miss(op, left[rank])
 	case p.err != nil:
 		e.miss(op, p.err)
 	case p.ending != nil:
