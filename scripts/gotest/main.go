@@ -4,8 +4,8 @@
 //
 // Flags go to go test as they are, in the form -name=value. Where the environment has DDPBATCH_FLAKY, the name of a
 // file, a test that failed is run once more, and passes if it passes then; "FLAKY: name" and the first output are
-// printed, and the name is added to the file. All calls with one file forgive at most three tests together.
-// .ci/run does so; a person who runs ./scripts/test sees each failure as it is. again.go says which failures are
+// printed, and the name is added to the file. All calls with one file forgive at most three tests together, and
+// where several run at once, a second run waits until all others have ended. .ci/run does so; a person who runs ./scripts/test sees each failure as it is. again.go says which failures are
 // never run again.
 //
 // Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were skipped, and why;
@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -51,6 +52,11 @@ type files struct {
 
 // run runs go test with args, prints the outcome to w, and reports whether all passed, at once or the second time.
 func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, error) {
+	others, err := join(ctx, shared.flaky)
+	if err != nil {
+		return false, fmt.Errorf("take turns with other calls: %w", err)
+	}
+	defer others.Close()
 	first, err := goTest(ctx, args, w)
 	if err != nil {
 		return false, err
@@ -68,6 +74,9 @@ func run(ctx context.Context, args []string, shared files, w io.Writer) (bool, e
 	if why != "" {
 		fmt.Fprintf(w, "no second run: %s\n", why)
 		return false, nil
+	}
+	if err := alone(ctx, others, w); err != nil {
+		return false, fmt.Errorf("wait until other calls have ended: %w", err)
 	}
 	forgiven, err := readLines(flaky)
 	if err != nil {
@@ -121,6 +130,48 @@ func goTest(ctx context.Context, args []string, w io.Writer) (outcome, error) {
 		o.passed = false
 	}
 	return o, ctx.Err()
+}
+
+// join opens the file that calls share, and locks it together with them. It returns nil, which may be closed, for no file.
+func join(ctx context.Context, path string) (*os.File, error) {
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lock(ctx, f, syscall.LOCK_SH, func() {}); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// alone waits until no other call has the file, and keeps it from others.
+func alone(ctx context.Context, f *os.File, w io.Writer) error {
+	return lock(ctx, f, syscall.LOCK_EX, func() { fmt.Fprintln(w, "failed tests are run once more when other tests have ended") })
+}
+
+// lock locks f, for reading or for writing. It calls waits, once, if others do not let it at once. Meanwhile f is not locked (flock(2)), so
+// that of two that want it for themselves one gets it.
+func lock(ctx context.Context, f *os.File, how int, waits func()) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for first := true; ; first = false {
+		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		if err != syscall.EWOULDBLOCK {
+			return err
+		}
+		if first {
+			waits()
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
 }
 
 func readLines(path string) ([]string, error) {

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,5 +122,41 @@ func TestNamesOfWhatNeverFailsByChance(t *testing.T) {
 		if neverNamed.MatchString(name) != never {
 			t.Errorf("%s: never is %v", name, !never)
 		}
+	}
+}
+
+// A test that failed is run once more when no other call runs any.
+func TestSecondRunIsAlone(t *testing.T) {
+	project(t, once("TestAaa"))
+	flaky := filepath.Join(t.TempDir(), "flaky")
+	other, err := join(t.Context(), flaky)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe, out := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		passed, err := run(t.Context(), []string{"-vet=off", "./..."}, files{flaky: flaky}, out)
+		if err == nil && !passed {
+			err = errors.New("it failed")
+		}
+		out.Close()
+		done <- err
+	}()
+	waited := false
+	var said strings.Builder
+	lines := bufio.NewScanner(pipe)
+	for lines.Scan() {
+		fmt.Fprintln(&said, lines.Text())
+		switch {
+		case strings.Contains(lines.Text(), "when other tests have ended"):
+			waited = true
+			other.Close()
+		case strings.Contains(lines.Text(), "is run once more") && !waited:
+			t.Error("it did not wait for the other call")
+		}
+	}
+	if err := <-done; err != nil || !waited || !strings.Contains(said.String(), "FLAKY: ") {
+		t.Errorf("%v, waited: %v; printed:\n%s", err, waited, &said)
 	}
 }
