@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
 )
 
 // testSlurmBadCommands: what cannot be run, on all nodes or on one. The code is a shell's, one agent says why, and names the node.
@@ -35,7 +36,7 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 		{"is not there on one node", []string{"sh", "-c", here("exec /nowhere/train")}, 127, []string{"rank 2 on n3", "127"}},
 	} {
 		var out output
-		atBest(t, 20*time.Second, row.name, func() time.Duration {
+		testkit.Promptly(t, 20*time.Second, func() time.Duration {
 			began := time.Now()
 			out = c.run("srun", append([]string{"-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "ddpbatch", "run", "--"}, row.command...)...)
 			return time.Since(began)

@@ -3,156 +3,103 @@ package main
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// TestSlurm runs the program on a real Slurm cluster, as a user does: jobs are submitted, watched,
-// cancelled, killed and resumed, and what the program says is held against what Slurm says and
-// what the tasks themselves saw. scripts/test brings the cluster up; the tests may share it with others.
+// TestSlurm runs the program on real Slurm clusters, as a user does: jobs are submitted, watched, cancelled, killed and resumed, and what
+// the program says is held against what Slurm says and what the tasks themselves saw. Most of the tests wait for Slurm most of the time;
+// so they run on several clusters at once, and where a cluster has the room several on one.
 func TestSlurm(t *testing.T) {
-	script := clusterScript(t)
-	if os.Getenv("SLURM_CONF") == "" {
-		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
-	}
-	// They need two whole nodes, so that they would wait for all others.
-	runAtOnce(t, script, 1, []clusterTest{{"RequeuePreempted", testSlurmRequeuePreempted}, {"PreemptedGivenUp", testSlurmPreemptedGivenUp}})
-	// Most wait for Slurm most of the time.
-	runAtOnce(t, script, clusterLanes(t, 4), []clusterTest{
-		{"MeetNot", testSlurmMeetNot},
-		{"Decline", testSlurmDecline},
-		{"RequeueWarned", testSlurmRequeueWarned},
-		{"RequeueNode", testSlurmRequeueNode},
-		{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
-		{"RequeueStubborn", testSlurmRequeueStubborn},
-		{"RequeueElement", testSlurmRequeueElement},
-		{"RequeueRefused", testSlurmRequeueRefused},
-		{"Env", testSlurmEnv},
-		{"EnvArbitrary", testSlurmEnvArbitrary},
-		{"EnvSteps", testSlurmEnvSteps},
-		{"EnvFormats", testSlurmEnvFormats},
-		{"Run", testSlurmRun},
-		{"Cores", testSlurmCores},
-		{"Meet", testSlurmMeet},
-		{"RunByHand", testSlurmRunByHand},
-		{"RunByHandSecret", testSlurmRunByHandSecret},
-		{"Refused", testSlurmRefused},
-		{"TestOnly", testSlurmTestOnly},
-		{"Singleton", testSlurmSingleton},
-		{"Crash", testSlurmCrash},
-		{"AgentKilled", testSlurmAgentKilled},
-		{"LostAgentLives", testSlurmLostAgentLives},
-		{"CancelIsFinal", testSlurmCancelIsFinal},
-		{"CancelEnded", testSlurmCancelEnded},
-		{"Forbidden", testSlurmForbidden},
-		{"Wait", testSlurmWait},
-		{"SubmitKilled", testSlurmSubmitKilled},
-		{"Follow", testSlurmFollow},
-		{"Array", testSlurmArray},
-		{"ArrayFailure", testSlurmArrayFailure},
-		{"ArrayFollow", testSlurmArrayFollow},
-		{"Quoting", testSlurmQuoting},
-		{"Nested", testSlurmNested},
-		{"JobsShareNodes", testSlurmJobsShareNodes},
-		{"ElementsShareNodes", testSlurmElementsShareNodes},
-		{"StepsShareNodes", testSlurmStepsShareNodes},
-		{"Uneven", testSlurmUneven},
-		{"Heterogeneous", testSlurmHeterogeneous},
-		{"Arbitrary", testSlurmArbitrary},
-		{"BadCommands", testSlurmBadCommands},
-		{"LeavesEarly", testSlurmLeavesEarly},
-		{"OtherSecret", testSlurmOtherSecret},
-		{"TooFewGPUs", testSlurmTooFewGPUs},
-		{"NotShared", testSlurmNotShared},
-		{"NoProgram", testSlurmNoProgram},
-		{"FullDisk", testSlurmFullDisk},
-		{"ReadOnly", testSlurmReadOnly},
-	})
-	// They fill the cores of a small machine, and some of the others count seconds.
-	runAtOnce(t, script, clusterLanes(t, 2), []clusterTest{
-		{"Resume", testSlurmResume},
-		{"Train", testSlurmTrain},
-		{"TrainInTasks", testSlurmTrainInTasks},
-		{"TorchTrain", testSlurmTorchTrain},
-		{"TorchRestart", testSlurmTorchRestart},
-		{"TorchRequeue", testSlurmTorchRequeue},
-		{"TorchRaises", testSlurmTorchRaises},
-	})
-}
-
-// clusterScript is scripts/slurm-cluster, or skips the test.
-func clusterScript(t *testing.T) string {
-	t.Helper()
-	script := os.Getenv("DDPBATCH_TEST_SLURM")
-	if script == "" {
-		t.Skip("needs a Slurm cluster: scripts/test has one where it can, and sets DDPBATCH_TEST_SLURM")
-	}
-	return script
-}
-
-// clusterLanes is how many tests, up to most, the cluster's nodes have CPUs for at once: some have several jobs that must run at the same
-// time, and would wait for each other.
-func clusterLanes(t *testing.T, most int) int {
-	t.Helper()
-	out, err := exec.Command("sinfo", "-h", "-p", "main", "-o", "%c").Output()
-	if err != nil {
-		t.Fatalf("sinfo: %v", err)
-	}
-	cpus, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	if err != nil {
-		t.Fatalf("sinfo says that nodes have %q CPUs", out)
-	}
-	const each = 4 // on a node, at most
-	return max(1, min(most, cpus/each))
-}
-
-// clusterTest is a test on a cluster, in a corner of its own.
-type clusterTest struct {
-	name string
-	run  func(*testing.T, *cluster)
-}
-
-// runAtOnce runs tests in so many lanes, each of which takes the next test that is left. It is not t.Parallel, which counts cores: most
-// of the tests wait for Slurm most of the time.
-func runAtOnce(t *testing.T, script string, lanes int, tests []clusterTest) {
-	t.Helper()
-	left := make(chan clusterTest, len(tests))
-	for _, test := range tests {
-		left <- test
-	}
-	close(left)
+	sites := startSites(t)
 	var all sync.WaitGroup
-	for range lanes {
-		all.Go(func() {
-			for test := range left {
-				t.Run(test.name, func(t *testing.T) { test.run(t, newCluster(t, script)) })
-			}
-		})
-	}
-	all.Wait()
+	defer all.Wait()
+	all.Go(func() { runRows(t, sites.usual, usualRows) })
+	all.Go(func() { runRows(t, lanes(sites.wide, 2), wideRows) })
+	all.Go(func() { runRows(t, lanes(sites.faults, len(faultRows)), faultRows) })
 }
 
-// clusterNodes are in Slurm's order.
+// usualRows each have a cluster of four nodes for themselves. A node has the cores of this machine and binds tasks to them, where that can be.
+var usualRows = []row{
+	{"RequeuePreempted", testSlurmRequeuePreempted},
+	{"PreemptedGivenUp", testSlurmPreemptedGivenUp},
+	{"MeetNot", testSlurmMeetNot},
+	{"Decline", testSlurmDecline},
+	{"RequeueWarned", testSlurmRequeueWarned},
+	{"RequeueNode", testSlurmRequeueNode},
+	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
+	{"RequeueStubborn", testSlurmRequeueStubborn},
+	{"RequeueElement", testSlurmRequeueElement},
+	{"RequeueRefused", testSlurmRequeueRefused},
+	{"EnvArbitrary", testSlurmEnvArbitrary},
+	{"EnvSteps", testSlurmEnvSteps},
+	{"EnvFormats", testSlurmEnvFormats},
+	{"Run", testSlurmRun},
+	{"RunByHand", testSlurmRunByHand},
+	{"RunByHandSecret", testSlurmRunByHandSecret},
+	{"Refused", testSlurmRefused},
+	{"TestOnly", testSlurmTestOnly},
+	{"Singleton", testSlurmSingleton},
+	{"Crash", testSlurmCrash},
+	{"AgentKilled", testSlurmAgentKilled},
+	{"LostAgentLives", testSlurmLostAgentLives},
+	{"CancelIsFinal", testSlurmCancelIsFinal},
+	{"CancelEnded", testSlurmCancelEnded},
+	{"Forbidden", testSlurmForbidden},
+	{"Wait", testSlurmWait},
+	{"SubmitKilled", testSlurmSubmitKilled},
+	{"Follow", testSlurmFollow},
+	{"Array", testSlurmArray},
+	{"ArrayFailure", testSlurmArrayFailure},
+	{"ArrayFollow", testSlurmArrayFollow},
+	{"Quoting", testSlurmQuoting},
+	{"Nested", testSlurmNested},
+	{"StepsShareNodes", testSlurmStepsShareNodes},
+	{"Uneven", testSlurmUneven},
+	{"Heterogeneous", testSlurmHeterogeneous},
+	{"Arbitrary", testSlurmArbitrary},
+	{"BadCommands", testSlurmBadCommands},
+	{"LeavesEarly", testSlurmLeavesEarly},
+	{"OtherSecret", testSlurmOtherSecret},
+	{"TooFewGPUs", testSlurmTooFewGPUs},
+	{"NotShared", testSlurmNotShared},
+	{"NoProgram", testSlurmNoProgram},
+	{"FullDisk", testSlurmFullDisk},
+	{"ReadOnly", testSlurmReadOnly},
+	{"CoresOfRanks", testSlurmCoresOfRanks},
+	{"DevicesOfRanks", testSlurmDevicesOfRanks},
+	{"MemoryOfRanks", testSlurmMemoryOfRanks},
+	{"SessionsOfRanks", testSlurmSessionsOfRanks},
+	{"Resume", testSlurmResume},
+	{"Train", testSlurmTrain},
+	{"TrainInTasks", testSlurmTrainInTasks},
+	{"TorchRestart", testSlurmTorchRestart},
+	{"TorchRequeue", testSlurmTorchRequeue},
+	{"TorchRaises", testSlurmTorchRaises},
+}
+
+// wideRows need more cores on a node than a small machine has.
+var wideRows = []row{}
+
+// clusterNodes are in Slurm's order. A site may have more.
 var clusterNodes = []string{"n1", "n2", "n3", "n4"}
 
 // cluster is one test's corner of the cluster: a folder that commands run in, and a home of its own. What the test leaves running is
 // cancelled at its end, and nothing of it may live on then: the nodes are on this machine, which sees their processes.
 type cluster struct {
-	t      *testing.T
-	script string // scripts/slurm-cluster
-	dir    string
-	home   string
-	env    []string // of its commands, as NAME=value, beside this process's own
+	*site
+	t    *testing.T
+	dir  string
+	home string
+	env  []string // of its commands, as NAME=value, beside this process's own and the site's
 }
 
-func newCluster(t *testing.T, script string) *cluster {
-	c := &cluster{t: t, script: script, dir: t.TempDir(), home: t.TempDir()}
+func newCluster(t *testing.T, on *site) *cluster {
+	c := &cluster{site: on, t: t, dir: t.TempDir(), home: t.TempDir()}
 	c.env = []string{"HOME=" + c.home}
 	t.Cleanup(func() { noSurvivors(t, c.dir, c.home) })
 	t.Cleanup(c.cancelJobs)
@@ -177,7 +124,7 @@ func (c *cluster) jobs(args ...string) (jobs [][]string) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
 	defer cancel()
 	format := strings.Join([]string{"%i", "%A", "%T", "%r", "%Z"}, separator)
-	out, err := exec.CommandContext(ctx, "squeue", append([]string{"-h", "-o", format}, args...)...).Output()
+	out, err := c.command(ctx, "squeue", append([]string{"-h", "-o", format}, args...)...).Output()
 	if err != nil {
 		c.t.Errorf("squeue: %v", err)
 	}
@@ -194,7 +141,7 @@ func (c *cluster) jobs(args ...string) (jobs [][]string) {
 // into folders that are about to be removed.
 func (c *cluster) cancelJobs() {
 	for _, job := range c.jobs() {
-		if err := exec.Command("scancel", job[1]).Run(); err != nil {
+		if err := c.command(context.Background(), "scancel", job[1]).Run(); err != nil {
 			c.t.Errorf("scancel %s: %v", job[1], err)
 		}
 	}
@@ -274,21 +221,6 @@ func (c *cluster) processes(text string) (found []string) {
 		}
 	}
 	return found
-}
-
-// atBest does something up to three times, until it takes no longer than limit: what runs beside a test can only make it longer.
-func atBest(t *testing.T, limit time.Duration, what string, do func() time.Duration) {
-	t.Helper()
-	for tries := 1; ; tries++ {
-		took := do()
-		if took <= limit {
-			return
-		}
-		if t.Failed() || tries == 3 {
-			t.Errorf("%s: it took %v, and no less before", what, took)
-			return
-		}
-	}
 }
 
 // eventually waits until done is true.

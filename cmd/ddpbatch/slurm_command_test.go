@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -66,9 +66,9 @@ type process struct {
 // start starts a command in a process group of its own, which is killed at the test's end at the latest.
 func (c *cluster) start(name string, args ...string) *process {
 	c.t.Helper()
-	p := &process{t: c.t, cmd: exec.Command(name, args...), done: make(chan struct{})}
+	p := &process{t: c.t, cmd: c.command(context.Background(), name, args...), done: make(chan struct{})}
 	p.cmd.Dir = c.dir
-	p.cmd.Env = append(os.Environ(), c.env...)
+	p.cmd.Env = append(p.cmd.Env, c.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.WaitDelay = 10 * time.Second // for a child that keeps the pipes open

@@ -10,22 +10,12 @@ import (
 	"testing"
 )
 
-// TestSlurmConfined runs jobs on a cluster that is as most sites have theirs: tasks are bound to cores, and kept to their cores, memory
-// and devices.
-func TestSlurmConfined(t *testing.T) {
-	script := clusterScript(t)
-	startOwnCluster(t, script, "confined", map[string]string{
-		"CGROUPS": "1", "NODES": "2", "CPUS": "", "GPUS": "2", "MEMORY": "2000", "NET": "10.78.2", "PORT": "17417"})
-	c := newCluster(t, script)
+// needsCgroups skips a test where the site does not keep tasks to their cores, memory and devices.
+func (c *cluster) needsCgroups() {
+	c.t.Helper()
 	if config := c.ok("scontrol", "show", "config").stdout; !strings.Contains(config, "task/cgroup") {
-		t.Skip("this machine has no cgroup v1 controllers that can be written to: see scripts/slurm-cluster")
+		c.t.Skip("this machine has no cgroup v1 controllers that can be written to: see scripts/slurm-cluster")
 	}
-	runAtOnce(t, script, 2, []clusterTest{
-		{"CoresOfRanks", testSlurmCoresOfRanks},
-		{"DevicesOfRanks", testSlurmDevicesOfRanks},
-		{"MemoryOfRanks", testSlurmMemoryOfRanks},
-		{"SessionsOfRanks", testSlurmSessionsOfRanks},
-	})
 }
 
 // ranksSay is a command that writes what shell words print to a file of each rank, and what these files then hold, by rank.
@@ -45,7 +35,7 @@ func (s *submitted) wrote(rank int) string {
 // testSlurmCoresOfRanks: ranks share the cores of the job on their node, as they do under torchrun, and have no others: Slurm binds none
 // of them.
 func testSlurmCoresOfRanks(t *testing.T, c *cluster) {
-	if runtime.NumCPU() < 2 {
+	if c.needsCgroups(); runtime.NumCPU() < 2 {
 		t.Skip("needs two CPUs")
 	}
 	cores := ranksSay("sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status")
@@ -91,8 +81,9 @@ func coresOf(t *testing.T, list string) (cores []int) {
 // testSlurmDevicesOfRanks: of a node's GPUs, ranks can open those that the job has. No driver is behind them: the kernel says so where a
 // device may be opened, and that it is not permitted where it may not.
 func testSlurmDevicesOfRanks(t *testing.T, c *cluster) {
+	c.needsCgroups()
 	const may, mayNot = "No such device", "Operation not permitted"
-	devices := filepath.Join(filepath.Dir(os.Getenv("SLURM_CONF")), "dev")
+	devices := filepath.Join(filepath.Dir(c.conf()), "dev")
 	for _, row := range []struct {
 		name, lines string
 		says        []string // of each device
@@ -112,6 +103,7 @@ func testSlurmDevicesOfRanks(t *testing.T, c *cluster) {
 
 // testSlurmMemoryOfRanks: a job that needs more than its memory is ended by the kernel, and reported as such, with the limit.
 func testSlurmMemoryOfRanks(t *testing.T, c *cluster) {
+	c.needsCgroups()
 	c.commandJob("eater", "nodes = 2\nmem = \"300M\"", "1", "sh", "-c", eater)
 	s := c.submit("eater.toml")
 	s.await()
@@ -127,6 +119,7 @@ func testSlurmMemoryOfRanks(t *testing.T, c *cluster) {
 
 // testSlurmSessionsOfRanks: what ranks leave behind in sessions of its own is gone with the job.
 func testSlurmSessionsOfRanks(t *testing.T, c *cluster) {
+	c.needsCgroups()
 	word := c.word()
 	c.commandJob("leaver", "nodes = 2", "1", "sh", "-c", `(setsid sh -c "trap '' TERM HUP; exec sleep 1000.$0" &); exit 3`, word)
 	s := c.submit("leaver.toml")

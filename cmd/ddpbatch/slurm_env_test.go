@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -92,34 +90,12 @@ func checkPlaces(t *testing.T, tasks []seen, world int) {
 			t.Errorf("rank %d is told %+v, and it is %+v", i, got, want)
 		}
 	}
-	if got := nodeAt(t, tasks[0].master); got != tasks[0].host && !(got == "loopback" && len(hosts) == 1) {
+	if got := nodeAt(tasks[0].master); got != tasks[0].host && !(got == "loopback" && len(hosts) == 1) {
 		t.Errorf("MASTER_ADDR is %s (%s), and rank 0 is on %s", tasks[0].master, got, tasks[0].host)
 	}
 	if port := tasks[0].port; port < 1024 || port > 65535 || port >= 32768 && port <= 60999 {
 		t.Errorf("MASTER_PORT is %d: reserved, or of those that Linux gives to clients", port)
 	}
-}
-
-// nodeAt is the node that a name or an address is of, or "loopback".
-func nodeAt(t *testing.T, host string) string {
-	t.Helper()
-	if slices.Contains(clusterNodes, host) {
-		return host
-	}
-	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
-		return "loopback"
-	}
-	out, err := exec.Command("scontrol", "-o", "show", "node").Output()
-	if err != nil {
-		t.Fatalf("scontrol: %v", err)
-	}
-	for line := range strings.Lines(string(out)) {
-		words := strings.Fields(line)
-		if slices.Contains(words, "NodeAddr="+host) {
-			return strings.TrimPrefix(words[0], "NodeName=")
-		}
-	}
-	return "no node"
 }
 
 // checkProcs checks that every task's rank is the number that Slurm gave it.

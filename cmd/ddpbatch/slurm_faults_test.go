@@ -3,74 +3,32 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
-	"testing"
 	"time"
 )
 
-// TestSlurmFaults takes a cluster apart while jobs run on it: processes are killed and stopped, cables are cut and the power fails. The
-// cluster is one of its own beside that of TestSlurm, so that it harms nobody, and large enough for most of the tests to run at once: they
-// wait for Slurm most of the time. Each has nodes of its own where it harms nodes.
-func TestSlurmFaults(t *testing.T) {
-	script := clusterScript(t)
-	startOwnCluster(t, script, "faults", map[string]string{
-		"CGROUPS": "", "NODES": "21", "CPUS": "16", "GPUS": "0", "NET": "10.78.1", "PORT": "17617"})
-	runAtOnce(t, script, 1, []clusterTest{{"WorkerKilled", testSlurmWorkerKilled}}) // it is timed
-	tests := []clusterTest{
-		// on n1 to n4
-		{"WorkerStopped", testSlurmWorkerStopped},
-		{"AgentStopped", testSlurmAgentStopped},
-		{"Agent0Stopped", testSlurmAgent0Stopped},
-		{"AgentKilledOfMany", testSlurmAgentKilledOfMany},
-		{"Restarted", testSlurmRestarted},
-		{"SrunKilled", testSlurmSrunKilled},
-		{"StepdKilled", testSlurmStepdKilled},
-		{"TreeKilled", testSlurmTreeKilled},
-		// each on nodes that nobody else is on
-		{"SlurmdKilled", testSlurmSlurmdKilled},
-		{"CableCut", testSlurmCableCut},
-		{"CableOfAgent0Cut", testSlurmCableOfAgent0Cut},
-		{"Zombies", testSlurmZombies},
-		{"PowerOfBatchHost", testSlurmPowerOfBatchHost},
-		{"FewerNodes", testSlurmFewerNodes},
-		{"NotSharedLate", testSlurmNotSharedLate},
-	}
-	runAtOnce(t, script, len(tests), tests)
-}
-
-// startOwnCluster brings up a cluster of the test's own, with settings of scripts/slurm-cluster, that is down again after the test. It has
-// one place for its name, so that what a test that was killed left there is cleared away by the next.
-func startOwnCluster(t *testing.T, script, name string, settings map[string]string) {
-	dir := filepath.Join(os.TempDir(), "ddpbatch-"+name)
-	lock, err := os.Open(os.TempDir()) // a lock that leaves no file
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lock.Close() })
-	eventually(t, 5*time.Minute, "nobody else uses "+dir, func() bool {
-		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
-	})
-	t.Setenv("SLURM_CLUSTER_DIR", dir)
-	for name, value := range settings {
-		t.Setenv("SLURM_CLUSTER_"+name, value)
-	}
-	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
-	down := func() {
-		if out, err := exec.Command(script, "down").CombinedOutput(); err != nil {
-			t.Errorf("slurm-cluster down: %v\n%s", err, out)
-		}
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	}
-	down()
-	t.Cleanup(down)
-	if out, err := exec.Command(script, "up").CombinedOutput(); err != nil {
-		t.Fatalf("slurm-cluster up: %v\n%s", err, out)
-	}
+// faultRows take a cluster of 21 nodes apart while jobs run on it: processes are killed and stopped, cables are cut and the power fails. Each
+// has nodes of its own where it harms nodes.
+var faultRows = []row{
+	// on n1 to n4
+	{"WorkerKilled", testSlurmWorkerKilled},
+	{"WorkerStopped", testSlurmWorkerStopped},
+	{"AgentStopped", testSlurmAgentStopped},
+	{"Agent0Stopped", testSlurmAgent0Stopped},
+	{"AgentKilledOfMany", testSlurmAgentKilledOfMany},
+	{"Restarted", testSlurmRestarted},
+	{"SrunKilled", testSlurmSrunKilled},
+	{"StepdKilled", testSlurmStepdKilled},
+	{"TreeKilled", testSlurmTreeKilled},
+	// each on nodes that nobody else is on
+	{"SlurmdKilled", testSlurmSlurmdKilled},
+	{"CableCut", testSlurmCableCut},
+	{"CableOfAgent0Cut", testSlurmCableOfAgent0Cut},
+	{"Zombies", testSlurmZombies},
+	{"PowerOfBatchHost", testSlurmPowerOfBatchHost},
+	{"FewerNodes", testSlurmFewerNodes},
+	{"NotSharedLate", testSlurmNotSharedLate},
 }
 
 // harm does something to nodes, by a verb of scripts/slurm-cluster.

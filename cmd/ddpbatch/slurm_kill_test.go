@@ -19,7 +19,7 @@ const final = "requeue.on=[]" // what goes wrong is the end of the job
 // have become meanwhile.
 func testSlurmWorkerKilled(t *testing.T, c *cluster) {
 	const promised = 2 * time.Second
-	atBest(t, promised, "until the workers were gone that outlived the first", func() time.Duration { return killOneOfEight(t, c) })
+	testkit.Promptly(t, promised, func() time.Duration { return killOneOfEight(t, c) })
 }
 
 // killOneOfEight returns how long the other workers lived on.
@@ -50,7 +50,7 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 	for _, row := range []struct{ node, mode string }{{"n3", "agent"}, {"n1", "agent"}, {"n3", "task"}} { // n1 has agent 0
 		// who waited for silence would take longer
-		atBest(t, 10*time.Second, "until the workers were gone without "+row.mode+" on "+row.node, func() time.Duration {
+		testkit.Promptly(t, 10*time.Second, func() time.Duration {
 			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
 			struck := c.signalled(syscall.SIGKILL, s.agent(row.node).pid)
 			took := s.workersGone(word, struck, 30*time.Second)
@@ -138,7 +138,7 @@ func testSlurmSrunKilled(t *testing.T, c *cluster) {
 
 // testSlurmStepdKilled: Slurm does not notice that a node's step daemon is gone. The workers there go on, and end with the others.
 func testSlurmStepdKilled(t *testing.T, c *cluster) {
-	atBest(t, 10*time.Second, "until the workers were gone that outlived the first", func() time.Duration {
+	testkit.Promptly(t, 10*time.Second, func() time.Duration {
 		s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 		c.signalled(syscall.SIGKILL, s.agent("n3").parent)
 		struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // meetTogether is meet, by ranks that stay until so many of all jobs and steps have met: their worlds live at the same time. $0 is the
@@ -200,7 +202,7 @@ func testSlurmArbitrary(t *testing.T, c *cluster) {
 	hosts[0], hosts[1] = hosts[1], hosts[0]
 	for _, mpi := range []string{"none", "pmi2"} {
 		var out output
-		atBest(t, 30*time.Second, "rank 0 on n3, "+mpi, func() time.Duration {
+		testkit.Promptly(t, 30*time.Second, func() time.Duration {
 			begun := time.Now()
 			out = run(mpi)
 			return time.Since(begun)

@@ -37,7 +37,7 @@ func newPyTorch(t *testing.T) *pytorch {
 		t.Fatal(err)
 	}
 	p := &pytorch{
-		cluster: &cluster{t: t, dir: t.TempDir()}, python: torch.Python(t), scripts: scripts,
+		cluster: &cluster{site: &site{}, t: t, dir: t.TempDir()}, python: torch.Python(t), scripts: scripts,
 		mark: fmt.Sprintf("%s.%d", t.Name(), rand.Int64()),
 	}
 	p.env = []string{

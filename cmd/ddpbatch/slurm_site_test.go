@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// site is a Slurm cluster that scripts/slurm-cluster made on this machine. Its nodes n1, n2 and so on have the addresses NET.11, NET.12 and
+// so on.
+type site struct {
+	script string   // scripts/slurm-cluster
+	env    []string // what commands need to reach it, as NAME=value, beside this process's own
+}
+
+// sites are the clusters that tests run on.
+type sites struct {
+	usual  []*site // three, each of four nodes: the one that scripts/test brings up, and two like it
+	wide   *site   // four nodes with 16 CPUs, which is more than there are, and neither binding nor limits
+	faults *site   // 21 nodes of that kind
+}
+
+// startSites brings up all clusters but the first, which the environment names, or skips the test. They are down again after the test.
+func startSites(t *testing.T) sites {
+	t.Helper()
+	script := clusterScript(t)
+	if os.Getenv("SLURM_CONF") == "" {
+		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
+	}
+	lockSites(t)
+	own := func(name string, settings ...string) *site {
+		dir := filepath.Join(os.TempDir(), "ddpbatch-"+name)
+		s := &site{script: script, env: []string{"SLURM_CLUSTER_DIR=" + dir, "SLURM_CONF=" + dir + "/slurm.conf"}}
+		for _, setting := range settings {
+			s.env = append(s.env, "SLURM_CLUSTER_"+setting)
+		}
+		t.Cleanup(func() { s.down(t) })
+		return s
+	}
+	first := &site{script: script}
+	more := []*site{
+		own("usual2", "NET=10.78.2", "PORT=17417"),
+		own("usual3", "NET=10.78.3", "PORT=17317"),
+		own("wide", "NET=10.78.4", "PORT=17217", "CGROUPS=no"),
+		own("faults", "NET=10.78.1", "PORT=17617", "CGROUPS=no", "NODES=21", "GPUS=0"),
+	}
+	var all sync.WaitGroup
+	for _, s := range more {
+		all.Go(func() {
+			s.down(t) // what a run that was killed has left
+			if out, err := s.command(t.Context(), script, "up").CombinedOutput(); err != nil {
+				t.Errorf("slurm-cluster up: %v\n%s", err, out)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return sites{usual: []*site{first, more[0], more[1]}, wide: more[2], faults: more[3]}
+}
+
+// clusterScript is scripts/slurm-cluster, or skips the test.
+func clusterScript(t *testing.T) string {
+	t.Helper()
+	script := os.Getenv("DDPBATCH_TEST_SLURM")
+	if script == "" {
+		t.Skip("needs a Slurm cluster: scripts/test has one where it can, and sets DDPBATCH_TEST_SLURM")
+	}
+	return script
+}
+
+// lockSites waits until no other process has the clusters that startSites brings up.
+func lockSites(t *testing.T) {
+	t.Helper()
+	lock, err := os.Open(os.TempDir()) // a lock that leaves no file
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	eventually(t, 5*time.Minute, "nobody else uses the clusters of these tests", func() bool {
+		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
+	})
+}
+
+// down stops the cluster and removes its directory.
+func (s *site) down(t *testing.T) {
+	if out, err := s.command(context.Background(), s.script, "down").CombinedOutput(); err != nil {
+		t.Errorf("slurm-cluster down: %v\n%s", err, out)
+	}
+	if err := os.RemoveAll(filepath.Dir(s.conf())); err != nil {
+		t.Error(err)
+	}
+}
+
+// command is a command that talks to the site.
+func (s *site) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), s.env...)
+	return cmd
+}
+
+// conf is the path of its slurm.conf.
+func (s *site) conf() string {
+	for _, entry := range s.env {
+		if path, ok := strings.CutPrefix(entry, "SLURM_CONF="); ok {
+			return path
+		}
+	}
+	return os.Getenv("SLURM_CONF")
+}
+
+// row is a test on a cluster.
+type row struct {
+	name string
+	run  func(*testing.T, *cluster)
+}
+
+// lanes is a site for so many rows at once.
+func lanes(s *site, n int) []*site { return slices.Repeat([]*site{s}, n) }
+
+// runRows runs rows, at any time one on each of the sites: a row that has ended makes way for the next.
+func runRows(t *testing.T, on []*site, rows []row) {
+	left := make(chan row, len(rows))
+	for _, r := range rows {
+		left <- r
+	}
+	close(left)
+	var all sync.WaitGroup
+	for _, s := range on {
+		all.Go(func() {
+			for r := range left {
+				t.Run(r.name, func(t *testing.T) { r.run(t, newCluster(t, s)) })
+			}
+		})
+	}
+	all.Wait()
+}
+
+// nodeAt is the node that a name or an address is of, or "loopback".
+func nodeAt(host string) string {
+	if slices.Contains(clusterNodes, host) {
+		return host
+	}
+	addr, err := netip.ParseAddr(host)
+	if err != nil || !addr.Is4() {
+		return "no node"
+	}
+	if addr.IsLoopback() {
+		return "loopback"
+	}
+	return fmt.Sprint("n", int(addr.As4()[3])-10)
+}
