@@ -69,9 +69,9 @@ func flip(data []byte, bit int) []byte {
 	return out
 }
 
-// TestBitsOfTheManifest, and those below, take a part of the bits; TestHardManifestBits and
-// TestHardFrameBits take all, and ask less.
-func TestBitsOfTheManifest(t *testing.T) {
+// TestBitsOfTheManifest, and those below, take a part of the bits; TestEveryFlippedBitOfAManifestIsFound and
+// TestEveryFlippedBitOfAFrameIsFound take all, and ask less.
+func TestBitsOfTheManifest(t *testing.T) { // without the race detector
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	good := vfstest.Read(t, d.fs, d.manifest)
@@ -82,7 +82,7 @@ func TestBitsOfTheManifest(t *testing.T) {
 	must(t, d.dir.Verify(context.Background(), 2, true))
 }
 
-func TestBitsOfTheShardsFrame(t *testing.T) {
+func TestBitsOfTheShardsFrame(t *testing.T) { // without the race detector
 	t.Parallel()
 	d := newDamaged(t, "none", testState(2, 0))
 	good := vfstest.Read(t, d.fs, d.shard)
@@ -97,7 +97,7 @@ func TestBitsOfTheShardsFrame(t *testing.T) {
 }
 
 // TestRandomBitsOfTheData also wants the right tensor and chunk to be named.
-func TestRandomBitsOfTheData(t *testing.T) {
+func TestRandomBitsOfTheData(t *testing.T) { // without the race detector
 	t.Parallel()
 	s := &State{Step: 2, World: 1, Tensors: []Tensor{
 		{Name: "first", DType: "uint8", Shape: []int{chunk.MaxBytes + 1000}, Data: make([]byte, chunk.MaxBytes+1000)},

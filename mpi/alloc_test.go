@@ -55,7 +55,7 @@ func TestAlloc(t *testing.T) {
 }
 
 // The bits do not depend on where buffers lie: in Alloc's memory, at any place, or elsewhere, and not everywhere alike.
-func TestAllocSameBits(t *testing.T) {
+func TestAllocSameBits(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	everywhere(t, []int{2, 3, 4}, func(ctx context.Context, c *Comm) error {

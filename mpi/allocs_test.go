@@ -10,7 +10,7 @@ import (
 
 // In steady state no blocking call allocates, on any rank. All mallocs of the process are counted, so those of links
 // and attendants, too, and what the runtime does in the meantime: that only adds, so the least of several counts decides.
-func TestNoAllocations(t *testing.T) {
+func TestNoAllocations(t *testing.T) { // without the race detector
 	if raceEnabled {
 		t.Skip("counts allocations: the race detector makes some of its own")
 	}

@@ -15,7 +15,7 @@ var longLengths = []int{4095, 4097, 32767, 32769, 65536, 131073, 262145}
 
 // Buffers that are long enough to go in segments, and whose ends are odd, by every canonical algorithm, in Go's memory on some ranks and
 // in that of Alloc on others: each element has the bits that the ranks' inputs make in the canonical tree.
-func TestDeterminismOfLongBuffers(t *testing.T) {
+func TestDeterminismOfLongBuffers(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	dice := rand.New(rand.NewPCG(seed, 2))
@@ -88,7 +88,7 @@ func determinedLong(ctx context.Context, c *Comm, own, want []float32) error {
 }
 
 // A world that is another in all that may not matter, and its groups, make the same bits of the same inputs.
-func TestDeterminismAcrossWorlds(t *testing.T) {
+func TestDeterminismAcrossWorlds(t *testing.T) { // without the race detector
 	const size, n = 6, 3001
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -130,7 +130,7 @@ func canonicalNames(c *Comm, collective string) []string {
 	return names
 }
 
-func TestDeterminism(t *testing.T) {
+func TestDeterminism(t *testing.T) { // without the race detector
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	for _, over := range transports {

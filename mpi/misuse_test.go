@@ -164,7 +164,7 @@ func TestMisuse(t *testing.T) {
 }
 
 // It must come to light by whatever algorithm the ranks make the call.
-func TestMisuseByAlgorithm(t *testing.T) {
+func TestMisuseByAlgorithm(t *testing.T) { // without the race detector
 	free := func(cfg *InitConfig) { cfg.Config.Deterministic = false }
 	for _, over := range someTransports() {
 		for _, size := range sampleOf(over, []int{2, 3, 4}) {

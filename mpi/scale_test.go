@@ -35,7 +35,7 @@ func skipTimed(t *testing.T) {
 	}
 }
 
-func TestThousandRanks(t *testing.T) {
+func TestThousandRanks(t *testing.T) { // without the race detector
 	skipTimed(t)
 	const size = 1000
 	var w []*Comm
@@ -59,7 +59,7 @@ func TestThousandRanks(t *testing.T) {
 // startProcess is a rank that meets the others, and no more.
 func startProcess(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
-func TestManyProcesses(t *testing.T) {
+func TestManyProcesses(t *testing.T) { // without the race detector
 	skipTimed(t)
 	const size = 64
 	testkit.Promptly(t, 2*generous, func() time.Duration {

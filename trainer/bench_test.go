@@ -26,7 +26,7 @@ func dense() Config {
 	return cfg
 }
 
-func TestAStepAllocatesNothing(t *testing.T) {
+func TestAStepAllocatesNothing(t *testing.T) { // without the race detector
 	tr := stepping(t, dense())
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {

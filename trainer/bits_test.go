@@ -28,7 +28,7 @@ func sameModel(t *testing.T, got, want *checkpoint.State) {
 
 // The bits of a trained model depend neither on how gradients are dealt to buckets, nor on when they travel, nor on what they travel
 // over, nor on who keeps the optimizer's state.
-func TestBitsOfParameters(t *testing.T) {
+func TestBitsOfParameters(t *testing.T) { // without the race detector
 	ways := []struct {
 		name   string
 		over   string

@@ -88,7 +88,7 @@ func TestNoEvaluationIsPrintedTwice(t *testing.T) {
 }
 
 // A run that is stopped where an evaluation is due, and not made yet, makes it when it goes on.
-func TestResumeWhereAnEvaluationIsDue(t *testing.T) {
+func TestResumeWhereAnEvaluationIsDue(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
 		world, epochs, steps int
 		change               func(*Config)

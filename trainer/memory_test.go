@@ -14,7 +14,7 @@ import (
 var encoding = regexp.MustCompile(`/shard\.\(\*\w+\)\.work\(`)
 
 // Rank 0 encodes with no more goroutines than it has threads, and than its memory has room for, whoever has opened the folder.
-func TestEncodersOfRank0(t *testing.T) {
+func TestEncodersOfRank0(t *testing.T) { // without the race detector
 	for name, test := range map[string]struct {
 		threads int
 		memory  int64

@@ -28,7 +28,7 @@ func sample(t testing.TB, parts ...string) string {
 }
 
 // Two ranks get as many digits right as PyTorch 1.13 did with the same model, rows and steps (testdata/train.py): 430 of 500.
-func TestDigits(t *testing.T) {
+func TestDigits(t *testing.T) { // without the race detector
 	cfg := mnist(t)
 	cfg.Epochs, cfg.BatchSize = 4, 32
 	cfg.Optimizer.LR, cfg.Optimizer.Momentum = 0.02, 0.9

@@ -11,7 +11,7 @@ import (
 
 // Of MNIST, 1,000 digits to train on and 500 to evaluate, models get as many right as PyTorch's, but for 2 digits. Both begin with the same
 // parameters and take the same steps, so that only rounding can tell them apart.
-func TestDigitsAsPyTorch(t *testing.T) {
+func TestDigitsAsPyTorch(t *testing.T) { // without the race detector
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}
@@ -40,7 +40,7 @@ func TestDigitsAsPyTorch(t *testing.T) {
 
 // A small GPT on Shakespeare has PyTorch's loss after the same steps, within 2 %. (They agree to many more digits, but the steps
 // amplify rounding.)
-func TestShakespeareAsPyTorch(t *testing.T) {
+func TestShakespeareAsPyTorch(t *testing.T) { // without the race detector
 	if thin.Race {
 		t.Skip("has one rank alone: the race detector would have nothing to watch")
 	}

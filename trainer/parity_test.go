@@ -22,7 +22,7 @@ const leastError = 3e-7
 // The losses of all steps and the parameters and buffers after the last are PyTorch's, for every optimizer and kind of model, from the
 // initial values that PyTorch makes of the same seed, with the order of rows that its DistributedSampler makes. Several
 // ranks are compared with one process that has all their rows in one batch, which is what the mean over ranks is.
-func TestPyTorch(t *testing.T) {
+func TestPyTorch(t *testing.T) { // without the race detector
 	dir := t.TempDir()
 	const rows = 50
 	writeNPY(t, dir, "x.npy", []int{rows, 6}, normals(1, rows*6))

@@ -23,7 +23,7 @@ func everything(c *Config) {
 }
 
 // A run that was stopped, with whatever there is to remember, ends with the bytes of the one that was not.
-func TestResumeRemembersEverything(t *testing.T) {
+func TestResumeRemembersEverything(t *testing.T) { // without the race detector
 	smallBuckets := func(c *Config) { c.DDP.BucketMB = 0.0005 }
 	both := func(changes ...func(*Config)) func(*Config) {
 		return func(c *Config) {

@@ -31,7 +31,7 @@ func nearModel(t *testing.T, got, want *checkpoint.State, tolerance float64) {
 }
 
 // However a batch of rows is split up, over ranks, passes, replicas or pipelines, the same steps are taken.
-func TestABatchMayBeSplit(t *testing.T) {
+func TestABatchMayBeSplit(t *testing.T) { // without the race detector
 	type split struct {
 		name   string
 		world  int

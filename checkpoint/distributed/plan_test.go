@@ -211,7 +211,7 @@ func TestPiecesRefuseForeignPlan(t *testing.T) {
 }
 
 // TestPlanThatNoManifestHolds: New says so, not the first save.
-func TestPlanThatNoManifestHolds(t *testing.T) {
+func TestPlanThatNoManifestHolds(t *testing.T) { // without the race detector
 	t.Parallel()
 	if thin.Step(2) > 1 {
 		t.Skip("64 MiB of JSON take half a minute under the race detector: without it, and without -short, it runs")

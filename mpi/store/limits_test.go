@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLimits(t *testing.T) {
+func TestLimits(t *testing.T) { // without the race detector
 	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		longest := strings.Repeat("k", MaxKey-len(prefix))

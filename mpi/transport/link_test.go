@@ -144,7 +144,7 @@ func TestLinkEnds(t *testing.T) {
 }
 
 // Moving bytes allocates nothing.
-func TestLinkDoesNotAllocate(t *testing.T) {
+func TestLinkDoesNotAllocate(t *testing.T) { // without the race detector
 	for _, name := range []string{"tcp", "streams", "shared"} {
 		fabrics := kinds[name](t, 2)
 		for which, l := range links(fabrics[0], 1) {

@@ -109,7 +109,7 @@ func TestLoaderCloses(t *testing.T) {
 	}
 }
 
-func TestLoaderAllocatesNothing(t *testing.T) {
+func TestLoaderAllocatesNothing(t *testing.T) { // without the race detector
 	d := mustGenerate(t, GeneratedConfig{Rows: 100, Inputs: 20, Outputs: 1})
 	l := NewLoader(d, 3)
 	defer l.Close()

@@ -12,7 +12,7 @@ import (
 )
 
 // testdata/distributed_sampler.py asked PyTorch.
-func TestSamplerEqualsPyTorch(t *testing.T) {
+func TestSamplerEqualsPyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "distributed_sampler.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestSamplerRefuses(t *testing.T) {
 	}
 }
 
-func TestSetEpochAllocatesNothing(t *testing.T) {
+func TestSetEpochAllocatesNothing(t *testing.T) { // without the race detector
 	s, err := NewDistributedSampler(SamplerConfig{Rows: 1000, World: 3, Shuffle: true})
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 var elementBytes = map[string]int{"float16": 2, "float32": 4, "float64": 8}
 
 // The examples of PyTorch's test_c10d_common.py.
-func TestAssignLikePyTorchsTests(t *testing.T) {
+func TestAssignLikePyTorchsTests(t *testing.T) { // without the race detector
 	of := func(kind string, n int) tensor { return tensor{kind, n * elementBytes[kind]} }
 	var alternating, small []tensor
 	for range 3 {
@@ -44,7 +44,7 @@ func TestAssignLikePyTorchsTests(t *testing.T) {
 }
 
 // testdata/bucket_assignment.py asked PyTorch.
-func TestAssignLikePyTorch(t *testing.T) {
+func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 	text, err := os.ReadFile(filepath.Join("testdata", "bucket_assignment.json"))
 	if err != nil {
 		t.Fatal(err)

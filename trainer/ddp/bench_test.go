@@ -27,7 +27,7 @@ func steps(ctx context.Context, d *DDP, pass *nn.Pass, params []*nn.Param, sums 
 
 // In steady state a step allocates nothing, on any rank. All mallocs of the process are counted: a few are the runtime's and the
 // test's own, and one a step and rank would be 200.
-func TestStepDoesNotAllocate(t *testing.T) {
+func TestStepDoesNotAllocate(t *testing.T) { // without the race detector
 	for _, over := range []string{"tcp", "shm"} {
 		for name, cfg := range map[string]Config{
 			"overlap":     {Overlap: true},

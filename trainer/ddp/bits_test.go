@@ -16,7 +16,7 @@ import (
 
 // The bits of trained parameters depend on the inputs and the number of ranks alone: not on the sizes of buckets, on overlap, on
 // the transport, or on what is allowed besides.
-func TestBitsDependOnInputsAlone(t *testing.T) {
+func TestBitsDependOnInputsAlone(t *testing.T) { // without the race detector
 	want := map[int][]uint32{}
 	for world := 1; world <= 4; world++ {
 		bits, errs := trainedBits(t, "local", world, Config{})

@@ -55,7 +55,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-func TestDriftDoesNotAllocate(t *testing.T) {
+func TestDriftDoesNotAllocate(t *testing.T) { // without the race detector
 	d := NewDrift(mpi.Self(), newTrained(shapes...))
 	if n := testing.AllocsPerRun(100, func() {
 		if err := d.Check(t.Context(), 0); err != nil {

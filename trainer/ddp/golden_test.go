@@ -15,7 +15,7 @@ import (
 
 // The ranks take the steps that PyTorch took: the same losses, gradients and final parameters. Other worlds than PyTorch's, with as many
 // rows together, have the same gradients and parameters.
-func TestTrainsLikePyTorch(t *testing.T) {
+func TestTrainsLikePyTorch(t *testing.T) { // without the race detector
 	for _, theirs := range []int{1, 2} {
 		g := golden.Read(t, theirs)
 		for _, over := range transports {

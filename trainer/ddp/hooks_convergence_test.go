@@ -61,7 +61,7 @@ func (g *regression) loss(w, b, dw, db []float32) float64 {
 }
 
 // With each hook, plain gradient descent comes to the loss that it comes to without one, within 1 %.
-func TestHooksConverge(t *testing.T) {
+func TestHooksConverge(t *testing.T) { // without the race detector
 	const steps, lr = 150, 0.8
 	all := map[string]func() Hook{"rank 1": func() Hook { return mustPowerSGD(PowerSGDConfig{Rank: 1, Start: 5, MinRate: 2}) }}
 	for name, newHook := range hooks {

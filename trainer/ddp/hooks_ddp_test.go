@@ -50,7 +50,7 @@ func (m *hooked) train(ctx context.Context, comm *mpi.Comm, first, end int) erro
 }
 
 // Parameters that were trained with a Hook have the same bits on all ranks, whatever the buckets, and when the run was stopped in between.
-func TestBitsWithHooks(t *testing.T) {
+func TestBitsWithHooks(t *testing.T) { // without the race detector
 	const steps = 5
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestHooksAverage(t *testing.T) {
 	}
 }
 
-func TestHooksGiveAllRanksTheSameBits(t *testing.T) {
+func TestHooksGiveAllRanksTheSameBits(t *testing.T) { // without the race detector
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
 			everywhere(t, func(ctx context.Context, comm *mpi.Comm) error {
@@ -261,7 +261,7 @@ func restore(states, saved []State) error {
 	return nil
 }
 
-func TestHooksDoNotAllocate(t *testing.T) {
+func TestHooksDoNotAllocate(t *testing.T) { // without the race detector
 	comm := mpi.Self()
 	for name, newHook := range hooks {
 		params, buckets := newReplica(2, shapes...)

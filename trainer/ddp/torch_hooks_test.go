@@ -17,7 +17,7 @@ import (
 var powerSGDScript string
 
 // PyTorch's powerSGD_hook gives the same means for the same first Q, residuals and warm starts included.
-func TestPowerSGDIsPyTorchs(t *testing.T) {
+func TestPowerSGDIsPyTorchs(t *testing.T) { // without the race detector
 	const rank, steps = 2, 6
 	shapes := [][]int{{20, 30}, {20}, {8, 4, 3, 3}}
 	cfg := PowerSGDConfig{Rank: rank, MinRate: 1, Seed: 9}

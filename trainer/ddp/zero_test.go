@@ -219,7 +219,7 @@ func TestDealCountsSharedParametersOnce(t *testing.T) {
 }
 
 // PyTorch's ZeroRedundancyOptimizer deals random parameters to the same ranks.
-func TestDealIsPyTorchs(t *testing.T) {
+func TestDealIsPyTorchs(t *testing.T) { // without the race detector
 	const script = `
 import sys, tempfile, torch, torch.distributed as dist
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -260,7 +260,7 @@ for line in sys.argv[2:]:
 	}
 }
 
-func TestZeroStepDoesNotAllocate(t *testing.T) {
+func TestZeroStepDoesNotAllocate(t *testing.T) { // without the race detector
 	params := newTrained(shapes...)
 	z, err := NewZero(t.Context(), mpi.Self(), params, newAdamLike)
 	if err != nil {

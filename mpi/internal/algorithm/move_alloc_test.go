@@ -17,7 +17,7 @@ func (p *idlePort) Wait(Ticket) error       { return nil }
 func (p *idlePort) Scratch(n int) []byte    { return p.scratch[:n] }
 func (p *idlePort) Tickets(n int) []Ticket  { return p.tickets[:n:n] }
 
-func TestMovesDoNotAllocate(t *testing.T) {
+func TestMovesDoNotAllocate(t *testing.T) { // without the race detector
 	const size, block = 8, 4096
 	buf, other, at := make([]byte, size*block), make([]byte, size*block), evenJob(size, block, 0).at()
 	measure := func(name string, run func(p Port) error) {

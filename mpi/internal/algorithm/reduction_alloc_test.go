@@ -7,7 +7,7 @@ import (
 )
 
 // No algorithm allocates anything but what its port gives it.
-func TestReductionsDoNotAllocate(t *testing.T) {
+func TestReductionsDoNotAllocate(t *testing.T) { // without the race detector
 	const n = 4 << 20
 	for _, size := range []int{2, 3, 8} {
 		p := &idlePort{size: size, scratch: make([]byte, 16*n), tickets: make([]Ticket, 1<<16)}

@@ -75,7 +75,7 @@ func mustPanic(t *testing.T, f func()) {
 	f()
 }
 
-func TestNoAllocations(t *testing.T) {
+func TestNoAllocations(t *testing.T) { // without the race detector
 	a, b := make([]byte, 4096+16), make([]byte, 4096+16)
 	for _, typ := range allTypes() {
 		for op, kernel := range kernels[typ] {

@@ -7,7 +7,7 @@ import (
 )
 
 // Nothing is allocated for a message in steady state, whether it is received at once, early, by polling or asleep.
-func TestNoAllocations(t *testing.T) {
+func TestNoAllocations(t *testing.T) { // without the race detector
 	overSome(t, func(t *testing.T, k kind) {
 		for _, n := range []int{8, 100 << 10} {
 			for _, early := range []bool{false, true} {

@@ -126,7 +126,7 @@ func TestPredict(t *testing.T) {
 	}
 }
 
-func TestChooseDoesNotAllocate(t *testing.T) {
+func TestChooseDoesNotAllocate(t *testing.T) { // without the race detector
 	entries, m := algorithm.AllReduces(), algorithm.Machine{Alpha: 1e-6, Beta: 1e-9, Gamma: 1e-10}
 	var name string
 	if n := testing.AllocsPerRun(100, func() { name = Choose(entries, m, 7, 1000, true).Name }); n != 0 || name == "" {

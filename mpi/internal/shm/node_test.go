@@ -154,7 +154,7 @@ func TestNodeRefuses(t *testing.T) {
 	}
 }
 
-func TestNoAllocation(t *testing.T) {
+func TestNoAllocation(t *testing.T) { // without the race detector
 	members := group(t, 2)
 	const runs = 20
 	bufs, outs := [2][2][]byte{}, [2][]byte{}

@@ -106,7 +106,7 @@ os._exit(0)
 
 // Real deaths of real PyTorch, with their real last words: whoever is heard of first, rank 2 is named, and what it died of is told.
 // Signals and exit codes are cmd/ddpbatch's TestTorchFailure.
-func TestRealPyTorch(t *testing.T) {
+func TestRealPyTorch(t *testing.T) { // without the race detector
 	cases := map[string]struct {
 		says     string // in the report
 		first    bool   // somebody else may be heard of first: the case has to be so to be one

@@ -28,10 +28,10 @@ func (f fresh) Stat(name string) (fs.FileInfo, error) {
 	return freshInfo{info}, nil
 }
 
-// TestHardPruneBesideASave has a tool (ckpt prune: no attempt, no fence) remove old checkpoints while a
+// TestPruneAtEachOperationOfASave has a tool (ckpt prune: no attempt, no fence) remove old checkpoints while a
 // job is in the middle of its saves, at every operation of them. Every save of the job succeeds or says
 // that it did not; what is committed is whole, and the newest that was acknowledged is there.
-func TestHardPruneBesideASave(t *testing.T) {
+func TestPruneAtEachOperationOfASave(t *testing.T) { // without the race detector
 	t.Parallel()
 	count := vfs.NewInjector(vfstest.New(t), nil)
 	_, err := deltas(t, count)

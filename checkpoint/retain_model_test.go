@@ -247,10 +247,10 @@ func (k *keeper) look(t *rapid.T) {
 	}
 }
 
-// TestHardRetention saves full checkpoints and deltas, over several attempts, with random policies,
+// TestRetentionKeepsWhatCounts saves full checkpoints and deltas, over several attempts, with random policies,
 // pins and foreign files, and removes by hand. The newest of the history that counts is never lost, nor
 // its fallback, what is pinned, or the base of what stays; nobody else's files are touched.
-func TestHardRetention(t *testing.T) {
+func TestRetentionKeepsWhatCounts(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {
 		k := &keeper{fs: vfs.NewMem(), foreign: map[string]string{}}

@@ -199,8 +199,8 @@ func (m *model) damage(t *rapid.T) {
 	m.newest, m.before, m.damaged = m.before[0], nil, true // a policy keeps two: there may be none before it
 }
 
-// TestHardModel runs attempts with random worlds, saves, crashes and damage against the model.
-func TestHardModel(t *testing.T) {
+// TestRandomAttemptsAgainstAModel runs attempts with random worlds, saves, crashes and damage against the model.
+func TestRandomAttemptsAgainstAModel(t *testing.T) { // without the race detector
 	t.Parallel()
 	property := func(t *rapid.T) {
 		m := &model{disk: vfstest.New(t)}

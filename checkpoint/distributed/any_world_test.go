@@ -11,9 +11,9 @@ import (
 	"ddpbatch/internal/testkit/vfstest"
 )
 
-// TestHardWorlds saves with n ranks and resumes with m, for all pairs up to 8: a full checkpoint and a
+// TestResumeWithAnyWorld saves with n ranks and resumes with m, for all pairs up to 8: a full checkpoint and a
 // delta, then the m go on and n come back.
-func TestHardWorlds(t *testing.T) {
+func TestResumeWithAnyWorld(t *testing.T) { // without the race detector
 	t.Parallel()
 	for n := 1; n <= 8; n++ {
 		for m := 1 + n%thin.Step(3); m <= 8; m += thin.Step(3) {

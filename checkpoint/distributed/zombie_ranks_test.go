@@ -86,9 +86,9 @@ func (z *sleeper) second() (resumed int64, err error) {
 	return resumed, err
 }
 
-// TestHardZombieRanks stops one of the two ranks of attempt 1 before its k-th operation, lets attempt 2
+// TestZombieRanksAtEachOperation stops one of the two ranks of attempt 1 before its k-th operation, lets attempt 2
 // resume and save, and lets attempt 1 go on. Attempt 2's checkpoints stay what they are.
-func TestHardZombieRanks(t *testing.T) {
+func TestZombieRanksAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	for victim := range 2 {
 		whole := &sleeper{victim: victim, run: vfstest.New(t)}

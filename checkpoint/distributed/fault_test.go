@@ -36,10 +36,10 @@ func threeSteps(t *testing.T, delta int) *vfs.Mem {
 	return disk
 }
 
-// TestHardFaultsDoNotCost has one operation of one rank fail while a job resumes, for every operation.
+// TestFaultsWhileResumingCostNothing has one operation of one rank fail while a job resumes, for every operation.
 // It resumes from the newest checkpoint, or not at all: what cannot be read is no reason to give up a
 // checkpoint, and nothing is called broken.
-func TestHardFaultsDoNotCost(t *testing.T) {
+func TestFaultsWhileResumingCostNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, fault := range []error{syscall.EIO, syscall.ESTALE, syscall.EACCES} {
 		for victim := range 2 {
@@ -108,9 +108,9 @@ func (f lyingFile) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// TestHardPassingCorruption: bytes that read wrong once, on one rank, and right the next time (a bit
+// TestPassingCorruptionCostsNothing: bytes that read wrong once, on one rank, and right the next time (a bit
 // flipped on the way, not on the disk) cost nothing: the job resumes from the newest checkpoint.
-func TestHardPassingCorruption(t *testing.T) {
+func TestPassingCorruptionCostsNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for victim := range 2 {
 		disk := threeSteps(t, 0)
@@ -147,9 +147,9 @@ func TestHardPassingCorruption(t *testing.T) {
 	}
 }
 
-// TestHardLocalCrash saves to the nodes' own disks first, crashes after each operation, and resumes with
+// TestLocalTierCrashAtEachOperation saves to the nodes' own disks first, crashes after each operation, and resumes with
 // as many ranks, or others. What Save has acknowledged, and what was there, is never lost.
-func TestHardLocalCrash(t *testing.T) {
+func TestLocalTierCrashAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	count := vfs.NewInjector(vfstest.New(t), nil)
 	_, err := localJob(t, count, nil)
@@ -216,8 +216,8 @@ func localJob(t *testing.T, disk vfs.FS, plan func(int, vfs.Op) vfs.Fault) (ackn
 	return acknowledged, err
 }
 
-// TestHardDamagedRecord: a damaged lineage record is no reason not to start, with a local tier or without.
-func TestHardDamagedRecord(t *testing.T) {
+// TestDamagedRecordStopsNoStart: a damaged lineage record is no reason not to start, with a local tier or without.
+func TestDamagedRecordStopsNoStart(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, local := range []string{"", "/local"} {
 		disk := threeSteps(t, 0)

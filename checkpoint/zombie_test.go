@@ -52,10 +52,10 @@ func first(d *checkpoint.Dir) (acknowledged int64, err error) {
 	return acknowledged, nil
 }
 
-// TestHardZombieAtEachOperation stops attempt 1 before its k-th operation, for every k, lets attempt 2
+// TestZombieAtEachOperation stops attempt 1 before its k-th operation, for every k, lets attempt 2
 // resume, save the same steps and further ones and remove old ones, and lets attempt 1 go on then,
 // which sees the fence or (blind) does not. Nothing of attempt 2 may be lost, hidden or changed.
-func TestHardZombieAtEachOperation(t *testing.T) {
+func TestZombieAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
 	counter := vfs.NewInjector(whole.fs, nil)
@@ -202,9 +202,9 @@ func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 	return nil
 }
 
-// TestHardCrashAtEachOperation cuts the power after the k-th operation of attempt 1, lets attempt 2 go
+// TestCrashAtEachOperation cuts the power after the k-th operation of attempt 1, lets attempt 2 go
 // on from what is left, cuts the power again at a random moment, and looks.
-func TestHardCrashAtEachOperation(t *testing.T) {
+func TestCrashAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
 	counter := vfs.NewInjector(whole.fs, nil)

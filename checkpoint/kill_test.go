@@ -19,9 +19,9 @@ import (
 // The test binary is the victim, too: with this variable set the test saves until it is killed.
 const hardVictim = "DDPBATCH_TEST_CHECKPOINT_HARD_VICTIM"
 
-// TestHardKillLoop kills a saving process (SIGKILL) at random moments, again and again on one folder.
+// TestKilledSavesKeepWhatTheyReported kills a saving process (SIGKILL) at random moments, again and again on one folder.
 // Whatever it had reported is there, verifies, and is what was saved.
-func TestHardKillLoop(t *testing.T) {
+func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race detector
 	if path := os.Getenv(hardVictim); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
 		os.Exit(1)
@@ -33,7 +33,7 @@ func TestHardKillLoop(t *testing.T) {
 	ctx := t.Context()
 	start, newest := time.Now(), int64(0)
 	for done := range kills {
-		reported, err := testkit.Kill(ctx, "TestHardKillLoop", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(40_000))*time.Microsecond)
+		reported, err := testkit.Kill(ctx, "TestKilledSavesKeepWhatTheyReported", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(40_000))*time.Microsecond)
 		need(t, err)
 		newest = max(newest, reported)
 		d, err := checkpoint.Open(path, checkpoint.Options{Run: "kill"})

@@ -19,10 +19,10 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestHardFullDisk fills a real file system while 3 ranks save full checkpoints and deltas on it. Every
+// TestFullDiskOfRanks fills a real file system while 3 ranks save full checkpoints and deltas on it. Every
 // rank says that the disk is full, what was saved before stays whole, nothing is left over, and once
 // there is room again the same Savers go on.
-func TestHardFullDisk(t *testing.T) {
+func TestFullDiskOfRanks(t *testing.T) { // without the race detector
 	t.Parallel()
 	disk := t.TempDir()
 	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
@@ -117,10 +117,10 @@ func (a *armed) plan(_ int, op vfs.Op) vfs.Fault {
 	return a.fault
 }
 
-// TestHardFullAtEachOperation has the k-th operation of one rank answer ENOSPC, for every k and rank of
+// TestFullDiskAtEachOperation has the k-th operation of one rank answer ENOSPC, for every k and rank of
 // a save. It fails on all ranks with that error or on none, the checkpoint before it stays, and the
 // next save works.
-func TestHardFullAtEachOperation(t *testing.T) {
+func TestFullDiskAtEachOperation(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, fault := range []vfs.Fault{{Err: syscall.ENOSPC}, {AfterErr: syscall.ENOSPC}, {Err: syscall.ENOSPC, Short: 100}} {
 		for victim := range 3 {

@@ -105,8 +105,8 @@ func flipped(data []byte, bit int) []byte {
 	return out
 }
 
-// TestHardManifestBits flips every bit of the manifest of a delta and of its base.
-func TestHardManifestBits(t *testing.T) {
+// TestEveryFlippedBitOfAManifestIsFound flips every bit of the manifest of a delta and of its base.
+func TestEveryFlippedBitOfAManifestIsFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	v := newVictim(t, "auto")
 	for folder, left := range map[string]int64{v.last: 20, v.base: 10} {
@@ -130,9 +130,9 @@ const (
 	trailerBytes = 32
 )
 
-// TestHardFrameBits flips every bit of the header, the table and the trailer of every shard, which
+// TestEveryFlippedBitOfAFrameIsFound flips every bit of the header, the table and the trailer of every shard, which
 // must be found without reading data, and cuts the shard short at every byte of them.
-func TestHardFrameBits(t *testing.T) {
+func TestEveryFlippedBitOfAFrameIsFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	v := newVictim(t, "auto")
 	for folder, left := range map[string]int64{v.last: 20, v.base: 10} {
@@ -163,9 +163,9 @@ func TestHardFrameBits(t *testing.T) {
 	need(t, v.dir.Verify(t.Context(), 30, true))
 }
 
-// TestHardDataBits flips 10,000 random bits in the data of a delta and of its base. The delta need not
+// TestFlippedBitsOfDataAreFound flips 10,000 random bits in the data of a delta and of its base. The delta need not
 // notice damage of base chunks that it does not build on; its own bytes must be right then.
-func TestHardDataBits(t *testing.T) {
+func TestFlippedBitsOfDataAreFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	const seed = 17
 	flips := 10_000 / thin.Step(10)
@@ -202,8 +202,8 @@ func TestHardDataBits(t *testing.T) {
 	}
 }
 
-// TestHardSwappedFiles puts whole files of one place into another.
-func TestHardSwappedFiles(t *testing.T) {
+// TestSwappedFilesAreFound puts whole files of one place into another.
+func TestSwappedFilesAreFound(t *testing.T) { // without the race detector
 	t.Parallel()
 	v := newVictim(t, "none")
 	shards := v.files(t, v.last, "shard-")

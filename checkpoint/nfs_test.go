@@ -14,9 +14,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// TestHardLostReplies saves through a client that loses every third reply of the file server. What
+// TestSavesSurviveLostReplies saves through a client that loses every third reply of the file server. What
 // happened must be told from what did not: every save succeeds, and nothing is lost or left over.
-func TestHardLostReplies(t *testing.T) {
+func TestSavesSurviveLostReplies(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed := 0; seed < 24; seed += thin.Step(4) {
 		m := vfstest.New(t)
@@ -69,8 +69,8 @@ func lostReplies(t *testing.T, m *vfs.Mem, seed uint64) error {
 	return nil
 }
 
-// TestHardLostProbe: the probe before training takes lost replies for what they are, and its file goes.
-func TestHardLostProbe(t *testing.T) {
+// TestProbeSurvivesLostReplies: the probe before training takes lost replies for what they are, and its file goes.
+func TestProbeSurvivesLostReplies(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed := range uint64(40) {
 		m := vfstest.New(t)
@@ -86,10 +86,10 @@ func TestHardLostProbe(t *testing.T) {
 	}
 }
 
-// TestHardStaleReader reads through a client whose caches are of k saves ago, while another saves and
+// TestStaleReaderCallsNothingCorrupt reads through a client whose caches are of k saves ago, while another saves and
 // removes. It may find an older checkpoint, or an error that says to try again; it must never take what
 // it sees for corrupt, since a run's rank 0 would give up a good checkpoint then.
-func TestHardStaleReader(t *testing.T) {
+func TestStaleReaderCallsNothingCorrupt(t *testing.T) { // without the race detector
 	t.Parallel()
 	for held := int64(1); held <= 5; held++ {
 		m := vfstest.New(t)
@@ -129,9 +129,9 @@ func TestHardStaleReader(t *testing.T) {
 	}
 }
 
-// TestHardReadOfARemovedCheckpoint: what was open and is removed by another client reads as stale, not
+// TestRemovedCheckpointReadsAsStale: what was open and is removed by another client reads as stale, not
 // as corrupt, and is not rejected.
-func TestHardReadOfARemovedCheckpoint(t *testing.T) {
+func TestRemovedCheckpointReadsAsStale(t *testing.T) { // without the race detector
 	t.Parallel()
 	m := vfstest.New(t)
 	ctx := t.Context()
@@ -158,10 +158,10 @@ func TestHardReadOfARemovedCheckpoint(t *testing.T) {
 	}
 }
 
-// TestHardLateRanks: the other ranks' clients have stale listings and negative lookups of the folder
+// TestDraftJoinedByStaleClients: the other ranks' clients have stale listings and negative lookups of the folder
 // that rank 0 makes. A draft that they join by its ticket either works or fails; it never commits
 // what is not there.
-func TestHardLateRanks(t *testing.T) {
+func TestDraftJoinedByStaleClients(t *testing.T) { // without the race detector
 	t.Parallel()
 	m := vfstest.New(t)
 	ctx := t.Context()

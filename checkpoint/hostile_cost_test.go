@@ -178,9 +178,9 @@ func mutateText(rng *rand.Rand, data []byte) []byte {
 	return append(append(bytes.Clone(data[:at[0]]), number...), data[at[1]:]...)
 }
 
-// TestHardHostileFiles changes files of about 1 KiB at random, with every checksum made right again. No
+// TestHostileFilesAreCheap changes files of about 1 KiB at random, with every checksum made right again. No
 // reading of them may panic, take long, or take 64 MiB from the heap.
-func TestHardHostileFiles(t *testing.T) { // not parallel: it counts what the process allocates
+func TestHostileFilesAreCheap(t *testing.T) { // not parallel: it counts what the process allocates; without the race detector
 	const seed = 31
 	rounds := 3000 / thin.Step(10)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -247,8 +247,8 @@ func heapCost(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestHardHostileText reads manifests and records of 1 KiB that are all structure.
-func TestHardHostileText(t *testing.T) { // not parallel: as above
+// TestHostileTextIsCheap reads manifests and records of 1 KiB that are all structure.
+func TestHostileTextIsCheap(t *testing.T) { // not parallel: as above; without the race detector
 	h := newHostile(t, "none")
 	head := string(h.good[h.manifest][:bytes.IndexByte(h.good[h.manifest], ',')])
 	for name, body := range map[string]string{
@@ -276,8 +276,8 @@ func TestHardHostileText(t *testing.T) { // not parallel: as above
 	}
 }
 
-// TestHardHostileSafetensors reads changed safetensors files of 1 KiB.
-func TestHardHostileSafetensors(t *testing.T) { // not parallel: as above
+// TestHostileSafetensorsAreCheap reads changed safetensors files of 1 KiB.
+func TestHostileSafetensorsAreCheap(t *testing.T) { // not parallel: as above; without the race detector
 	path := filepath.Join(t.TempDir(), "a.safetensors")
 	tensors := []checkpoint.Tensor{
 		{Name: "a", DType: "uint8", Shape: []int{40}, Data: make([]byte, 40)},

@@ -39,9 +39,9 @@ func (c *clients) fs(rank int) vfs.FS {
 	})
 }
 
-// TestHardStaleClients saves and resumes with ranks on different clients. Before each save and resume
+// TestStaleClientsSaveAndResume saves and resumes with ranks on different clients. Before each save and resume
 // the caches of all ranks but 0 are as they were then, and every fourth reply is lost.
-func TestHardStaleClients(t *testing.T) {
+func TestStaleClientsSaveAndResume(t *testing.T) { // without the race detector
 	t.Parallel()
 	for seed, err := range testkit.Each(12, func(seed int) error { // all at once: ranks wait for what they do not see yet
 		if seed%thin.Step(4) > 0 {
@@ -105,9 +105,9 @@ func staleClients(t *testing.T, m *vfs.Mem, seed uint64) error {
 	return err
 }
 
-// TestHardStaleRankZero: a rank 0 with a stale listing may resume from an older checkpoint, but never
+// TestStaleRankZeroBreaksNothing: a rank 0 with a stale listing may resume from an older checkpoint, but never
 // take a good one for broken, or remove what is newer than it knows.
-func TestHardStaleRankZero(t *testing.T) {
+func TestStaleRankZeroBreaksNothing(t *testing.T) { // without the race detector
 	t.Parallel()
 	for held := int64(1); held <= 4; held++ {
 		m := vfstest.New(t)

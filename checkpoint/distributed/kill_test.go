@@ -20,9 +20,9 @@ import (
 // The test binary is the victim, too: with this variable set the test saves until it is killed.
 const hardVictim = "DDPBATCH_TEST_DISTRIBUTED_HARD_VICTIM"
 
-// TestHardKillLoop kills a process of 1 or 4 ranks (SIGKILL) at random moments, again and again on one
+// TestKilledRanksKeepWhatTheySaved kills a process of 1 or 4 ranks (SIGKILL) at random moments, again and again on one
 // folder. Whatever it had reported is there, verifies, and is what was saved.
-func TestHardKillLoop(t *testing.T) {
+func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detector
 	if path := os.Getenv(hardVictim); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
 		os.Exit(1)
@@ -34,7 +34,7 @@ func TestHardKillLoop(t *testing.T) {
 	ctx := t.Context()
 	start, newest := time.Now(), int64(0)
 	for done := range kills {
-		reported, err := testkit.Kill(ctx, "TestHardKillLoop", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
+		reported, err := testkit.Kill(ctx, "TestKilledRanksKeepWhatTheySaved", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
 		need(t, err)
 		newest = max(newest, reported)
 		step, variant, err := newestOf(ctx, vfs.OS{}, path)
