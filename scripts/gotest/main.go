@@ -8,8 +8,8 @@
 // where several run at once, a second run waits until all others have ended. .ci/run does so; a person who runs ./scripts/test sees each failure as it is. again.go says which failures are
 // never run again.
 //
-// Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were skipped, and why;
-// "gotest -tally FILE" prints the sum of all calls in one line.
+// Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were skipped, and why,
+// and which took longest; "gotest -tally FILE" prints the sum of all calls, in the last line how many.
 package main
 
 import (
@@ -27,7 +27,7 @@ import (
 
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == "-tally" {
-		if err := printTally(os.Args[2]); err != nil {
+		if err := printTally(os.Args[2], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "gotest:", err)
 			os.Exit(1)
 		}

@@ -15,6 +15,7 @@ type event struct {
 	Package string
 	Test    string
 	Output  string
+	Elapsed float64 // seconds
 }
 
 // test names a test or a subtest; name is empty for what belongs to the package alone.
@@ -64,6 +65,9 @@ func read(r io.Reader, w io.Writer) (outcome, error) {
 				o.tally.skip(text(said[t]))
 			default:
 				o.tally.Ran++
+				if !strings.Contains(t.name, "/") {
+					o.tally.time(timed{t.String(), e.Elapsed})
+				}
 			}
 			if e.Action == "fail" {
 				o.passed = false

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,6 +15,23 @@ import (
 type tally struct {
 	Ran     int
 	Skipped map[string]int // by the reason that they gave
+	Slowest []timed        // tests, without subtests; the slowest first, and no more than mostTimed
+}
+
+// mostTimed is enough to see what a run spends its time on.
+const mostTimed = 10
+
+// timed is how long a test took, in seconds.
+type timed struct {
+	Test    string
+	Seconds float64
+}
+
+// time notes how long tests took.
+func (c *tally) time(tests ...timed) {
+	c.Slowest = append(c.Slowest, tests...)
+	slices.SortStableFunc(c.Slowest, func(a, b timed) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	c.Slowest = c.Slowest[:min(len(c.Slowest), mostTimed)]
 }
 
 // place is what package testing writes before a line of a test's log.
@@ -56,6 +73,7 @@ func readTally(path string) (tally, error) {
 			return sum, fmt.Errorf("read how many tests ran: %s: %w", path, err)
 		}
 		sum.Ran += c.Ran
+		sum.time(c.Slowest...)
 		for reason, n := range c.Skipped {
 			sum.Skipped[reason] += n
 		}
@@ -80,10 +98,15 @@ func (c tally) String() string {
 }
 
 // printTally prints what runs have kept in a file.
-func printTally(path string) error {
+func printTally(path string, w io.Writer) error {
 	sum, err := readTally(path)
-	if err == nil {
-		_, err = fmt.Fprintln(os.Stdout, sum)
+	if err != nil {
+		return err
 	}
+	fmt.Fprintln(w, "\nslowest:")
+	for _, t := range sum.Slowest {
+		fmt.Fprintf(w, "%7.1f s  %s\n", t.Seconds, t.Test)
+	}
+	_, err = fmt.Fprintln(w, sum)
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -11,7 +12,10 @@ import (
 func TestTallyOfTwoRuns(t *testing.T) {
 	project(t, `package bad
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestRuns(t *testing.T) { t.Run("below", func(t *testing.T) {}) }
 
@@ -21,7 +25,7 @@ func TestNeedsRootToo(t *testing.T) { t.Log("looks"); t.Skip("not root") }
 
 func TestSaysNothing(t *testing.T) { t.SkipNow() }
 
-func TestFails(t *testing.T) { t.Fail() }
+func TestFails(t *testing.T) { time.Sleep(50 * time.Millisecond); t.Fail() }
 `)
 	file := filepath.Join(t.TempDir(), "tally")
 	for _, words := range [][]string{{"./..."}, {"-run=NeedsRoot$", "./bad"}} {
@@ -32,6 +36,14 @@ func TestFails(t *testing.T) { t.Fail() }
 	got, err := readTally(file)
 	if want := "4 tests ran, 4 were skipped (3: not root; 1: no reason given)"; err != nil || got.String() != want {
 		t.Errorf("%q (%v), want %q", got, err, want)
+	}
+	var printed bytes.Buffer
+	if err := printTally(file, &printed); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(printed.String(), "\n")
+	if len(lines) != 7 || !strings.Contains(lines[2], "0.1 s  example.test/m/bad TestFails") || lines[5] != got.String() {
+		t.Errorf("printed %q", lines)
 	}
 	if got := (tally{Ran: 2}).String(); got != "2 tests ran, none was skipped" {
 		t.Error(got)
