@@ -41,10 +41,10 @@ func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 	return all, errors.Join(errs...)
 }
 
-// clusterJobs asks one cluster's commands in turn.
+// clusterJobs asks one cluster's commands in turn. A caller that stops before all have been asked gets its reason as an error.
 func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
 	jobs, asked := c.squeue(ctx, cluster, ids)
-	if absent(asked) || ctx.Err() != nil {
+	if absent(asked) {
 		return nil, asked
 	}
 	open := openIDs(jobs, ids)
@@ -52,18 +52,19 @@ func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) 
 		return jobs, nil
 	}
 	recorded, noRecord := c.sacct(ctx, cluster, open)
-	if ctx.Err() != nil {
-		return nil, noRecord
-	}
 	jobs = supplement(jobs, recorded)
+	open = openIDs(jobs, ids)
 	if asked == nil {
-		for _, id := range openIDs(jobs, ids) {
+		for _, id := range open {
 			shown, err := c.scontrol(ctx, cluster, id)
 			if err != nil && !errors.Is(err, ErrUnknownJob) && !absent(err) {
 				asked = err
 			}
 			jobs = supplement(jobs, shown)
 		}
+	}
+	if len(open) > 0 && ctx.Err() != nil {
+		return nil, fmt.Errorf("ask Slurm for job %s: %w", strings.Join(ids, ", "), context.Cause(ctx))
 	}
 	return jobs, unknown(jobs, ids, asked, noRecord)
 }

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -243,6 +244,37 @@ func TestJobs(t *testing.T) {
 		if !slices.Equal(p.asked, c.asked) {
 			t.Errorf("%s: asked %q, want %q", name, p.asked, c.asked)
 		}
+	}
+}
+
+// A caller that stops while a command answers gets what is known by then, or why there is nothing: a job that nobody could be asked about
+// is not one that Slurm does not know.
+func TestJobsOfACallerThatStops(t *testing.T) {
+	stop := errors.New("TERM")
+	for command, id := range map[string]string{"squeue": "13", "sacct": "99999", "scontrol": "99999"} {
+		p := &pretend{answers: map[string]Output{"squeue": {}, "sacct": sacctCorpus(t), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")}}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		client := &Client{Run: func(ctx context.Context, c Command) (Output, error) {
+			if err := ctx.Err(); err != nil {
+				return Output{}, err
+			}
+			if c.Name == command {
+				defer cancel(stop)
+			}
+			return p.run(ctx, c)
+		}}
+		if jobs, err := client.Jobs(ctx, []string{id}); len(jobs) != 0 || !errors.Is(err, stop) {
+			t.Errorf("stopped by the end of %s: %+v, %v", command, jobs, err)
+		}
+	}
+	running := squeueLine(map[byte]string{'i': "14", 'A': "14", 'T': "RUNNING"})
+	ctx, cancel := context.WithCancel(t.Context())
+	client := &Client{Run: func(context.Context, Command) (Output, error) {
+		cancel()
+		return Output{Stdout: []byte(running)}, nil
+	}}
+	if jobs, err := client.Jobs(ctx, []string{"14"}); len(jobs) != 1 || err != nil {
+		t.Errorf("nothing more was to be asked: %+v, %v", jobs, err)
 	}
 }
 
