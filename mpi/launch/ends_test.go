@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// ranksDo has each rank of one node do its own shell script, in which $MARKS is a folder, and "await FILE" and "ended RANK" wait.
+// ranksDo has each rank of one node do its own shell script, once all have begun: of a rank that ends while others are still to be started
+// these have no part in the end. In the script $MARKS is a folder, and "await FILE" and "ended RANK" wait.
 func ranksDo(t *testing.T, scripts ...string) *world {
 	w := newWorld(t, []int{len(scripts)}, "")
 	w.elastic(0, 3)
@@ -19,6 +20,7 @@ func ranksDo(t *testing.T, scripts ...string) *world {
 	text := fmt.Sprintf(`MARKS="$%s"; DECIDED='%s'; await() { while [ ! -e "$1" ]; do sleep 0.02; done; }
 		ended() { await "$MARKS/pid$1"; while kill -0 $(cat "$MARKS/pid$1") 2>/dev/null; do sleep 0.02; done; }
 		echo $$ > "$MARKS/tmp$RANK"; mv "$MARKS/tmp$RANK" "$MARKS/pid$RANK"
+		for rank in $(seq 0 $((WORLD_SIZE - 1))); do await "$MARKS/pid$rank"; done
 		case $RANK in `, workerFolder, decided)
 	for rank, script := range scripts {
 		text += fmt.Sprintf("%d) %s;; ", rank, script)
