@@ -83,7 +83,14 @@ var usualRows = []row{
 }
 
 // wideRows need more cores on a node than a small machine has.
-var wideRows = []row{}
+var wideRows = []row{
+	{"Env", testSlurmEnv},
+	{"Cores", testSlurmCores},
+	{"Meet", testSlurmMeet},
+	{"JobsShareNodes", testSlurmJobsShareNodes},
+	{"ElementsShareNodes", testSlurmElementsShareNodes},
+	{"TorchTrain", testSlurmTorchTrain},
+}
 
 // clusterNodes are in Slurm's order. A site may have more.
 var clusterNodes = []string{"n1", "n2", "n3", "n4"}
