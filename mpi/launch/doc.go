@@ -46,8 +46,9 @@
 // on instead of TERM, once; workers that exit with 75 then have saved, and the verdict says so. Workers that exit with 75 by themselves have agreed
 // to stop: the others get the grace to end by themselves first.
 //
-// A warning (AgentConfig.Warn, a stop file, a deadline that is near) asks workers to save and exit with 75: each agent makes the stop file that they know, and sends WarnSignal to those
-// processes alone that have a handler for it, now or later. Nobody is stopped, but a failure is not mended any more.
+// A warning (AgentConfig.Warn, a stop file, a deadline that is near) asks workers to save and exit with 75: each agent makes the stop file that
+// they know, and sends WarnSignal to those processes alone that have a handler for it, now or later; one that dies of it all the same was
+// ending, and counts as 75. Nobody is stopped, but a failure is not mended any more.
 //
 // With AgentConfig.HangAfter agents look for signs of life of their workers (package watch), and tell agent 0 when there are none. Once those of
 // all nodes have been silent for so long, each agent writes down where its workers are, and they are ended.
