@@ -66,10 +66,11 @@ func (p *pytorch) run(flags ...string) output {
 	return out
 }
 
-// torchrun is one of PyTorch's own launchers, to its end, which must be good. It looks at its workers every five seconds, if not told otherwise.
+// torchrun is one of PyTorch's own launchers, to its end, which must be good. It looks at its workers every five seconds, if not told
+// otherwise, and leaves temporary folders.
 func (p *pytorch) torchrun(module string, flags ...string) output {
 	p.t.Helper()
-	out := p.launch(append([]string{p.python, "-m", module, "--monitor_interval", "0.1"}, flags...)...).end(torchLimit)
+	out := p.launch(append([]string{"TMPDIR=" + p.t.TempDir(), p.python, "-m", module, "--monitor_interval", "0.1"}, flags...)...).end(torchLimit)
 	if out.code != 0 {
 		p.t.Fatalf("%s %q: %v", module, flags, out)
 	}
