@@ -27,8 +27,8 @@ func TestSlurm(t *testing.T) {
 var usualRows = []row{
 	{"RequeuePreempted", testSlurmRequeuePreempted},
 	{"PreemptedGivenUp", testSlurmPreemptedGivenUp},
-	{"MeetNot", testSlurmMeetNot},
-	{"Decline", testSlurmDecline},
+	{"RendezvousTimesOut", testSlurmRendezvousTimesOut},
+	{"AgentCannotTakePart", testSlurmAgentCannotTakePart},
 	{"RequeueWarned", testSlurmRequeueWarned},
 	{"RequeueNode", testSlurmRequeueNode},
 	{"RequeueTimeLimit", testSlurmRequeueTimeLimit},
@@ -86,7 +86,7 @@ var usualRows = []row{
 var wideRows = []row{
 	{"Env", testSlurmEnv},
 	{"Cores", testSlurmCores},
-	{"Meet", testSlurmMeet},
+	{"Rendezvous", testSlurmRendezvous},
 	{"JobsShareNodes", testSlurmJobsShareNodes},
 	{"ElementsShareNodes", testSlurmElementsShareNodes},
 	{"TorchTrain", testSlurmTorchTrain},

@@ -17,8 +17,8 @@ import (
 // sayNetwork is sayPlace, and what libraries are told of the network.
 const sayNetwork = sayPlace + `; echo "network $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME $TP_SOCKET_IFNAME $(env | grep -c ^PMI_)"`
 
-// testSlurmMeet has agents of four nodes meet by Slurm's PMI-2, which takes neither a port nor a key, and by the ports that they know.
-func testSlurmMeet(t *testing.T, c *cluster) {
+// testSlurmRendezvous has agents of four nodes meet by Slurm's PMI-2, which takes neither a port nor a key, and by the ports that they know.
+func testSlurmRendezvous(t *testing.T, c *cluster) {
 	key := filepath.Join(c.home, ".config", "ddpbatch", "key")
 	for _, mpi := range []string{"pmi2", "none"} {
 		for _, network := range []string{"", "eth0", "10.0.0.0/8", "^lo,docker"} {
@@ -49,8 +49,8 @@ func testSlurmMeet(t *testing.T, c *cluster) {
 	checkPlaces(t, readPlaces(t, out), 3)
 }
 
-// testSlurmMeetNot is what users hear whose agents cannot meet.
-func testSlurmMeetNot(t *testing.T, c *cluster) {
+// testSlurmRendezvousTimesOut is what users hear whose agents cannot meet.
+func testSlurmRendezvousTimesOut(t *testing.T, c *cluster) {
 	// a Debian node knows its own name by 127.0.1.1; here node 1 thinks so of node 0's
 	misnamed := c.write("misnamed.sh", `#!/bin/bash
 [ "$SLURM_NODEID" = 1 ] || exec "$@"
@@ -93,8 +93,8 @@ exec "$@"
 	}
 }
 
-// testSlurmDecline: an agent that cannot take part says why, and all end at once, be it one, several or agent 0, and be nodes few or all needed.
-func testSlurmDecline(t *testing.T, c *cluster) {
+// testSlurmAgentCannotTakePart: an agent that cannot take part says why, and all end at once, be it one, several or agent 0, and be nodes few or all needed.
+func testSlurmAgentCannotTakePart(t *testing.T, c *cluster) {
 	own := c.write("own.sh", `#!/bin/bash
 [ "$1" = "" ] || [ "$1" = "$SLURM_NODEID" ] || set -- "$1" ""
 exec ddpbatch run --join-timeout 60 $2 -- true
