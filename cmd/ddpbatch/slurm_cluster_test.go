@@ -21,6 +21,11 @@ func TestSlurm(t *testing.T) {
 	all.Go(func() { runRows(t, sites.usual, usualRows) })
 	all.Go(func() { runRows(t, lanes(sites.wide, 2), wideRows) })
 	all.Go(func() { runRows(t, lanes(sites.faults, len(faultRows)), faultRows) })
+	if sites.accounted != nil {
+		all.Go(func() {
+			t.Run("accounted", func(t *testing.T) { runRows(t, []*site{sites.accounted}, usualRows) })
+		})
+	}
 }
 
 // usualRows each have a cluster of four nodes for themselves. A node has the cores of this machine and binds tasks to them, where that can be.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/testkit"
 )
 
 // site is a Slurm cluster that scripts/slurm-cluster made on this machine. Its nodes n1, n2 and so on have the addresses NET.11, NET.12 and
@@ -24,9 +26,10 @@ type site struct {
 
 // sites are the clusters that tests run on.
 type sites struct {
-	usual  []*site // three, each of four nodes: the one that scripts/test brings up, and two like it
-	wide   *site   // four nodes with 16 CPUs, which is more than there are, and neither binding nor limits
-	faults *site   // 21 nodes of that kind
+	usual     []*site // three, each of four nodes: the one that scripts/test brings up, and two like it
+	wide      *site   // four nodes with 16 CPUs, which is more than there are, and neither binding nor limits
+	faults    *site   // 21 nodes of that kind
+	accounted *site   // as the usual, with accounting; nil unless testkit.IsLong
 }
 
 // startSites brings up all clusters but the first, which the environment names, or skips the test. They are down again after the test.
@@ -53,6 +56,11 @@ func startSites(t *testing.T) sites {
 		own("wide", "NET=10.78.4", "PORT=17217", "CGROUPS=no"),
 		own("faults", "NET=10.78.1", "PORT=17617", "CGROUPS=no", "NODES=21", "GPUS=0"),
 	}
+	var accounted *site
+	if testkit.IsLong() {
+		accounted = own("accounted", "NET=10.78.5", "PORT=17117", "DBD=yes")
+		more = append(more, accounted)
+	}
 	var all sync.WaitGroup
 	for _, s := range more {
 		all.Go(func() {
@@ -66,7 +74,7 @@ func startSites(t *testing.T) sites {
 	if t.Failed() {
 		t.FailNow()
 	}
-	return sites{usual: []*site{first, more[0], more[1]}, wide: more[2], faults: more[3]}
+	return sites{usual: []*site{first, more[0], more[1]}, wide: more[2], faults: more[3], accounted: accounted}
 }
 
 // clusterScript is scripts/slurm-cluster, or skips the test.

@@ -40,8 +40,8 @@ func Within(t testing.TB, limit time.Duration, f func()) {
 // LongVariable is set to 1 by ./scripts/test --long.
 const LongVariable = "DDPBATCH_TEST_LONG"
 
-// IsLong reports whether tests also check how soon something happens. Otherwise they check only that it happens and in what order, since
-// other work on the machine may delay it.
+// IsLong reports whether tests also check what need not be checked each time, and how soon something happens. Otherwise they check only
+// that it happens and in what order, since other work on the machine may delay it.
 func IsLong() bool { return os.Getenv(LongVariable) == "1" }
 
 // Promptly plays what should take less than limit. If IsLong, it plays up to ten times, and one of them must take less: other work on the
