@@ -99,9 +99,9 @@ func sacctCorpus(t *testing.T) Output {
 func TestParseSacctCorpus(t *testing.T) {
 	jobs := parseSacct(sacctCorpus(t).Stdout)
 	want := []JobStatus{
-		{ID: "5", RawID: "5", Name: "exit200", State: "FAILED", ExitCode: "72:0", Reason: "None", Nodes: "1", NodeList: "n1", Restarts: -1,
+		{ID: "5", RawID: "5", Name: "exit200", State: "FAILED", ExitCode: "72:0", Nodes: "1", NodeList: "n1", Restarts: -1,
 			StartTime: "2026-11-21T01:24:21", EndTime: "2026-11-21T01:24:21", TimeLimit: "00:10:00"},
-		{ID: "7", RawID: "7", Name: "cancelled", State: "CANCELLED", ExitCode: "0:0", Reason: "None", Nodes: "1", NodeList: "n2", Restarts: -1,
+		{ID: "7", RawID: "7", Name: "cancelled", State: "CANCELLED", ExitCode: "0:0", Nodes: "1", NodeList: "n2", Restarts: -1,
 			StartTime: "2026-11-21T01:24:21", EndTime: "2026-11-21T01:24:23", TimeLimit: "00:10:00"},
 	}
 	for _, w := range want {
@@ -112,6 +112,30 @@ func TestParseSacctCorpus(t *testing.T) {
 	i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == "8_2" })
 	if i < 0 || jobs[i].Name != "odd name|pipe=eq" || jobs[i].RawID == "8_2" || jobs[i].ExitCode != "1:0" {
 		t.Errorf("job 8_2: %+v", jobs)
+	}
+}
+
+// Of a job that has ended accounting keeps why it waited before: that is not why it ended, and is not told.
+func TestSacctTellsOfEndedJobsWhatSqueueDid(t *testing.T) {
+	before := parseSqueue(recorded(t, "acct/squeue-ended").Stdout)
+	forgotten := map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": recorded(t, "acct/sacct-ended")}
+	jobs, err := (&pretend{answers: forgotten}).client().Jobs(t.Context(), []string{"1", "4", "5", "6", "7", "8"})
+	if err != nil || len(jobs) != len(before) || len(jobs) != 9 {
+		t.Fatalf("%d jobs of %d: %v", len(jobs), len(before), err)
+	}
+	for _, want := range before {
+		i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == want.ID })
+		if i < 0 {
+			t.Errorf("job %s is not there", want.ID)
+			continue
+		}
+		if jobs[i].ExitCode == "" {
+			t.Errorf("job %s has no exit code", want.ID)
+		}
+		want.ExitCode, want.Reason, want.TimeLimit = jobs[i].ExitCode, "", "00:"+want.TimeLimit
+		if jobs[i] != want {
+			t.Errorf("got\n%+v, want\n%+v", jobs[i], want)
+		}
 	}
 }
 

@@ -34,10 +34,14 @@ func parseSacct(stdout []byte) []JobStatus {
 		if nodes == "None assigned" {
 			nodes = ""
 		}
-		jobs = append(jobs, JobStatus{
+		job := JobStatus{
 			ID: f[0], RawID: f[1], State: state, ExitCode: f[3], Reason: f[4], Nodes: f[5], NodeList: nodes,
 			StartTime: f[7], EndTime: f[8], TimeLimit: f[9], Name: f[10], Restarts: -1,
-		})
+		}
+		if job.Ended() {
+			job.Reason = "" // it is why the job waited, and no reason for its end
+		}
+		jobs = append(jobs, job)
 	}
 	return jobs
 }
