@@ -23,7 +23,7 @@ func TestSlurm(t *testing.T) {
 	all.Go(func() { runRows(t, lanes(sites.faults, len(faultRows)), faultRows) })
 	if sites.accounted != nil {
 		all.Go(func() {
-			t.Run("accounted", func(t *testing.T) { runRows(t, []*site{sites.accounted}, usualRows) })
+			t.Run("accounted", func(t *testing.T) { runRows(t, []*site{sites.accounted}, accountedRows) })
 		})
 	}
 }
