@@ -25,6 +25,33 @@ func TestTime(t *testing.T) {
 	}
 }
 
+// Another process may get the processor between the readings of the clock and of the counter. The clock's start and its scale must not
+// depend on that.
+func TestReadBothIsNotMisledByAPause(t *testing.T) {
+	start := time.Now()
+	for paused := range 2 * readings {
+		reads, passed := 0, time.Duration(0)
+		tick := func() time.Duration { // a reading takes a microsecond, and one of them a second
+			if passed += time.Microsecond; reads == paused {
+				passed += time.Second
+			}
+			reads++
+			return passed
+		}
+		at, count := readBoth(func() time.Time { return start.Add(tick()) }, func() Count { return Count(tick()) })
+		if off := at.Sub(start) - time.Duration(count); off.Abs() > 2*time.Microsecond {
+			t.Errorf("with a pause before reading %d the clock and the counter were read %v apart", paused, off)
+		}
+	}
+}
+
+func BenchmarkScale(b *testing.B) {
+	k := NewClock()
+	for b.Loop() {
+		k.Scale()
+	}
+}
+
 func BenchmarkNow(b *testing.B) {
 	for b.Loop() {
 		Now()
