@@ -20,6 +20,10 @@ type onFirst struct {
 
 func (h *onFirst) Enabled(context.Context, slog.Level) bool { return true }
 
+func (h *onFirst) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &onFirst{h.Handler.WithAttrs(attrs), h.message, h.then}
+}
+
 func (h *onFirst) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == h.message && h.then != nil {
 		h.then()

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,19 +107,24 @@ func (m *meeting) gather(ctx context.Context) error {
 		case <-lastCall:
 			return nil
 		case <-settled:
-			return why
+			return cmp.Or(m.toldToStop(ctx), why)
 		case <-timeout.C:
 			if why != nil || able >= c.MinCount {
 				return why
 			}
 			return m.whoIsMissing()
 		case <-ctx.Done():
-			if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
-				return err
-			}
-			return m.whoIsMissing()
+			return m.toldToStop(ctx)
 		}
 	}
+}
+
+// toldToStop is why the caller does not want to wait for other agents any more; nil: it does.
+func (m *meeting) toldToStop(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return m.whoIsMissing()
 }
 
 // spoiled says why the run cannot begin any more, and how long to wait before that is the last word; nil: it can.

@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,11 +143,10 @@ func TestToldBeforeAllMet(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
-	ended := make(chan result)
-	go func() {
-		v, err := Run(ctx, w.agents[0])
-		ended <- result{v, err, 0}
-	}()
+	c := &w.agents[0]
+	// Agent 0 is told when the other one has left, and before it acts on that.
+	c.Log = slog.New(&onFirst{c.Log.Handler(), "store: client left", func() { cancel(SignalError{syscall.SIGTERM}) }})
+	ended := w.begin(ctx, 0)
 	theirs, cancelTheirs := context.WithCancelCause(t.Context())
 	defer cancelTheirs(nil)
 	go func() {
@@ -156,8 +156,6 @@ func TestToldBeforeAllMet(t *testing.T) {
 	if v, err := Run(theirs, w.agents[1]); err == nil || v.Cause != "cancelled" {
 		t.Errorf("agent 1 ended with %+v, %v", v, err)
 	}
-	testkit.Eventually(t, "agent 1 to leave", func() bool { return strings.Contains(w.log.String(), "client left") })
-	cancel(SignalError{syscall.SIGTERM})
 	if r := <-ended; r.err == nil || r.Cause != "cancelled" || r.Exit != 143 {
 		t.Errorf("agent 0 ended with %+v", r)
 	}

@@ -2,7 +2,9 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -160,6 +162,47 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A busy machine may wake an agent only when both the time for its own signal is over and that signal is there. The signal counts.
+func TestAgentsSignalAtTheLastMoment(t *testing.T) {
+	for range 20 { // select draws among what is ready
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
+			must(t, err)
+			s := &supervisor{round: newRound(&meeting{cfg: c, keeper: &keeper{}}, &plan{}), cfg: c, told: ctx.Done(), talk: &talk{}}
+			s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
+			s.workerEnded(ctx, &worker{signal: syscall.SIGTERM})
+			time.Sleep(2 * settle) // of the bubble's clock
+			cancel(SignalError{syscall.SIGTERM})
+			s.step(ctx)
+			if s.mine == nil || s.mine.Cause != "cancelled" {
+				t.Errorf("proposed %+v, want cancelled", s.mine)
+			}
+		})
+	}
+}
+
+// unnoticed is a context whose end nobody waits for: select draws another event that has come as well.
+type unnoticed struct{ context.Context }
+
+func (unnoticed) Done() <-chan struct{} { return nil }
+
+// So it is where the agent waits for others, and has lost one.
+func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoster(join{Host: "n1", Count: 3})
+		m := &meeting{cfg: AgentConfig{Count: 3, MinCount: 3, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, roster: r}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		lost := newGuest("1", "")
+		r.arrive(lost, join{Index: 1, Host: "n2", Count: 3})
+		r.drop(lost, connectionEnded)
+		cancel(SignalError{syscall.SIGTERM})
+		if err := m.gather(unnoticed{ctx}); !errors.As(err, &SignalError{}) {
+			t.Errorf("ended with %v, want the signal", err)
+		}
+	})
 }
 
 // A worker that ignores all but KILL, and one that not even that ends.

@@ -129,6 +129,11 @@ func (s *supervisor) step(ctx context.Context) {
 		s.told = nil
 		s.propose(s.cfg.toldOutcome(ctx))
 	case <-s.settled:
+		if s.toStop() { // both have come while this process did not run
+			s.told = nil
+			s.propose(s.cfg.toldOutcome(ctx))
+			return
+		}
 		s.propose(*s.suspect)
 	case v := <-s.talk.first:
 		s.ranked(v)
