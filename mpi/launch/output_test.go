@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/output"
 )
 
 // Four writers of a thousand lines on each stream: every file is complete and in
@@ -105,6 +107,32 @@ func TestSlowConsoleLosesNothing(t *testing.T) {
 	if got := strings.Count(w.logOf("n1", 0, "out"), "\n"); got != 1000 {
 		t.Errorf("the log has %d lines, want 1000", got)
 	}
+}
+
+// Who reads a worker's last words may get to that late, on a busy machine or behind a slow console. They are in its account all the same.
+func TestLastWordsAreRead(t *testing.T) {
+	release := make(chan struct{})
+	mux, err := output.NewMux(output.Config{}, output.To{Stdout: slowWriter{release}}, nil)
+	must(t, err)
+	defer mux.Close()
+	out, errs, err := mux.Worker(output.Worker{}, output.Paths{})
+	must(t, err)
+	errs.Drop()
+	pipe, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", out.Pipe().Fd()), os.O_WRONLY, 0)
+	must(t, err)
+	out.Begin()
+	_, err = pipe.WriteString("working\n")
+	must(t, err)
+	testkit.Eventually(t, "the first line is read", func() bool { return out.Grown() > 0 })
+	_, err = pipe.WriteString("it failed\n")
+	must(t, err)
+	must(t, pipe.Close())
+	time.AfterFunc(2*otherWords, func() { close(release) })
+	(&worker{out: out, errs: errs}).readOut()
+	if got := out.Tail(1); !slices.Equal(got, []string{"it failed"}) {
+		t.Errorf("the last words are %q", got)
+	}
+	<-out.Done()
 }
 
 // slowWriter blocks until it is released.

@@ -59,20 +59,32 @@ func (w *worker) send(sig syscall.Signal) {
 	_ = w.process.Signal(sig) // the signals are valid, and the group is ours or gone
 }
 
-// lastWords is how long the end of a worker waits for its last lines, which tell what it failed of; they are there at once, unless
-// another process holds the pipe.
-const lastWords = 100 * time.Millisecond
+const (
+	// otherWords is how long the end of a worker waits for other processes that hold its pipe: one of its children may tell what it failed of.
+	otherWords = 100 * time.Millisecond
+	// lastWords is how often the worker's own last lines are looked for after that, once every lookForWords. They are there at once, unless
+	// this process does not get the processor, or a slow console keeps it from reading.
+	lastWords    = 100
+	lookForWords = 10 * time.Millisecond
+)
 
-// readOut waits until all that the worker wrote was read, but not for long.
+// readOut waits until all that the worker wrote was read, but not for long. The looks are counted and not timed: a busy machine may let the
+// time pass without letting anybody read.
 func (w *worker) readOut() {
-	timer := time.NewTimer(lastWords)
+	timer := time.NewTimer(otherWords)
 	defer timer.Stop()
 	for _, stream := range []*output.Stream{w.out, w.errs} {
 		select {
 		case <-stream.Done():
+			continue
 		case <-timer.C:
-			return
 		}
+		break
+	}
+	tick := time.NewTicker(lookForWords)
+	defer tick.Stop()
+	for looks := 0; looks < lastWords && !(w.out.CaughtUp() && w.errs.CaughtUp()); looks++ {
+		<-tick.C
 	}
 }
 

@@ -5,8 +5,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/lines"
 )
@@ -32,8 +35,9 @@ type Stream struct {
 	log   *slog.Logger
 	done  chan struct{} // closed when all of it is written
 
-	grown atomic.Int64
-	tail  tail
+	taking sync.Mutex // held from a read until what it read is in tail
+	grown  atomic.Int64
+	tail   tail
 
 	late      bool // End's time is over
 	lateBytes int  // read since
@@ -85,14 +89,57 @@ func (s *Stream) Grown() int64 { return s.grown.Load() }
 // kept, has fewer. The bytes are the worker's: not necessarily text.
 func (s *Stream) Tail(n int) []string { return s.tail.lines(n) }
 
+// CaughtUp tells whether all that the worker has written so far is in Tail. A worker that has ended has no more to come, though another
+// process may hold the pipe.
+func (s *Stream) CaughtUp() bool {
+	s.taking.Lock()
+	defer s.taking.Unlock()
+	conn, err := s.r.SyscallConn()
+	if err != nil {
+		return true // the copying is over
+	}
+	pipe := []unix.PollFd{{Events: unix.POLLIN}}
+	err = conn.Control(func(fd uintptr) {
+		pipe[0].Fd = int32(fd)
+		_, _ = unix.Poll(pipe, 0) // an error is no sign that anything is there
+	})
+	return err != nil || pipe[0].Revents&unix.POLLIN == 0
+}
+
+// take reads some bytes into the tail.
+func (s *Stream) take(buf []byte) (n int, err error) {
+	conn, err := s.r.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	waitErr := conn.Read(func(fd uintptr) bool {
+		s.taking.Lock()
+		defer s.taking.Unlock()
+		for n, err = unix.Read(int(fd), buf); errors.Is(err, unix.EINTR); n, err = unix.Read(int(fd), buf) {
+		}
+		if n > 0 {
+			s.grown.Add(int64(n))
+			s.tail.add(buf[:n])
+		}
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	switch {
+	case waitErr != nil:
+		return 0, waitErr
+	case err != nil:
+		return 0, err
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
 func (s *Stream) copy() {
 	var fileErr error
 	buf := make([]byte, readSize)
 	for {
 		n, err := s.read(buf)
 		if n > 0 {
-			s.grown.Add(int64(n))
-			s.tail.add(buf[:n])
 			if s.file != nil && fileErr == nil {
 				if _, fileErr = s.file.Write(buf[:n]); fileErr != nil {
 					s.log.Warn("a worker's log cannot be written any more; the console goes on", "path", s.file.Name(), "error", fileErr)
@@ -127,7 +174,7 @@ func (s *Stream) pass(to *sink, p []byte) {
 
 // read reads what comes, and, once End's time is over, what is there.
 func (s *Stream) read(buf []byte) (int, error) {
-	n, err := s.r.Read(buf)
+	n, err := s.take(buf)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.late = true
 	}
@@ -143,7 +190,7 @@ func (s *Stream) read(buf []byte) (int, error) {
 	if n > 0 {
 		return n, nil
 	}
-	n, err = s.r.Read(buf)
+	n, err = s.take(buf)
 	s.lateBytes += n
 	return n, err
 }

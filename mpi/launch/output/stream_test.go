@@ -416,6 +416,44 @@ func TestSlowConsoleLosesNothing(t *testing.T) {
 	}
 }
 
+// As long as bytes of the worker's wait to be read the tail is behind, and it has caught up when they are, though the pipe stays open.
+func TestTailCatchesUp(t *testing.T) {
+	release := make(chan struct{})
+	mux, err := NewMux(Config{}, To{Stdout: slowWriter{release}}, nil)
+	must(t, err)
+	out, errs, err := mux.Worker(Worker{}, Paths{})
+	must(t, err)
+	errs.Drop()
+	if !errs.CaughtUp() {
+		t.Error("there is something to come of a stream that was given up")
+	}
+	w := worker(t, out)
+	if !out.CaughtUp() {
+		t.Error("there is something to come before there was anything")
+	}
+	_, err = w.WriteString("first\n")
+	must(t, err)
+	testkit.Eventually(t, "the first read, which the console keeps", func() bool { return out.Grown() > 0 })
+	if !out.CaughtUp() {
+		t.Error("all was read")
+	}
+	_, err = w.WriteString("last\n")
+	must(t, err)
+	if out.CaughtUp() {
+		t.Error("a line was not read")
+	}
+	close(release)
+	testkit.Eventually(t, "the last line is read", out.CaughtUp)
+	if got := out.Tail(9); !slices.Equal(got, []string{"first", "last"}) {
+		t.Errorf("the tail is %q", got)
+	}
+	must(t, w.Close())
+	wait(t, out)
+	if !out.CaughtUp() {
+		t.Error("there is something to come after the end")
+	}
+}
+
 // slowWriter blocks until it is released.
 type slowWriter struct{ release <-chan struct{} }
 
