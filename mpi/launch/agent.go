@@ -22,6 +22,7 @@ const (
 	defaultGrace       = 60 * time.Second
 	defaultJoinTimeout = 5 * time.Minute
 	defaultLastCall    = 30 * time.Second // as torchrun's last_call_timeout
+	defaultVictimWait  = time.Second
 	defaultWarnSignal  = syscall.SIGUSR2
 	maxWorld           = 1 << 20 // ranks; more is a slip of the pen
 )
@@ -125,6 +126,8 @@ type AgentConfig struct {
 
 	resolve func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver's LookupNetIP
 	joinBy  time.Time                                                             // see joinEnd
+
+	victimWait time.Duration // for the end of the peer that a worker lost, see isVictim
 	id      string                                                                // see join
 
 	portTaken bool // somebody on this machine has the endpoint's port: agent 0, or another program
@@ -169,6 +172,9 @@ func (c AgentConfig) withDefaults() (AgentConfig, error) {
 	}
 	if c.JoinTimeout == 0 {
 		c.JoinTimeout = defaultJoinTimeout
+	}
+	if c.victimWait == 0 {
+		c.victimWait = defaultVictimWait
 	}
 	if c.resolve == nil {
 		c.resolve = net.DefaultResolver.LookupNetIP

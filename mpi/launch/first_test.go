@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 )
 
@@ -60,6 +61,7 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 				echo $$ > "$%[1]s/new"; mv "$%[1]s/new" "$%[1]s/1"; echo 'RuntimeError: Connection closed by peer [127.0.0.1]:4711' >&2; exit 1`, workerFolder)
 			for i := range w.agents {
 				w.agents[i].Command = []string{"/bin/sh", "-c", script}
+				w.agents[i].victimWait = testkit.Patience // rank 0 may find that rank 1 has ended as late as it likes
 			}
 			v := w.agree(w.run())
 			if v.FirstRank != 0 || v.Exit != 7 || v.Host != "n1" || v.Cause != "crash" || !strings.Contains(v.Message, w.dir.LogPath(1, "n1", 0, "err")) {

@@ -35,7 +35,7 @@ func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
 		s.propose(s.cfg.toldOutcome(ctx))
 	case s.isVictim(w):
 		if s.suspect == nil {
-			s.suspect, s.victim, s.settled = &v, true, time.After(victimWait)
+			s.suspect, s.victim, s.settled = &v, true, time.After(s.cfg.victimWait)
 		}
 	default:
 		s.suspect, s.victim = &v, false

@@ -15,8 +15,6 @@ import (
 const (
 	settle = 200 * time.Millisecond // for the agent's own signal to arrive, see mayBeTold
 
-	victimWait = time.Second // for the end of the peer that a worker lost, see isVictim
-
 	killWait = 10 * time.Second // for the kernel to end a killed worker
 	margin   = 15 * time.Second // for other agents to report beyond what their workers may take
 	farewell = 5 * time.Second  // for others to read the last word
