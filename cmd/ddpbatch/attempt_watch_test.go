@@ -136,7 +136,7 @@ func TestWatchOutlivesTerm(t *testing.T) {
 	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	late := time.After(30 * time.Second) // without TERM it waits for minutes
+	late := time.After(testkit.Patience) // without TERM it waits for minutes
 	select {
 	case err := <-srunEnded:
 		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {

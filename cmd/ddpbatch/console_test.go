@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
 )
 
 // testConsole is a console on a screen of some columns (0: a pipe) with a run directory of its own.
@@ -187,11 +188,7 @@ func TestProgressStaysBelow(t *testing.T) {
 	if err := os.WriteFile(run.MetricsPath(), []byte(metrics), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(20 * time.Second); !strings.HasSuffix(screen.String(), " left"); {
-		if time.Now().After(end) {
-			t.Fatalf("no progress line after 20 s; the screen shows %q", screen.String())
-		}
-	}
+	testkit.Eventually(t, "there is a progress line", func() bool { return strings.HasSuffix(screen.String(), " left") })
 	w := c.stream(false)
 	io.WriteString(w, "first\nsec")
 	io.WriteString(w, "ond\n")
