@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 func task() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	c, err := Open(os.LookupEnv)
 	if err != nil {
@@ -71,7 +71,7 @@ func TestSlurm(t *testing.T) {
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // others use the cluster, too
 	defer cancel()
 	run := func(mpi string) (string, error) {
 		cmd := exec.CommandContext(ctx, "srun", "--mpi="+mpi, "-N4", "-n8", "--ntasks-per-node=2", "--kill-on-bad-exit=1", program)
