@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // life is how the ranks of resume.py began: in which round, at which port, from which step.
@@ -127,14 +126,13 @@ func TestTorchWarned(t *testing.T) {
 	run := []string{"--nproc-per-node", "2", p.script("resume.py"), "--file", filepath.Join(p.dir, "state.pt"), "--wait-at", "4", "--signal"}
 	agent := p.launch(append([]string{"ddpbatch", "run", "--standalone", "--shutdown-timeout", "120"}, run...)...)
 	eventually(t, torchLimit, "both ranks have trained four steps", func() bool { return strings.Count(agent.stdout.String(), "waiting ") == 2 })
-	warned := time.Now()
 	if err := syscall.Kill(agent.cmd.Process.Pid, syscall.SIGUSR2); err != nil {
 		t.Fatal(err)
 	}
 	out := agent.end(torchLimit)
 	p.gone()
-	if took := time.Since(warned); out.code != exitRequeue || took > time.Minute || len(linesOf(`saved \d`, out.stdout)) != 2 {
-		t.Errorf("warned, it ended after %v: %v", took, out)
+	if out.code != exitRequeue || len(linesOf(`saved \d`, out.stdout)) != 2 {
+		t.Errorf("warned, it ended so: %v", out)
 	}
 	out = p.good(run...)
 	sameLines(t, "the next run", finals(out.stdout), want)
