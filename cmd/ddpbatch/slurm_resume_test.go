@@ -52,14 +52,13 @@ func testSlurmResume(t *testing.T, c *cluster) {
 	}
 	for _, stop := range []struct {
 		name string
-		stop func(*submitted)
+		stop func(s *submitted, goOn func())
 	}{
 		{"cancel", cancelInTheMiddle},
 		{"kill", killInTheMiddle},
 	} {
 		s := c.submit("long.toml")
-		eventually(t, commandLimit, stop.name+": the job is past its middle", func() bool { return s.step() >= longSteps/2 })
-		stop.stop(s)
+		stop.stop(s, s.holdAfter(longSteps/2, 1))
 		if t.Failed() {
 			return
 		}
@@ -73,27 +72,18 @@ func goOnByItself(c *cluster, whole *submitted) {
 	t := c.t
 	t.Helper()
 	s := c.submit("long.toml", "--set", `requeue.lead="60s"`)
-	past := func(step int64, attempt int) {
-		t.Helper()
-		eventually(t, commandLimit, fmt.Sprintf("attempt %d is past step %d", attempt, step), func() bool {
-			last, _, err := s.dir.LastMetrics()
-			return err == nil && last.Attempt == attempt && last.Step > step
-		})
-	}
-	past(longSteps/4, 1)
-	release := s.hold() // until the warning is there: Slurm looks for it only now and then (sbatch(1), --signal)
+	goOn := s.holdAfter(longSteps/4, 1) // until the warning is there: Slurm looks for it only now and then (sbatch(1), --signal)
 	c.ok("scontrol", "update", "jobid="+s.id, "EndTime=now+50")
 	eventually(t, commandLimit, "the stop file", func() bool {
 		_, err := os.Stat(s.dir.StopPath(1))
 		return err == nil
 	})
-	release()
+	goOn()
 	eventually(t, commandLimit, "the job is requeued", func() bool { return s.event(rundir.EventRequeue).Attempt == 1 })
 	c.ok("scontrol", "update", "jobid="+s.id, "TimeLimit=5") // the end that was set is a limit of the next attempt, too
-	past(longSteps/2, 2)
-	release = s.hold()
+	goOn = s.holdAfter(longSteps/2, 2)
 	c.ok("scontrol", "requeue", s.id)
-	release()
+	goOn()
 	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "2" {
 		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
 	}
@@ -116,20 +106,29 @@ func goOnByItself(c *cluster, whole *submitted) {
 	}
 }
 
-// hold stops rank 2, for which all others wait then: the job's end does not come before what a test does to the job.
-func (s *submitted) hold() (release func()) {
+// holdAfter stops rank 2, for which all others wait then, when an attempt is past a step: the job's end does not come before what a test
+// does to the job.
+func (s *submitted) holdAfter(step int64, attempt int) (goOn func()) {
 	s.c.t.Helper()
-	pid := s.worker(2).pid
+	past := func(step int64) {
+		s.c.t.Helper()
+		eventually(s.c.t, commandLimit, fmt.Sprintf("attempt %d is past step %d", attempt, step), func() bool {
+			last, _, err := s.dir.LastMetrics()
+			return err == nil && last.Attempt == attempt && last.Step > step
+		})
+	}
+	past(0)
+	pid := s.worker(2).pid // among all processes, which may take longer than the rest of the job
+	past(step)
 	s.c.signalled(syscall.SIGSTOP, pid)
 	return func() { _ = syscall.Kill(pid, syscall.SIGCONT) } // an error means that it was woken up to be ended
 }
 
-func cancelInTheMiddle(s *submitted) {
+func cancelInTheMiddle(s *submitted, goOn func()) {
 	t := s.c.t
 	t.Helper()
-	release := s.hold()
 	out := s.c.ok("ddpbatch", "cancel", s.id).stdout
-	release()
+	goOn()
 	if !strings.Contains(out, "ddpbatch resume ") {
 		t.Errorf("cancel does not tell how to go on:\n%s", out)
 	}
@@ -146,10 +145,9 @@ func cancelInTheMiddle(s *submitted) {
 }
 
 // killInTheMiddle kills the rank on n3, as the kernel does where memory is short.
-func killInTheMiddle(s *submitted) {
+func killInTheMiddle(s *submitted, _ func()) {
 	t := s.c.t
 	t.Helper()
-	s.hold()
 	found := s.c.onNode("n3", "pgrep", "-f", "--", s.dir.Binary()+" train")
 	pids := strings.Fields(found.stdout)
 	if len(pids) != 1 {
