@@ -157,7 +157,7 @@ func (c *cluster) cancelJobs() {
 			c.t.Errorf("scancel %s: %v", job[1], err)
 		}
 	}
-	eventually(c.t, time.Minute, "all jobs of the test are gone", func() bool { return len(c.jobs()) == 0 })
+	eventually(c.t, commandLimit, "all jobs of the test are gone", func() bool { return len(c.jobs()) == 0 })
 }
 
 // explain prints, for a test that failed, what its jobs left behind.

@@ -23,7 +23,7 @@ func testSlurmSlurmdKilled(t *testing.T, c *cluster) {
 	s, word := c.familyJob("slurmd", "nodes = 2\nnodelist = \"n[5-6]\"", 2, 4, family, "--set", final)
 	c.ok(c.script, "exec", "n6", "pkill", "-KILL", "-x", "slurmd")
 	struck := time.Now()
-	s.workersGone(word, struck, time.Minute)
+	s.workersGone(word, struck)
 	// Slurm itself puts the job back into the queue, where the run does not ask for more: it is taken out again.
 	if job := s.await(); job["JobState"] != "CANCELLED" || job["Restarts"] != "1" {
 		t.Errorf("Slurm says: %s, %s restarts", job["JobState"], job["Restarts"])
@@ -48,7 +48,7 @@ func testSlurmCableCut(t *testing.T, c *cluster) {
 	t.Cleanup(func() { c.harm("heal", "n8") })
 	struck := time.Now()
 	// ten seconds of silence, and five for the workers of the node that is cut off
-	s.workersGone(word, struck, 30*time.Second)
+	s.workersGone(word, struck)
 	job := s.await()
 	s.blames(1, "node", "n8", -1, 1, "n8")
 	if job["JobState"] != "COMPLETED" || job["Restarts"] != "1" || job["NodeList"] != "n[7,19]" {
@@ -66,7 +66,7 @@ func testSlurmCableOfAgent0Cut(t *testing.T, c *cluster) {
 	s, word := c.familyJob("cut0", "nodes = 3\nexclude = \"n[1-8,12-18,20-21]\"", 1, 3, once)
 	c.harm("cut", "n9")
 	struck := time.Now()
-	s.workersGone(word, struck, 30*time.Second)
+	s.workersGone(word, struck)
 	s.verdictComes(1)
 	eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
 	s.blames(1, "node", "n9", -1, 1, "n9")
@@ -161,7 +161,7 @@ func testSlurmZombies(t *testing.T, c *cluster) {
 	}
 	held := 0 // a rank of attempt 2 that all wait for where the job would be over before the zombies are
 	eventually(t, testkit.Patience, "no agent and no worker of attempt 1 is left", func() bool {
-		if held == 0 && s.step() > steps*3/4 {
+		if held == 0 && s.step() > steps/2 {
 			all := s.kin("")
 			if i := slices.IndexFunc(all, func(k kin) bool { return k.get("RANK") == "0" && k.get("SLURMD_NODENAME") != node }); i >= 0 {
 				held = all[i].pid
@@ -216,7 +216,7 @@ func testSlurmPowerOfBatchHost(t *testing.T, c *cluster) {
 	s, word := c.familyJob("power", "nodes = 2\nexclude = \"n[1-13,16-18,20-21]\"", 2, 4, once)
 	c.harm("crash", "n14")
 	struck := time.Now()
-	s.workersGone(word, struck, 30*time.Second)
+	s.workersGone(word, struck)
 	s.verdictComes(1)
 	s.blames(1, "node", "n14", -1, 1, "n14")
 	job := s.await()
@@ -238,7 +238,7 @@ fi`
 	s, word := c.familyJob("fewer", "nodes = 3\nnodelist = \"n[16-18]\"", 2, 6, again+family, "--set", "launch.min_nodes=2", "--set", "launch.max_restarts=1")
 	c.harm("crash", "n17")
 	struck := time.Now()
-	eventually(t, 40*time.Second, "four ranks run again", func() bool {
+	eventually(t, commandLimit, "four ranks run again", func() bool {
 		found, err := filepath.Glob(filepath.Join(c.dir, "place.*"))
 		return err == nil && len(found) == 4
 	})
@@ -257,7 +257,7 @@ fi`
 			t.Errorf("rank %d is told %+v; it runs on %s, with 4 ranks on 2 nodes", rank, seen, want)
 		}
 	}
-	s.workersGone(word, struck, time.Minute)
+	s.workersGone(word, struck)
 	s.verdictComes(2)
 	s.blames(1, "node", "n17", -1, 1, "n17")
 	if v := s.verdict(2); v.Cause != "done" || v.Exit != 0 {

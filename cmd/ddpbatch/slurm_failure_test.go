@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // crashCommand waits until the other 7 ranks run; then rank 4, the first on the third of four nodes, exits with 7.
@@ -27,16 +26,12 @@ exec sleep 1000`
 // testSlurmCrash: one rank ends badly, and with it the whole job, with the rank's own exit code.
 func testSlurmCrash(t *testing.T, c *cluster) {
 	c.commandJob("crash", "nodes = 4", "2", "sh", "-c", crashCommand)
-	s := c.submit("crash.toml", "--set", `launch.grace="120s"`) // far more than it takes
+	s := c.submit("crash.toml", "--set", `launch.grace="10m"`) // far more than the job is waited for
 	eventually(t, commandLimit, "rank 4 has exited", func() bool {
 		text, err := os.ReadFile(s.dir.LogPath(1, "n3", 4, "err"))
 		return err == nil && strings.Contains(string(text), "gives up")
 	})
-	crashed := time.Now()
 	job := s.await()
-	if took := time.Since(crashed); took > time.Minute {
-		t.Errorf("the other ranks outlived the first failure by %v", took)
-	}
 	if job["JobState"] != "FAILED" || job["ExitCode"] != "7:0" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}

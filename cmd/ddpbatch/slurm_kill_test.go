@@ -27,7 +27,7 @@ func killOneOfEight(t *testing.T, c *cluster) time.Duration {
 	t.Helper()
 	s, word := c.familyJob("worker", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	struck := c.signalled(syscall.SIGKILL, s.worker(5).pid)
-	took := s.workersGone(word, struck, 30*time.Second)
+	took := s.workersGone(word, struck)
 	if job := s.await(); job["JobState"] != "FAILED" || job["ExitCode"] != "137:0" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -53,7 +53,7 @@ func testSlurmAgentKilledOfMany(t *testing.T, c *cluster) {
 		testkit.Promptly(t, 10*time.Second, func() time.Duration {
 			s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final, "--set", `launch.mode="`+row.mode+`"`)
 			struck := c.signalled(syscall.SIGKILL, s.agent(row.node).pid)
-			took := s.workersGone(word, struck, 30*time.Second)
+			took := s.workersGone(word, struck)
 			if job := s.await(); job["JobState"] != "FAILED" {
 				t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 			}
@@ -75,7 +75,7 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 	if job := s.await(); job["JobState"] != "COMPLETED" || job["Restarts"] != "0" {
 		t.Errorf("Slurm says: %s, exit code %s, %s restarts", job["JobState"], job["ExitCode"], job["Restarts"])
 	}
-	s.workersGone(word, struck, 30*time.Second)
+	s.workersGone(word, struck)
 	var rounds [2][]seen
 	for round := range rounds {
 		var out strings.Builder
@@ -121,7 +121,7 @@ func testSlurmSrunKilled(t *testing.T, c *cluster) {
 	if s.endSrun() == 0 {
 		t.Error("there is no srun")
 	}
-	s.workersGone(word, struck, 30*time.Second)
+	s.workersGone(word, struck)
 	code := "137:0"
 	job := s.await()
 	if s.event("end").Cause == "node" { // agent 0 outlived another by a moment, took its node for lost, and could say so in time
@@ -142,7 +142,7 @@ func testSlurmStepdKilled(t *testing.T, c *cluster) {
 		s, word := c.familyJob("stepd", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 		c.signalled(syscall.SIGKILL, s.agent("n3").parent)
 		struck := c.signalled(syscall.SIGKILL, s.worker(0).pid)
-		took := s.workersGone(word, struck, 30*time.Second)
+		took := s.workersGone(word, struck)
 		s.blames(1, "crash", "n1", 0, 137)
 		// srun waits for a word of n3 until its own limit
 		eventually(t, testkit.Patience, "no agent is left", func() bool { return !slices.ContainsFunc(s.kin(word), kin.isAgent) })
@@ -177,7 +177,7 @@ func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, stepping, "--set", final, "--set", `launch.hang="4s"`)
 	struck := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
 	c.write("stopped", "")
-	s.workersGone(word, struck, 30*time.Second)
+	s.workersGone(word, struck)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -192,7 +192,7 @@ func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 func testSlurmAgentStopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("agent", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	struck := c.signalled(syscall.SIGSTOP, s.agent("n3").pid)
-	s.workersGone(word, struck, 40*time.Second)
+	s.workersGone(word, struck)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}
@@ -204,7 +204,7 @@ func testSlurmAgentStopped(t *testing.T, c *cluster) {
 func testSlurmAgent0Stopped(t *testing.T, c *cluster) {
 	s, word := c.familyJob("agent0", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, family, "--set", final)
 	struck := c.signalled(syscall.SIGSTOP, s.agent("n1").pid)
-	s.workersGone(word, struck, 40*time.Second)
+	s.workersGone(word, struck)
 	if job := s.await(); job["JobState"] != "FAILED" {
 		t.Errorf("Slurm says: %s, exit code %s", job["JobState"], job["ExitCode"])
 	}

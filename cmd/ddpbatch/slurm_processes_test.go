@@ -107,7 +107,7 @@ func (c *cluster) signalled(sig syscall.Signal, pid int) time.Time {
 }
 
 // workersGone waits until no worker is left, nor what one has started, and tells how long that took since the strike.
-func (s *submitted) workersGone(word string, since time.Time, limit time.Duration) time.Duration {
+func (s *submitted) workersGone(word string, since time.Time) time.Duration {
 	t := s.c.t
 	t.Helper()
 	ticker := time.NewTicker(10 * time.Millisecond) // between two looks at all processes
@@ -119,8 +119,8 @@ func (s *submitted) workersGone(word string, since time.Time, limit time.Duratio
 			t.Logf("%s: all workers were gone after %v", t.Name(), took.Round(time.Millisecond))
 			return took
 		}
-		if took > limit {
-			t.Fatalf("%d processes of the workers are there after %v: %v", len(left), limit, left)
+		if took > commandLimit {
+			t.Fatalf("%d processes of the workers are there after %v: %v", len(left), commandLimit, left)
 		}
 		<-ticker.C
 	}
