@@ -75,7 +75,7 @@ exec ddpbatch run --join-timeout 5 -- sh -c 'echo started'`
 			if strings.Contains(out.stdout, "started") || out.code != exitTimeout && out.code != exitFailed {
 				t.Errorf("--mpi=%s: %v", mpi, out)
 			} else if !strings.Contains(out.stderr, "secret") || !strings.Contains(out.stderr, "n2") {
-				if tries < 3 { // Slurm may have started one of the tasks too late for the others
+				if tries < 5 { // Slurm may have started one of the tasks too late for the others
 					continue
 				}
 				t.Errorf("--mpi=%s, and no better before: %v", mpi, out)

@@ -16,7 +16,7 @@ import (
 // program, $1 the script and $2 the number.
 const meetTogether = `"$0" "$1" || exit
 echo "name $SLURM_JOB_ID.$SLURM_STEP_ID" >"met.$SLURM_JOB_ID.$SLURM_STEP_ID.$RANK"
-for _ in $(seq 600); do
+for _ in $(seq 1200); do
 	[ "$(ls met.* | wc -l)" -lt "$2" ] || exit 0
 	sleep 0.1
 done
