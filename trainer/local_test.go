@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long a world of ranks may take, on a machine that has other things to do.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // onRanks runs f as every rank of a world over "tcp", over "shm", or "local": with ranks that are goroutines without a network. It returns
 // when all have, with their errors, and fails the test if that takes too long.

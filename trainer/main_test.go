@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -39,7 +38,7 @@ type output struct {
 // in a rank's environment, and its config; nil: nothing.
 func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config, env *Env)) []*rank {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	meeting := store.NewMemory()
 	defer meeting.Close()

@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// patience is how long a world of ranks may take, under the race detector and on a machine that has other things to do.
+const patience = 5 * time.Minute
+
 // ranks runs f as every rank of a world of size, over what this machine has, and returns what each returned.
 func ranks(t testing.TB, size int, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
@@ -45,7 +48,7 @@ func ranksOn(t testing.TB, over string, size int, f func(ctx context.Context, co
 	if over == "local" {
 		return ranksOf(t, transport.NewNetwork(size), f)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	meeting := store.NewMemory()
 	defer meeting.Close()
@@ -66,7 +69,7 @@ func ranksOn(t testing.TB, over string, size int, f func(ctx context.Context, co
 // ranksOf is ranks over a network within this process.
 func ranksOf(t testing.TB, network *transport.Network, f func(ctx context.Context, comm *mpi.Comm) error) []error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	comms, err := mpi.InitLocal(ctx, network, mpi.InitConfig{Config: mpi.DefaultConfig()})
 	if err != nil {

@@ -37,7 +37,7 @@ type medians struct{ Step, Communication, Exposed time.Duration }
 
 func (m measurement) run() error {
 	runtime.GOMAXPROCS(m.Procs)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	lib, _, err := blas.Open(blas.Config{Library: blas.Auto, Threads: 1})
 	if err != nil {
