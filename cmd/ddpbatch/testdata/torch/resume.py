@@ -68,7 +68,7 @@ for step in range(first, args.steps):
     waits = first == 0 and step == args.wait_at
     if waits:
         say("waiting %d" % rank)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         if one_of_us_was_asked():
             save(step)
