@@ -17,12 +17,12 @@ import (
 )
 
 // The test binary is the victim, too: with this variable set the test saves until it is killed.
-const hardVictim = "DDPBATCH_TEST_CHECKPOINT_HARD_VICTIM"
+const victimVariable = "DDPBATCH_TEST_CHECKPOINT_VICTIM"
 
 // TestKilledSavesKeepWhatTheyReported kills a saving process (SIGKILL) at random moments, again and again on one folder.
 // Whatever it had reported is there, verifies, and is what was saved.
 func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race detector
-	if path := os.Getenv(hardVictim); path != "" {
+	if path := os.Getenv(victimVariable); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
 		os.Exit(1)
 	}
@@ -33,7 +33,7 @@ func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race det
 	ctx := t.Context()
 	start, newest := time.Now(), int64(0)
 	for done := range kills {
-		reported, err := testkit.Kill(ctx, "TestKilledSavesKeepWhatTheyReported", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(40_000))*time.Microsecond)
+		reported, err := testkit.Kill(ctx, "TestKilledSavesKeepWhatTheyReported", []string{victimVariable + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", victimVariable, done+1)}, done%3, time.Duration(rng.IntN(40_000))*time.Microsecond)
 		need(t, err)
 		newest = max(newest, reported)
 		d, err := checkpoint.Open(path, checkpoint.Options{Run: "kill"})
@@ -66,7 +66,7 @@ func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race det
 // victimSaves goes on from the newest checkpoint, and prints every step once it is saved.
 func victimSaves(path string) error {
 	ctx := context.Background()
-	attempt, err := strconv.Atoi(os.Getenv(hardVictim + "_ATTEMPT"))
+	attempt, err := strconv.Atoi(os.Getenv(victimVariable + "_ATTEMPT"))
 	if err != nil {
 		return err
 	}

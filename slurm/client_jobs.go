@@ -63,8 +63,8 @@ func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) 
 			jobs = supplement(jobs, shown)
 		}
 	}
-	if len(open) > 0 && ctx.Err() != nil {
-		return nil, fmt.Errorf("ask Slurm for job %s: %w", strings.Join(ids, ", "), context.Cause(ctx))
+	if open = openIDs(jobs, ids); len(open) > 0 && ctx.Err() != nil {
+		return nil, fmt.Errorf("ask Slurm for job %s: %w: %w", strings.Join(open, ", "), ctx.Err(), context.Cause(ctx))
 	}
 	return jobs, unknown(jobs, ids, asked, noRecord)
 }

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The first five are from the environments in slurm-corpus/env.
+// The first five are from the environments in testdata/22.05/env.
 func TestParseTaskCounts(t *testing.T) {
 	for s, want := range map[string][]int{
 		"2(x3),1":           {2, 2, 2, 1},

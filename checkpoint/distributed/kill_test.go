@@ -18,12 +18,12 @@ import (
 )
 
 // The test binary is the victim, too: with this variable set the test saves until it is killed.
-const hardVictim = "DDPBATCH_TEST_DISTRIBUTED_HARD_VICTIM"
+const victimVariable = "DDPBATCH_TEST_DISTRIBUTED_VICTIM"
 
 // TestKilledRanksKeepWhatTheySaved kills a process of 1 or 4 ranks (SIGKILL) at random moments, again and again on one
 // folder. Whatever it had reported is there, verifies, and is what was saved.
 func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detector
-	if path := os.Getenv(hardVictim); path != "" {
+	if path := os.Getenv(victimVariable); path != "" {
 		fmt.Fprintln(os.Stderr, victimSaves(path))
 		os.Exit(1)
 	}
@@ -34,7 +34,7 @@ func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detect
 	ctx := t.Context()
 	start, newest := time.Now(), int64(0)
 	for done := range kills {
-		reported, err := testkit.Kill(ctx, "TestKilledRanksKeepWhatTheySaved", []string{hardVictim + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", hardVictim, done+1)}, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
+		reported, err := testkit.Kill(ctx, "TestKilledRanksKeepWhatTheySaved", []string{victimVariable + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", victimVariable, done+1)}, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
 		need(t, err)
 		newest = max(newest, reported)
 		step, variant, err := newestOf(ctx, vfs.OS{}, path)
@@ -67,7 +67,7 @@ func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detect
 // victimSaves goes on from the newest checkpoint, and prints every step once it is saved: what Save
 // waited for, or what Wait says.
 func victimSaves(path string) error {
-	attempt, err := strconv.Atoi(os.Getenv(hardVictim + "_ATTEMPT"))
+	attempt, err := strconv.Atoi(os.Getenv(victimVariable + "_ATTEMPT"))
 	if err != nil {
 		return err
 	}

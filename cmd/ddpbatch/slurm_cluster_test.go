@@ -17,7 +17,6 @@ import (
 func TestSlurm(t *testing.T) {
 	sites := startSites(t)
 	var all sync.WaitGroup
-	defer all.Wait()
 	all.Go(func() { runRows(t, sites.usual, usualRows) })
 	all.Go(func() { runRows(t, lanes(sites.wide, 2), wideRows) })
 	all.Go(func() { runRows(t, lanes(sites.faults, len(faultRows)), faultRows) })
@@ -26,6 +25,7 @@ func TestSlurm(t *testing.T) {
 			t.Run("accounted", func(t *testing.T) { runRows(t, []*site{sites.accounted}, accountedRows) })
 		})
 	}
+	all.Wait()
 }
 
 // usualRows each have a cluster of four nodes for themselves. A node has the cores of this machine and binds tasks to them, where that can be.

@@ -14,7 +14,7 @@ import (
 func (c *cluster) needsCgroups() {
 	c.t.Helper()
 	if config := c.ok("scontrol", "show", "config").stdout; !strings.Contains(config, "task/cgroup") {
-		c.t.Skip("this machine has no cgroup v1 controllers that can be written to: see scripts/slurm-cluster")
+		c.t.Skip("this cluster does not keep tasks to their cores, memory and devices: see scripts/slurm-cluster")
 	}
 }
 

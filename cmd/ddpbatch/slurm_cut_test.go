@@ -253,7 +253,7 @@ fi`
 	}
 	for rank, seen := range readPlaces(t, out.String()) {
 		if want := []string{"n16", "n18"}[rank/2]; seen.rank != rank || seen.host != want || seen.world != 4 || seen.nodes != 2 || seen.node != rank/2 ||
-			seen.localRank != rank%2 || seen.localWorld != 2 || seen.master != "n16" && nodeAt(seen.master) != "n16" {
+			seen.localRank != rank%2 || seen.localWorld != 2 || seen.master != "n16" && c.nodeAt(seen.master) != "n16" {
 			t.Errorf("rank %d is told %+v; it runs on %s, with 4 ranks on 2 nodes", rank, seen, want)
 		}
 	}

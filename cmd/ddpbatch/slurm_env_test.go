@@ -60,7 +60,8 @@ func readPlaces(t *testing.T, out string) (tasks []seen) {
 // checkPlaces holds what tasks were told against where they were seen to run. All that it takes for
 // given is torchrun's meaning of the variables: ranks of a node are numbered in the order of their
 // ranks in the world, nodes in Slurm's order, and MASTER_ADDR is where rank 0 runs.
-func checkPlaces(t *testing.T, tasks []seen, world int) {
+func (c *cluster) checkPlaces(tasks []seen, world int) {
+	t := c.t
 	t.Helper()
 	if len(tasks) != world {
 		t.Fatalf("%d tasks spoke, want %d: %+v", len(tasks), world, tasks)
@@ -90,7 +91,7 @@ func checkPlaces(t *testing.T, tasks []seen, world int) {
 			t.Errorf("rank %d is told %+v, and it is %+v", i, got, want)
 		}
 	}
-	if got := nodeAt(tasks[0].master); got != tasks[0].host && !(got == "loopback" && len(hosts) == 1) {
+	if got := c.nodeAt(tasks[0].master); got != tasks[0].host && !(got == "loopback" && len(hosts) == 1) {
 		t.Errorf("MASTER_ADDR is %s (%s), and rank 0 is on %s", tasks[0].master, got, tasks[0].host)
 	}
 	if port := tasks[0].port; port < 1024 || port > 65535 || port >= 32768 && port <= 60999 {
@@ -137,19 +138,20 @@ func testSlurmEnv(t *testing.T, c *cluster) {
 		{"overcommitted", "-N4 -n32 -O", []int{8, 8, 8, 8}, 32},
 	} {
 		args := append(strings.Fields(layout.srun), "bash", "-c", envAndSay)
-		checkLayout(t, layout.name, c.ok("srun", args...).stdout, layout.counts, layout.world)
+		c.checkLayout(layout.name, c.ok("srun", args...).stdout, layout.counts, layout.world)
 	}
 	// only a batch script's srun makes these of 7 tasks
 	for _, distribution := range []string{"block", "cyclic"} {
 		out := c.batch("-N4 -n7 --ntasks-per-node=2", "srun -m "+distribution+" bash -c '"+envAndSay+"'\n")
-		checkLayout(t, "uneven, "+distribution, out, []int{2, 2, 2, 1}, 7)
+		c.checkLayout("uneven, "+distribution, out, []int{2, 2, 2, 1}, 7)
 	}
 }
 
-func checkLayout(t *testing.T, name, out string, counts []int, world int) {
+func (c *cluster) checkLayout(name, out string, counts []int, world int) {
+	t := c.t
 	t.Helper()
 	tasks := readPlaces(t, out)
-	checkPlaces(t, tasks, world)
+	c.checkPlaces(tasks, world)
 	checkProcs(t, tasks)
 	var got []int
 	for _, node := range clusterNodes {
@@ -178,7 +180,7 @@ func countHost(tasks []seen, host string) (n int) {
 func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
 	hosts := []string{"n1", "n3", "n3", "n2", "n4", "n1", "n3", "n2"}
 	tasks := readPlaces(t, c.arbitrary(hosts).stdout)
-	checkPlaces(t, tasks, len(hosts))
+	c.checkPlaces(tasks, len(hosts))
 	checkProcs(t, tasks)
 	for _, task := range tasks {
 		if task.host != hosts[task.rank] {
@@ -193,7 +195,7 @@ func testSlurmEnvArbitrary(t *testing.T, c *cluster) {
 	if out.code == exitUsage && strings.Contains(out.stderr, "n3") {
 		return // refused by name
 	}
-	checkPlaces(t, readPlaces(t, out.stdout), len(hosts))
+	c.checkPlaces(readPlaces(t, out.stdout), len(hosts))
 }
 
 // arbitrary runs a task on each host of a list, in its order.
@@ -221,7 +223,7 @@ func testSlurmEnvSteps(t *testing.T, c *cluster) {
 			t.Fatal(err)
 		}
 		tasks := readPlaces(t, string(out))
-		checkPlaces(t, tasks, want.world)
+		c.checkPlaces(tasks, want.world)
 		checkProcs(t, tasks)
 		if tasks[0].master != want.master {
 			t.Errorf("step %d: MASTER_ADDR is %s, want %s", i, tasks[0].master, want.master)

@@ -87,7 +87,7 @@ func testSlurmRestarted(t *testing.T, c *cluster) {
 			out.Write(text)
 		}
 		rounds[round] = readPlaces(t, out.String())
-		checkPlaces(t, rounds[round], 8)
+		c.checkPlaces(rounds[round], 8)
 	}
 	if rounds[0][0].port == rounds[1][0].port {
 		t.Errorf("both rounds have MASTER_PORT %d, which what is left of the first may hold", rounds[0][0].port)

@@ -18,7 +18,7 @@ func (c *cluster) commandJob(name string, slurm string, nproc string, command ..
 // testSlurmRefused submits what Slurm does not take: its own words are shown, and nothing stays behind.
 func testSlurmRefused(t *testing.T, c *cluster) {
 	c.commandJob("refused", "nodes = 1", "1", "true")
-	// the messages are those of Slurm 22.05 (slurm-corpus/sbatch-errors)
+	// the messages are those of Slurm 22.05 (slurm/testdata/22.05/sbatch-errors)
 	for _, row := range []struct{ set, words string }{
 		{"slurm.gpus_per_node=99", "Requested node configuration is not available"},
 		{"slurm.partition=nowhere", "Invalid partition name specified"},

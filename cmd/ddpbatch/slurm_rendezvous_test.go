@@ -28,7 +28,7 @@ func testSlurmRendezvous(t *testing.T, c *cluster) {
 			}
 			out := c.ok("srun", append(args, "--", "bash", "-c", sayNetwork)...).stdout
 			workers := readPlaces(t, out)
-			checkPlaces(t, workers, 8)
+			c.checkPlaces(workers, 8)
 			for _, w := range workers {
 				if addr, err := netip.ParseAddr(w.master); err != nil || addr.IsLoopback() || w.master != workers[0].master {
 					t.Errorf("--mpi=%s, interface %q: MASTER_ADDR is %s, where names need not be known", mpi, network, w.master)
@@ -43,10 +43,10 @@ func testSlurmRendezvous(t *testing.T, c *cluster) {
 		}
 	}
 	out := c.ok("srun", "--mpi=pmi2", "-N2", "-n5", "-m", "cyclic", "ddpbatch", "run", "--", "bash", "-c", sayPlace).stdout
-	checkPlaces(t, readPlaces(t, out), 5)
+	c.checkPlaces(readPlaces(t, out), 5)
 	checkProcs(t, readPlaces(t, out))
 	out = c.ok("srun", "--mpi=pmi2", "-N1", "-n3", "ddpbatch", "run", "--", "bash", "-c", sayPlace).stdout
-	checkPlaces(t, readPlaces(t, out), 3)
+	c.checkPlaces(readPlaces(t, out), 3)
 }
 
 // testSlurmRendezvousTimesOut is what users hear whose agents cannot meet.
@@ -137,7 +137,7 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 		if newer {
 			out := c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1",
 				"ddpbatch", "run", "--nproc-per-node", "2", "--", "bash", "-c", sayPlace)
-			checkPlaces(t, readPlaces(t, out.stdout), 6)
+			c.checkPlaces(readPlaces(t, out.stdout), 6)
 			continue
 		}
 		out := c.exits(2, "salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "--ntasks-per-node=1", "ddpbatch", "run", "--nproc-per-node", "2", "--", "true")
@@ -145,6 +145,6 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 			t.Errorf("--mpi=%s: %d of 5 tasks tell what to type: %s", mpi, n, out.stderr)
 		}
 		out = c.ok("salloc", "-Q", "-N3", "-n5", "srun", "--mpi="+mpi, "-N3", "-n3", "--ntasks-per-node=1", "ddpbatch", "run", "--nproc-per-node", "2", "--", "bash", "-c", sayPlace)
-		checkPlaces(t, readPlaces(t, out.stdout), 6) // where that is typed
+		c.checkPlaces(readPlaces(t, out.stdout), 6) // where that is typed
 	}
 }

@@ -71,16 +71,17 @@ func testSlurmRun(t *testing.T, c *cluster) {
 		{"agent mode, as torchrun", "-N2 --ntasks-per-node=1", []string{"--nproc_per_node=2", script}, false, 4},
 	} {
 		args := append(strings.Fields(row.srun), "ddpbatch", "run", "--torch-store=false")
-		checkWorkers(t, row.name, c.ok("srun", append(args, row.run...)...).stdout, row.fixed, row.world)
+		c.checkWorkers(row.name, c.ok("srun", append(args, row.run...)...).stdout, row.fixed, row.world)
 	}
 	out := c.batch("-N4 -n7 --ntasks-per-node=2", fmt.Sprintf("srun ddpbatch run --torch-store=false -- %s %s\n", python, script))
-	checkWorkers(t, "task mode, uneven", out, true, 7)
+	c.checkWorkers("task mode, uneven", out, true, 7)
 }
 
-func checkWorkers(t *testing.T, name, out string, fixed bool, world int) {
+func (c *cluster) checkWorkers(name, out string, fixed bool, world int) {
+	t := c.t
 	t.Helper()
 	workers := readPlaces(t, out)
-	checkPlaces(t, workers, world)
+	c.checkPlaces(workers, world)
 	if fixed {
 		checkProcs(t, workers)
 	}
@@ -137,7 +138,7 @@ func testSlurmRunByHand(t *testing.T, c *cluster) {
 		out += end.stdout
 	}
 	workers := readPlaces(t, out)
-	checkPlaces(t, workers, 4)
+	c.checkPlaces(workers, 4)
 	if workers[0].master != "n1" || workers[0].port != port || countHost(workers, "n1") != 2 {
 		t.Errorf("workers: %+v", workers)
 	}

@@ -47,7 +47,7 @@ func testSlurmJobsShareNodes(t *testing.T, c *cluster) {
 			t.Fatalf("Slurm says: %s on %s", job["JobState"], job["NodeList"])
 		}
 		places := s.placesOf()
-		checkPlaces(t, places, 4)
+		c.checkPlaces(places, 4)
 		ports = append(ports, places[0].port)
 	}
 	if ports[0] == ports[1] {
@@ -89,7 +89,7 @@ func testSlurmElementsShareNodes(t *testing.T, c *cluster) {
 	for i := range 3 {
 		element := c.find(fmt.Sprintf("%s_%d", id, i))
 		places := element.placesOf()
-		checkPlaces(t, places, 2)
+		c.checkPlaces(places, 2)
 		ports[places[0].port] = true
 		if v := element.verdict(1); v.Cause != "done" {
 			t.Errorf("verdict of element %d: %+v", i, v)
@@ -126,7 +126,7 @@ wait $one && wait $two && wait $three
 			t.Fatal(err)
 		}
 		places := readPlaces(t, string(out))
-		checkPlaces(t, places, want.world)
+		c.checkPlaces(places, want.world)
 		if places[0].host != want.master { // MASTER_ADDR is where rank 0 is: checkPlaces
 			t.Errorf("step %d: rank 0 is on %s, want %s", i, places[0].host, want.master)
 		}
@@ -141,12 +141,12 @@ wait $one && wait $two && wait $three
 func testSlurmUneven(t *testing.T, c *cluster) {
 	command := python(t) + " " + c.write("meet.py", meet)
 	places := readPlaces(t, c.batch("-N3 -n5 --ntasks-per-node=2", "srun ddpbatch run --torch-store=false -- "+command+"\n"))
-	checkPlaces(t, places, 5)
+	c.checkPlaces(places, 5)
 	checkProcs(t, places)
 	c.commandJob("uneven", "nodes = 3", "[2, 2, 1]"+serving, strings.Fields(command)...)
 	s := c.submit("uneven.toml", "--wait")
 	for i, places := range [][]seen{places, s.placesOf()} {
-		checkPlaces(t, places, 5)
+		c.checkPlaces(places, 5)
 		var counts []int
 		for _, node := range clusterNodes {
 			counts = append(counts, countHost(places, node))
@@ -167,7 +167,7 @@ func testSlurmHeterogeneous(t *testing.T, c *cluster) {
 srun --het-group=0,1 ddpbatch run --torch-store=false -- `+command+"\n"))
 		checkProcs(t, places)
 		if nodes[0] == "" {
-			checkPlaces(t, places, 5)
+			c.checkPlaces(places, 5)
 			continue
 		}
 		for i, host := range []string{"n3", "n1", "n1", "n2", "n2"} { // Slurm's node numbers go by name: rank 0 would not be on node 0
@@ -192,7 +192,7 @@ func testSlurmArbitrary(t *testing.T, c *cluster) {
 		t.Fatalf("srun: %v", out)
 	}
 	places := readPlaces(t, out.stdout)
-	checkPlaces(t, places, 8)
+	c.checkPlaces(places, 8)
 	checkProcs(t, places)
 	for i, p := range places {
 		if p.host != hosts[i] {

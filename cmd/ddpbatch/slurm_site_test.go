@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,11 +16,10 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// site is a Slurm cluster that scripts/slurm-cluster made on this machine. Its nodes n1, n2 and so on have the addresses NET.11, NET.12 and
-// so on.
+// site is a Slurm cluster that scripts/slurm-cluster made on this machine, with nodes n1, n2 and so on.
 type site struct {
 	script string   // scripts/slurm-cluster
-	env    []string // what commands need to reach it, as NAME=value, beside this process's own
+	env    []string // of commands that reach it, as NAME=value
 }
 
 // sites are the clusters that tests run on.
@@ -29,7 +27,7 @@ type sites struct {
 	usual     []*site // three, each of four nodes: the one that scripts/test brings up, and two like it
 	wide      *site   // four nodes with 16 CPUs, which is more than there are, and neither binding nor limits
 	faults    *site   // 21 nodes of that kind
-	accounted *site   // as the usual, with accounting; nil unless testkit.IsLong
+	accounted *site   // four nodes with 16 CPUs, neither binding nor limits, and with accounting; nil unless testkit.IsLong
 }
 
 // startSites brings up all clusters but the first, which the environment names, or skips the test. They are down again after the test.
@@ -40,16 +38,19 @@ func startSites(t *testing.T) sites {
 		t.Fatalf(`DDPBATCH_TEST_SLURM is set and SLURM_CONF is not: eval "$(%s env)"`, script)
 	}
 	lockSites(t)
+	others := slices.DeleteFunc(os.Environ(), func(entry string) bool { // settings of the first alone
+		return strings.HasPrefix(entry, "SLURM_CLUSTER_") && !strings.HasPrefix(entry, "SLURM_CLUSTER_CGROUPS=")
+	})
 	own := func(name string, settings ...string) *site {
-		dir := filepath.Join(os.TempDir(), "ddpbatch-"+name)
-		s := &site{script: script, env: []string{"SLURM_CLUSTER_DIR=" + dir, "SLURM_CONF=" + dir + "/slurm.conf"}}
+		dir := filepath.Join(os.TempDir(), "ddpbatch-rows-"+name) // as scripts/test has it
+		s := &site{script: script, env: append(slices.Clone(others), "SLURM_CLUSTER_DIR="+dir, "SLURM_CONF="+dir+"/slurm.conf")}
 		for _, setting := range settings {
 			s.env = append(s.env, "SLURM_CLUSTER_"+setting)
 		}
 		t.Cleanup(func() { s.down(t) })
 		return s
 	}
-	first := &site{script: script}
+	first := &site{script: script, env: os.Environ()}
 	more := []*site{
 		own("usual2", "NET=10.78.2", "PORT=17417"),
 		own("usual3", "NET=10.78.3", "PORT=17317"),
@@ -58,7 +59,7 @@ func startSites(t *testing.T) sites {
 	}
 	var accounted *site
 	if testkit.IsLong() {
-		accounted = own("accounted", "NET=10.78.5", "PORT=17117", "DBD=yes")
+		accounted = own("accounted", "NET=10.78.5", "PORT=17117", "DBD=yes", "CGROUPS=no")
 		more = append(more, accounted)
 	}
 	var all sync.WaitGroup
@@ -95,7 +96,7 @@ func lockSites(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { lock.Close() })
-	eventually(t, 5*time.Minute, "nobody else uses the clusters of these tests", func() bool {
+	eventually(t, 30*time.Minute, "nobody else uses the clusters of these tests", func() bool {
 		return syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 	})
 }
@@ -113,18 +114,18 @@ func (s *site) down(t *testing.T) {
 // command is a command that talks to the site.
 func (s *site) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Env = slices.Clone(s.env)
 	return cmd
 }
 
 // conf is the path of its slurm.conf.
 func (s *site) conf() string {
-	for _, entry := range s.env {
+	for _, entry := range slices.Backward(s.env) { // of several the last one counts
 		if path, ok := strings.CutPrefix(entry, "SLURM_CONF="); ok {
 			return path
 		}
 	}
-	return os.Getenv("SLURM_CONF")
+	return ""
 }
 
 // row is a test on a cluster.
@@ -136,7 +137,7 @@ type row struct {
 // lanes is a site for so many rows at once.
 func lanes(s *site, n int) []*site { return slices.Repeat([]*site{s}, n) }
 
-// runRows runs rows, at any time one on each of the sites: a row that has ended makes way for the next.
+// runRows runs rows, at any time one for each entry of on: a row that has ended makes way for the next.
 func runRows(t *testing.T, on []*site, rows []row) {
 	left := make(chan row, len(rows))
 	for _, r := range rows {
@@ -155,16 +156,18 @@ func runRows(t *testing.T, on []*site, rows []row) {
 }
 
 // nodeAt is the node that a name or an address is of, or "loopback".
-func nodeAt(host string) string {
-	if slices.Contains(clusterNodes, host) {
-		return host
-	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil || !addr.Is4() {
-		return "no node"
-	}
-	if addr.IsLoopback() {
+func (s *site) nodeAt(host string) string {
+	if addr, err := netip.ParseAddr(host); err == nil && addr.IsLoopback() {
 		return "loopback"
 	}
-	return fmt.Sprint("n", int(addr.As4()[3])-10)
+	hosts, err := os.ReadFile(filepath.Join(filepath.Dir(s.conf()), "hosts"))
+	if err != nil {
+		return err.Error()
+	}
+	for line := range strings.Lines(string(hosts)) {
+		if words := strings.Fields(line); slices.Contains(words, host) {
+			return words[len(words)-1]
+		}
+	}
+	return "no node"
 }

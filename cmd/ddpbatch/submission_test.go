@@ -272,7 +272,7 @@ func TestSubmitSaysWhatDoesNotStart(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	q.says("reason", "PartitionConfig") // Slurm 25.11's, of a job of 99 nodes where there are four (slurm-corpus/25.11.7/refused/csq.txt)
+	q.says("reason", "PartitionConfig") // Slurm 25.11's, of a job of 99 nodes where there are four
 	for id, args := range map[string][]string{"500": {"submit", "job.toml", "--parsable"}, "501": {"resume", run}} {
 		q.says("next", id)
 		code, out, errs := q.run(parent, args...)

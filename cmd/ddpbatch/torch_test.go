@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -37,7 +38,7 @@ func newPyTorch(t *testing.T) *pytorch {
 		t.Fatal(err)
 	}
 	p := &pytorch{
-		cluster: &cluster{site: &site{}, t: t, dir: t.TempDir()}, python: torch.Python(t), scripts: scripts,
+		cluster: &cluster{site: &site{env: os.Environ()}, t: t, dir: t.TempDir()}, python: torch.Python(t), scripts: scripts,
 		mark: fmt.Sprintf("%s.%d", t.Name(), rand.Int64()),
 	}
 	p.env = []string{

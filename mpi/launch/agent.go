@@ -128,7 +128,7 @@ type AgentConfig struct {
 	joinBy  time.Time                                                             // see joinEnd
 
 	victimWait time.Duration // for the end of the peer that a worker lost, see isVictim
-	id      string                                                                // see join
+	id         string        // see join
 
 	portTaken bool // somebody on this machine has the endpoint's port: agent 0, or another program
 

@@ -19,9 +19,9 @@ func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
 		s.stop.next = nil // there is nobody left to be killed
 	}
 	w.followed = s.following()
-	if w.warned && !w.followed && w.signal == s.cfg.WarnSignal {
-		// It had a handler when this agent looked, and no longer when the signal came: it was ending, as Python is when it finalizes. What
-		// it would have said is not known; the next attempt goes on from what it saved.
+	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
+		// It, or the program of which a shell tells so, had a handler when this agent looked, and no longer when the signal came: it was
+		// ending, as Python is when it finalizes. What it would have said is not known; the next attempt goes on from what it saved.
 		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.place.Rank)
 		w.exit, w.signal = exitRequeue, 0
 	}

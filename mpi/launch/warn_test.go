@@ -189,18 +189,23 @@ func TestWarningBeforeTheHandler(t *testing.T) {
 // A worker that ends as the signal comes may have no handler any more: Python takes them back when it finalizes. Its death by the warning is
 // no failure.
 func TestWarningAsAWorkerEnds(t *testing.T) {
-	w := newWorld(t, []int{2}, "")
-	warn := make(chan struct{}, 1)
-	w.agents[0].Warn = warn
-	w.agents[0].Command = []string{"/bin/sh", "-c", fmt.Sprintf(
-		`if [ "$RANK" = 0 ]; then trap 'exit 75' USR2; else trap 'trap - USR2; kill -USR2 $$' USR2; fi
-		echo > "$%s/$RANK"; while :; do sleep 0.05; done`, workerFolder)}
-	go func() {
-		w.awaitMarks("0", "1")
-		warn <- struct{}{}
-	}()
-	if v := w.agree(w.run()); v.Cause != "stopped" || v.Exit != 75 || !v.Requeue || !v.Saved {
-		t.Errorf("verdict is %+v", v)
+	const ending = `trap 'trap - USR2; kill -USR2 $$' USR2; echo > "$DIR/$RANK"; while :; do sleep 0.05; done`
+	for name, script := range map[string]string{"the worker": ending, "a program behind a shell": "sh -c '" + strings.ReplaceAll(ending, "'", `'\''`) + "'; exit"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, []int{2}, "")
+			warn := make(chan struct{}, 1)
+			w.agents[0].Warn = warn
+			w.agents[0].Command = []string{"/bin/sh", "-c", fmt.Sprintf(`export DIR="$%s"
+				[ "$RANK" != 0 ] || { trap 'exit 75' USR2; echo > "$DIR/$RANK"; while :; do sleep 0.05; done; }
+				%s`, workerFolder, script)}
+			go func() {
+				w.awaitMarks("0", "1")
+				warn <- struct{}{}
+			}()
+			if v := w.agree(w.run()); v.Cause != "stopped" || v.Exit != 75 || !v.Requeue || !v.Saved {
+				t.Errorf("verdict is %+v", v)
+			}
+		})
 	}
 }
 

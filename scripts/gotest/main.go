@@ -4,12 +4,12 @@
 //
 // Flags go to go test as they are, in the form -name=value. Where the environment has DDPBATCH_FLAKY, the name of a
 // file, a test that failed is run once more, and passes if it passes then; "FLAKY: name" and the first output are
-// printed, and the name is added to the file. All calls with one file forgive at most three tests together, and
-// where several run at once, a second run waits until all others have ended. .ci/run does so; a person who runs ./scripts/test sees each failure as it is. again.go says which failures are
-// never run again.
+// printed, and the name is added to the file. All calls with one file forgive at most three tests together. Where
+// several run at once, a second run waits until all others have ended. .ci/run sets the variable; a person who runs
+// ./scripts/test sees each failure as it is. again.go says which failures are never run again.
 //
-// Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were skipped, and why,
-// and which took longest; "gotest -tally FILE" prints the sum of all calls, in the last line how many.
+// Where the environment has DDPBATCH_TALLY, the name of a file, each call adds to it how many tests ran and were
+// skipped, why, and which took longest. "gotest -tally FILE" prints the sum of all calls, in the last line how many.
 package main
 
 import (

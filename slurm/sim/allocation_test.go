@@ -87,7 +87,7 @@ func TestNames(t *testing.T) {
 }
 
 func TestNamedNodes(t *testing.T) {
-	// slurm-corpus/hostlists: several brackets, the last fastest
+	// slurm/testdata/22.05/hostlists: several brackets, the last fastest
 	nodes, err := sim.NamedNodes("rack[0-1]n[01-02]")
 	if err != nil || len(nodes) != 4 {
 		t.Fatalf("%v, %v", nodes, err)

@@ -25,8 +25,8 @@ func (e ear) Signal(sig syscall.Signal) {
 	*e.heard = append(*e.heard, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
 }
 
-// TestController holds the order in which Slurm 22.05 was seen to signal (slurm-corpus/signals: tl-none, tl-B-USR1-20,
-// scancel-plain, requeue, pre-requeue-stay), KillWait and GraceTime being 5 s there.
+// TestController holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel, a requeue and a preemption, KillWait
+// and GraceTime being 5 s there.
 func TestController(t *testing.T) {
 	for event, want := range map[Event]string{
 		Cancelled: "0s tasks CONT, 0s tasks TERM, 0s batch CONT, 0s batch TERM, 5s batch KILL, 5s tasks KILL",
@@ -49,8 +49,8 @@ func TestController(t *testing.T) {
 	}
 }
 
-// TestControllerWarns: a signal of --signal goes to the batch script alone with B:, and to the tasks alone without
-// (slurm-corpus/signals: tl-B-USR1-60, tl-USR1-60, tl-TERM-20), and nothing follows it.
+// TestControllerWarns: a signal of --signal goes to the batch script alone with B:, and to the tasks alone without, and
+// nothing follows it. So Slurm 22.05 was seen to do.
 func TestControllerWarns(t *testing.T) {
 	for text, want := range map[string]string{
 		"B:USR1@60": "0s batch CONT, 0s batch USR1", "USR1@60": "0s tasks CONT, 0s tasks USR1", "TERM@20": "0s tasks CONT, 0s tasks TERM",
