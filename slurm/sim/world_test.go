@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -47,10 +48,11 @@ func TestWorldNetwork(t *testing.T) {
 		}
 	}
 	// the port is closed: a node that is reached says so, and of one that is cut off nothing comes back
-	reach := func(from, to int) bool {
-		text, _ := inside(t, w, nodes[from].Name, "timeout 5 bash -c 'exec 3<>/dev/tcp/"+nodes[to].Address+"/9' 2>&1")
+	try := func(from, to, seconds int) bool {
+		text, _ := inside(t, w, nodes[from].Name, fmt.Sprintf("timeout %d bash -c 'exec 3<>/dev/tcp/%s/9' 2>&1", seconds, nodes[to].Address))
 		return strings.Contains(text, "refused")
 	}
+	reach := func(from, to int) bool { return try(from, to, 40) }
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("there is no bash to connect with")
 	}
@@ -60,7 +62,7 @@ func TestWorldNetwork(t *testing.T) {
 	if err := w.cut("node2"); err != nil {
 		t.Fatal(err)
 	}
-	if reach(0, 1) || reach(1, 0) {
+	if try(0, 1, 2) || try(1, 0, 2) {
 		t.Error("node2 is reached although it is cut off")
 	}
 	if !reach(0, 2) {
