@@ -20,3 +20,17 @@ func For(ctx context.Context, d time.Duration) error {
 func Until(ctx context.Context, at time.Time) error {
 	return For(ctx, time.Until(at))
 }
+
+// Await receives from c, for which it waits for d at most, and tells whether something came, or c was closed. Only moments in which this
+// process runs count, each with a twentieth of d: whoever is to send, and gets no processor for a while, is waited for.
+func Await[T any](c <-chan T, d time.Duration) (value T, came bool) {
+	const moments = 20
+	for range moments {
+		select {
+		case value = <-c:
+			return value, true
+		case <-time.After(d / moments):
+		}
+	}
+	return value, false
+}

@@ -2,6 +2,10 @@ package pause_test
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,5 +41,46 @@ func TestFor(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, begun := make(chan int), time.Now()
+		if v, came := pause.Await(c, time.Minute); came || time.Since(begun) != time.Minute {
+			t.Errorf("%d, %t after %v; want nothing after a minute", v, came, time.Since(begun))
+		}
+		time.AfterFunc(time.Second, func() { c <- 7 })
+		if v, came := pause.Await(c, time.Minute); v != 7 || !came {
+			t.Errorf("%d, %t; want what was sent", v, came)
+		}
+		close(c)
+		if v, came := pause.Await(c, time.Minute); v != 0 || !came {
+			t.Errorf("%d, %t; want the end of the channel", v, came)
+		}
+	})
+}
+
+// TestAwaitOfAProcessThatStoodStill: who is to send stands still with this process, as on a machine that has much else to do, and for longer
+// than is waited for.
+func TestAwaitOfAProcessThatStoodStill(t *testing.T) {
+	waker := exec.Command("sh", "-c", `until grep -q "^State:.T" /proc/$0/status; do sleep 0.01; done; sleep 1.2; kill -CONT $0`, strconv.Itoa(os.Getpid()))
+	if err := waker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := make(chan int)
+	go func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(100 * time.Millisecond) // of what it still has to do
+		c <- 7
+	}()
+	if v, came := pause.Await(c, time.Second); v != 7 || !came {
+		t.Errorf("%d, %t; want what was sent", v, came)
+		<-c
+	}
+	if err := waker.Wait(); err != nil {
+		t.Error(err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"ddpbatch/internal/pause"
 )
 
 // CookieVariable is the variable that tells a run's processes from all others, for [Sweep]. Who is started here with a cookie also has
@@ -72,14 +74,12 @@ func (e *environs) of(p stat) environ {
 		go answerEnvirons(e.asked, e.answer)
 	}
 	e.asked <- p
-	select {
-	case found := <-e.answer:
+	if found, came := pause.Await(e.answer, environPatience); came {
 		return found
-	case <-time.After(environPatience):
-		e.close()
-		e.mute[p.pid] = true
-		return environ{err: errMute}
 	}
+	e.close()
+	e.mute[p.pid] = true
+	return environ{err: errMute}
 }
 
 // close ends the goroutine.
