@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"ddpbatch/internal/pause"
 )
 
 // logQueue is a writer that never waits for the one below it: an agent whose console nobody reads has workers to stop all the same. What comes while
@@ -49,19 +51,21 @@ func (q *logQueue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end waits for what is left to be shown, but not for long: where nobody reads, the goroutine ends with the program.
+// end waits for what is left to be shown, but not for long: where nobody reads, the goroutine ends with the program. A process that gets no
+// processor for a while shows its last words all the same.
 func (q *logQueue) end() {
-	timer := time.NewTimer(logFarewell)
-	defer timer.Stop()
 	select {
 	case q.lines <- nil:
-	case <-timer.C:
-		return
+	default: // it is full
+		timer := time.NewTimer(logFarewell)
+		defer timer.Stop()
+		select {
+		case q.lines <- nil:
+		case <-timer.C:
+			return
+		}
 	}
-	select {
-	case <-q.done:
-	case <-timer.C:
-	}
+	pause.Await(q.done, logFarewell)
 }
 
 // queuedLog is e.log for an agent; the returned function ends it.
