@@ -11,8 +11,8 @@ import (
 // accountedRows run on the site with accounting, one after the other.
 var accountedRows = append(usualRows[:len(usualRows):len(usualRows)], row{"Forgotten", testSlurmForgotten})
 
-// testSlurmForgotten: the program says the same of jobs that the controller has forgotten, and that accounting alone knows, as before. The row
-// is the last on its site: Slurm 22.05 may give later jobs numbers that earlier ones had.
+// testSlurmForgotten: the program says the same of jobs that the controller has forgotten, and that accounting alone knows, as before. The
+// row is the last on its site: Slurm 22.05 may give later jobs numbers that earlier ones had.
 func testSlurmForgotten(t *testing.T, c *cluster) {
 	c.commandJob("good", "nodes = 1", "1", "true")
 	c.commandJob("failed", "nodes = 1", "1", "sh", "-c", "exit 7")
@@ -30,6 +30,14 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 	c.ok("scancel", "--full", "--signal=KILL", killed.id)
 	c.ok("ddpbatch", "cancel", held.id)
 	eventually(t, commandLimit, "all jobs are over", func() bool { return len(c.jobs()) == 0 })
+	var ids []string
+	for _, s := range all {
+		ids = append(ids, s.id)
+	}
+	eventually(t, commandLimit, "accounting has the ends of four jobs and three elements", func() bool { // it is told with some delay
+		ends := c.ok("sacct", "-n", "-X", "-P", "-o", "End", "-j", strings.Join(ids, ",")).stdout
+		return strings.Count(ends, "\n") == 7 && !strings.Contains(ends, "Unknown")
+	})
 
 	says := func() (rows []jobStatus) {
 		for _, s := range all {
