@@ -39,6 +39,7 @@ func testSlurmBadCommands(t *testing.T, c *cluster) {
 		testkit.Promptly(t, 20*time.Second, func() time.Duration {
 			began := time.Now()
 			out = c.run("srun", append([]string{"-N4", "--ntasks-per-node=1", "--kill-on-bad-exit=0", "ddpbatch", "run", "--"}, row.command...)...)
+			t.Logf("%s: it took %v", row.name, time.Since(began))
 			return time.Since(began)
 		})
 		if out.code != row.exit {

@@ -97,7 +97,8 @@ exec "$@"
 	}
 }
 
-// testSlurmAgentCannotTakePart: an agent that cannot take part says why, and all end at once, be it one, several or agent 0, and be nodes few or all needed.
+// testSlurmAgentCannotTakePart: an agent that cannot take part says why, and all end at once: be it one, several or agent 0, and be all nodes
+// needed or some.
 func testSlurmAgentCannotTakePart(t *testing.T, c *cluster) {
 	own := c.write("own.sh", `#!/bin/bash
 [ "$1" = "" ] || [ "$1" = "$SLURM_NODEID" ] || set -- "$1" ""
@@ -127,6 +128,7 @@ exec ddpbatch run --join-timeout 60 $2 -- true
 				if !strings.Contains(out.stderr, row.want) {
 					t.Errorf("%s, --mpi=%s: nobody says %q: %s", row.name, mpi, row.want, out.stderr)
 				}
+				t.Logf("%s, --mpi=%s: it took %v", row.name, mpi, time.Since(begun))
 				return time.Since(begun)
 			})
 		}
