@@ -99,7 +99,7 @@ func TestLateAgentJoinsTheNextRound(t *testing.T) {
 	w.awaitMarks("0.0")
 	second := w.begin(t.Context(), 1)
 	w.awaitLog("an agent came")
-	w.mark("go")
+	w.mark("0.go")
 	v := w.agree([]result{<-first, <-second})
 	if v.Cause != "done" || v.Round != 1 || v.Message != "all 3 ranks are done" {
 		t.Errorf("verdict is %+v", v)
@@ -122,7 +122,7 @@ func TestLateAgentAndNoNextRound(t *testing.T) {
 	w.awaitMarks("0.0")
 	second := w.begin(t.Context(), 1)
 	w.awaitLog("an agent came")
-	w.mark("go")
+	w.mark("0.go")
 	if v := w.agree([]result{<-first, <-second}); v.Cause != "crash" || v.Exit != 3 || v.FirstRank != 0 {
 		t.Errorf("verdict is %+v", v)
 	}
@@ -131,20 +131,22 @@ func TestLateAgentAndNoNextRound(t *testing.T) {
 	}
 }
 
-// An agent that was lost is started again, and comes back under its number.
-func TestLostAgentComesBack(t *testing.T) {
+// An agent that came for the second round is lost in it: the third one is without it again.
+func TestLateAgentIsLost(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "2", "0", "3", "go")
 	w.beginShort(1, 2)
 	first := w.begin(t.Context(), 0)
 	w.awaitMarks("0.0")
 	agent := w.away(1)
 	w.awaitLog("an agent came")
-	w.mark("go")
+	w.mark("0.go")
 	w.awaitMarks("1.0", "1.1")
 	must(t, agent.Process.Kill())
-	testkit.Eventually(t, "the next verdict", func() bool { _, err := w.dir.Verdict(3); return err == nil })
 	if v := w.agree([]result{<-first}); v.Cause != "done" || v.Round != 2 || v.Message != "the only rank is done" {
 		t.Errorf("verdict is %+v", v)
+	}
+	if v, err := w.dir.Verdict(2); err != nil || v.Cause != "node" || !slices.Equal(v.Nodes, []string{"n2"}) {
+		t.Errorf("the second round's verdict is %+v, %v", v, err)
 	}
 }
 

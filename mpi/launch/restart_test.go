@@ -121,7 +121,7 @@ func TestFencedBetweenRounds(t *testing.T) {
 		if _, err := w.dir.ClaimAttempt(); err != nil {
 			t.Error(err)
 		}
-		os.WriteFile(filepath.Join(w.folder, "go"), nil, 0o600)
+		os.WriteFile(filepath.Join(w.folder, "0.go"), nil, 0o600)
 	}()
 	v := w.agree(w.run())
 	if v.Exit != 93 || v.Requeue || v.Restart || v.Attempt != 1 || !strings.Contains(v.Message, "superseded") {

@@ -123,7 +123,7 @@ func TestFirstFailureOfFourNodes(t *testing.T) {
 	for rank := range 16 {
 		w.awaitMarks(fmt.Sprintf("0.%d", rank))
 	}
-	w.mark("go")
+	w.mark("0.go")
 	v := w.agree(<-ended)
 	w.noneWasKilled(v)
 	if v.FirstRank != 9 || v.Host != "n3" || v.Exit != 3 || len(v.Ranks) != 16 || v.Ranks[0].Rank != 9 || v.Ranks[0].Followed {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -43,14 +44,14 @@ func workerMain() {
 			os.Exit(atoi(args[2]))
 		}
 		mark(fmt.Sprint(rank()))
-		select {}
+		forever()
 	case "kill": // kill RANK SIGNAL
 		if rank() == atoi(args[1]) {
 			await(all())
 			die(syscall.Signal(atoi(args[2])))
 		}
 		mark(fmt.Sprint(rank()))
-		select {}
+		forever()
 	case "stubborn": // rank 0 fails, the others ignore TERM
 		signal.Ignore(syscall.SIGTERM)
 		if rank() == 0 {
@@ -58,7 +59,7 @@ func workerMain() {
 			os.Exit(1)
 		}
 		mark(fmt.Sprint(rank()))
-		select {}
+		forever()
 	case "wait": // wait CODE: exits with CODE at the first signal, and writes down every one
 		signals := make(chan os.Signal, 8)
 		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR2)
@@ -73,7 +74,7 @@ func workerMain() {
 			}
 			os.Exit(atoi(args[1]))
 		}
-	case "flaky": // flaky ROUNDS RANK CODE: in the first ROUNDS rounds that rank exits with CODE when all are there
+	case "flaky": // flaky ROUNDS RANK CODE [MARK]: in the first ROUNDS rounds that rank exits with CODE when all are there, and ROUND.MARK
 		fmt.Println(rank(), os.Getenv("WORLD_SIZE"), os.Getenv("NODE_RANK"), os.Getenv("GROUP_WORLD_SIZE"),
 			os.Getenv("TORCHELASTIC_RESTART_COUNT"), os.Getenv("DDPBATCH_ROUND"), os.Getenv("MASTER_PORT"), os.Getenv("DDPBATCH_COOKIE"))
 		round := os.Getenv("DDPBATCH_ROUND")
@@ -85,10 +86,12 @@ func workerMain() {
 			for r := range atoi(os.Getenv("WORLD_SIZE")) {
 				await([]string{round + "." + fmt.Sprint(r)})
 			}
-			await(args[4:])
+			for _, name := range args[4:] {
+				await([]string{round + "." + name})
+			}
 			os.Exit(atoi(args[3]))
 		}
-		select {}
+		forever()
 	case "store": // store ROUNDS: dials the workers' store, leaves a key there, and fails in the first ROUNDS rounds
 		useStore()
 		if atoi(os.Getenv("DDPBATCH_ROUND")) < atoi(args[1]) {
@@ -107,7 +110,7 @@ func workerMain() {
 		if rank() == 0 {
 			os.Exit(1)
 		}
-		select {}
+		forever()
 	case "mixed": // mixed CODE...: rank r exits with the r-th code at the first signal
 		signals := make(chan os.Signal, 8)
 		signal.Notify(signals, syscall.SIGTERM)
@@ -144,7 +147,7 @@ func workerMain() {
 			if err := other.Start(); err != nil {
 				panic(err)
 			}
-			select {}
+			forever()
 		}
 		mark("pid")
 		await([]string{"orphan"})
@@ -153,7 +156,7 @@ func workerMain() {
 	case "orphan":
 		signal.Ignore(syscall.SIGTERM)
 		mark("orphan")
-		select {}
+		forever()
 	case "lines": // lines N: to both streams, in pieces
 		for i := range atoi(args[1]) {
 			line := fmt.Sprintf("rank %d line %d %s", rank(), i, strings.Repeat("x", i%97))
@@ -259,9 +262,12 @@ func await(names []string) {
 	}
 }
 
+// forever does not return. Where nothing else goes on in a program without cgo, Go's runtime takes an empty select for a deadlock, and ends it.
+func forever() { time.Sleep(math.MaxInt64) }
+
 func die(s syscall.Signal) {
 	if err := syscall.Kill(os.Getpid(), s); err != nil {
 		panic(err)
 	}
-	select {}
+	forever()
 }
