@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
 )
 
 func TestMissingAgentsAreNamed(t *testing.T) {
@@ -52,10 +53,17 @@ func TestWrongSecret(t *testing.T) {
 	var err error
 	w.agents[1].Secret, err = auth.NewSecret()
 	must(t, err)
-	for i := range w.agents {
-		w.agents[i].JoinTimeout = 5 * time.Second // half of it for another port to answer
+	w.agents[0].JoinTimeout = bound
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first := w.begin(ctx, 0)
+	var second result
+	// Half of the time is for another port to answer. Where a busy machine needs all of it to hear agent 0, there is more.
+	for limit := 5 * time.Second; second.Cause != "start" && limit < testkit.Patience; limit *= 4 {
+		w.agents[1].JoinTimeout = limit
+		second = <-w.begin(t.Context(), 1)
 	}
-	results := w.run()
+	cancel(context.DeadlineExceeded) // as when the time is over
+	results := []result{<-first, second}
 	refused := regexp.MustCompile(`n2    127\.0\.0\.1:\d+ +\d  +this very run refused this side's secret`)
 	if r := results[1]; r.err == nil || !strings.Contains(r.Message, ": this very run refused") || r.Exit != 1 || strings.Contains(r.Message, "\n") || !refused.MatchString(r.err.Error()) {
 		t.Errorf("the refused agent says %q: %v", r.Message, r.err)
@@ -202,7 +210,7 @@ func TestAllPortsAreHeld(t *testing.T) {
 func TestNoPortIsLeft(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
-	c.Ports, c.JoinTimeout = []int{givenPort(t)}, 4*firstLook
+	c.Ports, c.JoinTimeout = []int{givenPort(t)}, 2*firstLook
 	_, err := Run(t.Context(), c)
 	var unmet *unmetError
 	if !errors.As(err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 ||

@@ -25,7 +25,7 @@ func TestOtherSecret(t *testing.T) {
 			secret, err := auth.NewSecret()
 			must(t, err)
 			for i := range w.agents {
-				w.agents[i].Secret, w.agents[i].JoinTimeout = secret, 40*time.Second
+				w.agents[i].Secret, w.agents[i].JoinTimeout = secret, 16*time.Second
 			}
 			w.agents[1].Secret[0]++
 			ctx, cancel := context.WithCancel(t.Context())

@@ -14,6 +14,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/reach"
 	"ddpbatch/mpi/store"
 )
 
@@ -56,12 +57,17 @@ func TestEndpointIsTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is a pause
 			l := foreign(t, tc.answer)
-			w := newMeeting2(t)
-			c := w.agents[1]
-			var log testkit.Journal
-			c.Endpoint, c.JoinTimeout, c.Log = l.Addr().String(), 16*time.Second, log.Logger()
-			w.agents = []AgentConfig{c}
-			r := <-w.begin(t.Context(), 0)
+			var c AgentConfig
+			var log *testkit.Journal
+			var r result
+			// Half of the time is for agent 0 to answer, and a try has a quarter. Where a busy machine needs more between them, there is more.
+			for limit := 12 * time.Second; r.Cause != "start" && limit < bound; limit *= 3 {
+				w := newMeeting2(t)
+				c, log = w.agents[1], new(testkit.Journal)
+				c.Endpoint, c.JoinTimeout, c.Log = l.Addr().String(), limit, log.Logger()
+				w.agents = []AgentConfig{c}
+				r = <-w.begin(t.Context(), 0)
+			}
 			want := fmt.Sprintf("port %d of this machine is taken by another program", portOf(l))
 			if r.err == nil || r.Exit != 1 || r.Cause != "start" || !strings.Contains(r.Message, want) || !strings.Contains(r.Message, "ss -tanp") {
 				t.Errorf("the agent ended with %+v, want %q", r, want)
@@ -96,24 +102,30 @@ func TestAgentsOfDifferentVersions(t *testing.T) {
 	}{
 		"one port": {1, "start", "did not get through to agent 0 at 127.0.0.1: ADDR: ", 1},
 		"two ports": {
-			2, "timeout", "did not get through to agent 0 at 127.0.0.1: within 1s: the time for all agents to meet is over, and at ADDR ", 124,
+			2, "timeout", "did not get through to agent 0 at 127.0.0.1: within LIMIT: the time for all agents to meet is over, and at ADDR ", 124,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is a pause
 			l := foreign(t, isOfAnotherVersion)
-			w := newMeeting2(t)
-			c := w.agents[1]
-			var log testkit.Journal
-			c.Log = log.Logger()
-			if tc.ports == 1 {
-				c.Endpoint = l.Addr().String()
-			} else {
-				c.Endpoint, c.Index, c.Ports, c.JoinTimeout = "", 1, append(Ports(w.cookie, 1), portOf(l)), time.Second
+			var log *testkit.Journal
+			var r result
+			var limit time.Duration
+			// A try has a quarter of the time. Where a busy machine needs more for it, there is more.
+			for limit = time.Second; limit == time.Second || limit < testkit.Patience && log.String() == ""; limit *= 4 {
+				w := newMeeting2(t)
+				c := w.agents[1]
+				log = new(testkit.Journal)
+				c.Log = log.Logger()
+				if tc.ports == 1 {
+					c.Endpoint = l.Addr().String()
+				} else {
+					c.Endpoint, c.Index, c.Ports, c.JoinTimeout = "", 1, append(Ports(w.cookie, 1), portOf(l)), limit
+				}
+				w.agents = []AgentConfig{c}
+				r = <-w.begin(t.Context(), 0)
 			}
-			w.agents = []AgentConfig{c}
-			r := <-w.begin(t.Context(), 0)
-			want := strings.ReplaceAll(tc.says, "ADDR", l.Addr().String())
+			want := strings.NewReplacer("ADDR", l.Addr().String(), "LIMIT", (limit / 4).String()).Replace(tc.says)
 			if r.err == nil || r.Cause != tc.cause || r.Exit != tc.exit || !strings.Contains(r.Message, want) ||
 				!strings.HasSuffix(r.Message, versions) || strings.Contains(r.Message, "\n") {
 				t.Errorf("the agent ended with %+v; want %q and %q", r, want, versions)
@@ -152,17 +164,23 @@ func TestAgentOfAnotherVersionComes(t *testing.T) {
 func TestSilentElsewhere(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	l := foreign(t, saysNothing)
-	w := newMeeting2(t)
-	c := w.agents[1]
-	var log testkit.Journal
-	c.Endpoint, c.JoinTimeout, c.Log, c.Guest = l.Addr().String(), 3*time.Second, log.Logger(), true
-	w.agents = []AgentConfig{c}
-	r := <-w.begin(t.Context(), 0)
-	var unmet *unmetError
-	if !errors.Is(r.err, ErrTimeout) || !errors.As(r.err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 {
-		t.Fatalf("the agent ended with %+v", r)
+	var log *testkit.Journal
+	var try reach.Try
+	// A try has a quarter of the time. Where a busy machine needs more between them, there is more.
+	for limit := 3 * time.Second; try.Count < 2 && limit < testkit.Patience; limit *= 4 {
+		w := newMeeting2(t)
+		c := w.agents[1]
+		log = new(testkit.Journal)
+		c.Endpoint, c.JoinTimeout, c.Log, c.Guest = l.Addr().String(), limit, log.Logger(), true
+		w.agents = []AgentConfig{c}
+		r := <-w.begin(t.Context(), 0)
+		var unmet *unmetError
+		if !errors.Is(r.err, ErrTimeout) || !errors.As(r.err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 {
+			t.Fatalf("the agent ended with %+v", r)
+		}
+		try = unmet.rows[0].Tries[0]
 	}
-	if try := unmet.rows[0].Tries[0]; try.Count < 2 || !strings.Contains(try.Err, "nothing was proved within") {
+	if try.Count < 2 || !strings.Contains(try.Err, "nothing was proved within") {
 		t.Errorf("it tried %+v", try)
 	}
 	if n := strings.Count(log.String(), "nothing was proved within"); n != 1 || !strings.Contains(log.String(), l.Addr().String()) {
