@@ -21,6 +21,10 @@ func mapped(t *testing.T) int {
 
 // A rank that is killed in the middle of a call leaves the others with an error, and nothing behind.
 func TestKill(t *testing.T) {
+	if r, w, err := os.Pipe(); err == nil { // for the first one the runtime opens files of its own
+		r.Close()
+		w.Close()
+	}
 	files, maps := openFiles(t), mapped(t)
 	p := startProcesses(t, 2)
 	if got := mapped(t); got < maps+4 {
@@ -68,7 +72,7 @@ func TestKill(t *testing.T) {
 	if got := mapped(t); got != maps {
 		t.Errorf("%d segments are mapped, and %d were before", got, maps)
 	}
-	if got := openFiles(t); got > files+1 { // the runtime may have opened its poller in between
+	if got := openFiles(t); got > files {
 		t.Errorf("%d open files, and %d were before", got, files)
 	}
 }
