@@ -8,7 +8,7 @@ import (
 const (
 	killWaitName  = "DDPBATCH_KILL_WAIT"
 	usualKillWait = 30 * time.Second // slurm.conf(5), KillWait
-	killWaitLimit = 2 * time.Second  // bounds the question
+	killWaitLimit = 10 * time.Second // bounds the question, which a busy controller answers late
 )
 
 // askKillWait asks Slurm how long it waits between TERM and KILL. No answer: the usual time.

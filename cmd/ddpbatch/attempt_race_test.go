@@ -327,12 +327,21 @@ func TestTermGrace(t *testing.T) {
 }
 
 func TestAttemptBeginTellsKillWait(t *testing.T) {
-	for config, want := range map[string]string{"KillWait                = 7 sec\n": "7s", "": "30s"} {
-		p, run := newPretendSlurm(t), attemptRun(t, "")
-		p.says("scontrol.out", config)
-		e, out, _ := p.env(0, 0)
-		if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil || !strings.Contains(out.String(), killWaitName+"="+want+"\n") {
-			t.Errorf("%q: %s, %v", config, out, err)
-		}
+	const seven = "KillWait                = 7 sec\n"
+	for name, test := range map[string]struct{ before, config, want string }{
+		"told":                 {"", seven, "7s"},
+		"told by a busy Slurm": {"sleep 3", seven, "7s"},
+		"not told":             {"", "", "30s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, run := newPretendSlurm(t), attemptRun(t, "")
+			p.says("scontrol.out", test.config)
+			p.first("scontrol", test.before)
+			e, out, _ := p.env(0, 0)
+			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil || !strings.Contains(out.String(), killWaitName+"="+test.want+"\n") {
+				t.Errorf("%s, %v", out, err)
+			}
+		})
 	}
 }
