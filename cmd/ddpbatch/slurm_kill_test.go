@@ -174,7 +174,7 @@ wait`
 func testSlurmWorkerStopped(t *testing.T, c *cluster) {
 	// they step until it stops: were they idle from the start, all would count as hung before it is struck
 	stepping := strings.Replace(family, "exec sleep", "while ! [ -e stopped ]; do echo step; sleep 0.1; done\nexec sleep", 1)
-	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, stepping, "--set", final, "--set", `launch.hang="4s"`)
+	s, word := c.familyJob("stopped", "nodes = 4\nnodelist = \"n[1-4]\"", 2, 8, stepping, "--set", final, "--set", `launch.hang="8s"`)
 	struck := c.signalled(syscall.SIGSTOP, s.worker(5).pid)
 	c.write("stopped", "")
 	s.workersGone(word, struck)
