@@ -11,8 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/rundir"
 )
 
 // rubbishConnections is how many strangers call on a running job.
@@ -34,20 +38,30 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var ports []netip.AddrPort
-	eventually(t, time.Minute, "the run listens and trains", func() bool {
-		run := runMade(t, dir)
+	var run *rundir.Dir
+	eventually(t, time.Minute, "the run trains", func() bool {
 		if run == nil {
+			run = runMade(t, dir)
 			return false
 		}
-		if m, ok, err := run.LastMetrics(); err != nil || !ok || m.Step < 25 {
-			return false
-		}
-		ports = listening(t, processesOf(run))
-		return len(ports) > 0
+		m, ok, err := run.LastMetrics()
+		return err == nil && ok && m.Step > 0
 	})
+	held := processOf(t, run, "RANK=1") // for which all wait, so that the run is not over too soon
+	if err := syscall.Kill(held, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	goOn := sync.OnceFunc(func() { _ = syscall.Kill(held, syscall.SIGCONT) })
+	t.Cleanup(goOn)
+	ports := listening(t, processesOf(run))
+	if len(ports) == 0 {
+		t.Fatal("no process of the run listens")
+	}
 	var open []net.Conn
 	for i := range rubbishConnections {
+		if i == rubbishConnections/10 {
+			goOn()
+		}
 		conn, err := net.DialTimeout("tcp", ports[i%len(ports)].String(), 10*time.Second)
 		if err != nil {
 			break // the run has ended: it was not held up
