@@ -2,15 +2,16 @@ package store
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
@@ -165,6 +166,7 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 	c := connect(t, s)
 	preface := string(auth.AppendPreface(nil, auth.Version))
 	var strangers sync.WaitGroup
+	fastest := time.Duration(math.MaxInt64)
 	defer strangers.Wait()
 	for i := range 1000 {
 		conn, err := net.Dial("tcp", s.Addr().String())
@@ -177,8 +179,7 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 		if i%100 != 99 {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), auth.Timeout/2) // a newcomer does not wait for strangers to end
-		defer cancel()
+		ctx, begun := bounded(t), time.Now()
 		if err := c.Set(ctx, "k", []byte{byte(i)}); err != nil {
 			t.Fatalf("after %d strangers: %v", i, err)
 		}
@@ -190,6 +191,12 @@ func TestRubbishDisturbsNobody(t *testing.T) {
 			t.Errorf("a newcomer got %q, %v", got, err)
 		}
 		newcomer.Close()
+		if i >= 500 {
+			fastest = min(fastest, time.Since(begun))
+		}
+	}
+	if fastest > auth.Timeout/2 { // other work on the machine may delay one of the last five, but hardly all
+		t.Errorf("a newcomer waits for strangers to end: none was served within %v, the fastest in %v", auth.Timeout/2, fastest)
 	}
 }
 
