@@ -109,39 +109,42 @@ func TestDeathWhileSending(t *testing.T) {
 // A network that loses everything without a word is noticed at the time-out, which names the rank that is silent.
 func TestCut(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, inProcess, 3, nil)
-	w.each(func(rank int, g *Group) error { // all links are in use
-		if err := begin(g, Call{Seq: 1}); err != nil {
-			return err
-		}
-		for peer := range 3 {
-			if peer != rank {
-				if err := exchange(t.Context(), g, peer, nil, nil); err != nil {
-					return err
+	const text = "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone"
+	withAnswers(t, text, func(limit time.Duration) []error {
+		w := newWorld(t, inProcess, 3, nil)
+		w.each(func(rank int, g *Group) error { // all links are in use
+			if err := begin(g, Call{Seq: 1}); err != nil {
+				return err
+			}
+			for peer := range 3 {
+				if peer != rank {
+					if err := exchange(t.Context(), g, peer, nil, nil); err != nil {
+						return err
+					}
 				}
 			}
+			end(g)
+			return nil
+		})
+		w.hurry()
+		w.awaitAnswers(limit) // ranks 0 and 1 answer, and rank 2 never does
+		w.net.Cut(0, 2)
+		w.net.Cut(1, 2)
+		errs := testkit.Each(2, func(rank int) error {
+			if err := begin(w.groups[rank], Call{Seq: 2}); err != nil {
+				return err
+			}
+			var r Op
+			w.groups[rank].Recv(&r, 1-rank, nil) // the rank waited for is not the one that is silent
+			return within(t, func() error { return w.groups[rank].Wait(t.Context(), &r) })
+		})
+		for rank, err := range errs {
+			if !errors.Is(err, ErrTimeout) {
+				t.Errorf("rank %d got %v", rank, err)
+			}
 		}
-		end(g)
-		return nil
+		return errs
 	})
-	w.hurry()
-	w.awaitAnswers(3 * time.Second) // ranks 0 and 1 answer, and rank 2 never does
-	w.net.Cut(0, 2)
-	w.net.Cut(1, 2)
-	errs := testkit.Each(2, func(rank int) error {
-		if err := begin(w.groups[rank], Call{Seq: 2}); err != nil {
-			return err
-		}
-		var r Op
-		w.groups[rank].Recv(&r, 1-rank, nil) // the rank waited for is not the one that is silent
-		return within(t, func() error { return w.groups[rank].Wait(t.Context(), &r) })
-	})
-	for rank, err := range errs {
-		if !errors.Is(err, ErrTimeout) {
-			t.Errorf("rank %d got %v", rank, err)
-		}
-		wantText(t, err, "rank 2: no progress for 100ms: it does not answer: it is stopped, or its machine or the network is gone")
-	}
 }
 
 // Frames that are lost one way are noticed, too, and slow links are not taken for dead ones.
