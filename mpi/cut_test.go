@@ -52,49 +52,65 @@ func testCut(t *testing.T, over string, size, victim int, tt call, want string) 
 // What a rank and the others write to each other gets lost from some moment on, in the middle of each of everyCall, without a word
 // to anybody: the others name it when the time-out is over, and go on without it.
 func TestPartitionInTheMiddle(t *testing.T) {
-	const size, victim, timeout = 4, 2, time.Second
 	for _, tt := range everyCall {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // it mostly waits
-			var network *transport.Network
-			w := formed(t, 20, func() ([]*Comm, error) {
-				network = transport.NewNetwork(size)
-				return meetIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
-			})
-			time.AfterFunc(3*time.Millisecond, func() {
-				for rank := range size {
-					if rank != victim {
-						network.Cut(rank, victim)
-					}
+			// On a busy machine a rank that is there may not get on within the time-out, either: then there is more time.
+			for timeout := 300 * time.Millisecond; ; timeout *= 4 {
+				err := partition(t, tt, timeout)
+				if err == nil {
+					return
 				}
-			})
-			begin := time.Now()
-			errs := testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
-			if took := time.Since(begin); took < timeout || took > testkit.Patience {
-				t.Errorf("took %v", took)
-			}
-			want := fmt.Sprintf("rank %d: no progress for %v: it does not answer", victim, timeout)
-			named := false
-			for rank, err := range errs {
-				if !errors.Is(err, ErrTimeout) {
-					t.Errorf("rank %d got %v", rank, err)
+				if 4*timeout > testkit.Patience {
+					t.Fatal(err)
 				}
-				named = named || rank != victim && strings.Contains(err.Error(), want)
-			}
-			if !named {
-				t.Errorf("nobody says %q: %v", want, errs)
-			}
-			for rank, err := range testkit.Each(size, func(rank int) error {
-				next, err := w[rank].Shrink(t.Context())
-				if err != nil || rank == victim {
-					return err
-				}
-				return goesOn(t.Context(), next, []int{0, 1, 3})
-			}) {
-				if (err != nil) != (rank == victim) {
-					t.Errorf("shrink: rank %d got %v", rank, err)
-				}
+				t.Logf("within %v: %v", timeout, err)
 			}
 		})
 	}
+}
+
+// partition plays one call of TestPartitionInTheMiddle.
+func partition(t *testing.T, tt call, timeout time.Duration) error {
+	const size, victim = 4, 2
+	var network *transport.Network
+	w := formed(t, 20, func() ([]*Comm, error) {
+		network = transport.NewNetwork(size)
+		return meetIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+	})
+	time.AfterFunc(3*time.Millisecond, func() {
+		for rank := range size {
+			if rank != victim {
+				network.Cut(rank, victim)
+			}
+		}
+	})
+	begin := time.Now()
+	errs := testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
+	if took := time.Since(begin); took < timeout {
+		t.Errorf("took %v", took)
+	}
+	want := fmt.Sprintf("rank %d: no progress for %v: it does not answer", victim, timeout)
+	named := false
+	for rank, err := range errs {
+		if !errors.Is(err, ErrTimeout) {
+			t.Errorf("rank %d got %v", rank, err)
+		}
+		named = named || rank != victim && strings.Contains(err.Error(), want)
+	}
+	if !named {
+		return fmt.Errorf("nobody says %q: %v", want, errs)
+	}
+	for rank, err := range testkit.Each(size, func(rank int) error {
+		next, err := w[rank].Shrink(t.Context())
+		if err != nil || rank == victim {
+			return err
+		}
+		return goesOn(t.Context(), next, []int{0, 1, 3})
+	}) {
+		if (err != nil) != (rank == victim) {
+			return fmt.Errorf("shrink: rank %d got %v", rank, err)
+		}
+	}
+	return nil
 }
