@@ -94,6 +94,7 @@ func TestDumpOfAGoProgram(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "WATCH_TEST_HANG=1")
 	p, problems := hang(t, cmd)
+	testkit.Eventually(t, "its threads wait", func() bool { return strings.Contains(threadsText(p.Pid()), "futex(") })
 	holds(t, dump(t, Dumper{}, p), fmt.Sprintf("process %d is written in Go", p.Pid()), "futex(", "threads (")
 	<-p.Done()
 	holds(t, problems.String(), "SIGQUIT", "TestMain", "time.Sleep")
