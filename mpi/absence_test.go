@@ -3,6 +3,7 @@ package mpi
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestOneCallMore(t *testing.T) {
 
 // A rank does not come to a call, of each kind that there is: the others are told its name when the time-out is over, and what it last did.
 func TestAbsence(t *testing.T) {
-	const size, absent, timeout = 3, 1, time.Second
+	const size, absent, timeout = 3, 1, 300 * time.Millisecond
 	for _, over := range transports {
 		for _, tt := range everyCall {
 			t.Run(over+"/"+tt.name, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestAbsence(t *testing.T) {
 					if took < 0 {
 						t.Errorf("the time-out came %v too early", -took)
 					}
-					if starved(errs...) {
+					if starved(errs...) || tt.name != "messages" && late(errs, absent) {
 						return again
 					}
 					want := fmt.Sprintf("rank %d: no progress for %v", absent, timeout)
@@ -80,4 +81,15 @@ func TestAbsence(t *testing.T) {
 			})
 		}
 	}
+}
+
+// late tells whether a rank is named that did come, which on a busy machine may have been later than the time-out.
+func late(errs []error, absent int) bool {
+	for rank := range errs {
+		name := fmt.Sprintf("rank %d: no progress", rank)
+		if rank != absent && slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), name) }) {
+			return true
+		}
+	}
+	return false
 }
