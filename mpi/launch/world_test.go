@@ -64,7 +64,7 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 			OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
 			Version: "v1", JobID: "77", Command: append([]string{exe}, command...),
 			Env:    []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie},
-			RunDir: w.dir, Grace: bound, JoinTimeout: 20 * time.Second, Stdout: &w.out, Stderr: &w.out,
+			RunDir: w.dir, Grace: bound, JoinTimeout: testkit.Patience, Stdout: &w.out, Stderr: &w.out,
 		}
 		if index == 0 {
 			c.Log = log
