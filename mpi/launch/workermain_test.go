@@ -262,7 +262,8 @@ func await(names []string) {
 	}
 }
 
-// forever does not return. Where nothing else goes on in a program without cgo, Go's runtime takes an empty select for a deadlock, and ends it.
+// forever does not return. Where nothing else goes on in a program without cgo, Go's runtime takes an empty select for a deadlock, and
+// ends the program.
 func forever() { time.Sleep(math.MaxInt64) }
 
 func die(s syscall.Signal) {

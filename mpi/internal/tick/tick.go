@@ -24,8 +24,8 @@ func NewClock() Clock {
 const readings = 5
 
 // readBoth reads the system's clock and the counter at one moment. Between two readings another process may get the processor, for
-// milliseconds or longer. So it reads the counter on both sides of the clock, several times, and takes the reading between the two sides that
-// are closest.
+// milliseconds or longer. So it reads the counter on both sides of the clock, several times, and takes the reading whose two sides are
+// closest.
 func readBoth(clock func() time.Time, counter func() Count) (at time.Time, count Count) {
 	least := Count(math.MaxInt64)
 	before := counter()
