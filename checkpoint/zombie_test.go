@@ -205,6 +205,9 @@ func (z *zombie) check(d *checkpoint.Dir, resumed, newest int64) error {
 // TestCrashAtEachOperation cuts the power after the k-th operation of attempt 1, lets attempt 2 go
 // on from what is left, cuts the power again at a random moment, and looks.
 func TestCrashAtEachOperation(t *testing.T) { // without the race detector
+	if testing.Short() {
+		t.Skip("-short: it crashes very many times")
+	}
 	t.Parallel()
 	whole := attempts{fs: vfstest.New(t)}
 	counter := vfs.NewInjector(whole.fs, nil)

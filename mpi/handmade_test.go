@@ -56,6 +56,9 @@ var handmadeCases = []handmade{
 // Every case, over every transport, with every algorithm of its collective: those that keep the canonical order, and then all. The cases
 // of one number of ranks share a world.
 func TestHandmade(t *testing.T) { // without the race detector
+	if testing.Short() {
+		t.Skip("-short: it compares very many results")
+	}
 	worlds := append(slices.Clone(few), mpichWorlds...)
 	slices.Sort(worlds)
 	worlds = slices.Compact(worlds)

@@ -13,6 +13,9 @@ import (
 // TestSidesTrainTheSame holds the losses that bench-train compares against each other, as it reads them, after some epochs of models whose
 // initial values are PyTorch's own. They differ by rounding alone.
 func TestSidesTrainTheSame(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: PyTorch trains, too")
+	}
 	pytorch.Python(t)   // or skip
 	t.Chdir("../../..") // bench-train builds the program there
 	dir := t.TempDir()
