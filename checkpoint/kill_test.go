@@ -33,7 +33,9 @@ func TestKilledSavesKeepWhatTheyReported(t *testing.T) { // without the race det
 	ctx := t.Context()
 	start, newest := time.Now(), int64(0)
 	for done := range kills {
-		reported, err := testkit.Kill(ctx, "TestKilledSavesKeepWhatTheyReported", []string{victimVariable + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", victimVariable, done+1)}, done%3, time.Duration(rng.IntN(40_000))*time.Microsecond)
+		env := []string{victimVariable + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", victimVariable, done+1)}
+		after := time.Duration(rng.IntN(40_000)) * time.Microsecond
+		reported, err := testkit.Kill(ctx, "TestKilledSavesKeepWhatTheyReported", env, done%3, after)
 		need(t, err)
 		newest = max(newest, reported)
 		d, err := checkpoint.Open(path, checkpoint.Options{Run: "kill"})

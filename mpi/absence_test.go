@@ -83,7 +83,7 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// late tells whether a rank is named that did come, which on a busy machine may have been later than the time-out.
+// late reports whether errs name a rank that did come. On a busy machine it may have come after the time-out.
 func late(errs []error, absent int) bool {
 	for rank := range errs {
 		name := fmt.Sprintf("rank %d: no progress", rank)

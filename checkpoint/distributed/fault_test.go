@@ -216,8 +216,8 @@ func localJob(t *testing.T, disk vfs.FS, plan func(int, vfs.Op) vfs.Fault) (ackn
 	return acknowledged, err
 }
 
-// TestDamagedRecordStopsNoStart: a damaged lineage record is no reason not to start, with a local tier or without.
-func TestDamagedRecordStopsNoStart(t *testing.T) { // without the race detector
+// TestStartsDespiteADamagedRecord: a run starts although its lineage record is damaged, with a local tier or without.
+func TestStartsDespiteADamagedRecord(t *testing.T) { // without the race detector
 	t.Parallel()
 	for _, local := range []string{"", "/local"} {
 		disk := threeSteps(t, 0)

@@ -34,7 +34,9 @@ func TestKilledRanksKeepWhatTheySaved(t *testing.T) { // without the race detect
 	ctx := t.Context()
 	start, newest := time.Now(), int64(0)
 	for done := range kills {
-		reported, err := testkit.Kill(ctx, "TestKilledRanksKeepWhatTheySaved", []string{victimVariable + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", victimVariable, done+1)}, done%3, time.Duration(rng.IntN(60_000))*time.Microsecond)
+		env := []string{victimVariable + "=" + path, fmt.Sprintf("%s_ATTEMPT=%d", victimVariable, done+1)}
+		after := time.Duration(rng.IntN(60_000)) * time.Microsecond
+		reported, err := testkit.Kill(ctx, "TestKilledRanksKeepWhatTheySaved", env, done%3, after)
 		need(t, err)
 		newest = max(newest, reported)
 		step, variant, err := newestOf(ctx, vfs.OS{}, path)

@@ -85,7 +85,7 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 		{"done, and the answer was lost", `[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, runningFacts,
 			savedVerdict, nil, []string{"requeue"}, nil, 0},
 		{"the backup controller is about to take over", `[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`, runningFacts,
-			savedVerdict, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 20 * time.Second}, // its limit is near: it stopped for that
+			savedVerdict, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 20 * time.Second}, // it stops: its limit is near
 		{"never there", `echo "` + silence + `" >&2; exit 1`, "", savedVerdict, []string{"TERM"}, []string{"requeue"}, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

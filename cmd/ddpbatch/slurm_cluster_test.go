@@ -28,7 +28,7 @@ func TestSlurm(t *testing.T) {
 	all.Wait()
 }
 
-// usualRows each have a cluster of four nodes for themselves. A node has the cores of this machine and binds tasks to them, where that can be.
+// usualRows each have a cluster of four nodes to themselves. Where it can, a node binds tasks to the cores of this machine.
 var usualRows = []row{
 	{"RequeuePreempted", testSlurmRequeuePreempted},
 	{"PreemptedGivenUp", testSlurmPreemptedGivenUp},

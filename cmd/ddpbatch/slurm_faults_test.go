@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// faultRows take a cluster of 21 nodes apart while jobs run on it: processes are killed and stopped, cables are cut and the power fails. Each
-// has nodes of its own where it harms nodes.
+// faultRows harm a cluster of 21 nodes while jobs run on it: they kill and stop processes, cut cables and turn off the power. A row that
+// harms nodes has nodes of its own.
 var faultRows = []row{
 	// on n1 to n4
 	{"WorkerKilled", testSlurmWorkerKilled},

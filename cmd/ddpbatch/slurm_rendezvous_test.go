@@ -17,7 +17,8 @@ import (
 // sayNetwork is sayPlace, and what libraries are told of the network.
 const sayNetwork = sayPlace + `; echo "network $GLOO_SOCKET_IFNAME $NCCL_SOCKET_IFNAME $TP_SOCKET_IFNAME $(env | grep -c ^PMI_)"`
 
-// testSlurmRendezvous has agents of four nodes meet by Slurm's PMI-2, which takes neither a port nor a key, and by the ports that they know.
+// testSlurmRendezvous: agents of four nodes find each other through Slurm's PMI-2, which needs neither a port nor a key, and through the
+// ports that they know.
 func testSlurmRendezvous(t *testing.T, c *cluster) {
 	key := filepath.Join(c.home, ".config", "ddpbatch", "key")
 	for _, mpi := range []string{"pmi2", "none"} {
@@ -97,8 +98,8 @@ exec "$@"
 	}
 }
 
-// testSlurmAgentCannotTakePart: an agent that cannot take part says why, and all end at once: be it one, several or agent 0, and be all nodes
-// needed or some.
+// testSlurmAgentCannotTakePart: an agent that cannot take part says why, and all agents end at once. It may be one agent, several, or
+// agent 0; the run may need all nodes or only some.
 func testSlurmAgentCannotTakePart(t *testing.T, c *cluster) {
 	own := c.write("own.sh", `#!/bin/bash
 [ "$1" = "" ] || [ "$1" = "$SLURM_NODEID" ] || set -- "$1" ""

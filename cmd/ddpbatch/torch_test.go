@@ -71,7 +71,8 @@ func (p *pytorch) run(flags ...string) output {
 // otherwise, and leaves temporary folders.
 func (p *pytorch) torchrun(module string, flags ...string) output {
 	p.t.Helper()
-	out := p.launch(append([]string{"TMPDIR=" + p.t.TempDir(), p.python, "-m", module, "--monitor_interval", "0.1"}, flags...)...).end(torchLimit)
+	words := []string{"TMPDIR=" + p.t.TempDir(), p.python, "-m", module, "--monitor_interval", "0.1"}
+	out := p.launch(append(words, flags...)...).end(torchLimit)
 	if out.code != 0 {
 		p.t.Fatalf("%s %q: %v", module, flags, out)
 	}

@@ -21,8 +21,9 @@ func Until(ctx context.Context, at time.Time) error {
 	return For(ctx, time.Until(at))
 }
 
-// Await receives from c, for which it waits for d at most, and tells whether something came, or c was closed. Only moments in which this
-// process runs count, each with a twentieth of d: whoever is to send, and gets no processor for a while, is waited for.
+// Await receives from c. It waits for at most d, and reports whether a value came or c was closed. It waits in twenty parts, each a
+// twentieth of d. While this process gets no processor, only one part can pass, so a sender in this process that is delayed for the
+// same reason still has time to send.
 func Await[T any](c <-chan T, d time.Duration) (value T, came bool) {
 	const moments = 20
 	for range moments {

@@ -61,10 +61,11 @@ func TestAwait(t *testing.T) {
 	})
 }
 
-// TestAwaitOfAProcessThatStoodStill: who is to send stands still with this process, as on a machine that has much else to do, and for longer
-// than is waited for.
+// The whole process is stopped for longer than Await may wait, as on a busy machine. The sender goes on when Await does, and is still
+// waited for.
 func TestAwaitOfAProcessThatStoodStill(t *testing.T) {
-	waker := exec.Command("sh", "-c", `until grep -q "^State:.T" /proc/$0/status; do sleep 0.01; done; sleep 1.2; kill -CONT $0`, strconv.Itoa(os.Getpid()))
+	const wake = `until grep -q "^State:.T" /proc/$0/status; do sleep 0.01; done; sleep 1.2; kill -CONT $0`
+	waker := exec.Command("sh", "-c", wake, strconv.Itoa(os.Getpid()))
 	if err := waker.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func TestSavedByAllWhenToldToStop(t *testing.T) {
 	}
 }
 
-// killedBoth tells whether both ranks had to be killed.
+// killedBoth reports whether the agent had to kill both ranks.
 func killedBoth(v rundir.Verdict) bool {
 	return len(v.Ranks) == 2 && v.Ranks[0].Signal == int(syscall.SIGKILL) && v.Ranks[1].Signal == int(syscall.SIGKILL)
 }

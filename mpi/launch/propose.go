@@ -20,8 +20,8 @@ func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
 	}
 	w.followed = s.following()
 	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
-		// It, or the program of which a shell tells so, had a handler when this agent looked, and no longer when the signal came: it was
-		// ending, as Python is when it finalizes. What it would have said is not known; the next attempt goes on from what it saved.
+		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
+		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
 		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.place.Rank)
 		w.exit, w.signal = exitRequeue, 0
 	}

@@ -89,8 +89,8 @@ func (s *Stream) Grown() int64 { return s.grown.Load() }
 // kept, has fewer. The bytes are the worker's: not necessarily text.
 func (s *Stream) Tail(n int) []string { return s.tail.lines(n) }
 
-// CaughtUp tells whether all that the worker has written so far is in Tail. A worker that has ended has no more to come, though another
-// process may hold the pipe.
+// CaughtUp reports whether Tail has everything that the worker has written so far. A worker that has ended writes no more, although
+// another process may still hold its pipe.
 func (s *Stream) CaughtUp() bool {
 	s.taking.Lock()
 	defer s.taking.Unlock()
@@ -101,7 +101,7 @@ func (s *Stream) CaughtUp() bool {
 	pipe := []unix.PollFd{{Events: unix.POLLIN}}
 	err = conn.Control(func(fd uintptr) {
 		pipe[0].Fd = int32(fd)
-		_, _ = unix.Poll(pipe, 0) // an error is no sign that anything is there
+		_, _ = unix.Poll(pipe, 0) // after an error there is nothing to read, as far as is known
 	})
 	return err != nil || pipe[0].Revents&unix.POLLIN == 0
 }
