@@ -1,0 +1,227 @@
+package algorithm
+
+// allReduceStar is the parameter server: rank 0 gets every rank's buffer, combines them in canonical order, and sends
+// the result back. All the traffic goes through one rank: it is here to be compared with.
+func allReduceStar(p Port, buf []byte, r Reduction) error { return runStar(p, buf, r, 0, true) }
+
+// costStar is 2(p-1) alpha + 2(p-1) n beta + (p-1) n gamma. With many segments, reduction and both ways overlap.
+func costStar(m Machine, size, n int) float64 {
+	if size == 1 {
+		return 0
+	}
+	first := float64(min(n, segmentBytes))
+	return 2*m.posted(size-1) + float64(size-1)*(m.reduced(m.Beta, n)+first*m.Beta)
+}
+
+// allReduceDirect is a direct reduce-scatter and all-gather: every rank owns a part of the buffer, and all messages
+// go straight to the owners and back. It is as good as the ring in bandwidth, for any size, and its
+// order is the canonical one.
+func allReduceDirect(p Port, buf []byte, r Reduction) error { return runDirect(p, buf, r, everyone) }
+
+// costDirect is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, most of the latencies hidden behind
+// each other and the reduction behind the transfer.
+func costDirect(m Machine, size, n int) float64 {
+	if size == 1 {
+		return 0
+	}
+	return m.returned(size-1, n/size)
+}
+
+// allReduceBinomial reduces along a binomial tree to rank 0, in canonical order, and broadcasts along the same tree.
+func allReduceBinomial(p Port, buf []byte, r Reduction) error {
+	if p.Size() == 1 {
+		return nil
+	}
+	var room [maxLevels]child
+	t := newClimber(p, buf, r, canonicalPlace(p.Rank(), 0, p.Size(), room[:]), r.segments(len(buf)), true)
+	return run(&t)
+}
+
+// costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments both ways overlap, and rank
+// 0's L children are what limits them.
+func costBinomial(m Machine, size, n int) float64 {
+	first := float64(min(n, segmentBytes))
+	return float64(levels(size)) * (2*m.Alpha + float64(n)*max(m.Beta, m.Gamma) + first*(m.Beta+min(m.Beta, m.Gamma)))
+}
+
+// allReduceDoubleTree moves half of the buffer along one binary tree and half along another, up to their
+// roots and down again. The trees are those of the double tree broadcast from rank 0 (Sanders, Speck and
+// Traff 2009), where a rank with children in one is a leaf in the other. The order is not canonical.
+func allReduceDoubleTree(p Port, buf []byte, r Reduction) error {
+	me, size := p.Rank(), p.Size()
+	if size == 1 {
+		return nil
+	}
+	var rooms [2][maxLevels]child
+	first := balancedPlace(me, size, rooms[0][:])
+	second := balancedPlace(twin(me, size), size, rooms[1][:])
+	if me > 0 {
+		second.parent = untwin(second.parent, size)
+	}
+	for i := range second.children {
+		rank := untwin(second.children[i].rank, size)
+		second.children[i] = child{rank: rank, lower: rank < me}
+	}
+	steps := r.segments(r.widest(len(buf), 2))
+	a := newClimber(p, r.part(buf, 0, 2), r, first, steps, true)
+	b := newClimber(p, r.part(buf, 1, 2), r, second, steps, true)
+	if len(second.children) == 0 && len(first.children) > 0 {
+		return run(&b, &a)
+	}
+	return run(&a, &b)
+}
+
+// costDoubleTree is 2L alpha + 2 n beta for many segments: a rank gets both children's halves, and those of the
+// results, and as much for the ways out. With few, each level waits for its segments.
+func costDoubleTree(m Machine, size, n int) float64 {
+	first := float64(min(n/2, segmentBytes))
+	rest := float64(n/2) - first
+	children := float64(min(2, size-1))
+	up, down := children*(m.Beta+m.Gamma), children*m.Beta
+	return float64(levels(size))*(2*m.Alpha+first*(up+down)) + rest*max(2*children*m.Beta, children*m.Gamma)
+}
+
+// climber moves values up a tree, segment by segment, combining them on the way, and with
+// back moves the result down again.
+type climber struct {
+	Port
+	r          Reduction
+	buf        []byte
+	parent     int
+	children   int
+	child      [maxLevels]child // no slice: it would move what newClimber is given to the heap
+	back       bool
+	steps, lag int
+	received   slots // one for each child and step
+	sums       slots // where the sums are made that may not be made in buf; await frees it for the next step
+	fromChild  []Ticket
+	toChild    []Ticket
+	toParent   []Ticket
+	fromParent []Ticket
+}
+
+// newClimber prepares for a tree, whose ranks must all agree on steps. With back, the result is in all
+// ranks' bufs in the end; without, in the root's alone, and those of the others are not changed.
+func newClimber(p Port, buf []byte, r Reduction, at place, steps int, back bool) climber {
+	lag, width, n := min(window, steps), r.widest(len(buf), steps), len(at.children)
+	c := climber{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
+		received:  newSlots(p, width, lag*n),
+		fromChild: p.Tickets(lag * n), toChild: p.Tickets(steps * n),
+		toParent: p.Tickets(steps), fromParent: p.Tickets(steps)}
+	copy(c.child[:], at.children)
+	if !back && at.parent != none && n > 0 {
+		c.sums = newSlots(p, width, 1)
+	}
+	return c
+}
+
+// run climbs one tree or several at once. Between two ranks that are neighbours in more
+// than one, messages go in the order in which they are expected: what is expected in a turn of the pipeline
+// is sent lag turns later. (A root, which sends its results sooner, sends nothing else.) Trees in which
+// this rank is a leaf come first: it need not wait to send there.
+func run(trees ...*climber) error {
+	all := func(phase int) func(int) error {
+		return func(k int) error {
+			for _, t := range trees {
+				if err := t.do(phase, k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	lag := trees[0].lag
+	return pipeline(trees[0].steps, stage{0, all(0)}, stage{lag, all(1)}, stage{lag + 1, all(2)},
+		stage{2*lag + 1, all(3)}, stage{3*lag + 1, all(4)})
+}
+
+// do does one phase of step k. (Calls by name, and not through a function value, keep the climber off the heap.)
+func (c *climber) do(phase, k int) error {
+	switch phase {
+	case 0:
+		c.listen(k)
+		return nil
+	case 1:
+		return c.rise(k)
+	case 2:
+		return c.await(k)
+	case 3:
+		return c.descend(k)
+	}
+	return c.settle(k)
+}
+
+func (c *climber) segment(k int) []byte { return c.r.part(c.buf, k, c.steps) }
+
+// listen posts the receives from the children.
+func (c *climber) listen(k int) {
+	for i, child := range c.child[:c.children] {
+		at := k%c.lag*c.children + i
+		c.fromChild[at] = c.Recv(child.rank, c.received.at(at, len(c.segment(k))))
+	}
+}
+
+// rise combines what the children send, and sends it to the parent. The root has the result then.
+func (c *climber) rise(k int) error {
+	value := c.segment(k)
+	sum := value
+	if c.sums.n > 0 {
+		sum = c.sums.at(0, len(value))
+	}
+	for i, child := range c.child[:c.children] {
+		at := k%c.lag*c.children + i
+		if err := c.Wait(c.fromChild[at]); err != nil {
+			return err
+		}
+		c.r.combine(sum, c.received.at(at, len(value)), value, child.lower)
+		value = sum
+	}
+	if c.parent != none {
+		c.toParent[k] = c.Send(c.parent, value)
+	} else if c.back {
+		c.serve(k)
+	}
+	return nil
+}
+
+// serve sends the result to the children.
+func (c *climber) serve(k int) {
+	for i, child := range c.child[:c.children] {
+		c.toChild[k*c.children+i] = c.Send(child.rank, c.segment(k))
+	}
+}
+
+// await posts the receive from the parent, when the buffer for it is free.
+func (c *climber) await(k int) error {
+	if c.parent == none {
+		return nil
+	}
+	err := c.Wait(c.toParent[k])
+	if err == nil && c.back {
+		c.fromParent[k] = c.Recv(c.parent, c.segment(k))
+	}
+	return err
+}
+
+// descend passes the result on from the parent to the children.
+func (c *climber) descend(k int) error {
+	if !c.back || c.children == 0 || c.parent == none {
+		return nil
+	}
+	if err := c.Wait(c.fromParent[k]); err != nil {
+		return err
+	}
+	c.serve(k)
+	return nil
+}
+
+// settle waits until the children have been served, or a leaf has its result.
+func (c *climber) settle(k int) error {
+	switch {
+	case !c.back:
+		return nil
+	case c.children == 0:
+		return c.Wait(c.fromParent[k])
+	}
+	return WaitAll(c.Port, c.toChild[k*c.children:(k+1)*c.children]...)
+}
