@@ -29,7 +29,7 @@ func allGatherDirect(p Port, buf []byte, at []int) error {
 }
 
 // costAllGatherDirect is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costAllGatherDirect(m Machine, size, n int) float64 { return m.all(size, n) }
+func costAllGatherDirect(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // allGatherDoubling is recursive doubling: pairs of ranks exchange what they have, then pairs of pairs, and so
 // on. Groups are powers of two (Thakur, Rabenseifner and Gropp 2005, section 4.1).
@@ -112,7 +112,7 @@ func allGatherNeighbour(p Port, buf []byte, at []int) error {
 	neighbours := [2]int{(rank + direction + size) % size, (rank - direction + size) % size}
 	pair := rank &^ 1 // the first of the last two blocks that came
 	latest := [2]int{pair, pair}
-	turn := [2]int{2 * direction, -2 * direction}
+	shift := [2]int{2 * direction, -2 * direction}
 
 	posted := p.Tickets(size)[:0]
 	exchange := func(with int, out, in []byte) error {
@@ -126,7 +126,7 @@ func allGatherNeighbour(p Port, buf []byte, at []int) error {
 	}
 	for i := 1; i < size/2; i++ {
 		side := i % 2
-		latest[side] = (latest[side] + turn[side] + size) % size
+		latest[side] = (latest[side] + shift[side] + size) % size
 		come := latest[side]
 		if err := exchange(neighbours[side], buf[at[pair]:at[pair+2]], buf[at[come]:at[come+2]]); err != nil {
 			return err
@@ -154,13 +154,13 @@ func costAllGatherRing(m Machine, size, n int) float64 {
 	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
 }
 
-// ring is a rank's place in a ring, and the ranks that it sends to and hears from.
-type ring struct{ place, right, left int }
+// ring is a rank's index in a ring, and the ranks that it sends to and receives from.
+type ring struct{ index, right, left int }
 
-// circulate gives each rank the blocks of all places.
-func circulate(p Port, r ring, block func(place int) []byte) error {
+// circulate gives each rank the blocks of all others.
+func circulate(p Port, r ring, block func(index int) []byte) error {
 	size := p.Size()
-	from := func(step int) []byte { return block((r.place - step + size) % size) }
+	from := func(step int) []byte { return block((r.index - step + size) % size) }
 
 	room := 0
 	for step := range size {

@@ -71,7 +71,7 @@ func ringOf(p Port, buf []byte, r Reduction, segments int) error {
 		}
 		return nil
 	}
-	return pipeline(2*(size-1)*segments, stage{0, post}, stage{lag, finish})
+	return pipeline(2*(size-1)*segments, phase{0, post}, phase{lag, finish})
 }
 
 // costRing is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma.
@@ -103,10 +103,10 @@ func allReduceDoubling(p Port, buf []byte, r Reduction) error {
 			continue
 		}
 		short := min(m, size-right)
-		h := hop{from: left + me - right, lower: true, to: left + me - right, stride: short, end: right}
+		h := exchange{from: left + me - right, lower: true, to: left + me - right, stride: short, end: right}
 		if me < right {
 			i := me - left
-			h = hop{from: right + i%short, to: right + i, stride: m, end: right + short}
+			h = exchange{from: right + i%short, to: right + i, stride: m, end: right + short}
 		}
 		if err := x.run(h); err != nil {
 			return err
@@ -139,9 +139,9 @@ type exchanger struct {
 	sent       []Ticket // room for one send to each rank, for each step under way
 }
 
-// hop is one exchange: the buffer is combined with that of rank from, which is
+// exchange is one exchange: the buffer is combined with that of rank from, which is
 // that of lower ranks or of higher ones, and goes to ranks to, to+stride and so on below end.
-type hop struct {
+type exchange struct {
 	from            int
 	lower           bool
 	to, stride, end int
@@ -154,8 +154,8 @@ func newExchanger(p Port, buf []byte, r Reduction) exchanger {
 		slots: newSlots(p, r.widest(len(buf), steps), lag), sent: p.Tickets(lag * p.Size())}
 }
 
-// run does one hop, segment by segment.
-func (x *exchanger) run(h hop) error {
+// run does one exchange, segment by segment.
+func (x *exchanger) run(h exchange) error {
 	var received [window]Ticket
 	post := func(k int) error {
 		segment := x.r.part(x.buf, k, x.steps)
@@ -184,7 +184,7 @@ func (x *exchanger) run(h hop) error {
 		}
 		return finish(0)
 	}
-	return pipeline(x.steps, stage{0, post}, stage{x.lag, finish})
+	return pipeline(x.steps, phase{0, post}, phase{x.lag, finish})
 }
 
 // allReduceHalving is recursive halving and doubling (Rabenseifner 2004), for powers of two: L
@@ -193,10 +193,10 @@ func (x *exchanger) run(h hop) error {
 // Nearest neighbours go first, unlike in the paper: so what is combined in a round are blocks of
 // neighbours, and the order is the canonical one.
 func allReduceHalving(p Port, buf []byte, r Reduction) error {
-	var route [maxLevels]turn
+	var route [maxLevels]halvingRound
 	n := 0
 	for m := 1; m < p.Size(); m *= 2 {
-		route[n] = turn{peer: p.Rank() ^ m, upper: p.Rank()&m != 0}
+		route[n] = halvingRound{peer: p.Rank() ^ m, upper: p.Rank()&m != 0}
 		n++
 	}
 	return halveAlong(p, buf, r, route[:n])
@@ -222,16 +222,16 @@ func costHalving(m Machine, size, n int) float64 {
 // The paper sends sets of blocks; here every round halves one contiguous range. Ranks which can still reach
 // each other in later rounds keep the same half: the lower one if they include the lowest rank of both sides.
 func allReduceSwing(p Port, buf []byte, r Reduction) error {
-	var route [maxLevels]turn
+	var route [maxLevels]halvingRound
 	rounds := levels(p.Size())
 	for s := range rounds {
 		peer := swingPeer(p.Rank(), s, p.Size())
-		route[s] = turn{peer: peer, upper: swingLowest(p.Rank(), s+1, p.Size()) > swingLowest(peer, s+1, p.Size())}
+		route[s] = halvingRound{peer: peer, upper: swingLowest(p.Rank(), s+1, p.Size()) > swingLowest(peer, s+1, p.Size())}
 	}
 	return halveAlong(p, buf, r, route[:rounds])
 }
 
-// swingPeer is whom rank meets in round s.
+// swingPeer is the peer of rank in round s.
 func swingPeer(rank, s, size int) int {
 	distance, power := 0, 1
 	for range s + 1 { // 1 - 2 + 4 - ..., which is (1-(-2)^(s+1))/3
@@ -252,14 +252,14 @@ func swingLowest(rank, s, size int) int {
 	return min(swingLowest(rank, s+1, size), swingLowest(swingPeer(rank, s, size), s+1, size))
 }
 
-// turn is a round of halving: whom with, and which half this rank keeps.
-type turn struct {
+// halvingRound is a round of halving: whom with, and which half this rank keeps.
+type halvingRound struct {
 	peer  int
 	upper bool
 }
 
 // halveAlong halves along the route and doubles on the way back.
-func halveAlong(p Port, buf []byte, r Reduction, route []turn) error {
+func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
 	if len(route) == 0 {
 		return nil
 	}
@@ -293,7 +293,7 @@ func halveAlong(p Port, buf []byte, r Reduction, route []turn) error {
 }
 
 // whole is what is kept of buf after the rounds of route.
-func (r Reduction) whole(buf []byte, route []turn) []byte {
+func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
 	for _, t := range route {
 		half := 0
 		if t.upper {
@@ -323,7 +323,7 @@ func halve(p Port, theirs, keep []byte, peer int, lower bool, r Reduction, scrat
 		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
 		return nil
 	}
-	return pipeline(steps, stage{0, post}, stage{lag, finish})
+	return pipeline(steps, phase{0, post}, phase{lag, finish})
 }
 
 // halveAndReturn is halve, after which the finished halves are exchanged: an all-reduce of two
@@ -350,8 +350,8 @@ func halveAndReturn(p Port, theirs, keep []byte, peer int, lower bool, r Reducti
 		returned[k%lag] = p.Send(peer, segment)
 		return nil
 	}
-	settle := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }
-	return pipeline(steps, stage{0, post}, stage{lag, reduce}, stage{2 * lag, settle})
+	collect := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }
+	return pipeline(steps, phase{0, post}, phase{lag, reduce}, phase{2 * lag, collect})
 }
 
 // halvingSlots is the scratch memory that halving a buffer of length bytes needs.

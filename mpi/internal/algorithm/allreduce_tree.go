@@ -33,8 +33,8 @@ func allReduceBinomial(p Port, buf []byte, r Reduction) error {
 		return nil
 	}
 	var room [maxLevels]child
-	t := newClimber(p, buf, r, canonicalPlace(p.Rank(), 0, p.Size(), room[:]), r.segments(len(buf)), true)
-	return run(&t)
+	t := newTreeReduction(p, buf, r, canonicalNode(p.Rank(), 0, p.Size(), room[:]), r.segments(len(buf)), true)
+	return runTrees(&t)
 }
 
 // costBinomial is 2L alpha + 2L n beta + L n gamma. With many segments both ways overlap, and rank
@@ -53,8 +53,8 @@ func allReduceDoubleTree(p Port, buf []byte, r Reduction) error {
 		return nil
 	}
 	var rooms [2][maxLevels]child
-	first := balancedPlace(me, size, rooms[0][:])
-	second := balancedPlace(twin(me, size), size, rooms[1][:])
+	first := balancedNode(me, size, rooms[0][:])
+	second := balancedNode(twin(me, size), size, rooms[1][:])
 	if me > 0 {
 		second.parent = untwin(second.parent, size)
 	}
@@ -63,12 +63,12 @@ func allReduceDoubleTree(p Port, buf []byte, r Reduction) error {
 		second.children[i] = child{rank: rank, lower: rank < me}
 	}
 	steps := r.segments(r.widest(len(buf), 2))
-	a := newClimber(p, r.part(buf, 0, 2), r, first, steps, true)
-	b := newClimber(p, r.part(buf, 1, 2), r, second, steps, true)
+	a := newTreeReduction(p, r.part(buf, 0, 2), r, first, steps, true)
+	b := newTreeReduction(p, r.part(buf, 1, 2), r, second, steps, true)
 	if len(second.children) == 0 && len(first.children) > 0 {
-		return run(&b, &a)
+		return runTrees(&b, &a)
 	}
-	return run(&a, &b)
+	return runTrees(&a, &b)
 }
 
 // costDoubleTree is 2L alpha + 2 n beta for many segments: a rank gets both children's halves, and those of the
@@ -81,9 +81,9 @@ func costDoubleTree(m Machine, size, n int) float64 {
 	return float64(levels(size))*(2*m.Alpha+first*(up+down)) + rest*max(2*children*m.Beta, children*m.Gamma)
 }
 
-// climber moves values up a tree, segment by segment, combining them on the way, and with
+// treeReduction moves values up a tree, segment by segment, combining them on the way, and with
 // back moves the result down again.
-type climber struct {
+type treeReduction struct {
 	Port
 	r          Reduction
 	buf        []byte
@@ -100,11 +100,11 @@ type climber struct {
 	fromParent []Ticket
 }
 
-// newClimber prepares for a tree, whose ranks must all agree on steps. With back, the result is in all
+// newTreeReduction prepares for a tree, whose ranks must all agree on steps. With back, the result is in all
 // ranks' bufs in the end; without, in the root's alone, and those of the others are not changed.
-func newClimber(p Port, buf []byte, r Reduction, at place, steps int, back bool) climber {
+func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, back bool) treeReduction {
 	lag, width, n := min(window, steps), r.widest(len(buf), steps), len(at.children)
-	c := climber{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
+	c := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
 		received:  newSlots(p, width, lag*n),
 		fromChild: p.Tickets(lag * n), toChild: p.Tickets(steps * n),
 		toParent: p.Tickets(steps), fromParent: p.Tickets(steps)}
@@ -115,11 +115,11 @@ func newClimber(p Port, buf []byte, r Reduction, at place, steps int, back bool)
 	return c
 }
 
-// run climbs one tree or several at once. Between two ranks that are neighbours in more
-// than one, messages go in the order in which they are expected: what is expected in a turn of the pipeline
-// is sent lag turns later. (A root, which sends its results sooner, sends nothing else.) Trees in which
+// runTrees reduces along one tree or several at once. Between two ranks that are neighbours in more
+// than one, messages go in the order in which they are expected: what is expected in one step of the pipeline
+// is sent lag steps later. (A root, which sends its results sooner, sends nothing else.) Trees in which
 // this rank is a leaf come first: it need not wait to send there.
-func run(trees ...*climber) error {
+func runTrees(trees ...*treeReduction) error {
 	all := func(phase int) func(int) error {
 		return func(k int) error {
 			for _, t := range trees {
@@ -131,38 +131,38 @@ func run(trees ...*climber) error {
 		}
 	}
 	lag := trees[0].lag
-	return pipeline(trees[0].steps, stage{0, all(0)}, stage{lag, all(1)}, stage{lag + 1, all(2)},
-		stage{2*lag + 1, all(3)}, stage{3*lag + 1, all(4)})
+	return pipeline(trees[0].steps, phase{0, all(0)}, phase{lag, all(1)}, phase{lag + 1, all(2)},
+		phase{2*lag + 1, all(3)}, phase{3*lag + 1, all(4)})
 }
 
-// do does one phase of step k. (Calls by name, and not through a function value, keep the climber off the heap.)
-func (c *climber) do(phase, k int) error {
+// do does one phase of step k. (Calls by name, and not through a function value, keep the treeReduction off the heap.)
+func (c *treeReduction) do(phase, k int) error {
 	switch phase {
 	case 0:
-		c.listen(k)
+		c.postReceives(k)
 		return nil
 	case 1:
-		return c.rise(k)
+		return c.combineChildren(k)
 	case 2:
-		return c.await(k)
+		return c.awaitParent(k)
 	case 3:
-		return c.descend(k)
+		return c.passDown(k)
 	}
-	return c.settle(k)
+	return c.finish(k)
 }
 
-func (c *climber) segment(k int) []byte { return c.r.part(c.buf, k, c.steps) }
+func (c *treeReduction) segment(k int) []byte { return c.r.part(c.buf, k, c.steps) }
 
-// listen posts the receives from the children.
-func (c *climber) listen(k int) {
+// postReceives posts the receives from the children.
+func (c *treeReduction) postReceives(k int) {
 	for i, child := range c.child[:c.children] {
 		at := k%c.lag*c.children + i
 		c.fromChild[at] = c.Recv(child.rank, c.received.at(at, len(c.segment(k))))
 	}
 }
 
-// rise combines what the children send, and sends it to the parent. The root has the result then.
-func (c *climber) rise(k int) error {
+// combineChildren combines what the children send, and sends it to the parent. The root has the result then.
+func (c *treeReduction) combineChildren(k int) error {
 	value := c.segment(k)
 	sum := value
 	if c.sums.n > 0 {
@@ -179,20 +179,20 @@ func (c *climber) rise(k int) error {
 	if c.parent != none {
 		c.toParent[k] = c.Send(c.parent, value)
 	} else if c.back {
-		c.serve(k)
+		c.sendDown(k)
 	}
 	return nil
 }
 
-// serve sends the result to the children.
-func (c *climber) serve(k int) {
+// sendDown sends the result to the children.
+func (c *treeReduction) sendDown(k int) {
 	for i, child := range c.child[:c.children] {
 		c.toChild[k*c.children+i] = c.Send(child.rank, c.segment(k))
 	}
 }
 
-// await posts the receive from the parent, when the buffer for it is free.
-func (c *climber) await(k int) error {
+// awaitParent posts the receive from the parent, when the buffer for it is free.
+func (c *treeReduction) awaitParent(k int) error {
 	if c.parent == none {
 		return nil
 	}
@@ -203,20 +203,20 @@ func (c *climber) await(k int) error {
 	return err
 }
 
-// descend passes the result on from the parent to the children.
-func (c *climber) descend(k int) error {
+// passDown passes the result on from the parent to the children.
+func (c *treeReduction) passDown(k int) error {
 	if !c.back || c.children == 0 || c.parent == none {
 		return nil
 	}
 	if err := c.Wait(c.fromParent[k]); err != nil {
 		return err
 	}
-	c.serve(k)
+	c.sendDown(k)
 	return nil
 }
 
-// settle waits until the children have been served, or a leaf has its result.
-func (c *climber) settle(k int) error {
+// finish waits until the children have been served, or a leaf has its result.
+func (c *treeReduction) finish(k int) error {
 	switch {
 	case !c.back:
 		return nil

@@ -35,7 +35,7 @@ func allToAllDirect(p Port, out []byte, outAt []int, in []byte, inAt []int) erro
 }
 
 // costAllToAllDirect is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costAllToAllDirect(m Machine, size, n int) float64 { return m.all(size, n) }
+func costAllToAllDirect(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // allToAllPairwise sends to one rank at a time, and hears from one: in round i to the i'th after, and from the
 // i'th before. No rank gets more than one long message at a time (Thakur, Rabenseifner and Gropp 2005, section 4.3).

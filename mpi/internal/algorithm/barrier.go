@@ -32,7 +32,7 @@ func costBarrierDissemination(m Machine, size, _ int) float64 { return float64(l
 // takes twice as long as dissemination, with fewer messages in large groups: 3 (p-1) of them.
 func barrierBinomial(p Port) error {
 	b := binomialOf(p, 0)
-	return meet(p, b.parent(), b.children(), b.child)
+	return upAndDown(p, b.parent(), b.children(), b.child)
 }
 
 // costBarrierBinomial is 2 L alpha with L = ceil(log2 p).
@@ -41,9 +41,9 @@ func costBarrierBinomial(m Machine, size, _ int) float64 { return 2 * float64(le
 // barrierStar is the same with a tree of height 1: rank 0 hears from all, and tells all.
 func barrierStar(p Port) error {
 	if p.Rank() > 0 {
-		return meet(p, 0, 0, nil)
+		return upAndDown(p, 0, 0, nil)
 	}
-	return meet(p, none, p.Size()-1, func(i int) int { return i + 1 })
+	return upAndDown(p, none, p.Size()-1, func(i int) int { return i + 1 })
 }
 
 // costBarrierStar is that of p-1 messages posted at once, twice.
@@ -54,9 +54,9 @@ func costBarrierStar(m Machine, size, _ int) float64 {
 	return 2 * m.posted(size-1)
 }
 
-// meet returns when all ranks of a tree have called it. At once, each rank tells its children that it is there (see the
+// upAndDown returns when all ranks of a tree have called it. At once, each rank tells its children that it is there (see the
 // package's rule); then it hears from them, and tells its parent, and then all go the other way.
-func meet(p Port, parent, children int, child func(i int) int) error {
+func upAndDown(p Port, parent, children int, child func(i int) int) error {
 	posted := p.Tickets(3*children + 3)[:0]
 	for i := range children {
 		posted = append(posted, p.Recv(child(i), nil), p.Send(child(i), nil))
@@ -65,9 +65,9 @@ func meet(p Port, parent, children int, child func(i int) int) error {
 		return err
 	}
 	if parent != none {
-		there, told := p.Recv(parent, nil), p.Recv(parent, nil)
-		posted = append(posted, there, told, p.Send(parent, nil))
-		if err := WaitAll(p, there, told); err != nil {
+		presence, release := p.Recv(parent, nil), p.Recv(parent, nil)
+		posted = append(posted, presence, release, p.Send(parent, nil))
+		if err := WaitAll(p, presence, release); err != nil {
 			return err
 		}
 	}

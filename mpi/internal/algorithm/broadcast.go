@@ -77,8 +77,8 @@ func broadcastDoubleTree(p Port, buf []byte, root int) error {
 	back := func(twin int) int { return rank(untwin(twin, size)) }
 
 	var rooms [2][maxLevels]child
-	a := balancedPlace(number, size, rooms[0][:])
-	b := balancedPlace(twin(number, size), size, rooms[1][:])
+	a := balancedNode(number, size, rooms[0][:])
+	b := balancedNode(twin(number, size), size, rooms[1][:])
 	first := branch{none, len(a.children), func(i int) int { return rank(a.children[i].rank) }}
 	second := branch{none, len(b.children), func(i int) int { return back(b.children[i].rank) }}
 	if number > 0 {
@@ -130,7 +130,7 @@ func costBroadcastScatter(m Machine, size, n int) float64 {
 	return float64(levels(size)+size-1)*m.Alpha + 2*others(size, n)*m.Beta
 }
 
-// branch is a rank's place in a tree that a buffer goes down.
+// branch is a rank's position in a tree that a buffer goes down.
 type branch struct {
 	parent   int // or none
 	children int

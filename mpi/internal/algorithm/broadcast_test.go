@@ -31,7 +31,7 @@ func TestDoubleTreeSharesTheWork(t *testing.T) {
 	m := moverNamed(t, "broadcast/double_tree")
 	for p := 2; p <= 24; p++ {
 		const n = 1 << 13
-		j := evenJob(p, n, p/3)
+		j := evenPayload(p, n, p/3)
 		traffic := move(t, localGroup{}, m, j)
 		if _, bytes := traffic.Sum(); bytes != (p-1)*n {
 			t.Errorf("%d ranks: %d bytes, want %d", p, bytes, (p-1)*n)

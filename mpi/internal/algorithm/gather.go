@@ -34,13 +34,13 @@ func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
 }
 
 // costGatherLinear is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costGatherLinear(m Machine, size, n int) float64 { return m.all(size, n) }
+func costGatherLinear(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // gatherBinomial collects the blocks up the binomial tree. All have the length of in.
 // Each parent tells its children at once that it is there.
 func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	b := binomialOf(p, root)
-	t := newTray(p, b, len(in), out, in)
+	t := newGatherBuffer(p, b, len(in), out, in)
 	posted := p.Tickets(2*b.children() + 2)[:0]
 	for i := b.children() - 1; i >= 0; i-- { // the smallest subtree comes first
 		posted = append(posted, p.Recv(b.child(i), t.blocks(b.subtree(i))))
@@ -55,7 +55,7 @@ func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 		if err := WaitAll(p, posted...); err != nil {
 			return err
 		}
-		t.unfold()
+		t.unwrap()
 		return nil
 	}
 	posted = append(posted, p.Recv(b.parent(), nil))
@@ -71,22 +71,22 @@ func costGatherBinomial(m Machine, size, n int) float64 {
 	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
 }
 
-// tray is where a rank has the blocks of its subtree of a binomial tree, by number, while they go up to
+// gatherBuffer is where a rank has the blocks of its subtree of a binomial tree, by number, while they go up to
 // the root or down from it. All blocks have n bytes.
-type tray struct {
+type gatherBuffer struct {
 	binomial
 	n     int
 	whole []byte // root: all blocks, by rank; others: those of the subtree, by number
 	spare []byte // root: those of the one subtree, if there is one, that has both the last rank and rank 0
 }
 
-// newTray lays the blocks in all on the root and in own on a leaf, so that they need not be copied; elsewhere in
+// newGatherBuffer lays the blocks in all on the root and in own on a leaf, so that they need not be copied; elsewhere in
 // scratch memory.
-func newTray(p Port, b binomial, n int, all, own []byte) tray {
-	t := tray{binomial: b, n: n}
+func newGatherBuffer(p Port, b binomial, n int, all, own []byte) gatherBuffer {
+	t := gatherBuffer{binomial: b, n: n}
 	switch {
 	case b.number == 0:
-		start, end := t.folded()
+		start, end := t.wrapped()
 		t.whole, t.spare = all, p.Scratch((end-start)*n)
 	case b.leaf():
 		t.whole = own
@@ -97,7 +97,7 @@ func newTray(p Port, b binomial, n int, all, own []byte) tray {
 }
 
 // blocks is those of a subtree, from number start to before end.
-func (t tray) blocks(start, end int) []byte {
+func (t gatherBuffer) blocks(start, end int) []byte {
 	first := start - t.number
 	if t.number == 0 {
 		if first = t.rank(start); first+end-start > t.size {
@@ -108,13 +108,13 @@ func (t tray) blocks(start, end int) []byte {
 }
 
 // own is the rank's own block.
-func (t tray) own() []byte { return t.blocks(t.number, t.number+1) }
+func (t gatherBuffer) own() []byte { return t.blocks(t.number, t.number+1) }
 
 // mine is what the parent has of this rank's: all of its subtree.
-func (t tray) mine() []byte { return t.blocks(t.number, t.number+t.below()) }
+func (t gatherBuffer) mine() []byte { return t.blocks(t.number, t.number+t.below()) }
 
-// folded is the numbers of the root's subtree that has both the last rank and rank 0.
-func (t tray) folded() (start, end int) {
+// wrapped is the numbers of the root's subtree that has both the last rank and rank 0.
+func (t gatherBuffer) wrapped() (start, end int) {
 	for i := range t.children() {
 		if start, end := t.subtree(i); t.rank(start) > t.rank(end-1) {
 			return start, end
@@ -124,22 +124,22 @@ func (t tray) folded() (start, end int) {
 }
 
 // ends is where the two parts of spare belong in the root's blocks.
-func (t tray) ends() (last, first []byte) {
-	start, _ := t.folded()
+func (t gatherBuffer) ends() (last, first []byte) {
+	start, _ := t.wrapped()
 	last = t.whole[len(t.whole)-(t.size-t.root-start)*t.n:]
 	return last, t.whole[:len(t.spare)-len(last)]
 }
 
-// unfold moves what has come in spare to where it belongs.
-func (t tray) unfold() {
+// unwrap moves what has come in spare to where it belongs.
+func (t gatherBuffer) unwrap() {
 	if len(t.spare) > 0 {
 		last, first := t.ends()
 		copy(first, t.spare[copy(last, t.spare):])
 	}
 }
 
-// fold is the reverse.
-func (t tray) fold() {
+// wrap is the reverse.
+func (t gatherBuffer) wrap() {
 	if len(t.spare) > 0 {
 		last, first := t.ends()
 		copy(t.spare[copy(t.spare, last):], first)

@@ -25,7 +25,7 @@ func TestMoveSizes(t *testing.T) {
 						continue
 					}
 					for _, root := range m.roots(size) {
-						if j := evenJob(size, 4*count, root); m.takes(j) {
+						if j := evenPayload(size, 4*count, root); m.takes(j) {
 							move(t, localGroup{}, m, j)
 						}
 					}
@@ -35,7 +35,7 @@ func TestMoveSizes(t *testing.T) {
 	}
 }
 
-func move(t *testing.T, g localGroup, m mover, j job) localTraffic {
+func move(t *testing.T, g localGroup, m mover, j payload) localTraffic {
 	t.Helper()
 	traffic, errs := g.Try(len(j.lengths), func(p *localPort) error { return m.perform(p, j) })
 	for rank, err := range errs {
@@ -56,7 +56,7 @@ func TestMoveLong(t *testing.T) {
 			t.Parallel()
 			for _, size := range []int{2, 3, 4} {
 				for _, root := range m.roots(size) {
-					if j := evenJob(size, 2*segmentBytes+3, root); m.takes(j) {
+					if j := evenPayload(size, 2*segmentBytes+3, root); m.takes(j) {
 						move(t, localGroup{Lazy: true, Rendezvous: true, Seed: uint64(size)}, m, j)
 					}
 				}
@@ -76,7 +76,7 @@ func TestMoveUneven(t *testing.T) {
 					if !m.rooted && root > 1 {
 						break // the others are the same again
 					}
-					j := evenJob(size, random.IntN(4), root)
+					j := evenPayload(size, random.IntN(4), root)
 					if m.uneven {
 						for i := range j.lengths {
 							j.lengths[i] = max(0, random.IntN(40)-10)
@@ -100,7 +100,7 @@ func TestMoveOneLongBlock(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			for i := range 4 {
-				j := job{lengths: make([]int, 4), root: 1}
+				j := payload{lengths: make([]int, 4), root: 1}
 				j.lengths[i] = 2*segmentBytes + 1
 				move(t, localGroup{Lazy: true}, m, j)
 			}
@@ -115,7 +115,7 @@ func FuzzMoves(f *testing.F) {
 	all := movers()
 	f.Fuzz(func(t *testing.T, size, root, which uint8, seed uint64, lengths []byte) {
 		m, n := all[int(which)%len(all)], int(size)%32+1
-		j := evenJob(n, len(lengths)%100, int(root)%n)
+		j := evenPayload(n, len(lengths)%100, int(root)%n)
 		for i := range j.lengths {
 			if m.uneven && i < len(lengths) {
 				j.lengths[i] = int(lengths[i])
@@ -139,7 +139,7 @@ func TestNoCallIsMadeByAFewUnnoticed(t *testing.T) {
 				for _, root := range m.roots(size) {
 					for _, length := range []int{0, 3} {
 						for few := 1; few < 1<<size-1; few++ {
-							if j := evenJob(size, length, root); m.takes(j) {
+							if j := evenPayload(size, length, root); m.takes(j) {
 								callAlone(t, m, j, few)
 							}
 						}
@@ -151,7 +151,7 @@ func TestNoCallIsMadeByAFewUnnoticed(t *testing.T) {
 }
 
 // callAlone makes the call on the ranks whose bit is set in few.
-func callAlone(t *testing.T, m mover, j job, few int) {
+func callAlone(t *testing.T, m mover, j payload, few int) {
 	size := len(j.lengths)
 	calls := func(rank int) bool { return few>>rank&1 == 1 }
 	ports := make([]*localPort, size)
@@ -186,7 +186,7 @@ func TestMoveFails(t *testing.T) {
 						reached := false
 						g := localGroup{FailRank: rank, FailWait: wait}
 						_, errs := g.Try(size, func(p *localPort) error {
-							err := m.perform(p, evenJob(size, 5, root))
+							err := m.perform(p, evenPayload(size, 5, root))
 							if p.rank == rank {
 								reached = p.waits >= wait
 								if reached && p.waits > wait {
@@ -251,7 +251,7 @@ func names[F any](entries []Entry[F]) string {
 
 func TestMovesDoNotAllocate(t *testing.T) { // without the race detector
 	const size, block = 8, 4096
-	buf, other, at := make([]byte, size*block), make([]byte, size*block), evenJob(size, block, 0).at()
+	buf, other, at := make([]byte, size*block), make([]byte, size*block), evenPayload(size, block, 0).at()
 	measure := func(name string, run func(p Port) error) {
 		t.Helper()
 		for rank := range size {
@@ -290,17 +290,17 @@ type mover struct {
 	uneven  bool // takes blocks of different lengths
 	fits    func(size int) bool
 	cost    func(m Machine, size, n int) float64
-	perform func(p Port, j job) error
+	perform func(p Port, j payload) error
 }
 
-// job is what a mover is to move.
-type job struct {
+// payload is what a mover is to move.
+type payload struct {
 	lengths []int // by rank: of its block; of a broadcast, the first alone counts
 	root    int
 }
 
 // at is the bounds of the blocks.
-func (j job) at() []int {
+func (j payload) at() []int {
 	at := []int{0}
 	for _, n := range j.lengths {
 		at = append(at, at[len(at)-1]+n)
@@ -308,14 +308,14 @@ func (j job) at() []int {
 	return at
 }
 
-// evenJob is a job whose blocks have the same length.
-func evenJob(size, length, root int) job {
-	return job{lengths: slices.Repeat([]int{length}, size), root: root}
+// evenPayload is a payload whose blocks have the same length.
+func evenPayload(size, length, root int) payload {
+	return payload{lengths: slices.Repeat([]int{length}, size), root: root}
 }
 
 // between is the length of what goes from one rank to another in an all-to-all: no two
 // pairs alike, if the blocks differ.
-func (j job) between(from, to int) int { return j.lengths[(from+2*to)%len(j.lengths)] }
+func (j payload) between(from, to int) int { return j.lengths[(from+2*to)%len(j.lengths)] }
 
 // content is n bytes that rank from has for rank to.
 func content(from, to, n int) []byte {
@@ -341,7 +341,7 @@ func wantBytes(what string, got, want []byte) error {
 func movers() []mover {
 	var all []mover
 	for _, e := range Broadcasts() {
-		all = append(all, mover{"broadcast/" + e.Name, true, true, e.Fits, e.Cost, func(p Port, j job) error {
+		all = append(all, mover{"broadcast/" + e.Name, true, true, e.Fits, e.Cost, func(p Port, j payload) error {
 			want := content(j.root, 0, j.lengths[0])
 			buf := make([]byte, len(want))
 			if p.Rank() == j.root {
@@ -354,7 +354,7 @@ func movers() []mover {
 		}})
 	}
 	for _, e := range AllGathers() {
-		all = append(all, mover{"all_gather/" + e.Name, false, true, e.Fits, e.Cost, func(p Port, j job) error {
+		all = append(all, mover{"all_gather/" + e.Name, false, true, e.Fits, e.Cost, func(p Port, j payload) error {
 			at := j.at()
 			want := j.gathered()
 			buf := make([]byte, len(want))
@@ -366,7 +366,7 @@ func movers() []mover {
 		}})
 	}
 	for _, e := range Gathers() {
-		all = append(all, mover{"gather/" + e.Name, true, in(GathersV(), e.Code), e.Fits, e.Cost, func(p Port, j job) error {
+		all = append(all, mover{"gather/" + e.Name, true, in(GathersV(), e.Code), e.Fits, e.Cost, func(p Port, j payload) error {
 			own := content(p.Rank(), 0, j.lengths[p.Rank()])
 			before := bytes.Clone(own)
 			var out []byte
@@ -385,7 +385,7 @@ func movers() []mover {
 		}})
 	}
 	for _, e := range Scatters() {
-		all = append(all, mover{"scatter/" + e.Name, true, in(ScattersV(), e.Code), e.Fits, e.Cost, func(p Port, j job) error {
+		all = append(all, mover{"scatter/" + e.Name, true, in(ScattersV(), e.Code), e.Fits, e.Cost, func(p Port, j payload) error {
 			var blocks []byte
 			var at []int
 			if p.Rank() == j.root {
@@ -399,7 +399,7 @@ func movers() []mover {
 		}})
 	}
 	for _, e := range AllToAlls() {
-		all = append(all, mover{"all_to_all/" + e.Name, false, in(AllToAllsV(), e.Code), e.Fits, e.Cost, func(p Port, j job) error {
+		all = append(all, mover{"all_to_all/" + e.Name, false, in(AllToAllsV(), e.Code), e.Fits, e.Cost, func(p Port, j payload) error {
 			var blocks, want []byte
 			inAt, outAt := []int{0}, []int{0}
 			for other := range p.Size() {
@@ -418,13 +418,13 @@ func movers() []mover {
 		}})
 	}
 	for _, e := range Barriers() {
-		all = append(all, mover{"barrier/" + e.Name, false, true, e.Fits, e.Cost, func(p Port, _ job) error { return e.Run(p) }})
+		all = append(all, mover{"barrier/" + e.Name, false, true, e.Fits, e.Cost, func(p Port, _ payload) error { return e.Run(p) }})
 	}
 	return all
 }
 
 // gathered is the blocks of all ranks, one after the other.
-func (j job) gathered() []byte {
+func (j payload) gathered() []byte {
 	var all []byte
 	for rank, n := range j.lengths {
 		all = append(all, content(rank, 0, n)...)
@@ -441,8 +441,8 @@ func (m mover) cuts() bool {
 	return strings.HasPrefix(m.name, "broadcast/") || m.name == "all_gather/ring"
 }
 
-// takes tells whether the mover can do the job.
-func (m mover) takes(j job) bool {
+// takes tells whether the mover can move the payload.
+func (m mover) takes(j payload) bool {
 	if m.fits != nil && !m.fits(len(j.lengths)) {
 		return false
 	}

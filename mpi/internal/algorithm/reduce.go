@@ -18,21 +18,21 @@ func reduceBinomial(p Port, buf []byte, root int, r Reduction) error {
 		return nil
 	}
 	var room [maxLevels]child
-	at := canonicalPlace(p.Rank(), root, p.Size(), room[:])
-	t := newClimber(p, buf, r, at, r.segments(len(buf)), false)
+	at := canonicalNode(p.Rank(), root, p.Size(), room[:])
+	t := newTreeReduction(p, buf, r, at, r.segments(len(buf)), false)
 
 	// Empty messages down the tree tell that the parents have come.
-	told := p.Tickets(len(at.children) + 1)[:0]
+	presence := p.Tickets(len(at.children) + 1)[:0]
 	for _, child := range at.children {
-		told = append(told, p.Send(child.rank, nil))
+		presence = append(presence, p.Send(child.rank, nil))
 	}
 	if at.parent != none {
-		told = append(told, p.Recv(at.parent, nil))
+		presence = append(presence, p.Recv(at.parent, nil))
 	}
-	if err := run(&t); err != nil {
+	if err := runTrees(&t); err != nil {
 		return err
 	}
-	return WaitAll(p, told...)
+	return WaitAll(p, presence...)
 }
 
 // costReduceBinomial is L(alpha + n beta + n gamma), the reduction overlapped.
@@ -42,20 +42,20 @@ func costReduceBinomial(m Machine, size, n int) float64 {
 
 // reduceDirect sends everything to root, which combines it in canonical order.
 func reduceDirect(p Port, buf []byte, root int, r Reduction) error {
-	told := p.Tickets(p.Size())[:0] // of empty messages that tell that root has come
+	presence := p.Tickets(p.Size())[:0] // of empty messages that tell that root has come
 	for rank := range p.Size() {
 		switch {
 		case rank == root:
 		case p.Rank() == root:
-			told = append(told, p.Send(rank, nil))
+			presence = append(presence, p.Send(rank, nil))
 		case p.Rank() == rank:
-			told = append(told, p.Recv(root, nil))
+			presence = append(presence, p.Recv(root, nil))
 		}
 	}
 	if err := runStar(p, buf, r, root, false); err != nil {
 		return err
 	}
-	return WaitAll(p, told...)
+	return WaitAll(p, presence...)
 }
 
 // costReduceDirect is alpha + (p-1) n (beta + gamma), overlapped.
@@ -67,9 +67,9 @@ func costReduceDirect(m Machine, size, n int) float64 {
 	return m.posted(size-1) + float64(n*(size-1))*max(m.Beta, m.Gamma) + share*min(m.Beta, m.Gamma)
 }
 
-// star is a reduction in which all ranks send everything to root, which combines it in rank order,
+// starReduction is a reduction in which all ranks send everything to root, which combines it in rank order,
 // segment by segment, and with back gives it to all.
-type star struct {
+type starReduction struct {
 	Port
 	r          Reduction
 	buf        []byte
@@ -77,8 +77,8 @@ type star struct {
 	back       bool
 	steps, lag int
 	slots      slots
-	there      []Ticket // root: of what comes from each rank; others: of what they send
-	andBack    []Ticket // root: of what goes back; others: of what comes back
+	toRoot     []Ticket // root: of what comes from each rank; others: of what they send
+	fromRoot   []Ticket // root: of what goes back; others: of what comes back
 	fold       fold
 }
 
@@ -89,43 +89,43 @@ func runStar(p Port, buf []byte, r Reduction, root int, back bool) error {
 	}
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
-	s := star{Port: p, r: r, buf: buf, root: root, back: back, steps: steps, lag: lag,
-		there: p.Tickets(lag * size), andBack: p.Tickets(lag * size), fold: fold{reduction: r}}
+	s := starReduction{Port: p, r: r, buf: buf, root: root, back: back, steps: steps, lag: lag,
+		toRoot: p.Tickets(lag * size), fromRoot: p.Tickets(lag * size), fold: fold{reduction: r}}
 	if p.Rank() != root {
-		return pipeline(steps, stage{0, s.give}, stage{lag, s.given}, stage{2 * lag, s.settle})
+		return pipeline(steps, phase{0, s.send}, phase{lag, s.sent}, phase{2 * lag, s.finish})
 	}
 	s.slots = newSlots(p, r.widest(len(buf), steps), lag*size)
-	return pipeline(steps, stage{0, s.collect}, stage{lag, s.reduce}, stage{2 * lag, s.settle})
+	return pipeline(steps, phase{0, s.collect}, phase{lag, s.reduce}, phase{2 * lag, s.finish})
 }
 
-func (s *star) segment(k int) []byte { return s.r.part(s.buf, k, s.steps) }
+func (s *starReduction) segment(k int) []byte { return s.r.part(s.buf, k, s.steps) }
 
-// index is the place of rank's ticket and slot in step k.
-func (s *star) index(k, rank int) int { return k%s.lag*s.Size() + rank }
+// index is the position of rank's ticket and slot in step k.
+func (s *starReduction) index(k, rank int) int { return k%s.lag*s.Size() + rank }
 
-func (s *star) give(k int) error {
-	s.there[s.index(k, s.root)] = s.Send(s.root, s.segment(k))
+func (s *starReduction) send(k int) error {
+	s.toRoot[s.index(k, s.root)] = s.Send(s.root, s.segment(k))
 	return nil
 }
 
-func (s *star) given(k int) error {
-	err := s.Wait(s.there[s.index(k, s.root)])
+func (s *starReduction) sent(k int) error {
+	err := s.Wait(s.toRoot[s.index(k, s.root)])
 	if err == nil && s.back {
-		s.andBack[s.index(k, s.root)] = s.Recv(s.root, s.segment(k))
+		s.fromRoot[s.index(k, s.root)] = s.Recv(s.root, s.segment(k))
 	}
 	return err
 }
 
-func (s *star) collect(k int) error {
+func (s *starReduction) collect(k int) error {
 	for rank := range s.Size() {
 		if i := s.index(k, rank); rank != s.root {
-			s.there[i] = s.Recv(rank, s.slots.at(i, len(s.segment(k))))
+			s.toRoot[i] = s.Recv(rank, s.slots.at(i, len(s.segment(k))))
 		}
 	}
 	return nil
 }
 
-func (s *star) reduce(k int) error {
+func (s *starReduction) reduce(k int) error {
 	segment := s.segment(k)
 	s.fold.begin(segment)
 	for rank := range s.Size() {
@@ -134,7 +134,7 @@ func (s *star) reduce(k int) error {
 			continue
 		}
 		i := s.index(k, rank)
-		if err := s.Wait(s.there[i]); err != nil {
+		if err := s.Wait(s.toRoot[i]); err != nil {
 			return err
 		}
 		s.fold.add(s.slots.at(i, len(segment)), false)
@@ -142,25 +142,25 @@ func (s *star) reduce(k int) error {
 	s.fold.end()
 	for rank := range s.Size() {
 		if s.back && rank != s.root {
-			s.andBack[s.index(k, rank)] = s.Send(rank, segment)
+			s.fromRoot[s.index(k, rank)] = s.Send(rank, segment)
 		}
 	}
 	return nil
 }
 
-// settle waits for what goes back.
-func (s *star) settle(k int) error {
+// finish waits for what goes back.
+func (s *starReduction) finish(k int) error {
 	if !s.back {
 		return nil
 	}
 	if s.Rank() != s.root {
-		return s.Wait(s.andBack[s.index(k, s.root)])
+		return s.Wait(s.fromRoot[s.index(k, s.root)])
 	}
 	for rank := range s.Size() {
 		if rank == s.root {
 			continue
 		}
-		if err := s.Wait(s.andBack[s.index(k, rank)]); err != nil {
+		if err := s.Wait(s.fromRoot[s.index(k, rank)]); err != nil {
 			return err
 		}
 	}
@@ -179,9 +179,9 @@ func costReduceScattered(m Machine, size, n int) float64 { return costDirect(m, 
 // everyone in place of a root: the result is for all ranks.
 const everyone = -1
 
-// direct is a reduction in which rank i reduces part i of the buffer. All ranks send it their
+// directReduction is a reduction in which rank i reduces part i of the buffer. All ranks send it their
 // part i, it combines them in rank order, and sends the result to root, or to everyone.
-type direct struct {
+type directReduction struct {
 	Port
 	r          Reduction
 	buf        []byte
@@ -202,11 +202,11 @@ func runDirect(p Port, buf []byte, r Reduction, root int) error {
 	block := r.widest(len(buf), size)
 	steps := r.segments(block)
 	lag := min(window, steps)
-	d := direct{Port: p, r: r, buf: buf, root: root, steps: steps, lag: lag,
+	d := directReduction{Port: p, r: r, buf: buf, root: root, steps: steps, lag: lag,
 		slots:   newSlots(p, r.widest(block, steps), lag*size),
 		tickets: p.Tickets(ticketKinds * lag * size),
 		fold:    fold{reduction: r}}
-	return pipeline(steps, stage{0, d.scatter}, stage{lag, d.reduce}, stage{2 * lag, d.settle})
+	return pipeline(steps, phase{0, d.scatter}, phase{lag, d.reduce}, phase{2 * lag, d.finish})
 }
 
 // The tickets of a step: for each rank, that of the part sent to it and received from it, and that of
@@ -219,28 +219,28 @@ const (
 	ticketKinds
 )
 
-func (d *direct) ticket(kind, k, rank int) *Ticket {
+func (d *directReduction) ticket(kind, k, rank int) *Ticket {
 	return &d.tickets[(kind*d.lag+k%d.lag)*d.Size()+rank]
 }
 
 // segment is segment k of the part of rank.
-func (d *direct) segment(rank, k int) []byte {
+func (d *directReduction) segment(rank, k int) []byte {
 	return d.r.part(d.r.part(d.buf, rank, d.Size()), k, d.steps)
 }
 
 // slot is where the segment k that rank sends is received. That of this rank itself is where the
 // result is made that may not be made in buf.
-func (d *direct) slot(rank, k int) []byte {
+func (d *directReduction) slot(rank, k int) []byte {
 	return d.slots.at(k%d.lag*d.Size()+rank, len(d.segment(d.Rank(), k)))
 }
 
 // keeps tells whether the result is for rank.
-func (d *direct) keeps(rank int) bool { return d.root == everyone || d.root == rank }
+func (d *directReduction) keeps(rank int) bool { return d.root == everyone || d.root == rank }
 
 // peer is the i'th of the other ranks, starting with the next one, so that not all ranks begin with the same.
-func (d *direct) peer(i int) int { return (d.Rank() + 1 + i) % d.Size() }
+func (d *directReduction) peer(i int) int { return (d.Rank() + 1 + i) % d.Size() }
 
-func (d *direct) scatter(k int) error {
+func (d *directReduction) scatter(k int) error {
 	for i := range d.Size() - 1 {
 		rank := d.peer(i)
 		*d.ticket(partSent, k, rank) = d.Send(rank, d.segment(rank, k))
@@ -249,7 +249,7 @@ func (d *direct) scatter(k int) error {
 	return nil
 }
 
-func (d *direct) reduce(k int) error {
+func (d *directReduction) reduce(k int) error {
 	me := d.Rank()
 	home := d.slot(me, k)
 	if d.keeps(me) {
@@ -284,7 +284,7 @@ func (d *direct) reduce(k int) error {
 	return nil
 }
 
-func (d *direct) settle(k int) error {
+func (d *directReduction) finish(k int) error {
 	for i := range d.Size() - 1 {
 		rank := d.peer(i)
 		if d.keeps(d.Rank()) {

@@ -79,7 +79,7 @@ func reduceScatterDirect(p Port, out, in []byte, at []int, r Reduction) error {
 		}
 		return nil
 	}
-	return pipeline(steps, stage{0, post}, stage{lag, finish})
+	return pipeline(steps, phase{0, post}, phase{lag, finish})
 }
 
 // costReduceScatterDirect is (p-1) alpha + ((p-1)/p) n (beta + gamma), overlapped.

@@ -77,7 +77,7 @@ func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
 			}
 			return nil
 		}
-		if err := pipeline(steps, stage{0, post}, stage{lag, finish}); err != nil {
+		if err := pipeline(steps, phase{0, post}, phase{lag, finish}); err != nil {
 			return err
 		}
 		started = started || upper
@@ -108,23 +108,23 @@ func costExscanDoubling(m Machine, size, n int) float64 {
 
 // scanLinear and exscanLinear pass the sum of the ranks before on from rank to rank, segment by segment. The order is from left to
 // right, ((x0 op x1) op x2) op x3, not the canonical one.
-func scanLinear(p Port, buf []byte, r Reduction) error { return chain(p, buf, r, true) }
+func scanLinear(p Port, buf []byte, r Reduction) error { return linearScan(p, buf, r, true) }
 
-func exscanLinear(p Port, buf []byte, r Reduction) error { return chain(p, buf, r, false) }
+func exscanLinear(p Port, buf []byte, r Reduction) error { return linearScan(p, buf, r, false) }
 
-// chain leaves the sum with a rank's own elements in buf if inclusive is set, and that of the ranks before otherwise.
-func chain(p Port, buf []byte, r Reduction, inclusive bool) error {
+// linearScan leaves the sum with a rank's own elements in buf if inclusive is set, and that of the ranks before otherwise.
+func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
 	me, last := p.Rank(), p.Size()-1
 	steps := r.segments(len(buf))
 	lag := min(window, steps)
 	scratch := newSlots(p, r.widest(len(buf), steps), 2*lag)
 	var sent, received [window]Ticket
-	var told, heard Ticket // of empty messages that tell that a rank has come
+	var sentPresence, gotPresence Ticket // of empty messages that tell that a rank has come
 	if me > 0 {
-		told = p.Send(me-1, nil)
+		sentPresence = p.Send(me-1, nil)
 	}
 	if me < last {
-		heard = p.Recv(me+1, nil)
+		gotPresence = p.Recv(me+1, nil)
 	}
 
 	post := func(k int) error {
@@ -156,18 +156,18 @@ func chain(p Port, buf []byte, r Reduction, inclusive bool) error {
 		}
 		return nil
 	}
-	settle := func(k int) error {
+	release := func(k int) error {
 		if me == last {
 			return nil
 		}
 		return p.Wait(sent[k%lag])
 	}
-	err := pipeline(steps, stage{0, post}, stage{lag, add}, stage{2 * lag, settle})
+	err := pipeline(steps, phase{0, post}, phase{lag, add}, phase{2 * lag, release})
 	if err == nil && me > 0 {
-		err = p.Wait(told)
+		err = p.Wait(sentPresence)
 	}
 	if err == nil && me < last {
-		err = p.Wait(heard)
+		err = p.Wait(gotPresence)
 	}
 	return err
 }

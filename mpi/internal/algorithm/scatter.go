@@ -30,16 +30,16 @@ func scatterLinear(p Port, out, in []byte, at []int, root int) error {
 }
 
 // costScatterLinear is (p-1)/p n beta, and alpha for p-1 messages posted at once.
-func costScatterLinear(m Machine, size, n int) float64 { return m.all(size, n) }
+func costScatterLinear(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
 
 // scatterBinomial hands the blocks down the binomial tree. All have the length of out.
 // Each rank tells its parent at once that it is there.
 func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
 	b := binomialOf(p, root)
-	t := newTray(p, b, len(out), in, out)
+	t := newGatherBuffer(p, b, len(out), in, out)
 	posted := p.Tickets(2*b.children() + 2)[:0]
 	if b.number == 0 {
-		t.fold()
+		t.wrap()
 	} else {
 		received := p.Recv(b.parent(), t.mine())
 		posted = append(posted, p.Send(b.parent(), nil), received)

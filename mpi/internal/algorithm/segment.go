@@ -5,7 +5,7 @@ const (
 	// sent at full speed, small enough that the segment still is in a core's cache when it is reduced.
 	segmentBytes = 256 << 10
 
-	// window is how many segments of one stream are under way at once.
+	// window is how many segments between two ranks are under way at once.
 	window = 4
 )
 
@@ -55,24 +55,24 @@ func pipelineSegment(n, depth int) int {
 	return s
 }
 
-// stage is one of the things to be done for each step of a pipeline, delay steps
+// phase is one of the things to be done for each step of a pipeline, delay steps
 // after the step has begun.
-type stage struct {
+type phase struct {
 	delay int
 	do    func(k int) error
 }
 
-// pipeline does the stages, given by growing delay, of all steps. At a time, later stages
+// pipeline does the phases, given by growing delay, of all steps. At a time, later phases
 // of earlier steps come first: what they free can be used again.
-func pipeline(steps int, stages ...stage) error {
-	last := len(stages) - 1
-	for t := range steps + stages[last].delay {
+func pipeline(steps int, phases ...phase) error {
+	last := len(phases) - 1
+	for t := range steps + phases[last].delay {
 		for i := last; i >= 0; i-- {
-			k := t - stages[i].delay
+			k := t - phases[i].delay
 			if k < 0 || k >= steps {
 				continue
 			}
-			if err := stages[i].do(k); err != nil {
+			if err := phases[i].do(k); err != nil {
 				return err
 			}
 		}

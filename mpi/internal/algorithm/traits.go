@@ -60,23 +60,23 @@ func (m Machine) reduced(beta float64, n int) float64 {
 	return float64(n)*max(beta, m.Gamma) + float64(min(n, segmentBytes))*min(beta, m.Gamma)
 }
 
-// crowd is by how much bytes that come from several peers at once are slower than those of one: TCP's incast. Measured with 4 ranks on
+// incast is by how much bytes that come from several peers at once are slower than those of one: TCP's incast. Measured with 4 ranks on
 // one machine, 64 KiB to 2 MiB: 1.1 to 1.25.
-func crowd(peers int) float64 { return 1 + 0.05*float64(min(peers-1, 4)) }
+func incast(peers int) float64 { return 1 + 0.05*float64(min(peers-1, 4)) }
 
 // returned is the time to get n bytes from each of peers ranks, reduce them, and give the result back to all, segment by
 // segment: n is what one of them sends.
 func (m Machine) returned(peers, n int) float64 {
 	moved, first := float64(peers*n), float64(peers*min(n, segmentBytes))
-	there, reduce := 2*m.Beta*crowd(peers), m.Gamma
+	there, reduce := 2*m.Beta*incast(peers), m.Gamma
 	return 2*m.posted(peers) + moved*max(there, reduce) + first*min(there, reduce)
 }
 
 // others is the bytes of n that are not the own block's, where all blocks have the same length.
 func others(size, n int) float64 { return float64(n) * float64(size-1) / float64(size) }
 
-// all is the time of an exchange of n bytes, the own block's among them, with all other ranks at once.
-func (m Machine) all(size, n int) float64 {
+// allAtOnce is the time of an exchange of n bytes, the own block's among them, with all other ranks at once.
+func (m Machine) allAtOnce(size, n int) float64 {
 	if size == 1 {
 		return 0
 	}

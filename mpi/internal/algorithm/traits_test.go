@@ -22,7 +22,7 @@ func TestMoveCosts(t *testing.T) {
 			for _, size := range []int{2, 3, 4, 5, 8, 13} {
 				for _, length := range lengths {
 					for _, root := range m.roots(size) {
-						j, n := evenJob(size, length, root), length*size
+						j, n := evenPayload(size, length, root), length*size
 						if !m.takes(j) {
 							continue
 						}
@@ -104,11 +104,11 @@ func TestMoveTraffic(t *testing.T) {
 		{"all_to_all/direct", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, 1} }},
 		{"all_to_all/pairwise", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, p - 1} }},
 		{"all_to_all/bruck", any, func(p, l, n int) counts {
-			hops := 0 // a block i ranks away goes as many as i has bits
+			sends := 0 // a block i ranks away goes as many as i has bits
 			for i := range p {
-				hops += bits.OnesCount(uint(i))
+				sends += bits.OnesCount(uint(i))
 			}
-			return counts{p * l, p * hops * b, l}
+			return counts{p * l, p * sends * b, l}
 		}},
 		{"barrier/dissemination", any, func(p, l, n int) counts { return counts{p * l, 0, l} }},
 		{"barrier/binomial", any, func(p, l, n int) counts { return counts{3 * (p - 1), 0, 2 * deepest(p)} }},
@@ -122,7 +122,7 @@ func TestMoveTraffic(t *testing.T) {
 					continue
 				}
 				for _, root := range m.roots(p) {
-					j := evenJob(p, b, root)
+					j := evenPayload(p, b, root)
 					n := p * b
 					if strings.HasPrefix(tt.name, "broadcast/") {
 						j.lengths[0] = n

@@ -11,8 +11,8 @@ const maxLevels = 32
 // levels is ceil(log2 size), the height of a tree over the ranks.
 func levels(size int) int { return bits.Len(uint(size - 1)) }
 
-// place is a rank's place in a tree that spans the group.
-type place struct {
+// treeNode is where a rank is in a tree that spans the group.
+type treeNode struct {
 	parent   int // or none
 	children []child
 }
@@ -23,11 +23,11 @@ type child struct {
 	lower bool // its ranks are lower than those combined before it
 }
 
-// canonicalPlace is rank's place in the binomial tree with the given root that combines in canonical order: at each
+// canonicalNode is rank's node in the binomial tree with the given root that combines in canonical order: at each
 // level, blocks of m ranks are paired, and of the two ranks that hold the blocks' values one sends its own to
 // the other. room is memory for the children: no rank has more than maxLevels.
-func canonicalPlace(rank, root, size int, room []child) place {
-	at := place{parent: none, children: room[:0]}
+func canonicalNode(rank, root, size int, room []child) treeNode {
+	at := treeNode{parent: none, children: room[:0]}
 	for m := 1; m < size; m *= 2 {
 		left := rank &^ (2*m - 1)
 		if left+m >= size {
@@ -52,11 +52,11 @@ func holder(rank, m, root int) int {
 	return first
 }
 
-// balancedPlace is rank's place in a binary tree over all ranks in which odd ranks are leaves: the parent of
+// balancedNode is rank's node in a binary tree over all ranks in which odd ranks are leaves: the parent of
 // a rank whose lowest bit is b has the next higher bit there, if there is such a rank. The root is
 // rank 0, with one child.
-func balancedPlace(rank, size int, room []child) place {
-	at := place{parent: none, children: room[:0]}
+func balancedNode(rank, size int, room []child) treeNode {
+	at := treeNode{parent: none, children: room[:0]}
 	bit := 1
 	for bit < size && rank&bit == 0 {
 		bit *= 2
@@ -79,7 +79,7 @@ func balancedPlace(rank, size int, room []child) place {
 	return at
 }
 
-// twin gives the numbers from root their places in the second tree. The root's is the same; the
+// twin gives the numbers from root their positions in the second tree. The root's is the same; the
 // order of the others is turned about where that makes leaves, which are odd, of all others, and moved by one elsewhere.
 func twin(number, size int) int {
 	switch {
@@ -102,7 +102,7 @@ func untwin(number, size int) int {
 	return (number+size-3)%(size-1) + 1
 }
 
-// binomial is a rank's place in the binomial tree of a group, whose ranks are numbered from the
+// binomial is a rank's node in the binomial tree of a group, whose ranks are numbered from the
 // root. The parent of number v has v's lowest bit cleared; its children have one of the bits below that
 // set, and the subtree of each is the numbers from its own to the next child's.
 type binomial struct{ number, size, root int }

@@ -8,15 +8,15 @@ import (
 // Every rank but the root is the child of its parent and of nobody else, and all lead to the root.
 func TestTreesSpan(t *testing.T) {
 	for size := 1; size <= 67; size++ {
-		places := map[string]func(rank int, room []child) place{
-			"balanced": func(rank int, room []child) place { return balancedPlace(rank, size, room) },
+		nodes := map[string]func(rank int, room []child) treeNode{
+			"balanced": func(rank int, room []child) treeNode { return balancedNode(rank, size, room) },
 		}
 		for root := range size {
-			places[fmt.Sprintf("canonical to %d", root)] = func(rank int, room []child) place {
-				return canonicalPlace(rank, root, size, room)
+			nodes[fmt.Sprintf("canonical to %d", root)] = func(rank int, room []child) treeNode {
+				return canonicalNode(rank, root, size, room)
 			}
 		}
-		for name, at := range places {
+		for name, at := range nodes {
 			parents := make([]int, size)
 			children := 0
 			for rank := range size {

@@ -1,11 +1,11 @@
 package element
 
-// best is what this CPU can run.
-var best = assembly()
+// available is what this CPU can run.
+var available = assembly()
 
-// set is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of block and not 0, at any address;
+// routineSet is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of blockBytes and not 0, at any address;
 // they trust what they are given.
-type set struct {
+type routineSet struct {
 	sum      sums
 	pair32   func(dst, dst2, a, b *byte, n int) // the sum of float32, stored twice
 	pair64   func(dst, dst2, a, b *byte, n int)
@@ -13,11 +13,11 @@ type set struct {
 	divide64 func(dst *byte, n int, by float64)
 }
 
-// sums adds: dst[i] = a[i] + b[i] over n bytes. It is a table of routines by Type.
+// sums adds: dst[i] = a[i] + b[i] over n bytes. It is the routines by Type.
 type sums [len(types)]func(dst, a, b *byte, n int)
 
-// over is t with the kernels that s has, in place of those there.
-func (s set) over(t table) table {
+// applyTo is t with the kernels that s has, in place of those there.
+func (s routineSet) applyTo(t kernelTable) kernelTable {
 	for typ, routine := range s.sum {
 		if routine == nil {
 			continue
@@ -34,7 +34,7 @@ func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
 		if len(a) != len(dst) || len(b) != len(dst) {
 			panic(badLength)
 		}
-		for whole(len(dst)) > 0 {
+		for wholeBlocks(len(dst)) > 0 {
 			n := piece(len(dst))
 			reads(a[:n])
 			reads(b[:n])
@@ -46,7 +46,7 @@ func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
 	}
 }
 
-func (s set) pairs() (kernels [len(types)]Kernel2) {
+func (s routineSet) pairs() (kernels [len(types)]Kernel2) {
 	if s.pair32 != nil {
 		kernels[Float32] = blockwise2(s.pair32, sum[float32])
 		kernels[Float64] = blockwise2(s.pair64, sum[float64])
@@ -61,7 +61,7 @@ func blockwise2(routine func(dst, dst2, a, b *byte, n int), plain Kernel) Kernel
 		if len(dst2) != len(dst) || len(a) != len(dst) || len(b) != len(dst) {
 			panic(badLength)
 		}
-		for whole(len(dst)) > 0 {
+		for wholeBlocks(len(dst)) > 0 {
 			n := piece(len(dst))
 			reads(a[:n])
 			reads(b[:n])
@@ -75,14 +75,14 @@ func blockwise2(routine func(dst, dst2, a, b *byte, n int), plain Kernel) Kernel
 	}
 }
 
-// block is the bytes that routines work on at a time: a multiple of every element's size.
-const block = 64
+// blockBytes is the bytes that routines work on at a time: a multiple of every element's size.
+const blockBytes = 64
 
 // maxPiece is how much a routine does at once, in bytes: Go cannot interrupt it, and the garbage collector waits for it.
 const maxPiece = 1 << 20
 
 // piece is how many of n bytes a routine does at once.
-func piece(n int) int { return min(whole(n), maxPiece) }
+func piece(n int) int { return min(wholeBlocks(n), maxPiece) }
 
-// whole is how many of n bytes are whole blocks.
-func whole(n int) int { return n - n%block }
+// wholeBlocks is how many of n bytes are whole blocks.
+func wholeBlocks(n int) int { return n - n%blockBytes }

@@ -2,4 +2,4 @@
 
 package element
 
-func assembly() set { return set{} }
+func assembly() routineSet { return routineSet{} }

@@ -197,7 +197,7 @@ func BenchmarkPair(b *testing.B) {
 
 // BenchmarkDivide is a /= 3, and every second time a /= 1/3, so that elements stay normal. An element counts as twice its size: a load and a store.
 func BenchmarkDivide(b *testing.B) {
-	for name, s := range map[string]set{"Go": {}, "chosen": best} {
+	for name, s := range map[string]routineSet{"Go": {}, "chosen": available} {
 		for _, size := range benchSizes {
 			b.Run(fmt.Sprintf("%s/%d", name, size), func(b *testing.B) {
 				x := ones(size)

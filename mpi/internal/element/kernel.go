@@ -53,19 +53,19 @@ func Kernel2Of(t Type, op Op) (Kernel2, bool) {
 }
 
 // kernels is plain, with assembly where this CPU has it.
-var kernels = best.over(plain)
+var kernels = available.applyTo(plain)
 
-var pairs = best.pairs()
+var pairs = available.pairs()
 
 // ops are the kernels of one type. There is none at Op 0.
 type ops [Avg + 1]Kernel
 
-// table is the kernels of every type.
-type table [len(types)]ops
+// kernelTable is the kernels of every type.
+type kernelTable [len(types)]ops
 
 // plain is every kernel as a loop in Go: what runs where there is no assembly
 // for it, and what assembly is tested against.
-var plain = table{
+var plain = kernelTable{
 	Float32:    ordered[float32](),
 	Float64:    ordered[float64](),
 	Int8:       integers[int8](),

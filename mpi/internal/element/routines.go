@@ -4,7 +4,7 @@ package element
 
 // routines are in the .s files. Signed and unsigned integers have the same
 // sum; complex numbers that of their parts.
-var routines = set{
+var routines = routineSet{
 	sum: sums{
 		Float32: sumFloat32, Complex64: sumFloat32,
 		Float64: sumFloat64, Complex128: sumFloat64,

@@ -14,9 +14,9 @@ func Divide(t Type, dst []byte, n int) error {
 	}
 	switch t {
 	case Float32, Complex64:
-		divideBlockwise(best.divide32, dst, float32(n))
+		divideBlockwise(available.divide32, dst, float32(n))
 	case Float64, Complex128:
-		divideBlockwise(best.divide64, dst, float64(n))
+		divideBlockwise(available.divide64, dst, float64(n))
 	case Float16:
 		for i, x := range view[F16](dst) {
 			view[F16](dst)[i] = ToFloat16(x.Float32() / float32(n))
@@ -49,7 +49,7 @@ func Divide(t Type, dst []byte, n int) error {
 
 // divideBlockwise has routine, where there is one, do whole blocks, and Go the rest.
 func divideBlockwise[T float](routine func(dst *byte, n int, by T), dst []byte, by T) {
-	for routine != nil && whole(len(dst)) > 0 {
+	for routine != nil && wholeBlocks(len(dst)) > 0 {
 		n := piece(len(dst))
 		writes(dst[:n])
 		routine(&dst[0], n, by)

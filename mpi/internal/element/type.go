@@ -113,10 +113,10 @@ func TypeOf[T Number]() Type {
 	case float64:
 		return Float64
 	}
-	return kinds[reflect.TypeFor[T]().Kind()]
+	return typesByKind[reflect.TypeFor[T]().Kind()]
 }
 
-var kinds = [...]Type{
+var typesByKind = [...]Type{
 	reflect.Float32: Float32, reflect.Float64: Float64,
 	reflect.Int8: Int8, reflect.Int16: Int16, reflect.Int32: Int32, reflect.Int64: Int64,
 	reflect.Uint8: Uint8, reflect.Uint16: Uint16, reflect.Uint32: Uint32, reflect.Uint64: Uint64,

@@ -12,7 +12,7 @@ const MaxRanks = chunkSize / line
 const (
 	inlineSize = 32 << 10  // a rank's data of one call without staging
 	chunkSize  = 128 << 10 // a rank's data of one step of a staged call; with depth, small enough for the L2 cache
-	depth      = 3         // chunks that a rank has in staging; see Node.stream
+	depth      = 3         // chunks that a rank has in staging; see Node.passChunks
 	wordSize   = 16        // data that travels in the line of a slot
 
 	inlineAt = 4 << 10
@@ -25,11 +25,11 @@ const (
 // area is one rank's segment. Only that rank writes there, but for the results of a reduction, which others leave in its stages and
 // inline.
 type area struct {
-	slots  [2]*slot  // of even and of odd calls
-	words  [2][]byte // theirs
-	inline [2][]byte
-	clocks *[clockKinds]clock
-	stages [depth][]byte
+	slots    [2]*slot  // of even and of odd calls
+	words    [2][]byte // theirs
+	inline   [2][]byte
+	counters *[counterKinds]counter
+	stages   [depth][]byte
 }
 
 // slot is what a rank says at the start of a call, in one cache line. The flag is set last.
@@ -44,8 +44,8 @@ type slot struct {
 	flag  atomic.Uint64  // the number of the call
 }
 
-// clock counts steps. It only ever grows, and has a line of its own.
-type clock struct {
+// counter counts steps. It only ever grows, and has a line of its own.
+type counter struct {
 	atomic.Uint64
 	_ [2*line - 8]byte
 }
@@ -56,7 +56,7 @@ func newArea(s *Segment) (area, error) {
 	if len(mem) < AreaSize {
 		return area{}, fmt.Errorf("an area of %d bytes, not %d", len(mem), AreaSize)
 	}
-	a := area{clocks: (*[clockKinds]clock)(unsafe.Pointer(&mem[4*line]))}
+	a := area{counters: (*[counterKinds]counter)(unsafe.Pointer(&mem[4*line]))}
 	for i := range a.slots {
 		a.slots[i] = (*slot)(unsafe.Pointer(&mem[2*line*i]))
 		a.words[i] = a.slots[i].word[:]

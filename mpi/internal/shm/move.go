@@ -38,13 +38,13 @@ func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
 	if n.rank != root {
 		copy(buf, view)
 	}
-	n.tick(w, finished)
-	return n.await(w, finished, n.clocks[finished])
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
 }
 
 func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
 	size := copyPiece(len(buf))
-	return n.stream(w, roundsOf(len(buf), size), func(round int) {
+	return n.passChunks(w, roundsOf(len(buf), size), func(round int) {
 		if n.rank == root {
 			piece := window(buf, round, size)
 			copy(n.stage(root, round, 0, len(piece)), piece)
@@ -91,13 +91,13 @@ func (n *Node) AllGather(w Waiter, stamp Stamp, buf []byte, at []int) error {
 	if way == inlined {
 		return nil
 	}
-	n.tick(w, finished)
-	return n.await(w, finished, n.clocks[finished])
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
 }
 
 func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) error {
 	size := copyPiece(longest)
-	return n.stream(w, roundsOf(longest, size), func(round int) {
+	return n.passChunks(w, roundsOf(longest, size), func(round int) {
 		piece := window(block(buf, at, n.rank), round, size)
 		copy(n.stage(n.rank, round, 0, len(piece)), piece)
 	}, func(round int) {
@@ -141,7 +141,7 @@ func (n *Node) AllToAll(w Waiter, stamp Stamp, out, in []byte) error {
 func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
 	part := chunkSize / len(n.ranks) / line * line
 	copy(window(out, n.rank, size), window(in, n.rank, size))
-	return n.stream(w, roundsOf(size, part), func(round int) {
+	return n.passChunks(w, roundsOf(size, part), func(round int) {
 		for i := range n.ranks {
 			if i != n.rank {
 				piece := window(window(in, i, size), round, part)
@@ -189,28 +189,28 @@ func longestBlock(at []int) int {
 	return longest
 }
 
-// stream runs rounds in which every rank fills a chunk of its staging, if it has something to give, and then reads the
+// passChunks runs rounds in which every rank fills a chunk of its staging, if it has something to give, and then reads the
 // others' chunks of that round.
 //
-// When a rank fills chunk c+1, all others have filled chunk c, which they do after they have drained
+// When a rank fills chunk c+1, all others have filled chunk c, which they do after they have read
 // chunk c-2: that is the one that lay in the same place. So depth is 3, and a rank never waits for the
-// draining itself. The first chunk of a call may be filled at once, as the other ranks are in the call,
+// reading itself. The first chunk of a call may be filled at once, as the other ranks are in the call,
 // and so are past the one before it.
-func (n *Node) stream(w Waiter, rounds int, fill, drain func(round int)) error {
-	base := n.clocks[filled]
+func (n *Node) passChunks(w Waiter, rounds int, fill, read func(round int)) error {
+	base := n.counts[filled]
 	for round := range rounds {
 		if round == 0 {
 			fill(0)
-			n.tick(w, filled)
+			n.count(w, filled)
 		}
 		if err := n.await(w, filled, base+uint64(round)+1); err != nil {
 			return err
 		}
 		if round+1 < rounds {
 			fill(round + 1)
-			n.tick(w, filled)
+			n.count(w, filled)
 		}
-		drain(round)
+		read(round)
 	}
 	return nil
 }

@@ -29,14 +29,14 @@ type Node struct {
 	regions [][][]byte // registered segments, by region and rank
 	err     error
 
-	seq   uint64 // the number of the call
-	stamp Stamp
-	fault error // what hasEntered found
+	seq      uint64 // the number of the call
+	stamp    Stamp
+	mismatch error // what hasEntered found
 
-	clocks [clockKinds]uint64 // this rank's
-	kind   int                // which clock of the others is waited for,
-	goal   uint64             // to be what,
-	next   int                // by the ranks from here on
+	counts [counterKinds]uint64 // this rank's
+	kind   int                  // which count of the others is waited for,
+	goal   uint64               // to be what,
+	next   int                  // by the ranks from here on
 
 	sources, targets [][]byte // of the piece that is combined: by rank; in the order of writing
 	scratch          [][]byte // of combine, by level
@@ -143,8 +143,8 @@ func (n *Node) enter(w Waiter, stamp Stamp, ref uint64, inline []byte) error {
 	if err := w.Await(n.hasEntered); err != nil {
 		return n.fail(err)
 	}
-	if n.fault != nil {
-		return n.fail(n.fault)
+	if n.mismatch != nil {
+		return n.fail(n.mismatch)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (n *Node) enter(w Waiter, stamp Stamp, ref uint64, inline []byte) error {
 func (n *Node) parity() uint64     { return n.seq & 1 }
 func (n *Node) nextParity() uint64 { return (n.seq + 1) & 1 }
 
-// entered tells whether all ranks are in this call, or one is in another, which it leaves as the fault. All are looked
+// entered tells whether all ranks are in this call, or one is in another, which it leaves as the mismatch. All are looked
 // at each time: a rank that never comes does not hide one that is in a wrong call.
 func (n *Node) entered() bool {
 	all := true
@@ -168,10 +168,10 @@ func (n *Node) entered() bool {
 			all = false
 			continue
 		case flag > n.seq:
-			n.fault = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, n.seq)
+			n.mismatch = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, n.seq)
 			return true
 		case s.stamp != n.stamp:
-			n.fault = &StampError{Rank: r, Stamp: s.stamp}
+			n.mismatch = &StampError{Rank: r, Stamp: s.stamp}
 			return true
 		}
 		state.seen, state.ref = n.seq, s.ref
@@ -179,21 +179,21 @@ func (n *Node) entered() bool {
 	return all
 }
 
-// The clocks of a rank, in which it counts what it has done over all calls.
+// The counters of a rank: of what it has done over all calls.
 const (
 	filled   = iota // chunks that others may read
 	finished        // pieces that are reduced, or no longer needed
-	clockKinds
+	counterKinds
 )
 
-// tick moves one of this rank's clocks on.
-func (n *Node) tick(w Waiter, kind int) {
-	n.clocks[kind]++
-	n.ranks[n.rank].clocks[kind].Store(n.clocks[kind])
+// count moves one of this rank's counters on.
+func (n *Node) count(w Waiter, kind int) {
+	n.counts[kind]++
+	n.ranks[n.rank].counters[kind].Store(n.counts[kind])
 	w.Notify()
 }
 
-// await waits until every rank's clock has come to goal.
+// await waits until every rank's counter has come to goal.
 func (n *Node) await(w Waiter, kind int, goal uint64) error {
 	n.kind, n.goal, n.next = kind, goal, 0
 	if err := w.Await(n.hasReached); err != nil {
@@ -202,10 +202,10 @@ func (n *Node) await(w Waiter, kind int, goal uint64) error {
 	return nil
 }
 
-// reached tells whether the clocks are at the goal. One that was needs no second look.
+// reached tells whether the counters are at the goal. One that was needs no second look.
 func (n *Node) reached() bool {
 	for ; n.next < len(n.ranks); n.next++ {
-		if n.next != n.rank && n.ranks[n.next].clocks[n.kind].Load() < n.goal {
+		if n.next != n.rank && n.ranks[n.next].counters[n.kind].Load() < n.goal {
 			return false
 		}
 	}

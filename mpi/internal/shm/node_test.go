@@ -81,7 +81,7 @@ func TestNodeOfMany(t *testing.T) {
 
 func TestProcesses(t *testing.T) {
 	for _, size := range []int{2, 3} {
-		startProcesses(t, size).run(t, order{Job: "verify", Rounds: 100})
+		startProcesses(t, size).run(t, order{Workload: "verify", Rounds: 100})
 	}
 }
 
@@ -249,8 +249,8 @@ func TestHostileSlots(t *testing.T) {
 func TestHostileClocks(t *testing.T) {
 	m := group(t, 2)[0]
 	peer := &m.node.ranks[1]
-	for kind := range peer.clocks {
-		peer.clocks[kind].Store(^uint64(0))
+	for kind := range peer.counters {
+		peer.counters[kind].Store(^uint64(0))
 	}
 	for call := uint64(1); call < 4; call++ {
 		s := peer.slots[call&1]
@@ -308,7 +308,7 @@ func TestKill(t *testing.T) {
 	if got := mapped(t); got < maps+4 {
 		t.Fatalf("%d segments are mapped, and %d were before", got, maps)
 	}
-	if err := p.in[0].Encode(order{Job: "all_reduce", Bytes: 1 << 20, Rounds: 1 << 40}); err != nil {
+	if err := p.in[0].Encode(order{Workload: "all_reduce", Bytes: 1 << 20, Rounds: 1 << 40}); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 1<<20)
@@ -355,38 +355,40 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func benchmarkJob(b *testing.B, job string, ranks int, shared bool, sizes ...int) {
+func benchmarkWorkload(b *testing.B, workload string, ranks int, shared bool, sizes ...int) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
 			p := startProcesses(b, ranks)
-			p.run(b, order{Job: job, Bytes: size, Rounds: 2, Shared: shared})
+			p.run(b, order{Workload: workload, Bytes: size, Rounds: 2, Shared: shared})
 			b.SetBytes(int64(size))
 			b.ResetTimer()
-			p.run(b, order{Job: job, Bytes: size, Rounds: b.N, Shared: shared})
+			p.run(b, order{Workload: workload, Bytes: size, Rounds: b.N, Shared: shared})
 		})
 	}
 }
 
 func BenchmarkAllReduce2(b *testing.B) {
-	benchmarkJob(b, "all_reduce", 2, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20, 64<<20)
+	benchmarkWorkload(b, "all_reduce", 2, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20, 64<<20)
 }
 
 func BenchmarkAllReduce2Registered(b *testing.B) {
-	benchmarkJob(b, "all_reduce", 2, true, 16<<10, 64<<10, 256<<10, 1<<20, 4<<20, 16<<20, 64<<20)
+	benchmarkWorkload(b, "all_reduce", 2, true, 16<<10, 64<<10, 256<<10, 1<<20, 4<<20, 16<<20, 64<<20)
 }
 
 func BenchmarkAllReduce4(b *testing.B) {
-	benchmarkJob(b, "all_reduce", 4, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20)
+	benchmarkWorkload(b, "all_reduce", 4, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20)
 }
 
-func BenchmarkReduce2(b *testing.B) { benchmarkJob(b, "reduce", 2, false, 64, 64<<10, 1<<20, 16<<20) }
+func BenchmarkReduce2(b *testing.B) {
+	benchmarkWorkload(b, "reduce", 2, false, 64, 64<<10, 1<<20, 16<<20)
+}
 func BenchmarkBroadcast2(b *testing.B) {
-	benchmarkJob(b, "broadcast", 2, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
+	benchmarkWorkload(b, "broadcast", 2, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
 }
 func BenchmarkAllGather2(b *testing.B) {
-	benchmarkJob(b, "all_gather", 2, false, 16, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
+	benchmarkWorkload(b, "all_gather", 2, false, 16, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
 }
 func BenchmarkReduceScatter2(b *testing.B) {
-	benchmarkJob(b, "reduce_scatter", 2, false, 16, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
+	benchmarkWorkload(b, "reduce_scatter", 2, false, 16, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
 }
-func BenchmarkBarrier2(b *testing.B) { benchmarkJob(b, "barrier", 2, false, 0) }
+func BenchmarkBarrier2(b *testing.B) { benchmarkWorkload(b, "barrier", 2, false, 0) }

@@ -108,15 +108,15 @@ func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error 
 		}
 	}
 	n.combine(r)
-	n.tick(w, finished)
-	return n.await(w, finished, n.clocks[finished])
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
 }
 
 // reduceSplit is reduceStaged for what fits in one round, and was staged inline before the ranks met.
 func (n *Node) reduceSplit(w Waiter, c *chunks, root int, r *Reduction) error {
 	n.reducePiece(c, 0, root, r)
-	n.tick(w, finished)
-	if err := n.await(w, finished, n.clocks[finished]); err != nil {
+	n.count(w, finished)
+	if err := n.await(w, finished, n.counts[finished]); err != nil {
 		return err
 	}
 	if root == everyone || root == n.rank {
@@ -135,19 +135,19 @@ func (n *Node) reduceStaged(w Waiter, buf []byte, root int, r *Reduction) error 
 	p := len(n.ranks)
 	rounds := roundsOf(len(buf), chunkSize/p/line*line*p)
 	c := chunks{buf: buf, p: p, piece: roundUp(roundsOf(len(buf), rounds*p))}
-	filledBase, finishedBase := n.clocks[filled], n.clocks[finished]
+	filledBase, finishedBase := n.counts[filled], n.counts[finished]
 	n.stageOthers(&c, 0)
-	n.tick(w, filled)
+	n.count(w, filled)
 	for round := range rounds {
 		done := uint64(round) + 1
 		if err := n.await(w, filled, filledBase+done); err != nil {
 			return err
 		}
 		n.reducePiece(&c, round, root, r)
-		n.tick(w, finished)
+		n.count(w, finished)
 		if round+1 < rounds {
 			n.stageOthers(&c, round+1)
-			n.tick(w, filled)
+			n.count(w, filled)
 		}
 		if err := n.await(w, finished, finishedBase+done); err != nil {
 			return err
@@ -248,8 +248,8 @@ func (n *Node) ReduceScatter(w Waiter, stamp Stamp, out, in []byte, at []int, r 
 	if way == inlined {
 		return nil
 	}
-	n.tick(w, finished)
-	return n.await(w, finished, n.clocks[finished])
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
 }
 
 func (n *Node) checkScatter(out, in []byte, at []int, r *Reduction) error {
@@ -269,7 +269,7 @@ func (n *Node) checkScatter(out, in []byte, at []int, r *Reduction) error {
 
 func (n *Node) reduceScatterStaged(w Waiter, out, in []byte, at []int, r *Reduction) error {
 	size := chunkSize / len(n.ranks) / line * line // of a piece, one for each rank
-	return n.stream(w, roundsOf(longestBlock(at), size), func(round int) {
+	return n.passChunks(w, roundsOf(longestBlock(at), size), func(round int) {
 		for i := range n.ranks {
 			if i != n.rank {
 				piece := window(block(in, at, i), round, size)

@@ -157,5 +157,5 @@ func TestNewRingNeedsRoom(t *testing.T) {
 
 // BenchmarkRing is a round trip: two hops.
 func BenchmarkRing(b *testing.B) {
-	benchmarkJob(b, "ping_pong", 2, false, 4, 1<<10, 16<<10, 64<<10, 1<<20, 16<<20)
+	benchmarkWorkload(b, "ping_pong", 2, false, 4, 1<<10, 16<<10, 64<<10, 1<<20, 16<<20)
 }

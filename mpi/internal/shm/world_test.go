@@ -68,7 +68,7 @@ type member struct {
 	w            *testWaiter
 	area, region *Segment
 	opened       []*Segment
-	out          []byte // of the job
+	out          []byte // of the workload
 	sent, got    *Ring  // between ranks 0 and 1
 }
 
@@ -171,23 +171,23 @@ func TestMain(m *testing.M) {
 
 // order is what the parent tells a rank process to do.
 type order struct {
-	Handles [2][][HandleSize]byte // the first order
-	Job     string
-	Bytes   int
-	Rounds  int
-	Shared  bool // buffers are registered
+	Handles  [2][][HandleSize]byte // the first order
+	Workload string
+	Bytes    int
+	Rounds   int
+	Shared   bool // buffers are registered
 }
 
-// report is what a rank process answers.
-type report struct {
-	Handles [2][HandleSize]byte // the first report
+// answer is what a rank process answers.
+type answer struct {
+	Handles [2][HandleSize]byte // the first answer
 	Err     string
 }
 
-// rankMain is a rank process: its handles, those of all, and then jobs.
-func rankMain(place string) error {
+// rankMain is a rank process: its handles, those of all, and then workloads.
+func rankMain(variable string) error {
 	var rank, size int
-	if _, err := fmt.Sscanf(place, "%d/%d", &rank, &size); err != nil {
+	if _, err := fmt.Sscanf(variable, "%d/%d", &rank, &size); err != nil {
 		return err
 	}
 	m, err := newMember(rank, size)
@@ -196,7 +196,7 @@ func rankMain(place string) error {
 	}
 	m.w.yield, m.w.spins = schedYield, spinsFor(size)
 	in, out := gob.NewDecoder(bufio.NewReader(os.Stdin)), gob.NewEncoder(os.Stdout)
-	if err := out.Encode(report{Handles: [2][HandleSize]byte{m.area.Handle().Encode(), m.region.Handle().Encode()}}); err != nil {
+	if err := out.Encode(answer{Handles: [2][HandleSize]byte{m.area.Handle().Encode(), m.region.Handle().Encode()}}); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
@@ -204,7 +204,7 @@ func rankMain(place string) error {
 		if err := in.Decode(&o); err != nil {
 			return nil // the parent has ended
 		}
-		var r report
+		var r answer
 		if first {
 			err = m.join(o.Handles)
 		} else {
@@ -252,7 +252,7 @@ func startProcesses(t testing.TB, size int) *processes {
 	add(m.area.Handle().Encode(), m.region.Handle().Encode())
 	for rank := 1; rank < size; rank++ {
 		p.start(t, rank, size)
-		var r report
+		var r answer
 		if err := p.out[rank-1].Decode(&r); err != nil {
 			t.Fatal(err)
 		}
@@ -298,27 +298,27 @@ func (p *processes) each(t testing.TB, o order, f func() error) {
 		t.Fatalf("rank 0: %v", err)
 	}
 	for _, out := range p.out {
-		var r report
+		var r answer
 		if err := out.Decode(&r); err != nil || r.Err != "" {
 			t.Fatalf("%v; %s", err, r.Err)
 		}
 	}
 }
 
-// run has all ranks do a job.
+// run has all ranks do a workload.
 func (p *processes) run(t testing.TB, o order) {
 	t.Helper()
 	p.each(t, o, func() error { return p.member.run(o) })
 }
 
-// run does a job: of a benchmark, or of a test that checks every result.
+// run does a workload: of a benchmark, or of a test that checks every result.
 func (m *member) run(o order) error {
-	if o.Job == "verify" {
+	if o.Workload == "verify" {
 		return m.verify(1, o.Rounds)
 	}
-	job, ok := jobs[o.Job]
+	work, ok := workloads[o.Workload]
 	if !ok {
-		return fmt.Errorf("no job %q", o.Job)
+		return fmt.Errorf("no workload %q", o.Workload)
 	}
 	buf := make([]byte, o.Bytes)
 	if o.Shared {
@@ -331,7 +331,7 @@ func (m *member) run(o order) error {
 	at[m.size] = o.Bytes
 	m.out = make([]byte, o.Bytes)
 	for range o.Rounds {
-		if err := job(m, buf, at); err != nil {
+		if err := work(m, buf, at); err != nil {
 			return err
 		}
 	}
@@ -348,7 +348,7 @@ var addFloats = func() *Reduction {
 	return &Reduction{Kernel: kernel, Kernel2: kernel2, Size: 4}
 }()
 
-var jobs = map[string]func(m *member, buf []byte, at []int) error{
+var workloads = map[string]func(m *member, buf []byte, at []int) error{
 	"all_reduce": func(m *member, buf []byte, at []int) error {
 		return m.node.AllReduce(m.w, Stamp{1}, buf, addFloats)
 	},
@@ -366,8 +366,8 @@ var jobs = map[string]func(m *member, buf []byte, at []int) error{
 	},
 	"ping_pong": func(m *member, buf []byte, at []int) error {
 		m.connect()
-		for turn := range 2 {
-			if turn == m.rank {
+		for writer := range 2 {
+			if writer == m.rank {
 				if err := m.send(buf); err != nil {
 					return err
 				}
