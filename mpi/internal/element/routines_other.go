@@ -2,4 +2,5 @@
 
 package element
 
+// assembly is none.
 func assembly() routineSet { return routineSet{} }
