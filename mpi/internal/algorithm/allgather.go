@@ -4,14 +4,14 @@ package algorithm
 type AllGatherFunc func(p Port, buf []byte, at []int) error
 
 // AllGathers are the algorithms of an all-gather. All take blocks of different lengths.
-func AllGathers() []Entry[AllGatherFunc] { return allGathers[:] }
-
-var allGathers = [...]Entry[AllGatherFunc]{
-	{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: costAllGatherDoubling}, allGatherDoubling},
-	{Traits{Code: 2, Name: "direct", Canonical: true, Cost: costAllGatherDirect}, allGatherDirect},
-	{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllGatherBruck}, allGatherBruck},
-	{Traits{Code: 4, Name: "neighbour_exchange", Canonical: true, Fits: even, Cost: costAllGatherNeighbour}, allGatherNeighbour},
-	{Traits{Code: 5, Name: "ring", Canonical: true, Cost: costAllGatherRing}, allGatherRing},
+func AllGathers() []Entry[AllGatherFunc] {
+	return []Entry[AllGatherFunc]{
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: costAllGatherDoubling}, allGatherDoubling},
+		{Traits{Code: 2, Name: "direct", Canonical: true, Cost: costAllGatherDirect}, allGatherDirect},
+		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllGatherBruck}, allGatherBruck},
+		{Traits{Code: 4, Name: "neighbour_exchange", Canonical: true, Fits: even, Cost: costAllGatherNeighbour}, allGatherNeighbour},
+		{Traits{Code: 5, Name: "ring", Canonical: true, Cost: costAllGatherRing}, allGatherRing},
+	}
 }
 
 // allGatherDirect sends the own block to every other rank, all at once: one round, and the most messages.

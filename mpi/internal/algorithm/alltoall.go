@@ -5,17 +5,17 @@ package algorithm
 type AllToAllFunc func(p Port, out []byte, outAt []int, in []byte, inAt []int) error
 
 // AllToAlls are the algorithms of an all-to-all of blocks of one length.
-func AllToAlls() []Entry[AllToAllFunc] { return allToAlls[:] }
+func AllToAlls() []Entry[AllToAllFunc] {
+	return []Entry[AllToAllFunc]{
+		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costAllToAllDirect}, allToAllDirect},
+		{Traits{Code: 2, Name: "pairwise", Canonical: true, Cost: costAllToAllPairwise}, allToAllPairwise},
+		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllToAllBruck}, allToAllBruck},
+	}
+}
 
 // AllToAllsV are those of them that take blocks of different lengths, each of which only its sender and its
 // receiver know.
-func AllToAllsV() []Entry[AllToAllFunc] { return allToAlls[:2:2] }
-
-var allToAlls = [...]Entry[AllToAllFunc]{
-	{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costAllToAllDirect}, allToAllDirect},
-	{Traits{Code: 2, Name: "pairwise", Canonical: true, Cost: costAllToAllPairwise}, allToAllPairwise},
-	{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllToAllBruck}, allToAllBruck},
-}
+func AllToAllsV() []Entry[AllToAllFunc] { return AllToAlls()[:2:2] }
 
 // allToAllDirect posts all messages at once. Each rank begins with the one after it, so that not
 // all turn to rank 0 first.

@@ -4,12 +4,12 @@ package algorithm
 type BarrierFunc func(p Port) error
 
 // Barriers are the algorithms of a barrier.
-func Barriers() []Entry[BarrierFunc] { return barriers[:] }
-
-var barriers = [...]Entry[BarrierFunc]{
-	{Traits{Code: 1, Name: "dissemination", Canonical: true, Cost: costBarrierDissemination}, barrierDissemination},
-	{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costBarrierBinomial}, barrierBinomial},
-	{Traits{Code: 3, Name: "star", Canonical: true, Cost: costBarrierStar}, barrierStar},
+func Barriers() []Entry[BarrierFunc] {
+	return []Entry[BarrierFunc]{
+		{Traits{Code: 1, Name: "dissemination", Canonical: true, Cost: costBarrierDissemination}, barrierDissemination},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costBarrierBinomial}, barrierBinomial},
+		{Traits{Code: 3, Name: "star", Canonical: true, Cost: costBarrierStar}, barrierStar},
+	}
 }
 
 // barrierDissemination tells the rank 2^k after, in round k, that this one and all that it has

@@ -4,14 +4,14 @@ package algorithm
 type BroadcastFunc func(p Port, buf []byte, root int) error
 
 // Broadcasts are the algorithms of a broadcast.
-func Broadcasts() []Entry[BroadcastFunc] { return broadcasts[:] }
-
-var broadcasts = [...]Entry[BroadcastFunc]{
-	{Traits{Code: 1, Name: "binomial", Canonical: true, Cost: costBroadcastBinomial}, broadcastBinomial},
-	{Traits{Code: 2, Name: "double_tree", Canonical: true, Cost: costBroadcastDoubleTree}, broadcastDoubleTree},
-	{Traits{Code: 3, Name: "chain", Canonical: true, Cost: costBroadcastChain}, broadcastChain},
-	{Traits{Code: 4, Name: "scatter_allgather", Canonical: true, Cost: costBroadcastScatter}, broadcastScatter},
-	{Traits{Code: 5, Name: "star", Canonical: true, Cost: costBroadcastStar}, broadcastStar},
+func Broadcasts() []Entry[BroadcastFunc] {
+	return []Entry[BroadcastFunc]{
+		{Traits{Code: 1, Name: "binomial", Canonical: true, Cost: costBroadcastBinomial}, broadcastBinomial},
+		{Traits{Code: 2, Name: "double_tree", Canonical: true, Cost: costBroadcastDoubleTree}, broadcastDoubleTree},
+		{Traits{Code: 3, Name: "chain", Canonical: true, Cost: costBroadcastChain}, broadcastChain},
+		{Traits{Code: 4, Name: "scatter_allgather", Canonical: true, Cost: costBroadcastScatter}, broadcastScatter},
+		{Traits{Code: 5, Name: "star", Canonical: true, Cost: costBroadcastStar}, broadcastStar},
+	}
 }
 
 // broadcastBinomial is the binomial tree: in each round every rank that has the buffer sends it

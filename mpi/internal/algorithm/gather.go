@@ -5,15 +5,15 @@ package algorithm
 type GatherFunc func(p Port, out []byte, at []int, in []byte, root int) error
 
 // Gathers are the algorithms of a gather of blocks of one length.
-func Gathers() []Entry[GatherFunc] { return gathers[:] }
+func Gathers() []Entry[GatherFunc] {
+	return []Entry[GatherFunc]{
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costGatherLinear}, gatherLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costGatherBinomial}, gatherBinomial},
+	}
+}
 
 // GathersV are those of them that take blocks of different lengths, which only root knows.
-func GathersV() []Entry[GatherFunc] { return gathers[:1:1] }
-
-var gathers = [...]Entry[GatherFunc]{
-	{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costGatherLinear}, gatherLinear},
-	{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costGatherBinomial}, gatherBinomial},
-}
+func GathersV() []Entry[GatherFunc] { return Gathers()[:1:1] }
 
 // gatherLinear sends every block straight to root, which tells each rank that it is there.
 func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {

@@ -4,15 +4,15 @@ package algorithm
 type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
 
 // Scatters are the algorithms of a scatter of blocks of one length.
-func Scatters() []Entry[ScatterFunc] { return scatters[:] }
+func Scatters() []Entry[ScatterFunc] {
+	return []Entry[ScatterFunc]{
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costScatterLinear}, scatterLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costScatterBinomial}, scatterBinomial},
+	}
+}
 
 // ScattersV are those of them that take blocks of different lengths, which only root knows.
-func ScattersV() []Entry[ScatterFunc] { return scatters[:1:1] }
-
-var scatters = [...]Entry[ScatterFunc]{
-	{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costScatterLinear}, scatterLinear},
-	{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costScatterBinomial}, scatterBinomial},
-}
+func ScattersV() []Entry[ScatterFunc] { return Scatters()[:1:1] }
 
 // scatterLinear sends every block straight from root, which hears from each rank that it is there.
 func scatterLinear(p Port, out, in []byte, at []int, root int) error {
