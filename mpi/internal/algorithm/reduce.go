@@ -8,7 +8,7 @@ func Reduces() []Entry[ReduceFunc] {
 	return []Entry[ReduceFunc]{
 		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costReduceDirect}, reduceDirect},
 		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costReduceBinomial}, reduceBinomial},
-		{Traits{Code: 3, Name: "scatter_gather", Canonical: true, Cost: costReduceScattered}, reduceScattered},
+		{Traits{Code: 3, Name: "scatter_gather", Canonical: true, Cost: costDirect}, reduceScattered},
 	}
 }
 
@@ -168,13 +168,22 @@ func (s *starReduction) finish(k int) error {
 }
 
 // reduceScattered has every rank reduce a part of the buffer, in canonical order, and send it to root (Rabenseifner
-// 2004, with direct messages). For large buffers: no rank moves more than the root's 2n bytes.
+// 2004, with direct messages), or to everyone. It goes segment by segment; ranks that get no result find their buffer unchanged.
+// For large buffers: no rank moves more than the root's 2n bytes. Its cost is that of the all-reduce, too: root gets as much as there.
 func reduceScattered(p Port, buf []byte, root int, r Reduction) error {
-	return runDirect(p, buf, r, root)
+	size := p.Size()
+	if size == 1 {
+		return nil
+	}
+	block := r.widest(len(buf), size)
+	steps := r.segments(block)
+	lag := min(window, steps)
+	d := directReduction{Port: p, r: r, buf: buf, root: root, steps: steps, lag: lag,
+		slots:   newSlots(p, r.widest(block, steps), lag*size),
+		tickets: p.Tickets(ticketKinds * lag * size),
+		fold:    fold{reduction: r}}
+	return pipeline(steps, phase{0, d.scatter}, phase{lag, d.reduce}, phase{2 * lag, d.finish})
 }
-
-// costReduceScattered is that of the all-reduce: root gets as much as there.
-func costReduceScattered(m Machine, size, n int) float64 { return costDirect(m, size, n) }
 
 // everyone in place of a root: the result is for all ranks.
 const everyone = -1
@@ -190,23 +199,6 @@ type directReduction struct {
 	slots      slots
 	tickets    []Ticket
 	fold       fold
-}
-
-// runDirect does a direct reduction, segment by segment. Ranks that get no result find
-// their buffer unchanged.
-func runDirect(p Port, buf []byte, r Reduction, root int) error {
-	size := p.Size()
-	if size == 1 {
-		return nil
-	}
-	block := r.widest(len(buf), size)
-	steps := r.segments(block)
-	lag := min(window, steps)
-	d := directReduction{Port: p, r: r, buf: buf, root: root, steps: steps, lag: lag,
-		slots:   newSlots(p, r.widest(block, steps), lag*size),
-		tickets: p.Tickets(ticketKinds * lag * size),
-		fold:    fold{reduction: r}}
-	return pipeline(steps, phase{0, d.scatter}, phase{lag, d.reduce}, phase{2 * lag, d.finish})
 }
 
 // The tickets of a step: for each rank, that of the part sent to it and received from it, and that of
