@@ -40,29 +40,29 @@ func costGatherLinear(m Machine, size, n int) float64 { return m.allAtOnce(size,
 // Each parent tells its children at once that it is there.
 func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
 	b := binomialOf(p, root)
-	t := newGatherBuffer(p, b, len(in), out, in)
+	g := newGatherBuffer(p, b, len(in), out, in)
 	posted := p.Tickets(2*b.children() + 2)[:0]
 	for i := b.children() - 1; i >= 0; i-- { // the smallest subtree comes first
-		posted = append(posted, p.Recv(b.child(i), t.blocks(b.subtree(i))))
+		posted = append(posted, p.Recv(b.child(i), g.blocks(b.subtree(i))))
 	}
 	for i := range b.children() {
 		posted = append(posted, p.Send(b.child(i), nil))
 	}
 	if !b.leaf() {
-		copy(t.own(), in)
+		copy(g.own(), in)
 	}
 	if b.number == 0 {
 		if err := WaitAll(p, posted...); err != nil {
 			return err
 		}
-		t.unwrap()
+		g.unwrap()
 		return nil
 	}
 	posted = append(posted, p.Recv(b.parent(), nil))
 	if err := WaitAll(p, posted[:b.children()]...); err != nil {
 		return err
 	}
-	posted = append(posted, p.Send(b.parent(), t.mine()))
+	posted = append(posted, p.Send(b.parent(), g.mine()))
 	return WaitAll(p, posted...)
 }
 
@@ -83,40 +83,40 @@ type gatherBuffer struct {
 // newGatherBuffer lays the blocks in all on the root and in own on a leaf, so that they need not be copied; elsewhere in
 // scratch memory.
 func newGatherBuffer(p Port, b binomial, n int, all, own []byte) gatherBuffer {
-	t := gatherBuffer{binomial: b, n: n}
+	g := gatherBuffer{binomial: b, n: n}
 	switch {
 	case b.number == 0:
-		start, end := t.wrapped()
-		t.whole, t.spare = all, p.Scratch((end-start)*n)
+		start, end := g.wrapped()
+		g.whole, g.spare = all, p.Scratch((end-start)*n)
 	case b.leaf():
-		t.whole = own
+		g.whole = own
 	default:
-		t.whole = p.Scratch(b.below() * n)
+		g.whole = p.Scratch(b.below() * n)
 	}
-	return t
+	return g
 }
 
 // blocks is those of a subtree, from number start to before end.
-func (t gatherBuffer) blocks(start, end int) []byte {
-	first := start - t.number
-	if t.number == 0 {
-		if first = t.rank(start); first+end-start > t.size {
-			return t.spare
+func (g gatherBuffer) blocks(start, end int) []byte {
+	first := start - g.number
+	if g.number == 0 {
+		if first = g.rank(start); first+end-start > g.size {
+			return g.spare
 		}
 	}
-	return t.whole[first*t.n : (first+end-start)*t.n]
+	return g.whole[first*g.n : (first+end-start)*g.n]
 }
 
 // own is the rank's own block.
-func (t gatherBuffer) own() []byte { return t.blocks(t.number, t.number+1) }
+func (g gatherBuffer) own() []byte { return g.blocks(g.number, g.number+1) }
 
 // mine is what the parent has of this rank's: all of its subtree.
-func (t gatherBuffer) mine() []byte { return t.blocks(t.number, t.number+t.below()) }
+func (g gatherBuffer) mine() []byte { return g.blocks(g.number, g.number+g.below()) }
 
 // wrapped is the numbers of the root's subtree that has both the last rank and rank 0.
-func (t gatherBuffer) wrapped() (start, end int) {
-	for i := range t.children() {
-		if start, end := t.subtree(i); t.rank(start) > t.rank(end-1) {
+func (g gatherBuffer) wrapped() (start, end int) {
+	for i := range g.children() {
+		if start, end := g.subtree(i); g.rank(start) > g.rank(end-1) {
 			return start, end
 		}
 	}
@@ -124,24 +124,24 @@ func (t gatherBuffer) wrapped() (start, end int) {
 }
 
 // ends is where the two parts of spare belong in the root's blocks.
-func (t gatherBuffer) ends() (last, first []byte) {
-	start, _ := t.wrapped()
-	last = t.whole[len(t.whole)-(t.size-t.root-start)*t.n:]
-	return last, t.whole[:len(t.spare)-len(last)]
+func (g gatherBuffer) ends() (last, first []byte) {
+	start, _ := g.wrapped()
+	last = g.whole[len(g.whole)-(g.size-g.root-start)*g.n:]
+	return last, g.whole[:len(g.spare)-len(last)]
 }
 
 // unwrap moves what has come in spare to where it belongs.
-func (t gatherBuffer) unwrap() {
-	if len(t.spare) > 0 {
-		last, first := t.ends()
-		copy(first, t.spare[copy(last, t.spare):])
+func (g gatherBuffer) unwrap() {
+	if len(g.spare) > 0 {
+		last, first := g.ends()
+		copy(first, g.spare[copy(last, g.spare):])
 	}
 }
 
 // wrap is the reverse.
-func (t gatherBuffer) wrap() {
-	if len(t.spare) > 0 {
-		last, first := t.ends()
-		copy(t.spare[copy(t.spare, last):], first)
+func (g gatherBuffer) wrap() {
+	if len(g.spare) > 0 {
+		last, first := g.ends()
+		copy(g.spare[copy(g.spare, last):], first)
 	}
 }

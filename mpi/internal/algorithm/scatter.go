@@ -36,22 +36,22 @@ func costScatterLinear(m Machine, size, n int) float64 { return m.allAtOnce(size
 // Each rank tells its parent at once that it is there.
 func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
 	b := binomialOf(p, root)
-	t := newGatherBuffer(p, b, len(out), in, out)
+	g := newGatherBuffer(p, b, len(out), in, out)
 	posted := p.Tickets(2*b.children() + 2)[:0]
 	if b.number == 0 {
-		t.wrap()
+		g.wrap()
 	} else {
-		received := p.Recv(b.parent(), t.mine())
+		received := p.Recv(b.parent(), g.mine())
 		posted = append(posted, p.Send(b.parent(), nil), received)
 		if err := p.Wait(received); err != nil {
 			return err
 		}
 	}
 	for i := range b.children() {
-		posted = append(posted, p.Send(b.child(i), t.blocks(b.subtree(i))), p.Recv(b.child(i), nil))
+		posted = append(posted, p.Send(b.child(i), g.blocks(b.subtree(i))), p.Recv(b.child(i), nil))
 	}
 	if !b.leaf() {
-		copy(out, t.own())
+		copy(out, g.own())
 	}
 	return WaitAll(p, posted...)
 }
