@@ -91,11 +91,11 @@ type treeReduction struct {
 	buf        []byte
 	parent     int
 	children   int
-	child      [maxLevels]child // no slice: it would move what newClimber is given to the heap
+	child      [maxLevels]child // no slice: it would move what newTreeReduction is given to the heap
 	back       bool
 	steps, lag int
 	received   slots // one for each child and step
-	sums       slots // where the sums are made that may not be made in buf; await frees it for the next step
+	sums       slots // where the sums are made that may not be made in buf; awaitParent frees it for the next step
 	fromChild  []Ticket
 	toChild    []Ticket
 	toParent   []Ticket
@@ -106,15 +106,15 @@ type treeReduction struct {
 // ranks' bufs in the end; without, in the root's alone, and those of the others are not changed.
 func newTreeReduction(p Port, buf []byte, r Reduction, at treeNode, steps int, back bool) treeReduction {
 	lag, width, n := min(window, steps), r.widest(len(buf), steps), len(at.children)
-	c := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
+	t := treeReduction{Port: p, r: r, buf: buf, parent: at.parent, children: n, back: back, steps: steps, lag: lag,
 		received:  newSlots(p, width, lag*n),
 		fromChild: p.Tickets(lag * n), toChild: p.Tickets(steps * n),
 		toParent: p.Tickets(steps), fromParent: p.Tickets(steps)}
-	copy(c.child[:], at.children)
+	copy(t.child[:], at.children)
 	if !back && at.parent != none && n > 0 {
-		c.sums = newSlots(p, width, 1)
+		t.sums = newSlots(p, width, 1)
 	}
-	return c
+	return t
 }
 
 // runTrees reduces along one tree or several at once. Between two ranks that are neighbours in more
@@ -138,92 +138,92 @@ func runTrees(trees ...*treeReduction) error {
 }
 
 // do does one phase of step k. (Calls by name, and not through a function value, keep the treeReduction off the heap.)
-func (c *treeReduction) do(phase, k int) error {
+func (t *treeReduction) do(phase, k int) error {
 	switch phase {
 	case 0:
-		c.postReceives(k)
+		t.postReceives(k)
 		return nil
 	case 1:
-		return c.combineChildren(k)
+		return t.combineChildren(k)
 	case 2:
-		return c.awaitParent(k)
+		return t.awaitParent(k)
 	case 3:
-		return c.passDown(k)
+		return t.passDown(k)
 	}
-	return c.finish(k)
+	return t.finish(k)
 }
 
-func (c *treeReduction) segment(k int) []byte { return c.r.part(c.buf, k, c.steps) }
+func (t *treeReduction) segment(k int) []byte { return t.r.part(t.buf, k, t.steps) }
 
 // postReceives posts the receives from the children.
-func (c *treeReduction) postReceives(k int) {
-	for i, child := range c.child[:c.children] {
-		at := k%c.lag*c.children + i
-		c.fromChild[at] = c.Recv(child.rank, c.received.at(at, len(c.segment(k))))
+func (t *treeReduction) postReceives(k int) {
+	for i, child := range t.child[:t.children] {
+		at := k%t.lag*t.children + i
+		t.fromChild[at] = t.Recv(child.rank, t.received.at(at, len(t.segment(k))))
 	}
 }
 
 // combineChildren combines what the children send, and sends it to the parent. The root has the result then.
-func (c *treeReduction) combineChildren(k int) error {
-	value := c.segment(k)
+func (t *treeReduction) combineChildren(k int) error {
+	value := t.segment(k)
 	sum := value
-	if c.sums.n > 0 {
-		sum = c.sums.at(0, len(value))
+	if t.sums.n > 0 {
+		sum = t.sums.at(0, len(value))
 	}
-	for i, child := range c.child[:c.children] {
-		at := k%c.lag*c.children + i
-		if err := c.Wait(c.fromChild[at]); err != nil {
+	for i, child := range t.child[:t.children] {
+		at := k%t.lag*t.children + i
+		if err := t.Wait(t.fromChild[at]); err != nil {
 			return err
 		}
-		c.r.combine(sum, c.received.at(at, len(value)), value, child.lower)
+		t.r.combine(sum, t.received.at(at, len(value)), value, child.lower)
 		value = sum
 	}
-	if c.parent != none {
-		c.toParent[k] = c.Send(c.parent, value)
-	} else if c.back {
-		c.sendDown(k)
+	if t.parent != none {
+		t.toParent[k] = t.Send(t.parent, value)
+	} else if t.back {
+		t.sendDown(k)
 	}
 	return nil
 }
 
 // sendDown sends the result to the children.
-func (c *treeReduction) sendDown(k int) {
-	for i, child := range c.child[:c.children] {
-		c.toChild[k*c.children+i] = c.Send(child.rank, c.segment(k))
+func (t *treeReduction) sendDown(k int) {
+	for i, child := range t.child[:t.children] {
+		t.toChild[k*t.children+i] = t.Send(child.rank, t.segment(k))
 	}
 }
 
 // awaitParent posts the receive from the parent, when the buffer for it is free.
-func (c *treeReduction) awaitParent(k int) error {
-	if c.parent == none {
+func (t *treeReduction) awaitParent(k int) error {
+	if t.parent == none {
 		return nil
 	}
-	err := c.Wait(c.toParent[k])
-	if err == nil && c.back {
-		c.fromParent[k] = c.Recv(c.parent, c.segment(k))
+	err := t.Wait(t.toParent[k])
+	if err == nil && t.back {
+		t.fromParent[k] = t.Recv(t.parent, t.segment(k))
 	}
 	return err
 }
 
 // passDown passes the result on from the parent to the children.
-func (c *treeReduction) passDown(k int) error {
-	if !c.back || c.children == 0 || c.parent == none {
+func (t *treeReduction) passDown(k int) error {
+	if !t.back || t.children == 0 || t.parent == none {
 		return nil
 	}
-	if err := c.Wait(c.fromParent[k]); err != nil {
+	if err := t.Wait(t.fromParent[k]); err != nil {
 		return err
 	}
-	c.sendDown(k)
+	t.sendDown(k)
 	return nil
 }
 
 // finish waits until the children have been served, or a leaf has its result.
-func (c *treeReduction) finish(k int) error {
+func (t *treeReduction) finish(k int) error {
 	switch {
-	case !c.back:
+	case !t.back:
 		return nil
-	case c.children == 0:
-		return c.Wait(c.fromParent[k])
+	case t.children == 0:
+		return t.Wait(t.fromParent[k])
 	}
-	return WaitAll(c.Port, c.toChild[k*c.children:(k+1)*c.children]...)
+	return WaitAll(t.Port, t.toChild[k*t.children:(k+1)*t.children]...)
 }

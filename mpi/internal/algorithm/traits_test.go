@@ -104,7 +104,7 @@ func TestMoveTraffic(t *testing.T) {
 		{"all_to_all/direct", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, 1} }},
 		{"all_to_all/pairwise", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, p - 1} }},
 		{"all_to_all/bruck", any, func(p, l, n int) counts {
-			sends := 0 // a block i ranks away goes as many as i has bits
+			sends := 0 // a block for the i'th rank after is sent as often as i has bits
 			for i := range p {
 				sends += bits.OnesCount(uint(i))
 			}
