@@ -135,3 +135,27 @@ func (g *Group) describe(s *status) string {
 	}
 	return fmt.Sprintf("it finished %s %v ago%s%s", call(s.call), ago, waits, who)
 }
+
+// status of this rank. mu is held.
+func (e *Engine) status(group uint64) *status {
+	g := e.groups[group]
+	if g == nil {
+		_, gone := e.gone[group]
+		return &status{gone: gone, waits: Any, label: e.options.Label}
+	}
+	s := &status{known: true, running: g.running(), call: g.call, ago: e.clock.Since(g.since()), waits: Any, label: e.options.Label}
+	for _, w := range e.sleepers {
+		if w.group == g && w.op != nil && w.op.peer != Any {
+			s.waits, _ = g.rankOf(int(w.op.peer))
+		}
+	}
+	return s
+}
+
+// progress orders ranks by how far they have come: a rank is in a call before it has finished it.
+func (s *status) progress() uint64 {
+	if s.running {
+		return 2 * s.call.Seq
+	}
+	return 2*s.call.Seq + 1
+}

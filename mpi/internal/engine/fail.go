@@ -243,13 +243,3 @@ func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	l.out.replaceFirst(rest)
 	e.complete(first, err)
 }
-
-// replaceFirst puts op in the place of the first of the list.
-func (l *opList) replaceFirst(op *Op) {
-	op.next = l.first.next
-	if l.last == l.first {
-		l.last = op
-	}
-	l.first.next = nil
-	l.first = op
-}

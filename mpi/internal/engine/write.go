@@ -116,17 +116,3 @@ func (e *Engine) miss(op *Op, reason error) {
 	}
 	e.complete(op, err)
 }
-
-// tell queues a frame of the engine's own for a peer.
-func (e *Engine) tell(p *peer, h header, payload []byte) { e.say(p.lane(h.kind), h, payload) }
-
-// say is tell on a given lane.
-func (e *Engine) say(l *lane, h header, payload []byte) {
-	if l.peer.err != nil || l.shut || e.ended {
-		return
-	}
-	h.length = uint64(len(payload))
-	op := &Op{peer: int32(l.peer.rank), kind: h.kind, call: h.call, buf: payload}
-	h.encode(&op.head)
-	e.write(l, op)
-}

@@ -5,16 +5,24 @@ import (
 	"time"
 )
 
+// tell queues a frame of the engine's own for a peer.
+func (e *Engine) tell(p *peer, h header, payload []byte) { e.say(p.lane(h.kind), h, payload) }
+
+// say is tell on a given lane.
+func (e *Engine) say(l *lane, h header, payload []byte) {
+	if l.peer.err != nil || l.shut || e.ended {
+		return
+	}
+	h.length = uint64(len(payload))
+	op := &Op{peer: int32(l.peer.rank), kind: h.kind, call: h.call, buf: payload}
+	h.encode(&op.head)
+	e.write(l, op)
+}
+
 const (
 	maxNews = 1024 // groups that are not there yet, of which an engine remembers what it has heard
 	maxOwed = 16   // answers to a peer's questions that wait to be written; to more it gets none
 )
-
-// news is what has been heard of a group before this rank is of it.
-type news struct {
-	failed map[int]*AbortError // by world rank of who said so
-	left   map[int]error       // by world rank
-}
 
 // hear acts on a frame of the engine's own. mu is held.
 func (e *Engine) hear(l *lane, h *header, payload []byte) {
@@ -68,6 +76,12 @@ func (e *Engine) hearAbort(p *peer, h *header, payload []byte) {
 	} else if _, member := g.rankOf(p.rank); member {
 		e.failGroup(g, told)
 	}
+}
+
+// news is what has been heard of a group before this rank is of it.
+type news struct {
+	failed map[int]*AbortError // by world rank of who said so
+	left   map[int]error       // by world rank
 }
 
 // remember keeps what is heard of a group until this rank is of it.

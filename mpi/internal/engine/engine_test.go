@@ -198,3 +198,28 @@ func TestCloseTwice(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A payload that arrives while its receiver waits for nobody goes on all the same, if that wants it to.
+func TestPursue(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		var s, r Op
+		payload, in := pattern(1, 64<<20), make([]byte, 64<<20)
+		w.groups[0].SendMessage(&s, 1, tag(1), payload)
+		w.groups[0].Pursue(&s)
+		w.groups[1].RecvMessage(&r, 0, tag(1), in)
+		w.groups[1].Pursue(&r)
+		testkit.Eventually(t, "both are done", func() bool { return s.Done() && r.Done() })
+		if s.err != nil || r.err != nil || string(in) != string(payload) {
+			t.Errorf("%v, %v, or something else came", s.err, r.err)
+		}
+		w.each(func(rank int, g *Group) error {
+			g.e.mu.Lock()
+			defer g.e.mu.Unlock()
+			if g.e.pursued != 0 {
+				t.Errorf("rank %d pursues %d ops that are done", rank, g.e.pursued)
+			}
+			return nil
+		})
+	})
+}
