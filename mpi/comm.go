@@ -1,9 +1,9 @@
 package mpi
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/transport"
@@ -61,14 +61,6 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Self is the communicator of a world of one.
-func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }
-
-// alone is Self with a configuration.
-func alone(cfg InitConfig) *Comm {
-	return &Comm{core: &core{world: begun(cfg), members: []int{0}, owner: true}}
-}
-
 // Rank is this process's place in the group, from 0.
 func (c *Comm) Rank() int { return c.core.port.Rank() }
 
@@ -79,12 +71,6 @@ func (c *Comm) Size() int { return c.core.port.Size() }
 // predicted to be fastest. Calls whose collective has none of that name return an error, as do those that are to be
 // deterministic with one that is not canonical. All ranks must use the same.
 func (c *Comm) Using(algorithm string) *Comm { return &Comm{core: c.core, algorithm: algorithm} }
-
-// Barrier returns when every rank has called it.
-func (c *Comm) Barrier(ctx context.Context) error {
-	o := operation{kind: barrierCall}
-	return c.run(ctx, &o)
-}
 
 // IsInitialized tells whether c can still be used: it is neither nil nor closed nor broken.
 func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
@@ -125,3 +111,6 @@ func (c *Comm) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Ranks is the ranks of the world, that of Init, that the Comm is made of, in the order of its own.
+func (c *Comm) Ranks() []int { return slices.Clone(c.core.members) }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -198,40 +197,6 @@ func TestInitEnvHosted(t *testing.T) {
 	}
 }
 
-// The store of rank 0 lives until the others have closed.
-func TestHostWaitsForOthers(t *testing.T) {
-	port := freePort(t, "127.0.0.1")
-	reached := make(chan struct{})
-	meetByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
-		switch rank {
-		case 0:
-			close(reached) // and goes on to Close
-		case 1:
-			<-reached
-			// Rank 0's connections have gone, or are going; its store has not.
-			if _, err := Recv(t.Context(), c, make([]byte, 1), 0, 0); !errors.Is(err, ErrLeft) {
-				t.Errorf("got %v", err)
-			}
-			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
-			if err != nil {
-				t.Errorf("the store has gone before rank 1: %v", err)
-				return
-			}
-			conn.Close()
-		}
-	})
-}
-
-func TestGuestsWaitIsBounded(t *testing.T) {
-	g := newGuests()
-	g.joined("rank 1", nil)
-	testkit.Within(t, testkit.Patience, func() { g.wait(time.Millisecond) })
-	g.joined("rank 2", nil)
-	g.left("rank 1")
-	g.left("rank 2")
-	testkit.Within(t, testkit.Patience, func() { g.wait(time.Hour) })
-}
-
 // The agent's store: it is dialled by all, under the rank's name, and lives on.
 func TestInitEnvAgentStore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -399,52 +364,5 @@ func TestInitEnvWrongKeyFile(t *testing.T) {
 				return nil
 			})
 		})
-	}
-}
-
-func TestLocalAddress(t *testing.T) {
-	for _, tt := range []struct {
-		host string
-		ok   func(netip.Addr) bool
-	}{
-		{"127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
-		{"127.0.0.9", func(ip netip.Addr) bool { return ip.String() == "127.0.0.9" }},
-		{"::ffff:127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
-		{"localhost", netip.Addr.IsLoopback},
-	} {
-		if ip, err := localAddress(t.Context(), tt.host); err != nil || !tt.ok(ip) {
-			t.Errorf("%s: got %v, %v", tt.host, ip, err)
-		}
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range own {
-		prefix := netip.MustParsePrefix(a.String())
-		if ip, err := localAddress(t.Context(), prefix.Addr().String()); err != nil || ip != prefix.Addr() {
-			t.Errorf("%v: got %v, %v", prefix.Addr(), ip, err)
-		}
-	}
-}
-
-func TestMostReachable(t *testing.T) {
-	for _, tt := range []struct {
-		addrs []string
-		want  string
-	}{
-		{[]string{"127.0.1.1", "10.0.0.1"}, "10.0.0.1"}, // Debian's /etc/hosts
-		{[]string{"2001:db8::1", "10.0.0.1"}, "10.0.0.1"},
-		{[]string{"127.0.0.1", "2001:db8::1"}, "2001:db8::1"},
-		{[]string{"::1", "127.0.0.1"}, "127.0.0.1"},
-		{[]string{"::ffff:10.0.0.1"}, "10.0.0.1"},
-	} {
-		var addrs []netip.Addr
-		for _, text := range tt.addrs {
-			addrs = append(addrs, netip.MustParseAddr(text))
-		}
-		if got := mostReachable(addrs); got.String() != tt.want {
-			t.Errorf("of %v: got %v, want %s", tt.addrs, got, tt.want)
-		}
 	}
 }

@@ -119,6 +119,3 @@ func digestOf(ranks []int) uint64 {
 	}
 	return h.Sum64()
 }
-
-// Ranks is the ranks of the world, that of Init, that the Comm is made of, in the order of its own.
-func (c *Comm) Ranks() []int { return slices.Clone(c.core.members) }

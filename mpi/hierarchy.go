@@ -24,6 +24,32 @@ type hierarchy struct {
 	between crossPort // to these
 }
 
+// shareMachines lays memory under the ranks of each machine of a group that is spread over several, if it lies on them evenly and all
+// ranks manage to. k is the group in which target's is made.
+func (k *core) shareMachines(ctx context.Context, target *core) error {
+	machines := make([]int, len(k.members))
+	for i, rank := range k.members {
+		machines[i] = k.world.machines[rank]
+	}
+	rank := k.group.Rank()
+	h := newHierarchy(machines, rank)
+	if h == nil || h.width > shm.MaxRanks {
+		return nil
+	}
+	first := rank - h.local
+	areas, err := k.shareSegments(ctx, shm.AreaSize, first, first+h.width)
+	if err != nil || areas == nil {
+		return err
+	}
+	target.memory = append(target.memory, areas...)
+	if h.node, err = shm.NewNode(h.local, areas); err != nil {
+		return err
+	}
+	h.between = crossPort{port: &target.port, ranks: h.cross, rank: rank / h.width}
+	target.hierarchy = h
+	return nil
+}
+
 // newHierarchy finds out how the group lies on machines, where machines[i] tells that of rank i; nil: in no such way.
 func newHierarchy(machines []int, rank int) *hierarchy {
 	width := slices.IndexFunc(machines, func(m int) bool { return m != machines[0] })
@@ -80,6 +106,7 @@ type crossPort struct {
 }
 
 func (p *crossPort) Rank() int { return p.rank }
+
 func (p *crossPort) Size() int { return len(p.ranks) }
 
 func (p *crossPort) Send(to int, buf []byte) algorithm.Ticket {
@@ -88,30 +115,4 @@ func (p *crossPort) Send(to int, buf []byte) algorithm.Ticket {
 
 func (p *crossPort) Recv(from int, buf []byte) algorithm.Ticket {
 	return p.port.Recv(p.ranks[from], buf)
-}
-
-// shareMachines lays memory under the ranks of each machine of a group that is spread over several, if it lies on them evenly and all
-// ranks manage to. k is the group in which target's is made.
-func (k *core) shareMachines(ctx context.Context, target *core) error {
-	machines := make([]int, len(k.members))
-	for i, rank := range k.members {
-		machines[i] = k.world.machines[rank]
-	}
-	rank := k.group.Rank()
-	h := newHierarchy(machines, rank)
-	if h == nil || h.width > shm.MaxRanks {
-		return nil
-	}
-	first := rank - h.local
-	areas, err := k.shareSegments(ctx, shm.AreaSize, first, first+h.width)
-	if err != nil || areas == nil {
-		return err
-	}
-	target.memory = append(target.memory, areas...)
-	if h.node, err = shm.NewNode(h.local, areas); err != nil {
-		return err
-	}
-	h.between = crossPort{port: &target.port, ranks: h.cross, rank: rank / h.width}
-	target.hierarchy = h
-	return nil
 }

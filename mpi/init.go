@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
@@ -29,6 +34,49 @@ func Init(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	return c, nil
 }
 
+// InitLocal makes the Comms of all ranks of a network within this process, by rank. A Comm is for the goroutine that plays its
+// rank. Only the Config, the Flight and the Log of cfg are used; each rank's Flight has its number after it, as in "flight.3".
+func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) ([]*Comm, error) {
+	if err := cfg.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("init within one process: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
+	defer cancel()
+	comms := make([]*Comm, network.Size())
+	errs := make([]error, network.Size())
+	var tasks sync.WaitGroup
+	for rank := range comms {
+		tasks.Go(func() {
+			cfg := cfg
+			if cfg.Flight != "" {
+				cfg.Flight += fmt.Sprintf(".%d", rank)
+			}
+			fabric, err := network.Fabric(rank)
+			if err == nil {
+				comms[rank], err = join(ctx, fabric, cfg)
+			}
+			if err != nil {
+				errs[rank] = fmt.Errorf("init rank %d within one process: %w", rank, err)
+				cancel()
+			}
+		})
+	}
+	tasks.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return comms, nil
+	}
+	for _, c := range comms {
+		if c != nil {
+			c.Close()
+		}
+	}
+	return nil, err
+}
+
+// Self is the communicator of a world of one.
+func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }
+
 func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if !littleEndian() {
 		return nil, errors.New("this machine is big-endian; ranks exchange little-endian memory")
@@ -51,6 +99,11 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		return nil, err
 	}
 	return join(ctx, fabric, cfg)
+}
+
+// alone is Self with a configuration.
+func alone(cfg InitConfig) *Comm {
+	return &Comm{core: &core{world: begun(cfg), members: []int{0}, owner: true}}
 }
 
 // worldID is the number of the group of all ranks.
@@ -119,4 +172,73 @@ func label() string {
 		host = "unknown host"
 	}
 	return fmt.Sprintf("%s, pid %d", host, os.Getpid())
+}
+
+// world is what all Comms of one Init share.
+type world struct {
+	engine   *engine.Engine // nil where the world is one rank
+	config   Config
+	recorder *recorder
+	tables   *tables
+	log      *slog.Logger
+	messages sync.Pool // of *message
+
+	mu     sync.Mutex
+	made   map[*core]struct{} // the Comms that were made of that of Init, and are not closed
+	flight string             // file to write the recorder to at the first failure, or empty
+	met    *rendezvous        // what InitEnv opened, or nil
+
+	near, far algorithm.Machine // what messages cost within a machine and between machines
+	machines  []int             // by world rank: the lowest rank on the same machine
+}
+
+// begun is a world that has no connections yet.
+func begun(cfg InitConfig) *world {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &world{
+		config: cfg.Config.complete(), recorder: newRecorder(), tables: newTables(), flight: cfg.Flight, log: log,
+		near: defaultMachine, far: defaultMachine,
+	}
+}
+
+// keep notes a Comm that was made of another, to be closed with the world.
+func (w *world) keep(k *core) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.made == nil {
+		w.made = make(map[*core]struct{})
+	}
+	w.made[k] = struct{}{}
+}
+
+// forget notes that it is closed.
+func (w *world) forget(k *core) {
+	w.mu.Lock()
+	delete(w.made, k)
+	w.mu.Unlock()
+}
+
+// close ends the connections.
+func (w *world) close(broken bool) error {
+	var errs []error
+	w.mu.Lock()
+	made := slices.Collect(maps.Keys(w.made))
+	w.mu.Unlock()
+	for _, k := range made {
+		errs = append(errs, (&Comm{core: k}).Close())
+	}
+	if w.engine != nil {
+		errs = append(errs, w.engine.Close())
+	}
+	switch {
+	case w.met == nil:
+	case broken:
+		errs = append(errs, w.met.abandon())
+	default:
+		errs = append(errs, w.met.close())
+	}
+	return errors.Join(errs...)
 }

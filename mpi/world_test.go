@@ -1,12 +1,18 @@
 package mpi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +20,53 @@ import (
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
+
+	"go.uber.org/goleak"
 )
+
+// The variables that make the test binary run as one rank of a scenario.
+const (
+	scenarioVariable  = "MPI_TEST_SCENARIO"
+	transportVariable = "MPI_TEST_TRANSPORT"
+	timeoutVariable   = "MPI_TEST_TIMEOUT"
+)
+
+// scenarios are what a rank process does, once it has met the others.
+var scenarios = map[string]func(ctx context.Context, c *Comm) error{
+	"conform":  conformProcess,
+	"handmade": handmadeProcess,
+	"die":      dieProcess,
+	"stop":     stopProcess,
+	"start":    startProcess,
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(scenarioVariable); name != "" {
+		if err := play(scenarios[name]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(scenario func(ctx context.Context, c *Comm) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*testkit.Patience)
+	defer cancel()
+	cfg := DefaultConfig()
+	cfg.Transport = os.Getenv(transportVariable)
+	var err error
+	if cfg.Timeout, err = time.ParseDuration(os.Getenv(timeoutVariable)); err != nil {
+		return err
+	}
+	c, err := InitEnv(ctx, os.LookupEnv, cfg, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return scenario(ctx, c)
+}
 
 // transports are what tests go over: a network within this process, loopback, shared memory, and the last two together, with ranks
 // that take themselves for those of several machines.
@@ -220,3 +272,134 @@ func must(t testing.TB, errs []error) {
 }
 
 func rankName(size int) string { return fmt.Sprintf("%d_ranks", size) }
+
+// rankProcess is a rank in a process of its own, and what it printed.
+type rankProcess struct {
+	cmd         *exec.Cmd
+	out, errOut bytes.Buffer
+	err         error // of its end
+}
+
+// startRanks starts the processes of a scenario.
+func startRanks(t *testing.T, scenario, over string, size int, timeout time.Duration) []*rankProcess {
+	t.Helper()
+	port := freePort(t, "127.0.0.1")
+	ranks := make([]*rankProcess, size)
+	for rank := range ranks {
+		p := &rankProcess{cmd: exec.Command(os.Args[0])}
+		p.cmd.Env = append(os.Environ(), scenarioVariable+"="+scenario, transportVariable+"="+over, timeoutVariable+"="+timeout.String(),
+			"RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port,
+			"DDPBATCH_SECRET="+secretHex)
+		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errOut
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.cmd.Process.Kill() })
+		ranks[rank] = p
+	}
+	return ranks
+}
+
+// wait returns when the given processes have ended.
+func wait(t *testing.T, ranks ...*rankProcess) {
+	t.Helper()
+	testkit.Within(t, 4*testkit.Patience, func() {
+		testkit.Each(len(ranks), func(i int) error {
+			ranks[i].err = ranks[i].cmd.Wait()
+			return nil
+		})
+	})
+}
+
+// succeeded fails the test if a process has ended with an error.
+func succeeded(t *testing.T, ranks []*rankProcess) {
+	t.Helper()
+	for rank, p := range ranks {
+		if p.err != nil {
+			t.Errorf("rank %d: %v; printed %q, %q", rank, p.err, p.out.String(), p.errOut.String())
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// realTransports are those that processes of their own can use.
+var realTransports = []string{"tcp", "shm"}
+
+// conformProcess is a rank of TestConformance and TestDeterminism in its own process.
+func conformProcess(ctx context.Context, c *Comm) error {
+	seed := []uint64{rand.Uint64()}
+	if err := Broadcast(ctx, c, seed, 0); err != nil {
+		return err
+	}
+	c.core.world.config.Deterministic = false
+	if err := conform(ctx, c, seed[0], 2); err != nil {
+		return fmt.Errorf("seed %d: %w", seed[0], err)
+	}
+	c.core.world.config.Deterministic = true
+	if err := determined(ctx, c, kindFloat32, seed[0]); err != nil {
+		return fmt.Errorf("seed %d: %w", seed[0], err)
+	}
+	return nil
+}
+
+func TestProcesses(t *testing.T) {
+	for _, over := range realTransports {
+		for _, scenario := range []string{"conform", "handmade"} {
+			for _, size := range sampleOf(over, []int{2, 3, 4, 5, 8}) {
+				t.Run(over+"/"+scenario+"/"+rankName(size), func(t *testing.T) {
+					ranks := startRanks(t, scenario, over, size, testkit.Patience)
+					wait(t, ranks...)
+					succeeded(t, ranks)
+				})
+			}
+		}
+	}
+}
+
+// soon is how long a misuse of reference/collectives.md 3.1 may stay unnoticed.
+const soon = time.Second
+
+// again is what a try returns that tells nothing.
+const again = time.Duration(-1)
+
+// promptly is testkit.Promptly for what must be over soon. A try that tells nothing is played again.
+func promptly(t *testing.T, play func() (took time.Duration)) {
+	t.Helper()
+	testkit.Promptly(t, soon, func() time.Duration {
+		for range 100 {
+			if took := play(); took != again || t.Failed() {
+				return took
+			}
+		}
+		t.Error("none of 100 tries told anything: the ranks that are there do not answer")
+		return 0
+	})
+}
+
+// starved tells whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have had
+// the time. Then that try tells nothing.
+func starved(errs ...error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") })
+}
+
+// stopwatch measures from the moment at which the last rank makes its call. The zero stopwatch is ready.
+type stopwatch struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+// called notes that a rank is about to make its call.
+func (s *stopwatch) called() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = time.Now()
+}
+
+// sinceLast is how long ago the last rank was.
+func (s *stopwatch) sinceLast() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.last)
+}

@@ -11,6 +11,36 @@ import (
 	"ddpbatch/mpi/internal/engine"
 )
 
+// Barrier returns when every rank has called it.
+func (c *Comm) Barrier(ctx context.Context) error {
+	o := operation{kind: barrierCall}
+	return c.run(ctx, &o)
+}
+
+// IBarrier is Barrier that goes on by itself.
+func (c *Comm) IBarrier(ctx context.Context) *Request {
+	return c.request(ctx, &operation{kind: barrierCall})
+}
+
+// MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError
+// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0. It
+// costs rank 0 a message to and from each rank.
+func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) error {
+	if c.core.group == nil {
+		return c.Barrier(ctx)
+	}
+	o := operation{kind: monitoredCall, timeout: timeout}
+	return c.run(ctx, &o)
+}
+
+// IMonitoredBarrier is MonitoredBarrier that goes on by itself.
+func (c *Comm) IMonitoredBarrier(ctx context.Context, timeout time.Duration) *Request {
+	if c.core.group == nil {
+		return c.IBarrier(ctx)
+	}
+	return c.request(ctx, &operation{kind: monitoredCall, timeout: timeout})
+}
+
 // AbsentError names the ranks that did not come to a MonitoredBarrier.
 type AbsentError struct {
 	Ranks   []int
@@ -31,25 +61,6 @@ func (e *AbsentError) Error() string {
 
 // Unwrap makes errors.Is find ErrTimeout.
 func (e *AbsentError) Unwrap() error { return ErrTimeout }
-
-// MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError
-// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0. It
-// costs rank 0 a message to and from each rank.
-func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) error {
-	if c.core.group == nil {
-		return c.Barrier(ctx)
-	}
-	o := operation{kind: monitoredCall, timeout: timeout}
-	return c.run(ctx, &o)
-}
-
-// IMonitoredBarrier is MonitoredBarrier that goes on by itself.
-func (c *Comm) IMonitoredBarrier(ctx context.Context, timeout time.Duration) *Request {
-	if c.core.group == nil {
-		return c.IBarrier(ctx)
-	}
-	return c.request(ctx, &operation{kind: monitoredCall, timeout: timeout})
-}
 
 // verdict is how much longer than rank 0 the others wait, to hear from it who is missing.
 const verdict = time.Second

@@ -2,9 +2,36 @@ package mpi
 
 import (
 	"context"
+	"fmt"
 
 	"ddpbatch/mpi/internal/element"
 )
+
+// Broadcast copies root's buf into that of every other rank. buf has the same
+// length on all of them, and may be empty.
+//
+// No rank returns before it has heard from those that it sends to: so two ranks that both take
+// themselves for the root find out.
+//
+// When it fails the content of buf is undefined on all ranks but root.
+func Broadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) error {
+	var o operation
+	broadcastOf(&o, c, buf, root)
+	return c.run(ctx, &o)
+}
+
+// IBroadcast is Broadcast that goes on by itself. buf is the Request's until that is done.
+func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Request {
+	var o operation
+	broadcastOf(&o, c, buf, root)
+	return c.request(ctx, &o)
+}
+
+func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) {
+	o.kind, o.data, o.count = broadcastCall, element.TypeOf[T](), uint64(len(buf))
+	o.out = bytesOf(buf)
+	o.from(c, root)
+}
 
 // AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
 // the rank's own block of out.
@@ -141,5 +168,54 @@ func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root 
 		o.ownBlock(c, "out", len(out), counts)
 	} else {
 		o.inBlocks = o.evenBlocks(c, "in", len(in), len(out))
+	}
+}
+
+// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. All blocks have the same length: in
+// and out are as many of them as there are ranks. They must not overlap.
+func AllToAll[T Number](ctx context.Context, c *Comm, out, in []T) error {
+	var o operation
+	allToAllOf(&o, c, out, in, nil, nil)
+	return c.run(ctx, &o)
+}
+
+// AllToAllV is AllToAll with blocks of different lengths: inCounts[i] elements go to rank i, and outCounts[i] come from it.
+func AllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) error {
+	var o operation
+	allToAllOf(&o, c, out, in, outCounts, inCounts)
+	return c.run(ctx, &o)
+}
+
+// IAllToAll is AllToAll that goes on by itself. Both buffers are the Request's until that is done.
+func IAllToAll[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
+	var o operation
+	allToAllOf(&o, c, out, in, nil, nil)
+	return c.request(ctx, &o)
+}
+
+// IAllToAllV is AllToAllV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) *Request {
+	var o operation
+	allToAllOf(&o, c, out, in, outCounts, inCounts)
+	return c.request(ctx, &o)
+}
+
+func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCounts []int) {
+	o.kind, o.data, o.count = allToAllCall, element.TypeOf[T](), uint64(len(in))
+	o.out, o.in = bytesOf(out), bytesOf(in)
+	defer o.checkApart()
+	if outCounts == nil && inCounts == nil {
+		if len(in) != len(out) && o.wrong == nil {
+			o.wrong = fmt.Errorf("in has %d elements and out %d: they must be as many", len(in), len(out))
+		}
+		o.inBlocks = o.evenBlocks(c, "in", len(in), len(in)/c.Size())
+		o.outBlocks = o.inBlocks
+		return
+	}
+	o.ragged, o.count = true, noCount
+	o.inBlocks = o.unevenBlocks(c, "in", len(in), inCounts)
+	o.outBlocks = o.unevenBlocks(c, "out", len(out), outCounts)
+	if r := c.Rank(); o.wrong == nil && inCounts[r] != outCounts[r] {
+		o.wrong = fmt.Errorf("this rank sends itself %d elements and receives %d", inCounts[r], outCounts[r])
 	}
 }
