@@ -62,16 +62,16 @@ func (e *AbsentError) Error() string {
 // Unwrap makes errors.Is find ErrTimeout.
 func (e *AbsentError) Unwrap() error { return ErrTimeout }
 
-// verdict is how much longer than rank 0 the others wait, to hear from it who is missing.
-const verdict = time.Second
+// extraWait is how much longer than rank 0 the others wait, to hear from it who is missing.
+const extraWait = time.Second
 
-// monitor is a rank's part in the barrier.
-func (k *core) monitor(timeout time.Duration) error {
+// runMonitored is a rank's part in the barrier.
+func (k *core) runMonitored(timeout time.Duration) error {
 	if k.group.Rank() != 0 {
 		sent, answer := k.port.Send(0, nil), k.port.Recv(0, nil)
-		err := k.arrive(timeout+verdict, func() bool { return k.port.ops[answer].Done() })
-		if errors.Is(err, errSilence) {
-			return &AbsentError{Ranks: []int{0}, Timeout: timeout + verdict}
+		err := k.awaitArrivals(timeout+extraWait, func() bool { return k.port.ops[answer].Done() })
+		if errors.Is(err, errNoAnswer) {
+			return &AbsentError{Ranks: []int{0}, Timeout: timeout + extraWait}
 		}
 		if err != nil {
 			return err
@@ -82,8 +82,8 @@ func (k *core) monitor(timeout time.Duration) error {
 		k.port.Recv(rank, nil)
 	}
 	arrivals := k.port.ops[:k.port.used]
-	err := k.arrive(timeout, func() bool { return countDone(arrivals) == len(arrivals) })
-	if errors.Is(err, errSilence) {
+	err := k.awaitArrivals(timeout, func() bool { return countDone(arrivals) == len(arrivals) })
+	if errors.Is(err, errNoAnswer) {
 		if missing := absent(arrivals); len(missing) > 0 { // else the last has come at the last moment
 			return &AbsentError{Ranks: missing, Timeout: timeout}
 		}
@@ -104,13 +104,13 @@ func (k *core) monitor(timeout time.Duration) error {
 	return nil
 }
 
-// arrive waits for a condition, for no longer than timeout: then the error is errSilence.
-func (k *core) arrive(timeout time.Duration, ready func() bool) error {
+// awaitArrivals waits for a condition, for no longer than timeout: then the error is errNoAnswer.
+func (k *core) awaitArrivals(timeout time.Duration, ready func() bool) error {
 	limited, cancel := context.WithTimeout(k.port.ctx, timeout)
 	defer cancel()
 	err := k.group.Watch(limited, ready)
 	if err != nil && k.port.ctx.Err() == nil && limited.Err() != nil {
-		return errSilence
+		return errNoAnswer
 	}
 	return err
 }

@@ -87,11 +87,11 @@ func (k *core) choose(o *operation) error {
 	case allGatherCall, setupCall:
 		return pick(k, o, name, t.allGathers, &f.allGather)
 	case gatherCall:
-		return pick(k, o, name, t.gathers[o.unevenly()], &f.gather)
+		return pick(k, o, name, t.gathers[o.raggedIndex()], &f.gather)
 	case scatterCall:
-		return pick(k, o, name, t.scatters[o.unevenly()], &f.scatter)
+		return pick(k, o, name, t.scatters[o.raggedIndex()], &f.scatter)
 	case allToAllCall:
-		return pick(k, o, name, t.allToAlls[o.unevenly()], &f.allToAll)
+		return pick(k, o, name, t.allToAlls[o.raggedIndex()], &f.allToAll)
 	default:
 		return pick(k, o, name, t.barriers, &f.barrier)
 	}
@@ -148,8 +148,8 @@ func pick[F any](k *core, o *operation, name string, entries []algorithm.Entry[F
 	return nil
 }
 
-// unevenly is which of two tables holds: that of blocks of one length, or that of blocks whose lengths not all ranks know.
-func (o *operation) unevenly() int {
+// raggedIndex is which of two tables holds: that of blocks of one length, or that of blocks whose lengths not all ranks know.
+func (o *operation) raggedIndex() int {
 	if o.ragged {
 		return 1
 	}

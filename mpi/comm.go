@@ -101,13 +101,13 @@ func (c *Comm) Close() error {
 		k.group.Close()
 	}
 	// What runs or waits fails now; then nothing does any more.
-	freed := k.start(&pending{do: k.releaseMemory})
+	freed := k.start(&queuedCall{do: k.releaseMemory})
 	<-freed.done
 	errs := []error{freed.err}
 	if k.owner {
 		errs = append(errs, k.world.close(before != nil))
 	} else {
-		k.world.forget(k)
+		k.world.removeChild(k)
 	}
 	return errors.Join(errs...)
 }

@@ -20,18 +20,18 @@ type core struct {
 	owner   bool          // Close ends the world
 
 	// Of the call that runs: for one goroutine at a time.
-	port      port
-	node      *shm.Node      // where all ranks are on this machine; or nil
-	hierarchy *hierarchy     // where they are on several, evenly; or nil
-	memory    []*shm.Segment // of the node and of Alloc, to be closed
-	chosen    chosen
-	spread    bool // the group has ranks on several machines
-	seq       uint64
-	survey    *survey // of Shrink; nil before it
-	call      engine.Call
-	name      string // of its algorithm
-	booked    bool   // it is in the recorder,
-	number    uint64 // under this number
+	port         port
+	node         *shm.Node      // where all ranks are on this machine; or nil
+	hierarchy    *hierarchy     // where they are on several, evenly; or nil
+	memory       []*shm.Segment // of the node and of Alloc, to be closed
+	chosen       chosen
+	spread       bool // the group has ranks on several machines
+	seq          uint64
+	survey       *survey // of Shrink; nil before it
+	call         engine.Call
+	name         string // of its algorithm
+	recorded     bool   // it is in the recorder,
+	recordNumber uint64 // under this number
 
 	outBounds, inBounds, parts bounds
 
@@ -49,7 +49,7 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 	k := c.core
 	o.using = c.algorithm
 	if !k.turns.take() {
-		return k.finish(ctx, k.start(&pending{ctx: ctx, op: *o}))
+		return k.finish(ctx, k.start(&queuedCall{ctx: ctx, op: *o}))
 	}
 	defer k.give()
 	return k.execute(ctx, o)
@@ -58,7 +58,7 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 // execute makes one call. The turn is taken.
 func (k *core) execute(ctx context.Context, o *operation) error {
 	k.seq++
-	k.booked = false
+	k.recorded = false
 	err := o.wrong
 	if err == nil && k.failed.Load() {
 		err = k.broken()
@@ -68,14 +68,14 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	}
 	k.call, k.name = o.call(k), o.name
 	if err == nil {
-		err = k.attempt(ctx, o)
+		err = k.runProtected(ctx, o)
 	}
 	if err != nil {
 		k.record()
 		err = k.fail(k.call, err)
 	}
 	to := tick.Now()
-	k.world.recorder.end(k.number, err, to)
+	k.world.recorder.end(k.recordNumber, err, to)
 	if err != nil {
 		k.world.writeFlight()
 	} else if k.group != nil {
@@ -84,11 +84,11 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	return err
 }
 
-// attempt is execute's call, with none of the bookkeeping around it. What goes through shared memory is booked when the other
+// runProtected is execute's call, with none of the bookkeeping around it. What goes through shared memory is entered when the other
 // ranks have been told: that takes as long as they need to hear of it.
 //
 // A user's operation may panic, or end its goroutine.
-func (k *core) attempt(ctx context.Context, o *operation) (err error) {
+func (k *core) runProtected(ctx context.Context, o *operation) (err error) {
 	finished := false
 	defer func() {
 		switch p := recover().(type) {
@@ -102,17 +102,17 @@ func (k *core) attempt(ctx context.Context, o *operation) (err error) {
 			panic(p)
 		}
 	}()
-	err = k.try(ctx, o)
+	err = k.enterAndRun(ctx, o)
 	finished = true
 	return err
 }
 
-func (k *core) try(ctx context.Context, o *operation) error {
+func (k *core) enterAndRun(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if o.code != sharedCode {
-		if err := k.book(); err != nil {
+		if err := k.enter(); err != nil {
 			return err
 		}
 	}
@@ -120,9 +120,9 @@ func (k *core) try(ctx context.Context, o *operation) error {
 	return o.run(k)
 }
 
-// book notes the call that runs, unless that is done, and makes it the group's.
-func (k *core) book() error {
-	if k.booked {
+// enter notes the call that runs, unless that is done, and makes it the group's.
+func (k *core) enter() error {
+	if k.recorded {
 		return nil
 	}
 	now := k.record()
@@ -132,9 +132,9 @@ func (k *core) book() error {
 	return k.group.Begin(&k.call, now)
 }
 
-// bookAndNotify is book, and tells ranks that sleep that this one has come. If the group has failed, waiting for the others finds out.
-func (k *core) bookAndNotify() {
-	if k.booked {
+// enterAndNotify is enter, and tells ranks that sleep that this one has come. If the group has failed, waiting for the others finds out.
+func (k *core) enterAndNotify() {
+	if k.recorded {
 		k.group.Notify()
 	} else {
 		k.group.BeginAndNotify(&k.call, k.record())
@@ -144,9 +144,9 @@ func (k *core) bookAndNotify() {
 // record notes the call that runs, unless that is done.
 func (k *core) record() tick.Count {
 	now := tick.Now()
-	if !k.booked {
-		k.booked = true
-		k.number = k.world.recorder.begin(&k.call, k.name, now)
+	if !k.recorded {
+		k.recorded = true
+		k.recordNumber = k.world.recorder.begin(&k.call, k.name, now)
 	}
 	return now
 }

@@ -294,8 +294,8 @@ func TestAbsence(t *testing.T) {
 				t.Parallel() // it mostly waits
 				promptly(t, func() time.Duration {
 					w := newImpatient(t, over, size, timeout)
-					met := testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) })
-					if err := errors.Join(met...); errors.Is(err, ErrTimeout) {
+					entered := testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) })
+					if err := errors.Join(entered...); errors.Is(err, ErrTimeout) {
 						return again // they are all there, and one did not get the processor for so long
 					} else if err != nil {
 						t.Error(err)

@@ -23,9 +23,9 @@ import (
 )
 
 // deaths has a rank die in the middle of each of everyCall, one after another. The others must be told who it
-// was, shrink, and go on; groups that it was not of go on without. die ends the caller's life, told says that this rank knows;
+// was, shrink, and go on; groups that it was not of go on without. die ends the caller's life, notified says that this rank knows;
 // both are given the number of deaths before.
-func deaths(ctx context.Context, c *Comm, die, told func(before int)) error {
+func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error {
 	for i, tt := range everyCall {
 		victim := (5*i + 3) % c.Size()
 		pair, err := c.Split(ctx, c.Rank()/2, 0)
@@ -42,7 +42,7 @@ func deaths(ctx context.Context, c *Comm, die, told func(before int)) error {
 		if c.Rank() == victim {
 			return nil
 		}
-		told(i)
+		notified(i)
 		if err := blames(err, victim); err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
@@ -98,7 +98,7 @@ func TestDeathsWithinProcess(t *testing.T) {
 	size := len(everyCall) + 2
 	network := transport.NewNetwork(size)
 	w := newLocal(t, network, nil)
-	var died, told [64]atomic.Int64 // microseconds
+	var died, notified [64]atomic.Int64 // microseconds
 	begin := time.Now()
 	for rank, err := range testkit.Each(size, func(rank int) error {
 		return deaths(t.Context(), w[rank],
@@ -106,7 +106,7 @@ func TestDeathsWithinProcess(t *testing.T) {
 				died[before].Store(time.Since(begin).Microseconds())
 				network.Kill(rank)
 			},
-			func(before int) { told[before].Store(time.Since(begin).Microseconds()) }) // the last one stays
+			func(before int) { notified[before].Store(time.Since(begin).Microseconds()) }) // the last one stays
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
@@ -114,14 +114,14 @@ func TestDeathsWithinProcess(t *testing.T) {
 	}
 	var times []time.Duration
 	for i := range everyCall {
-		times = append(times, time.Duration(told[i].Load()-died[i].Load())*time.Microsecond)
+		times = append(times, time.Duration(notified[i].Load()-died[i].Load())*time.Microsecond)
 	}
-	toldSoon(t, times)
+	notifiedSoon(t, times)
 }
 
-// toldSoon logs how soon the last survivors were told of the deaths in each of everyCall. If testkit.IsLong, they must have been told of a
-// quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the rest.
-func toldSoon(t *testing.T, times []time.Duration) {
+// notifiedSoon logs how soon the last survivors were told of the deaths in each of everyCall. If testkit.IsLong, they must have
+// been told of a quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the rest.
+func notifiedSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
 	for i, took := range times {
 		t.Logf("%s: the last rank was told %v after the death", everyCall[i].name, took)
@@ -152,7 +152,7 @@ func TestDeathsOfProcesses(t *testing.T) {
 			size := len(everyCall) + 2
 			ranks := startRanks(t, "die", over, size, time.Minute)
 			wait(t, ranks...)
-			var died, told [64]int64
+			var died, notified [64]int64
 			survivors := 0
 			for rank, p := range ranks {
 				if code := p.cmd.ProcessState.ExitCode(); code == 0 {
@@ -170,7 +170,7 @@ func TestDeathsOfProcesses(t *testing.T) {
 					if what == "died" {
 						died[i] = at
 					} else {
-						told[i] = max(told[i], at)
+						notified[i] = max(notified[i], at)
 					}
 				}
 			}
@@ -179,9 +179,9 @@ func TestDeathsOfProcesses(t *testing.T) {
 			}
 			var times []time.Duration
 			for i := range everyCall {
-				times = append(times, time.Duration(told[i]-died[i])*time.Microsecond)
+				times = append(times, time.Duration(notified[i]-died[i])*time.Microsecond)
 			}
-			toldSoon(t, times)
+			notifiedSoon(t, times)
 		})
 	}
 }
@@ -327,7 +327,7 @@ func partition(t *testing.T, tt call, timeout time.Duration) error {
 	var network *transport.Network
 	w := formed(t, 20, func() ([]*Comm, error) {
 		network = transport.NewNetwork(size)
-		return meetIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+		return initIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
 	})
 	time.AfterFunc(3*time.Millisecond, func() {
 		for rank := range size {

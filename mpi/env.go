@@ -53,7 +53,7 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 		return nil, fmt.Errorf("init from the environment: %w", err)
 	}
 	if e.size == 1 {
-		return alone(InitConfig{Config: cfg, Log: log}), nil
+		return newSelf(InitConfig{Config: cfg, Log: log}), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.timeout())
 	defer cancel()
@@ -68,7 +68,7 @@ func InitEnv(ctx context.Context, lookup func(string) (string, bool), cfg Config
 	if err != nil {
 		return nil, errors.Join(err, r.abandon())
 	}
-	c.core.world.met = r
+	c.core.world.rendezvous = r
 	return c, nil
 }
 

@@ -155,8 +155,8 @@ func freePort(t *testing.T, host string) string {
 	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
 }
 
-// meetByEnv runs InitEnv as all ranks of an environment, and a collective.
-func meetByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
+// initByEnv runs InitEnv as all ranks of an environment, and a collective.
+func initByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -187,7 +187,7 @@ func TestInitEnvHosted(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.5"} {
 		t.Run(host, func(t *testing.T) {
 			port := freePort(t, host)
-			meetByEnv(t, 3, map[string]string{"MASTER_ADDR": host, "MASTER_PORT": port}, nil)
+			initByEnv(t, 3, map[string]string{"MASTER_ADDR": host, "MASTER_PORT": port}, nil)
 			// Close has closed the store.
 			if conn, err := net.Dial("tcp", net.JoinHostPort(host, port)); err == nil {
 				conn.Close()
@@ -214,7 +214,7 @@ func TestInitEnvAgentStore(t *testing.T) {
 	})
 	defer server.Close()
 	for _, restart := range []string{"0", "1"} { // the keys of the first life do not mislead the second
-		meetByEnv(t, 2, map[string]string{
+		initByEnv(t, 2, map[string]string{
 			"DDPBATCH_STORE": l.Addr().String(), "DDPBATCH_RUN_ID": "r", "DDPBATCH_ATTEMPT": "4",
 			"DDPBATCH_LISTEN": "127.0.0.2", "TORCHELASTIC_RESTART_COUNT": restart,
 		}, nil)
@@ -325,7 +325,7 @@ func TestInitEnvKeyFile(t *testing.T) {
 			maps.Copy(vars, map[string]string{
 				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": freePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
 			})
-			meetByEnv(t, 2, vars, nil)
+			initByEnv(t, 2, vars, nil)
 		})
 	}
 	for _, path := range []string{".config/ddpbatch/key", "other"} {

@@ -30,7 +30,7 @@ func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Requ
 func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) {
 	o.kind, o.data, o.count = broadcastCall, element.TypeOf[T](), uint64(len(buf))
 	o.out = bytesOf(buf)
-	o.from(c, root)
+	o.setRoot(c, root)
 }
 
 // AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
@@ -112,7 +112,7 @@ func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root i
 	if ragged {
 		o.count = noCount
 	}
-	if o.from(c, root); c.Rank() != root {
+	if o.setRoot(c, root); c.Rank() != root {
 		return
 	}
 	o.out = bytesOf(out)
@@ -159,7 +159,7 @@ func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root 
 	if ragged {
 		o.count = noCount
 	}
-	if o.from(c, root); c.Rank() != root {
+	if o.setRoot(c, root); c.Rank() != root {
 		return
 	}
 	o.in = bytesOf(in)

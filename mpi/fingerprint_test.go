@@ -89,9 +89,9 @@ var misuses = []misuse{
 	},
 	{"all_reduce_broadcast", "", summing(10), broadcasting(10, 0), "all_reduce #2 float32 x 10 sum", "broadcast #2 float32 x 10 from rank 0"},
 	{"broadcast_all_reduce", "", broadcasting(10, 0), summing(10), "broadcast #2 float32 x 10 from rank 0", "all_reduce #2 float32 x 10 sum"},
-	{"all_reduce_barrier", "", summing(10), meeting, "all_reduce #2 float32 x 10 sum", "barrier #2"},
-	{"barrier_broadcast", "", meeting, broadcasting(1, 0), "barrier #2", "broadcast #2 float32 x 1 from rank 0"},
-	{"broadcast_barrier", "", broadcasting(1, 0), meeting, "broadcast #2 float32 x 1 from rank 0", "barrier #2"},
+	{"all_reduce_barrier", "", summing(10), enteringBarrier, "all_reduce #2 float32 x 10 sum", "barrier #2"},
+	{"barrier_broadcast", "", enteringBarrier, broadcasting(1, 0), "barrier #2", "broadcast #2 float32 x 1 from rank 0"},
+	{"broadcast_barrier", "", broadcasting(1, 0), enteringBarrier, "broadcast #2 float32 x 1 from rank 0", "barrier #2"},
 	{"broadcast_root", "broadcast", broadcasting(4, 0), broadcasting(4, 1), "broadcast #2 float32 x 4 from rank 0", "broadcast #2 float32 x 4 from rank 1"},
 	{"broadcast_count", "broadcast", broadcasting(4, 0), broadcasting(5, 0), "broadcast #2 float32 x 4 from rank 0", "broadcast #2 float32 x 5 from rank 0"},
 	{"reduce_root", "reduce", reducing(4, 1), reducing(4, 0), "reduce #2 float32 x 4 sum to rank 1", "reduce #2 float32 x 4 sum to rank 0"},
@@ -153,7 +153,7 @@ var misuses = []misuse{
 		"all_to_all #2 int16 x ", "all_to_all #2 int16 x ",
 	},
 	{
-		"barrier_monitored", "", meeting,
+		"barrier_monitored", "", enteringBarrier,
 		func(ctx context.Context, c *Comm) error { return c.MonitoredBarrier(ctx, testkit.Patience) },
 		"barrier #2", "monitored_barrier #2",
 	},
@@ -198,7 +198,7 @@ func scattering(n, root int) func(ctx context.Context, c *Comm) error {
 	}
 }
 
-func meeting(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
+func enteringBarrier(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
 
 // The last rank makes the odd call. Every rank must get an error that shows both, long before the time-out.
 func TestMisuse(t *testing.T) {

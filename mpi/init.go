@@ -75,7 +75,7 @@ func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) 
 }
 
 // Self is the communicator of a world of one.
-func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }
+func Self() *Comm { return newSelf(InitConfig{Config: DefaultConfig()}) }
 
 func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if !littleEndian() {
@@ -85,7 +85,7 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		return nil, err
 	}
 	if cfg.Size == 1 && cfg.Rank == 0 {
-		return alone(cfg), nil
+		return newSelf(cfg), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
 	defer cancel()
@@ -101,9 +101,9 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	return join(ctx, fabric, cfg)
 }
 
-// alone is Self with a configuration.
-func alone(cfg InitConfig) *Comm {
-	return &Comm{core: &core{world: begun(cfg), members: []int{0}, owner: true}}
+// newSelf is Self with a configuration.
+func newSelf(cfg InitConfig) *Comm {
+	return &Comm{core: &core{world: newWorldOf(cfg), members: []int{0}, owner: true}}
 }
 
 // worldID is the number of the group of all ranks.
@@ -111,7 +111,7 @@ const worldID = 1
 
 // join makes the Comm of all ranks on their links, which it takes over.
 func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
-	w := begun(cfg)
+	w := newWorldOf(cfg)
 	w.engine = engine.New(fabric, engine.Options{
 		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(), Log: w.log,
 	})
@@ -119,7 +119,7 @@ func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, 
 	for rank := range members {
 		members[rank] = rank
 	}
-	c, err := w.assemble(ctx, worldID, members, func(setup *core) error { return setup.meet(ctx, fabric.Shared()) })
+	c, err := w.assemble(ctx, worldID, members, func(setup *core) error { return setup.discover(ctx, fabric.Shared()) })
 	if err != nil {
 		return nil, errors.Join(err, w.engine.Close())
 	}
@@ -183,17 +183,17 @@ type world struct {
 	log      *slog.Logger
 	messages sync.Pool // of *message
 
-	mu     sync.Mutex
-	made   map[*core]struct{} // the Comms that were made of that of Init, and are not closed
-	flight string             // file to write the recorder to at the first failure, or empty
-	met    *rendezvous        // what InitEnv opened, or nil
+	mu         sync.Mutex
+	children   map[*core]struct{} // the Comms that were made of that of Init, and are not closed
+	flight     string             // file to write the recorder to at the first failure, or empty
+	rendezvous *rendezvous        // what InitEnv opened, or nil
 
 	near, far algorithm.Machine // what messages cost within a machine and between machines
 	machines  []int             // by world rank: the lowest rank on the same machine
 }
 
-// begun is a world that has no connections yet.
-func begun(cfg InitConfig) *world {
+// newWorldOf is a world that has no connections yet.
+func newWorldOf(cfg InitConfig) *world {
 	log := cfg.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -204,20 +204,20 @@ func begun(cfg InitConfig) *world {
 	}
 }
 
-// keep notes a Comm that was made of another, to be closed with the world.
-func (w *world) keep(k *core) {
+// addChild notes a Comm that was made of another, to be closed with the world.
+func (w *world) addChild(k *core) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.made == nil {
-		w.made = make(map[*core]struct{})
+	if w.children == nil {
+		w.children = make(map[*core]struct{})
 	}
-	w.made[k] = struct{}{}
+	w.children[k] = struct{}{}
 }
 
-// forget notes that it is closed.
-func (w *world) forget(k *core) {
+// removeChild notes that it is closed.
+func (w *world) removeChild(k *core) {
 	w.mu.Lock()
-	delete(w.made, k)
+	delete(w.children, k)
 	w.mu.Unlock()
 }
 
@@ -225,7 +225,7 @@ func (w *world) forget(k *core) {
 func (w *world) close(broken bool) error {
 	var errs []error
 	w.mu.Lock()
-	made := slices.Collect(maps.Keys(w.made))
+	made := slices.Collect(maps.Keys(w.children))
 	w.mu.Unlock()
 	for _, k := range made {
 		errs = append(errs, (&Comm{core: k}).Close())
@@ -234,11 +234,11 @@ func (w *world) close(broken bool) error {
 		errs = append(errs, w.engine.Close())
 	}
 	switch {
-	case w.met == nil:
+	case w.rendezvous == nil:
 	case broken:
-		errs = append(errs, w.met.abandon())
+		errs = append(errs, w.rendezvous.abandon())
 	default:
-		errs = append(errs, w.met.close())
+		errs = append(errs, w.rendezvous.close())
 	}
 	return errors.Join(errs...)
 }

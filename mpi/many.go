@@ -162,7 +162,7 @@ func (c *Comm) requestMany(ctx context.Context, calls func(run runner) error) *R
 		o.using = c.algorithm
 		return k.execute(ctx, o)
 	}
-	return &Request{call: k.start(&pending{ctx: ctx, do: func() error { return calls(run) }})}
+	return &Request{call: k.start(&queuedCall{ctx: ctx, do: func() error { return calls(run) }})}
 }
 
 // checkMany wants pairs of buffers, of which the whole is as many times the part as there are ranks; with apart, they share no memory.

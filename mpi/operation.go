@@ -63,7 +63,7 @@ func (o *operation) run(k *core) error {
 	var err error
 	switch {
 	case o.kind == monitoredCall:
-		err = k.monitor(o.timeout)
+		err = k.runMonitored(o.timeout)
 	case o.code == sharedCode:
 		err = o.runShared(k)
 	case o.code >= hierarchicalCode:
@@ -150,8 +150,8 @@ func (o *operation) runChosen(k *core) error {
 	}
 }
 
-// from sets the root, if there is such a rank.
-func (o *operation) from(c *Comm, root int) {
+// setRoot sets the root, if there is such a rank.
+func (o *operation) setRoot(c *Comm, root int) {
 	o.root = root
 	if (root < 0 || root >= c.Size()) && o.wrong == nil {
 		o.wrong = fmt.Errorf("there is no rank %d to be the root: ranks go from 0 to %d", root, c.Size()-1)

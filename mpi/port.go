@@ -83,17 +83,17 @@ const (
 	// cacheLine keeps buffers that different cores write apart.
 	cacheLine = 64
 
-	patient = 1000    // calls that need little of an arena, before it is given up
-	modest  = 1 << 17 // words that are not worth giving up
+	maxIdleCalls = 1000    // calls that need little of an arena, before it is given up
+	smallArena   = 1 << 17 // words that are not worth giving up
 )
 
 // reset begins a call.
 func (a *arena) reset() {
 	switch {
-	case len(a.words) <= modest || a.wants > len(a.words)/4:
+	case len(a.words) <= smallArena || a.wants > len(a.words)/4:
 		a.idle = 0
 	default:
-		if a.idle++; a.idle == patient {
+		if a.idle++; a.idle == maxIdleCalls {
 			a.words, a.idle = nil, 0
 		}
 	}

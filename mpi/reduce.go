@@ -51,7 +51,7 @@ func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *
 func reduceOf[T Number](o *operation, c *Comm, buf []T, root int, op Op) {
 	reductionOf(o, reduceCall, buf, op)
 	o.out = bytesOf(buf)
-	o.from(c, root)
+	o.setRoot(c, root)
 }
 
 // ReduceScatter combines the ranks' in element by element, and leaves block i of the result with rank i, in out. The

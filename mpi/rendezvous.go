@@ -46,7 +46,7 @@ func InitMethod(ctx context.Context, method string, cfg InitConfig) (*Comm, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("init by %s: %w", method, err), opened.Close())
 	}
-	c.core.world.met = &rendezvous{store: opened, close: opened.Close, abandon: opened.Close}
+	c.core.world.rendezvous = &rendezvous{store: opened, close: opened.Close, abandon: opened.Close}
 	return c, nil
 }
 
@@ -133,7 +133,7 @@ func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("serve the store at MASTER_PORT: %w", err)
 	}
-	g := newGuests()
+	g := newStoreClients()
 	server := store.Serve(l, store.ServerConfig{Secret: e.secret, Binding: binding, Joined: g.joined, Left: g.left, Log: log})
 	return &rendezvous{
 		store: server, listen: ip.String(), abandon: server.Close,
@@ -187,21 +187,21 @@ func owns(own []net.Addr, ip netip.Addr) bool {
 // the others to leave it.
 const hostLinger = 10 * time.Second
 
-// guests counts the clients of a store.
-type guests struct {
+// storeClients counts the clients of a store.
+type storeClients struct {
 	mu    sync.Mutex
 	here  int
 	empty chan struct{} // closed while here is 0
 }
 
-func newGuests() *guests {
-	g := &guests{empty: make(chan struct{})}
+func newStoreClients() *storeClients {
+	g := &storeClients{empty: make(chan struct{})}
 	close(g.empty)
 	return g
 }
 
 // joined and left are a store.ServerConfig's.
-func (g *guests) joined(string, net.Addr) {
+func (g *storeClients) joined(string, net.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.here == 0 {
@@ -210,7 +210,7 @@ func (g *guests) joined(string, net.Addr) {
 	g.here++
 }
 
-func (g *guests) left(string) {
+func (g *storeClients) left(string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.here--; g.here == 0 {
@@ -219,7 +219,7 @@ func (g *guests) left(string) {
 }
 
 // wait returns when nobody is here, or after limit.
-func (g *guests) wait(limit time.Duration) {
+func (g *storeClients) wait(limit time.Duration) {
 	g.mu.Lock()
 	empty := g.empty
 	g.mu.Unlock()

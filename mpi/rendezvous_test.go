@@ -81,7 +81,7 @@ func TestInitMethodFails(t *testing.T) {
 func TestHostWaitsForOthers(t *testing.T) {
 	port := freePort(t, "127.0.0.1")
 	reached := make(chan struct{})
-	meetByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
+	initByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
 		switch rank {
 		case 0:
 			close(reached) // and goes on to Close
@@ -101,8 +101,8 @@ func TestHostWaitsForOthers(t *testing.T) {
 	})
 }
 
-func TestGuestsWaitIsBounded(t *testing.T) {
-	g := newGuests()
+func TestWaitForStoreClientsIsBounded(t *testing.T) {
+	g := newStoreClients()
 	g.joined("rank 1", nil)
 	testkit.Within(t, testkit.Patience, func() { g.wait(time.Millisecond) })
 	g.joined("rank 2", nil)

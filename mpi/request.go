@@ -13,8 +13,8 @@ import (
 //
 // Collectives of one Comm are executed one after another, in the order in which they were called.
 type Request struct {
-	call    *pending // of a collective
-	message *message // of a message
+	call    *queuedCall // of a collective
+	message *message    // of a message
 }
 
 // Wait returns when the request is done, with its error. When ctx ends first, a message breaks the Comm, as its buffer would
@@ -70,7 +70,7 @@ func WaitAll(ctx context.Context, requests ...*Request) error {
 
 func (c *Comm) request(ctx context.Context, o *operation) *Request {
 	o.using = c.algorithm
-	return &Request{call: c.core.start(&pending{ctx: ctx, op: *o})}
+	return &Request{call: c.core.start(&queuedCall{ctx: ctx, op: *o})}
 }
 
 // turns makes the calls on one Comm follow one another. The one that finds nothing before it runs where it was called; others
@@ -80,14 +80,14 @@ type turns struct {
 	queued atomic.Int32
 
 	mu    sync.Mutex // guards queue
-	queue []*pending
+	queue []*queuedCall
 }
 
 // take takes the turn if nobody has it or waits for it.
 func (t *turns) take() bool { return t.queued.Load() == 0 && t.taken.CompareAndSwap(false, true) }
 
 // push queues a call.
-func (t *turns) push(p *pending) {
+func (t *turns) push(p *queuedCall) {
 	t.mu.Lock()
 	t.queue = append(t.queue, p)
 	t.queued.Add(1)
@@ -95,7 +95,7 @@ func (t *turns) push(p *pending) {
 }
 
 // pop takes the first call that waits from the queue.
-func (t *turns) pop() *pending {
+func (t *turns) pop() *queuedCall {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.queue) == 0 {
@@ -108,7 +108,7 @@ func (t *turns) pop() *pending {
 }
 
 // withdraw takes a call from the queue, and tells whether it was still there.
-func (t *turns) withdraw(p *pending) bool {
+func (t *turns) withdraw(p *queuedCall) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := slices.Index(t.queue, p)
@@ -126,8 +126,8 @@ func (t *turns) give() bool {
 	return t.queued.Load() > 0 && t.taken.CompareAndSwap(false, true)
 }
 
-// pending is what waits for its turn: a collective, or something else that needs the Comm for itself.
-type pending struct {
+// queuedCall is what waits for its turn: a collective, or something else that needs the Comm for itself.
+type queuedCall struct {
 	ctx  context.Context
 	op   operation
 	do   func() error // instead of op, unless it is nil
@@ -137,7 +137,7 @@ type pending struct {
 }
 
 // name is what it is, for errors.
-func (p *pending) name() string {
+func (p *queuedCall) name() string {
 	if p.do != nil {
 		return p.what
 	}
@@ -145,7 +145,7 @@ func (p *pending) name() string {
 }
 
 // start queues a call, which goes on by itself.
-func (k *core) start(p *pending) *pending {
+func (k *core) start(p *queuedCall) *queuedCall {
 	p.done = make(chan struct{})
 	k.turns.push(p)
 	if k.turns.taken.CompareAndSwap(false, true) {
@@ -155,7 +155,7 @@ func (k *core) start(p *pending) *pending {
 }
 
 // finish waits for a call. Where ctx ends before its turn has come, the Comm is broken, as the other ranks may have begun it.
-func (k *core) finish(ctx context.Context, p *pending) error {
+func (k *core) finish(ctx context.Context, p *queuedCall) error {
 	select {
 	case <-p.done:
 		return p.err
@@ -194,7 +194,7 @@ func (k *core) work() {
 	finished = true
 }
 
-func (k *core) serve(p *pending) {
+func (k *core) serve(p *queuedCall) {
 	defer close(p.done)
 	p.err = errors.New("its goroutine has ended in the middle of it") // unless it comes to its end
 	if p.do != nil {
@@ -204,22 +204,22 @@ func (k *core) serve(p *pending) {
 	}
 }
 
-// alone runs f, whose name is what, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
-func (k *core) alone(ctx context.Context, what string, f func(ctx context.Context) error) error {
+// exclusively runs f, whose name is what, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
+func (k *core) exclusively(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(k.life(), func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(k.lifetime(), func() { cancel(ErrClosed) })
 	defer stop()
 	do := func() error { return f(ctx) }
 	if !k.turns.take() {
-		return k.finish(ctx, k.start(&pending{ctx: ctx, what: what, do: do}))
+		return k.finish(ctx, k.start(&queuedCall{ctx: ctx, what: what, do: do}))
 	}
 	defer k.give()
 	return do()
 }
 
-// life is a context that ends when the Comm is closed.
-func (k *core) life() context.Context {
+// lifetime is a context that ends when the Comm is closed.
+func (k *core) lifetime() context.Context {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.alive == nil {

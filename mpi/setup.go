@@ -13,15 +13,15 @@ import (
 	"ddpbatch/mpi/internal/model"
 )
 
-// meet is the first that the ranks of a world do together: they tell each other on which machine they are, and measure what
+// discover is the first that the ranks of a world do together: they tell each other on which machine they are, and measure what
 // messages cost.
-func (k *core) meet(ctx context.Context, near []int) error {
+func (k *core) discover(ctx context.Context, near []int) error {
 	w, rank := k.world, k.group.Rank()
-	leader := rank
+	lowest := rank
 	if len(near) > 0 {
-		leader = min(rank, slices.Min(near))
+		lowest = min(rank, slices.Min(near))
 	}
-	all, err := k.collect(ctx, binary.LittleEndian.AppendUint32(nil, uint32(leader)))
+	all, err := k.allGatherBytes(ctx, binary.LittleEndian.AppendUint32(nil, uint32(lowest)))
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (k *core) meet(ctx context.Context, near []int) error {
 }
 
 // measure fits the model of what messages cost: rank 0 times its links to one rank of its own machine and to one of
-// another, and all ranks take its word, as they have to come to the same choices.
+// another, and all ranks take its numbers, as they have to come to the same choices.
 func (k *core) measure(ctx context.Context) error {
 	// What is measured here is not yet what this rank chooses by: the collect below is to be the same on all ranks.
 	nearby, afar := k.partners()
@@ -52,7 +52,7 @@ func (k *core) measure(ctx context.Context) error {
 		near.Gamma = timeReduction()
 		far.Gamma = near.Gamma
 	}
-	all, err := k.collect(ctx, encodeMachines(near, far))
+	all, err := k.allGatherBytes(ctx, encodeMachines(near, far))
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (k *core) timeLink(ctx context.Context, partner int, guess algorithm.Machin
 		var times []time.Duration
 		for range rounds {
 			start := time.Now()
-			if err := k.volley(ctx, partner, buf[:n]); err != nil {
+			if err := k.pingPong(ctx, partner, buf[:n]); err != nil {
 				return guess, err
 			}
 			times = append(times, time.Since(start))
@@ -102,8 +102,8 @@ func (k *core) timeLink(ctx context.Context, partner int, guess algorithm.Machin
 	return m, nil
 }
 
-// volley sends buf from rank 0 to its partner and back.
-func (k *core) volley(ctx context.Context, partner int, buf []byte) error {
+// pingPong sends buf from rank 0 to its partner and back.
+func (k *core) pingPong(ctx context.Context, partner int, buf []byte) error {
 	var op engine.Op
 	label := engine.Call{Collective: uint8(messageCall)}
 	send := func(to int) error {
@@ -174,8 +174,8 @@ func decodeMachines(b []byte) (near, far algorithm.Machine) {
 	return algorithm.Machine{Alpha: x[0], Beta: x[1], Gamma: x[2]}, algorithm.Machine{Alpha: x[3], Beta: x[4], Gamma: x[5]}
 }
 
-// collect gathers a few bytes of every rank, the same number of each.
-func (k *core) collect(ctx context.Context, own []byte) ([][]byte, error) {
+// allGatherBytes gathers a few bytes of every rank, the same number of each.
+func (k *core) allGatherBytes(ctx context.Context, own []byte) ([][]byte, error) {
 	size, rank := k.port.Size(), k.port.Rank()
 	out := make([]byte, size*len(own))
 	copy(out[rank*len(own):], own)

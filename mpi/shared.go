@@ -38,7 +38,7 @@ const maxAlloc = 1 << 40
 
 // alloc returns nil where ranks share no memory. A rank reads and writes that of the others on its machine.
 func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte, err error) {
-	err = k.alone(ctx, allocCall.String(), func(ctx context.Context) error {
+	err = k.exclusively(ctx, allocCall.String(), func(ctx context.Context) error {
 		// Every rank hears here of arguments that are wrong on one.
 		if err := k.execute(ctx, &operation{kind: allocCall, wrong: wrong}); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm
 	} else {
 		k.world.log.Warn("no shared memory", "err", err)
 	}
-	all, err := k.collect(ctx, handle[:])
+	all, err := k.allGatherBytes(ctx, handle[:])
 	if err != nil {
 		closeSegments(own)
 		return nil, err
@@ -104,7 +104,7 @@ func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm
 		k.world.log.Debug("ranks of one machine do not share memory", "err", err)
 		ok = 0
 	}
-	votes, err := k.collect(ctx, []byte{ok})
+	votes, err := k.allGatherBytes(ctx, []byte{ok})
 	if err == nil && !slices.ContainsFunc(votes, func(vote []byte) bool { return vote[0] == 0 }) {
 		return segments, own.Shut() // all have opened it
 	}
@@ -157,7 +157,7 @@ func (k *core) releaseMemory() error {
 type nodeWaiter struct{ core *core }
 
 // Entered implements shm.Waiter.
-func (w nodeWaiter) Entered() { w.core.bookAndNotify() }
+func (w nodeWaiter) Entered() { w.core.enterAndNotify() }
 
 // Await implements shm.Waiter.
 func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w.core.port.ctx, ready) }

@@ -22,12 +22,12 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		return c.Dup(ctx)
 	}
 	var made *Comm
-	err := k.alone(ctx, "shrink", func(ctx context.Context) error {
+	err := k.exclusively(ctx, "shrink", func(ctx context.Context) error {
 		ranks, err := k.survivors(ctx)
 		if err != nil {
 			return err
 		}
-		made, err = k.branch(ctx, ranks, shrinkMark)
+		made, err = k.newSubgroup(ctx, ranks, shrinkMark)
 		return err
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ const shrinkMark = 1 << 62
 // survivors agrees with the others on who is still there.
 func (k *core) survivors(ctx context.Context) ([]int, error) {
 	if k.survey == nil {
-		group, err := k.world.engine.Remains(childID(k.group.ID(), 0, shrinkMark), k.members)
+		group, err := k.world.engine.LenientGroup(childID(k.group.ID(), 0, shrinkMark), k.members)
 		if err != nil {
 			return nil, err
 		}
@@ -52,10 +52,10 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 	if s.decided != nil {
 		return nil, errors.New("it has been shrunk before: shrink the Comm that came of that")
 	}
-	if err := s.reach(ctx, k.config().Timeout); err != nil {
+	if err := s.agree(ctx, k.config().Timeout); err != nil {
 		return nil, err
 	}
-	go s.linger()
+	go s.answerLateAsks()
 	var ranks []int
 	for rank, in := range s.decided {
 		if in == 1 {
@@ -70,43 +70,43 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 
 // survey is how the ranks of a broken group find out who is still there.
 //
-// The lowest rank that has not ended leads: it asks all others, and decides on those that join. A rank joins one leader only, until
+// The lowest rank that has not ended is the coordinator: it asks all others, and decides on those that join. A rank joins one coordinator only, until
 // that one ends or stays silent, and a decision needs more than half of the ranks that have not ended: so there are no two. A rank that knows
-// the decision tells it to whoever asks, for as long as the connections last, so that a leader that dies halfway leaves no rank behind.
+// the decision sends it to whoever asks, for as long as the connections last, so that a coordinator that dies halfway leaves no rank behind.
 type survey struct {
 	group    *engine.Group
 	excluded []bool      // by rank: it had left before
 	ended    []engine.Op // by rank: done once it has ended
 	silent   []bool      // by rank: it was waited for in vain
 
-	in       engine.Op // the next word of any rank
-	word     []byte
-	promised int    // the rank that this one has joined; -1: none
-	decided  []byte // by rank: 1 for those that go on; nil before
-	joined   []word // by rank: what this leader has been answered
+	in       engine.Op // the next message of any rank
+	buffer   []byte
+	promised int          // the rank that this one has joined; -1: none
+	decided  []byte       // by rank: 1 for those that go on; nil before
+	joined   []surveyKind // by rank: what this coordinator has been answered
 }
 
-// word is the first byte of a message; in a decision, one byte for each rank follows.
-type word byte
+// surveyKind is the first byte of a message; in a decision, one byte for each rank follows.
+type surveyKind byte
 
 const (
-	asks    word = iota + 1 // I lead: do you join?
-	joins                   // yes
-	refuses                 // no, another
-	decides                 // these go on
+	surveyAsk      surveyKind = iota + 1 // I coordinate: do you join?
+	surveyJoin                           // yes
+	surveyRefuse                         // no, another
+	surveyDecision                       // these go on
 )
 
 // The tags of a survey's messages.
 const (
-	wordTag  = 1
-	neverTag = 2 // nobody sends it: a receive of it ends when its sender does
+	surveyTag = 1
+	neverTag  = 2 // nobody sends it: a receive of it ends when its sender does
 )
 
 func newSurvey(group *engine.Group, hasLeft func(rank int) bool) *survey {
 	size := group.Size()
 	s := &survey{
-		group: group, promised: -1, word: make([]byte, 1+size),
-		excluded: make([]bool, size), ended: make([]engine.Op, size), silent: make([]bool, size), joined: make([]word, size),
+		group: group, promised: -1, buffer: make([]byte, 1+size),
+		excluded: make([]bool, size), ended: make([]engine.Op, size), silent: make([]bool, size), joined: make([]surveyKind, size),
 	}
 	for rank := range size {
 		if rank == group.Rank() {
@@ -115,7 +115,7 @@ func newSurvey(group *engine.Group, hasLeft func(rank int) bool) *survey {
 		s.excluded[rank] = hasLeft(rank)
 		group.RecvMessage(&s.ended[rank], rank, surveyLabel(neverTag), nil)
 	}
-	s.listen()
+	s.postReceive()
 	return s
 }
 
@@ -123,48 +123,48 @@ func surveyLabel(tag uint64) engine.Call {
 	return engine.Call{Collective: uint8(messageCall), Seq: tag}
 }
 
-func (s *survey) listen() {
-	s.group.RecvMessage(&s.in, engine.Any, surveyLabel(wordTag), s.word)
+func (s *survey) postReceive() {
+	s.group.RecvMessage(&s.in, engine.Any, surveyLabel(surveyTag), s.buffer)
 }
 
 // gone tells whether a rank will not be among the survivors.
 func (s *survey) gone(rank int) bool { return s.excluded[rank] || s.ended[rank].Done() }
 
-// reach returns when it is decided.
-func (s *survey) reach(ctx context.Context, timeout time.Duration) error {
+// agree returns when it is decided.
+func (s *survey) agree(ctx context.Context, timeout time.Duration) error {
 	for s.decided == nil {
-		leader := 0
-		for leader != s.group.Rank() && (s.gone(leader) || s.silent[leader]) {
-			leader++
+		coordinator := 0
+		for coordinator != s.group.Rank() && (s.gone(coordinator) || s.silent[coordinator]) {
+			coordinator++
 		}
-		if leader == s.group.Rank() {
-			return s.lead(ctx, timeout)
+		if coordinator == s.group.Rank() {
+			return s.coordinate(ctx, timeout)
 		}
-		// A leader waits for others for up to a time-out itself.
-		err := s.hear(ctx, 2*timeout, func() bool { return s.decided != nil || s.gone(leader) })
-		if errors.Is(err, errSilence) {
-			s.silent[leader] = true
+		// A coordinator waits for others for up to a time-out itself.
+		err := s.receiveUntil(ctx, 2*timeout, func() bool { return s.decided != nil || s.gone(coordinator) })
+		if errors.Is(err, errNoAnswer) {
+			s.silent[coordinator] = true
 		} else if err != nil {
 			return err
 		}
-		if s.promised == leader && s.decided == nil {
+		if s.promised == coordinator && s.decided == nil {
 			s.promised = -1
 		}
 	}
 	return nil
 }
 
-// lead asks everybody, and decides.
-func (s *survey) lead(ctx context.Context, timeout time.Duration) error {
+// coordinate asks everybody, and decides.
+func (s *survey) coordinate(ctx context.Context, timeout time.Duration) error {
 	self := s.group.Rank()
 	s.promised = self
 	clear(s.joined)
 	for rank := range s.joined {
 		if rank != self && !s.gone(rank) {
-			s.say(rank, asks)
+			s.send(rank, surveyAsk)
 		}
 	}
-	err := s.hear(ctx, timeout, func() bool {
+	err := s.receiveUntil(ctx, timeout, func() bool {
 		if s.decided != nil {
 			return true
 		}
@@ -175,7 +175,7 @@ func (s *survey) lead(ctx context.Context, timeout time.Duration) error {
 		}
 		return true
 	})
-	if err != nil && !errors.Is(err, errSilence) {
+	if err != nil && !errors.Is(err, errNoAnswer) {
 		return err
 	}
 	if s.decided == nil {
@@ -186,7 +186,7 @@ func (s *survey) lead(ctx context.Context, timeout time.Duration) error {
 	}
 	for rank := range s.joined {
 		if rank != self && !s.gone(rank) {
-			s.say(rank, decides)
+			s.send(rank, surveyDecision)
 		}
 	}
 	return nil
@@ -197,7 +197,7 @@ func (s *survey) decide() error {
 	self, there, joined := s.group.Rank(), 0, 0
 	decided := make([]byte, len(s.joined))
 	for rank, answer := range s.joined {
-		if rank == self || answer == joins && !s.gone(rank) {
+		if rank == self || answer == surveyJoin && !s.gone(rank) {
 			decided[rank] = 1
 			joined++
 		}
@@ -212,26 +212,26 @@ func (s *survey) decide() error {
 	return nil
 }
 
-// errSilence says that nothing was heard for as long as it was waited for.
-var errSilence = errors.New("no answer")
+// errNoAnswer says that nothing came for as long as it was waited for.
+var errNoAnswer = errors.New("no answer")
 
-// hear acts on what comes until enough tells so, or errSilence.
-func (s *survey) hear(ctx context.Context, timeout time.Duration, enough func() bool) error {
+// receiveUntil handles what comes until finished tells so, or errNoAnswer.
+func (s *survey) receiveUntil(ctx context.Context, timeout time.Duration, finished func() bool) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for !enough() {
-		err := s.group.Watch(limited, func() bool { return s.in.Done() || enough() })
+	for !finished() {
+		err := s.group.Watch(limited, func() bool { return s.in.Done() || finished() })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if limited.Err() != nil {
-			return errSilence
+			return errNoAnswer
 		}
 		if err != nil {
 			return err
 		}
 		if s.in.Done() {
-			if err := s.act(ctx); err != nil {
+			if err := s.handle(ctx); err != nil {
 				return err
 			}
 		}
@@ -239,46 +239,46 @@ func (s *survey) hear(ctx context.Context, timeout time.Duration, enough func() 
 	return nil
 }
 
-// act answers the word that has come, and listens for the next one.
-func (s *survey) act(ctx context.Context) error {
+// handle answers the message that has come, and posts a receive of the next one.
+func (s *survey) handle(ctx context.Context) error {
 	if err := s.group.Wait(ctx, &s.in); err != nil {
 		return err
 	}
 	from, size := s.group.Source(&s.in)
-	what := word(s.word[0])
+	what := surveyKind(s.buffer[0])
 	switch {
-	case size == 1 && what == asks && s.decided != nil:
-		s.say(from, decides)
-	case size == 1 && what == asks && (s.promised < 0 || s.promised == from):
+	case size == 1 && what == surveyAsk && s.decided != nil:
+		s.send(from, surveyDecision)
+	case size == 1 && what == surveyAsk && (s.promised < 0 || s.promised == from):
 		s.promised = from
-		s.say(from, joins)
-	case size == 1 && what == asks:
-		s.say(from, refuses)
-	case size == 1 && (what == joins || what == refuses):
+		s.send(from, surveyJoin)
+	case size == 1 && what == surveyAsk:
+		s.send(from, surveyRefuse)
+	case size == 1 && (what == surveyJoin || what == surveyRefuse):
 		s.joined[from] = what
-	case size == len(s.word) && what == decides && s.decided == nil:
-		s.decided = append([]byte(nil), s.word[1:]...)
+	case size == len(s.buffer) && what == surveyDecision && s.decided == nil:
+		s.decided = append([]byte(nil), s.buffer[1:]...)
 	}
-	s.listen()
+	s.postReceive()
 	return nil
 }
 
-// say sends a word. Whether it arrives shows in the answer, or in the rank's end.
-func (s *survey) say(to int, what word) {
+// send sends a message. Whether it arrives shows in the answer, or in the rank's end.
+func (s *survey) send(to int, what surveyKind) {
 	text := []byte{byte(what)}
-	if what == decides {
+	if what == surveyDecision {
 		text = append(text, s.decided...)
 	}
-	s.group.SendMessage(new(engine.Op), to, surveyLabel(wordTag), text)
+	s.group.SendMessage(new(engine.Op), to, surveyLabel(surveyTag), text)
 }
 
-// linger tells the decision to whoever still asks, until the connections end.
-func (s *survey) linger() {
+// answerLateAsks tells the decision to whoever still asks, until the connections end.
+func (s *survey) answerLateAsks() {
 	for {
 		if err := s.group.Watch(context.Background(), s.in.Done); err != nil {
 			return
 		}
-		if err := s.act(context.Background()); err != nil {
+		if err := s.handle(context.Background()); err != nil {
 			return
 		}
 	}

@@ -75,7 +75,7 @@ var transports = []string{"local", "tcp", "shm", "machines"}
 // newWorldOn is newWorld on one of transports.
 func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return meetOn(t.Context(), over, size, change) })
+	return formed(t, 1, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
 }
 
 // newImpatient is newWorldOn with a time-out for which the test waits, and in which ranks must also meet: where a busy machine is slower,
@@ -83,7 +83,7 @@ func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) [
 func newImpatient(t testing.TB, over string, size int, timeout time.Duration) []*Comm {
 	t.Helper()
 	return formed(t, 20, func() ([]*Comm, error) {
-		return meetOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+		return initOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
 	})
 }
 
@@ -107,10 +107,10 @@ func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) er
 }
 
 // formed is a world that has met in one of so many tries.
-func formed(t testing.TB, tries int, meet func() ([]*Comm, error)) []*Comm {
+func formed(t testing.TB, tries int, form func() ([]*Comm, error)) []*Comm {
 	t.Helper()
 	for {
-		comms, err := meet()
+		comms, err := form()
 		if err == nil {
 			closeAtEnd(t, comms)
 			return comms
@@ -122,12 +122,12 @@ func formed(t testing.TB, tries int, meet func() ([]*Comm, error)) []*Comm {
 	}
 }
 
-// meetOn connects ranks over one of transports.
-func meetOn(ctx context.Context, over string, size int, change func(*InitConfig)) ([]*Comm, error) {
+// initOn connects ranks over one of transports.
+func initOn(ctx context.Context, over string, size int, change func(*InitConfig)) ([]*Comm, error) {
 	if over == "local" {
-		return meetIn(ctx, transport.NewNetwork(size), change)
+		return initIn(ctx, transport.NewNetwork(size), change)
 	}
-	return meet(ctx, size, func(cfg *InitConfig) {
+	return initAll(ctx, size, func(cfg *InitConfig) {
 		if cfg.Config.Transport = over; over == "machines" {
 			cfg.Config.Transport = "auto"
 			cfg.Store = machines{cfg.Store, cfg.Rank, widthOf(size)}
@@ -141,10 +141,10 @@ func meetOn(ctx context.Context, over string, size int, change func(*InitConfig)
 // newLocal is newWorld on a network within this process. The configuration is the same for all ranks.
 func newLocal(t testing.TB, network *transport.Network, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return meetIn(t.Context(), network, change) })
+	return formed(t, 1, func() ([]*Comm, error) { return initIn(t.Context(), network, change) })
 }
 
-func meetIn(ctx context.Context, network *transport.Network, change func(*InitConfig)) ([]*Comm, error) {
+func initIn(ctx context.Context, network *transport.Network, change func(*InitConfig)) ([]*Comm, error) {
 	cfg := testConfig(nil, 0, network.Size())
 	if change != nil {
 		change(&cfg)
@@ -229,11 +229,11 @@ func testConfig(s store.Store, rank, size int) InitConfig {
 // newWorld returns size connected ranks; change, if not nil, adjusts the configuration of each.
 func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return meet(t.Context(), size, change) })
+	return formed(t, 1, func() ([]*Comm, error) { return initAll(t.Context(), size, change) })
 }
 
-// meet connects ranks; where some fail, no Comm is left.
-func meet(ctx context.Context, size int, change func(*InitConfig)) ([]*Comm, error) {
+// initAll connects ranks; where some fail, no Comm is left.
+func initAll(ctx context.Context, size int, change func(*InitConfig)) ([]*Comm, error) {
 	ctx, cancel := context.WithTimeout(ctx, testkit.Patience)
 	defer cancel()
 	s := store.NewMemory()

@@ -171,7 +171,7 @@ func TestLeaveWithMessagesHeldUp(t *testing.T) {
 				e.mu.Lock()
 				defer e.mu.Unlock()
 				e.look()
-				return e.peer(1).control.over
+				return e.peer(1).control.readEnded
 			})
 		}
 		if err := receive(t.Context(), w.groups[0], 2, 1, make([]byte, len(most))); err != nil {
@@ -225,7 +225,7 @@ func TestDeathOvertakes(t *testing.T) {
 		message := Call{Group: worldID, Seq: 1}
 		p.frame(0, kindMessage, message, make([]byte, little-8000))
 		eventuallyEarly(t, w.engines[0], 1)
-		p.say(0, header{kind: kindMessage, call: message}, make([]byte, 10_000), 32<<20)
+		p.send(0, header{kind: kindMessage, call: message}, make([]byte, 10_000), 32<<20)
 		eventuallyStalled(t, w.engines[0], 2)
 		waiting := make(chan error, 1)
 		go func() { waiting <- receive(t.Context(), w.groups[0], 1, 9, make([]byte, 8)) }()
@@ -266,10 +266,10 @@ func TestViolatorIsTold(t *testing.T) {
 				eventuallyAsleep(t, w.engines[0], 1)
 				p.write(link(p), make([]byte, headerSize))
 				wantPeer(t, within(t, func() error { return <-waiting }), 1, ErrProtocol)
-				h, payload := p.hearFrame(0, kindAbort)
-				told, err := decodeAbort(payload, 2)
-				if h.kind != kindAbort || err != nil || told.Rank != 1 || !errors.Is(told, ErrProtocol) {
-					t.Errorf("it was told %+v, %v", told, err)
+				h, payload := p.receiveFrame(0, kindAbort)
+				abort, err := decodeAbort(payload, 2)
+				if h.kind != kindAbort || err != nil || abort.Rank != 1 || !errors.Is(abort, ErrProtocol) {
+					t.Errorf("it was told %+v, %v", abort, err)
 				}
 			})
 		})
@@ -302,7 +302,7 @@ func TestNewsOfAGroupToCome(t *testing.T) {
 			w := newWorld(t, k, 3, nil)
 			early := w.join(0, id, []int{2, 0, 1})
 			early.Fail(errors.New("bad arguments"))
-			testkit.Eventually(t, "the news is there", func() bool { return heardOf(w.engines[1], id) })
+			testkit.Eventually(t, "the news is there", func() bool { return hasNewsOf(w.engines[1], id) })
 			late := w.join(1, id, []int{2, 0, 1})
 			wantAbort(t, late.Err(), 1, 1, ErrAborted, "rank 1 gave up: bad arguments")
 			if err := begin(late, Call{Seq: 1}); err != late.Err() {
@@ -316,15 +316,15 @@ func TestNewsOfAGroupToCome(t *testing.T) {
 		overSome(t, func(t *testing.T, k kind) {
 			w := newWorld(t, k, 2, nil)
 			w.join(0, id, all(2)).Close()
-			testkit.Eventually(t, "the news is there", func() bool { return heardOf(w.engines[1], id) })
+			testkit.Eventually(t, "the news is there", func() bool { return hasNewsOf(w.engines[1], id) })
 			err := within(t, func() error { return receive(t.Context(), w.join(1, id, all(2)), 0, 1, nil) })
 			wantPeer(t, err, 0, ErrLeft, "it has left the group after call #0")
 		}, overTCP, overBoth)
 	})
 }
 
-// heardOf drives the links, and tells whether there is news of a group that the rank is not of.
-func heardOf(e *Engine, id uint64) bool {
+// hasNewsOf drives the links, and tells whether there is news of a group that the rank is not of.
+func hasNewsOf(e *Engine, id uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.look()
@@ -347,7 +347,7 @@ func TestNewsIsBounded(t *testing.T) {
 		w.puppets[1].frame(0, kindAbort, Call{Group: 1000 + id}, abort)
 		w.puppets[1].frame(0, kindLeave, Call{Group: 10_000 + id}, nil)
 	}
-	testkit.Eventually(t, "the rank remembers", func() bool { return heardOf(w.engines[0], 1000) })
+	testkit.Eventually(t, "the rank remembers", func() bool { return hasNewsOf(w.engines[0], 1000) })
 	w.puppets[1].frame(0, kindMessage, Call{Group: worldID, Seq: 1}, nil)
 	if err := within(t, func() error { return receive(t.Context(), w.groups[0], 1, 1, nil) }); err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestAbortByStranger(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
 		w.puppets[2].frame(0, kindAbort, Call{Group: 80}, (&AbortError{By: 2, Rank: 2, Reason: ErrAborted, Text: "x"}).encode())
-		testkit.Eventually(t, "it is heard", func() bool { return heardOf(w.engines[0], 80) })
+		testkit.Eventually(t, "it is heard", func() bool { return hasNewsOf(w.engines[0], 80) })
 		if err := w.join(0, 80, []int{0, 1}).Err(); err != nil {
 			t.Errorf("a group without rank 2 got %v", err)
 		}
@@ -371,7 +371,7 @@ func TestAbortByStranger(t *testing.T) {
 
 // A rank that has left after the call that runs has done its part in it: it is not to blame for who is late.
 func TestLeaverAfterTheCall(t *testing.T) {
-	w := newWorld(t, overBoth, 3, func(_ int, o *Options) { o.Timeout = patience + time.Second/2 })
+	w := newWorld(t, overBoth, 3, func(_ int, o *Options) { o.Timeout = departureWait + time.Second/2 })
 	w.awaitAnswers(testkit.Patience)
 	for _, g := range w.groups {
 		if err := begin(g, Call{Seq: 7}); err != nil {
@@ -386,7 +386,7 @@ func TestLeaverAfterTheCall(t *testing.T) {
 	end(w.groups[2])
 	w.groups[2].Close()
 	err := within(t, func() error { return <-done })
-	if took := time.Since(start); took < patience+time.Second/4 {
+	if took := time.Since(start); took < departureWait+time.Second/4 {
 		t.Errorf("it gave up after %v", took)
 	}
 	if !errors.Is(err, ErrTimeout) {
@@ -400,7 +400,7 @@ func TestLeaverAfterTheCall(t *testing.T) {
 
 // A rank that leaves in the middle of a call never comes to its end: who waits for it in that call fails at once.
 func TestLeaverInTheCall(t *testing.T) {
-	testkit.Promptly(t, patience/2, func() time.Duration {
+	testkit.Promptly(t, departureWait/2, func() time.Duration {
 		w := newWorld(t, overBoth, 3, nil)
 		for _, g := range w.groups {
 			if err := begin(g, Call{Seq: 7}); err != nil {

@@ -73,7 +73,7 @@ func TestCulpritHasNotJoined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.hurry()
+		w.shortenAnswerTimeout()
 		wantPeer(t, within(t, func() error { return receive(t.Context(), g, 1, 1, nil) }), 1, ErrTimeout, "it has not joined the group")
 	}, overBoth)
 }
@@ -94,7 +94,7 @@ func TestCulpritIsNotWhoHasLeft(t *testing.T) {
 				w.awaitAnswers(testkit.Patience)
 				leave(w)
 				testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 1) })
-				w.hurry()
+				w.shortenAnswerTimeout()
 				if err := begin(w.groups[0], Call{Seq: 1}); err != nil {
 					t.Fatal(err)
 				}
@@ -180,7 +180,7 @@ func TestSlowIsNotStuck(t *testing.T) {
 			in := make([]byte, 40)
 			done := make(chan error, 1)
 			go func() { done <- receive(t.Context(), w.groups[0], 1, 1, in) }()
-			w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, nil, uint64(len(in)))
+			w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, nil, uint64(len(in)))
 			for range in {
 				pause(timeout * 5 / 4 / time.Duration(len(in))) // what makes it slow
 				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), []byte("x"))

@@ -19,37 +19,37 @@ type Engine struct {
 	manner  transport.Manner
 	clock   tick.Clock
 
-	mu       sync.Mutex // guards what follows, and what hangs on it
-	peers    []*peer    // by world rank; nil where nothing was said yet
-	groups   map[uint64]*Group
-	gone     map[uint64]struct{} // groups that were closed: their late frames are nobody's
-	buried   []uint64            // the same, oldest first
-	news     map[uint64]*news    // of groups that this rank is not of yet
-	answers  time.Duration       // how long a rank that has waited in vain waits for answers to its queries
-	answered *sync.Cond          // a peer has answered a query
-	anySent  opList              // receives from any rank
-	posted   uint64              // receives so far
-	writing  []*lane             // those that have something left to write
-	sleepers []*waiter
-	unread   []*lane          // those that may have something to read of which the fabric will not tell
-	ready    []transport.News // scratch of look
-	visited  []*lane          // scratch of look
-	room     int              // how many bytes of early messages may be held
-	held     int              // how many are
-	spare    pool             // memory of early messages
-	waiters  []*waiter
-	pursued  int // ops that are to go on though nobody waits for them
-	closed   bool
+	mu            sync.Mutex // guards what follows, and what hangs on it
+	peers         []*peer    // by world rank; nil where nothing was said yet
+	groups        map[uint64]*Group
+	closedGroups  map[uint64]struct{}   // groups that were closed: their late frames are nobody's
+	closedInOrder []uint64              // the same, oldest first
+	news          map[uint64]*groupNews // of groups that this rank is not of yet
+	answerTimeout time.Duration         // how long a rank that has waited in vain waits for answers to its queries
+	answered      *sync.Cond            // a peer has answered a query
+	anySent       opList                // receives from any rank
+	posted        uint64                // receives so far
+	writing       []*lane               // those that have something left to write
+	sleepers      []*waiter
+	unread        []*lane          // those that may have something to read of which the fabric will not tell
+	ready         []transport.News // scratch of look
+	visited       []*lane          // scratch of look
+	earlyLimit    int              // how many bytes of early messages may be held
+	earlyBytes    int              // how many are
+	spare         pool             // memory of early messages
+	waiters       []*waiter
+	pursued       int // ops that are to go on though nobody waits for them
+	closed        bool
 
 	closing  sync.Once
 	closeErr error
 
-	nudging sync.RWMutex
-	ended   bool          // the fabric is closed; guarded by mu, and for reading by nudging
-	kick    chan struct{} // there is a sleeper
-	patrol  *time.Timer   // there is an op to be pursued
-	stop    chan struct{}
-	done    chan struct{} // the attendant has ended
+	nudging     sync.RWMutex
+	ended       bool          // the fabric is closed; guarded by mu, and for reading by nudging
+	kick        chan struct{} // there is a sleeper
+	pursueTimer *time.Timer   // there is an op to be pursued
+	stop        chan struct{}
+	done        chan struct{} // the attendant has ended
 }
 
 // Options are what an engine is told.
@@ -80,8 +80,8 @@ func New(fabric transport.Fabric, options Options) *Engine {
 	e := &Engine{
 		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
-		groups: make(map[uint64]*Group), gone: make(map[uint64]struct{}), news: make(map[uint64]*news),
-		room: maxEarly, answers: answers, patrol: time.NewTimer(time.Hour),
+		groups: make(map[uint64]*Group), closedGroups: make(map[uint64]struct{}), news: make(map[uint64]*groupNews),
+		earlyLimit: maxEarly, answerTimeout: defaultAnswerTimeout, pursueTimer: time.NewTimer(time.Hour),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
 	e.answered = sync.NewCond(&e.mu)
@@ -101,8 +101,8 @@ func (e *Engine) Close() error {
 	return e.closeErr
 }
 
-// linger bounds how long Close waits for what is still to be written.
-const linger = time.Second
+// closeLimit bounds how long Close waits for what is still to be written.
+const closeLimit = time.Second
 
 func (e *Engine) close() error {
 	e.mu.Lock()
@@ -113,11 +113,11 @@ func (e *Engine) close() error {
 	for rank := range e.peers {
 		if rank != e.Rank() && e.linked(rank) {
 			p := e.peer(rank)
-			e.say(p.data, header{kind: kindBye}, nil)
-			e.say(p.control, header{kind: kindBye}, nil)
+			e.sendControlOn(p.data, header{kind: kindBye}, nil)
+			e.sendControlOn(p.control, header{kind: kindBye}, nil)
 		}
 	}
-	for deadline := time.Now().Add(linger); len(e.writing) > 0 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(closeLimit); len(e.writing) > 0 && time.Now().Before(deadline); {
 		e.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		e.mu.Lock()
@@ -135,7 +135,7 @@ func (e *Engine) close() error {
 	return e.fabric.Close()
 }
 
-// linked tells whether a rank is to hear goodbyes: they are no reason to make a link.
+// linked tells whether a rank is to receive goodbyes: they are no reason to make a link.
 func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.manner.OnDemand }
 
 // peer finds what is known of a rank. mu is held.
@@ -156,14 +156,14 @@ const housekeeping = 250 * time.Millisecond
 // after them now and then while there are none.
 func (e *Engine) attend() {
 	defer close(e.done)
-	defer e.patrol.Stop()
+	defer e.pursueTimer.Stop()
 	tick := time.NewTicker(housekeeping)
 	defer tick.Stop()
 	for {
 		select {
 		case <-e.kick:
 			e.serve()
-		case <-e.patrol.C:
+		case <-e.pursueTimer.C:
 			e.serve()
 		case <-tick.C:
 			e.mu.Lock()
@@ -201,7 +201,7 @@ func (e *Engine) look() bool {
 	moved := false
 	e.unread, e.visited = e.visited[:0], e.unread
 	for _, l := range e.visited {
-		l.again = false
+		l.isUnread = false
 		moved = e.read(l, nil) || moved
 	}
 	e.ready = e.fabric.Ready(e.ready[:0])
@@ -227,15 +227,16 @@ func (e *Engine) look() bool {
 // attended tells whether the attendant drives the links, or is about to. mu is held.
 func (e *Engine) attended() bool { return len(e.sleepers) > 0 || e.pursued > 0 }
 
-// rouse lets an attendant that still sleeps, though nobody else did any more, see to what the fabric has told of already. mu is held.
-func (e *Engine) rouse() {
+// wakeAttendant lets an attendant that still sleeps, though nobody else did any more, see to what the
+// fabric has told of already. mu is held.
+func (e *Engine) wakeAttendant() {
 	if len(e.unread) > 0 {
 		e.fabric.Wake()
 	}
 }
 
-// dally is how long ops that nobody waits for wait for the attendant: mostly somebody waits before.
-const dally = time.Millisecond
+// pursueDelay is how long ops that nobody waits for wait for the attendant: mostly somebody waits before.
+const pursueDelay = time.Millisecond
 
 // Pursue makes a posted op go on though nobody waits for it.
 func (g *Group) Pursue(op *Op) {
@@ -247,7 +248,7 @@ func (g *Group) Pursue(op *Op) {
 	}
 	op.pursued = true
 	if e.pursued++; e.pursued == 1 {
-		e.patrol.Reset(dally)
+		e.pursueTimer.Reset(pursueDelay)
 	}
-	e.rouse()
+	e.wakeAttendant()
 }

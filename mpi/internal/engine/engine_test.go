@@ -52,7 +52,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 				t.Errorf("rank %d: %v", rank, err)
 			}
 		}
-		if took := time.Since(start); took > linger+testkit.Patience {
+		if took := time.Since(start); took > closeLimit+testkit.Patience {
 			t.Errorf("closing took %v", took)
 		}
 		for _, done := range tasks {
@@ -175,7 +175,7 @@ func TestCloseDoesNotWaitForTheDeaf(t *testing.T) {
 		payload := make([]byte, 16<<20)
 		var s Op
 		w.groups[0].SendMessage(&s, 1, tag(1), payload)
-		testkit.Within(t, linger+testkit.Patience, func() { w.engines[0].Close() })
+		testkit.Within(t, closeLimit+testkit.Patience, func() { w.engines[0].Close() })
 		if !s.Done() {
 			t.Error("the send is not over")
 		}

@@ -98,15 +98,15 @@ func (e *AbortError) Error() string { return fmt.Sprintf("rank %d gave up: %s", 
 // Unwrap returns Reason.
 func (e *AbortError) Unwrap() error { return e.Reason }
 
-// reasons are numbered on the wire by their place here.
+// reasons are numbered on the wire by their position here.
 var reasons = [...]error{ErrAborted, ErrMismatch, ErrTimeout, ErrLost, ErrLeft, ErrProtocol, ErrTruncated}
 
 // newAbort is what rank self tells the others when it fails with err, in the
 // words of text. What another rank found is passed on as it is, so that all ranks
 // name the same one.
 func newAbort(self int, err error, text string) *AbortError {
-	if told := (*AbortError)(nil); errors.As(err, &told) {
-		return told
+	if received := (*AbortError)(nil); errors.As(err, &received) {
+		return received
 	}
 	a := &AbortError{By: self, Rank: self, Reason: ErrAborted, Text: text}
 	for _, reason := range reasons {

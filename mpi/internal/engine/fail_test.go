@@ -54,9 +54,9 @@ func TestDeathInTheMiddle(t *testing.T) {
 				if posted {
 					w.groups[0].RecvMessage(&op, 1, tag(1), in)
 				}
-				w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, n), uint64(len(in)))
+				w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, n), uint64(len(in)))
 				if !posted {
-					testkit.Eventually(t, "a part is there", func() bool { earlyMessages(w.engines[0]); return w.engines[0].held > 0 })
+					testkit.Eventually(t, "a part is there", func() bool { earlyMessages(w.engines[0]); return w.engines[0].earlyBytes > 0 })
 				}
 				w.puppets[1].die()
 				if !posted {
@@ -85,7 +85,7 @@ func TestDeathInTheHeader(t *testing.T) {
 // What a rank had sent before it died is lost with its groups, but not what it had sent before it said goodbye.
 func TestDeathWhileSending(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
-		testkit.Promptly(t, linger/2, func() time.Duration {
+		testkit.Promptly(t, closeLimit/2, func() time.Duration {
 			w := newWorld(t, k, 2, nil, 1)
 			payload := make([]byte, 16<<20)
 			done := make(chan error, 1)
@@ -128,7 +128,7 @@ func TestCut(t *testing.T) {
 			end(g)
 			return nil
 		})
-		w.hurry()
+		w.shortenAnswerTimeout()
 		w.awaitAnswers(limit) // ranks 0 and 1 answer, and rank 2 never does
 		w.net.Cut(0, 2)
 		w.net.Cut(1, 2)
@@ -167,7 +167,7 @@ func TestDropAndDelay(t *testing.T) {
 		}
 		return nil
 	})
-	w.hurry()
+	w.shortenAnswerTimeout()
 	w.net.Drop(func(from, to int) bool { return from == 1 })
 	err := within(t, func() error {
 		w.groups[1].Fail(errors.New("unheard"))
@@ -201,7 +201,7 @@ func TestByeIsNotSilence(t *testing.T) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			e.look()
-			return e.peer(1).control.over
+			return e.peer(1).control.readEnded
 		})
 		if err := errors.Join(begin(w.groups[0], Call{Seq: 1}), begin(w.groups[2], Call{Seq: 1})); err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestDataLinkAloneEnds(t *testing.T) {
 func TestBrokenSendKeepsWhatCame(t *testing.T) {
 	f, control, data := newScripted(false)
 	e, _, lenient := onScript(t, f)
-	data.add(kindMessage, Call{Group: remainsID, Seq: 3}, []byte("last words"))
+	data.add(kindMessage, Call{Group: lenientID, Seq: 3}, []byte("last words"))
 	data.comes(1000)
 	data.breaks()
 	var s, r Op
@@ -303,17 +303,17 @@ func TestAnyAfterAllLeft(t *testing.T) {
 	})
 }
 
-const remainsID = 20
+const lenientID = 20
 
-// remains makes the ranks with an engine members of a group that outlives its members.
-func (w *world) remains() []*Group {
+// lenientGroups makes the ranks with an engine members of a group that outlives its members.
+func (w *world) lenientGroups() []*Group {
 	w.t.Helper()
 	groups := make([]*Group, len(w.engines))
 	for rank, e := range w.engines {
 		if e == nil {
 			continue
 		}
-		g, err := e.Remains(remainsID, all(len(w.engines)))
+		g, err := e.LenientGroup(lenientID, all(len(w.engines)))
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func (w *world) remains() []*Group {
 
 // In such a group the end of a rank is an error of what needs that rank, and of nothing else: whether it ended before the
 // group was made, while it is waited for, or between.
-func TestRemains(t *testing.T) {
+func TestLenientGroup(t *testing.T) {
 	for _, when := range []string{"before", "while_receiving", "while_sending", "between"} {
 		for name, gone := range map[string]struct {
 			do     func(*puppet)
@@ -332,7 +332,7 @@ func TestRemains(t *testing.T) {
 		}{
 			"death":  {func(p *puppet) { p.die() }, ErrLost},
 			"bye":    {func(p *puppet) { p.bye(0) }, ErrLeft},
-			"leaves": {func(p *puppet) { p.frame(0, kindLeave, Call{Group: remainsID}, nil) }, ErrLeft},
+			"leaves": {func(p *puppet) { p.frame(0, kindLeave, Call{Group: lenientID}, nil) }, ErrLeft},
 		} {
 			if when == "while_sending" && name == "leaves" {
 				continue // whoever has left the group still takes what is sent to it
@@ -342,20 +342,20 @@ func TestRemains(t *testing.T) {
 					w := newWorld(t, k, 3, nil, 2)
 					w.puppets[2].frame(0, kindLeave, Call{}, nil)
 					done := make(chan error, 1)
-					heard := func(g *Group) {
+					learn := func(g *Group) {
 						testkit.Eventually(t, "the end is noticed", func() bool { return hasLeft(g, 2) })
 					}
 					var groups []*Group
 					if when == "before" {
 						gone.do(w.puppets[2])
 						if name == "leaves" {
-							testkit.Eventually(t, "the news is there", func() bool { return heardOf(w.engines[0], remainsID) })
+							testkit.Eventually(t, "the news is there", func() bool { return hasNewsOf(w.engines[0], lenientID) })
 						} else {
-							heard(w.groups[0])
+							learn(w.groups[0])
 						}
-						groups = w.remains()
+						groups = w.lenientGroups()
 					} else {
-						groups = w.remains()
+						groups = w.lenientGroups()
 					}
 					switch {
 					case when == "while_receiving":
@@ -368,11 +368,11 @@ func TestRemains(t *testing.T) {
 						gone.do(w.puppets[2])
 					case when == "between":
 						gone.do(w.puppets[2])
-						heard(groups[0])
+						learn(groups[0])
 						fallthrough
 					default:
 						gone.do(w.puppets[2])
-						heard(groups[0])
+						learn(groups[0])
 						go func() { done <- receive(t.Context(), groups[0], 2, 1, make([]byte, 4)) }()
 					}
 					wantPeer(t, within(t, func() error { return <-done }), 2, gone.reason)
@@ -393,12 +393,12 @@ func TestRemains(t *testing.T) {
 }
 
 // What a rank sent before it ended is received, also where its end is noticed first.
-func TestRemainsLastWords(t *testing.T) {
+func TestLenientGroupLastWords(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
-		g := w.remains()[0]
-		w.puppets[1].frame(0, kindMessage, Call{Group: remainsID, Seq: 3}, []byte("last words"))
-		w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: remainsID, Seq: 4}}, []byte("a part"), 100)
+		g := w.lenientGroups()[0]
+		w.puppets[1].frame(0, kindMessage, Call{Group: lenientID, Seq: 3}, []byte("last words"))
+		w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: lenientID, Seq: 4}}, []byte("a part"), 100)
 		w.puppets[1].die()
 		testkit.Eventually(t, "the end is noticed", func() bool { return hasLeft(g, 1) })
 		in := make([]byte, 100)

@@ -135,8 +135,8 @@ func printable(text []byte) string {
 	}, string(text))
 }
 
-// status is what a rank last did in a group, as it tells others that wait for it.
-type status struct {
+// groupStatus is what a rank last did in a group, as it tells others that wait for it.
+type groupStatus struct {
 	known   bool // the group is known there,
 	gone    bool // or was
 	running bool // call has not ended
@@ -147,7 +147,7 @@ type status struct {
 }
 
 // encode gives the payload: a header with the call, a byte of flags, milliseconds in 8 bytes, the rank waited for or -1 in 4, the label.
-func (s *status) encode() []byte {
+func (s *groupStatus) encode() []byte {
 	var head [headerSize]byte
 	h := header{kind: kindStatus, call: s.call}
 	h.encode(&head)
@@ -167,12 +167,12 @@ func (s *status) encode() []byte {
 	return append(payload, s.label[:min(len(s.label), maxControl-len(payload))]...)
 }
 
-// fixed is the length of what comes before the label.
-const fixed = headerSize + 1 + 8 + 4
+// statusFixedSize is the length of what comes before the label.
+const statusFixedSize = headerSize + 1 + 8 + 4
 
 // decodeStatus reads the payload of a status frame about a group of size ranks.
-func decodeStatus(payload []byte, size int) (*status, error) {
-	if len(payload) < fixed {
+func decodeStatus(payload []byte, size int) (*groupStatus, error) {
+	if len(payload) < statusFixedSize {
 		return nil, fmt.Errorf("%w: a status of %d bytes", ErrProtocol, len(payload))
 	}
 	h, err := decodeHeader((*[headerSize]byte)(payload))
@@ -185,10 +185,10 @@ func decodeStatus(payload []byte, size int) (*status, error) {
 		return nil, fmt.Errorf("%w: a status of kind %d with flags %x, of a rank that waits for rank %d", ErrProtocol, h.kind, flags, waits)
 	}
 	const century = 100 * 365 * 24 * time.Hour
-	return &status{
+	return &groupStatus{
 		known: flags&1 != 0, running: flags&2 != 0, gone: flags&4 != 0, call: h.call,
 		ago:   time.Duration(min(ms, uint64(century.Milliseconds()))) * time.Millisecond,
 		waits: waits,
-		label: printable(payload[fixed:]),
+		label: printable(payload[statusFixedSize:]),
 	}, nil
 }

@@ -184,7 +184,7 @@ func wantPrintable(t testing.TB, text string) {
 }
 
 func TestStatusRoundTrip(t *testing.T) {
-	for name, want := range map[string]status{
+	for name, want := range map[string]groupStatus{
 		"unknown": {waits: Any, label: "host"},
 		"gone":    {gone: true, waits: Any, label: "host"},
 		"running": {known: true, running: true, call: Call{Group: 5, Seq: 9, Count: 3, Root: -1, Collective: 4, Element: 5, Op: 6, Algorithm: 7}, ago: 1500 * time.Millisecond},
@@ -200,7 +200,7 @@ func TestStatusRoundTrip(t *testing.T) {
 }
 
 func TestStatusLabelIsCut(t *testing.T) {
-	payload := (&status{label: strings.Repeat("x", 5000)}).encode()
+	payload := (&groupStatus{label: strings.Repeat("x", 5000)}).encode()
 	if len(payload) != maxControl {
 		t.Errorf("payload of %d bytes, want %d", len(payload), maxControl)
 	}
@@ -210,7 +210,7 @@ func TestStatusLabelIsCut(t *testing.T) {
 }
 
 func TestStatusRefused(t *testing.T) {
-	valid := (&status{known: true, call: Call{Seq: 1}, waits: Any}).encode()
+	valid := (&groupStatus{known: true, call: Call{Seq: 1}, waits: Any}).encode()
 	for name, change := range map[string]func([]byte) []byte{
 		"empty":       func([]byte) []byte { return nil },
 		"short":       func(b []byte) []byte { return b[:len(b)-1] },
@@ -229,8 +229,8 @@ func TestStatusRefused(t *testing.T) {
 }
 
 func FuzzDecodeStatus(f *testing.F) {
-	f.Add((&status{known: true, running: true, call: Call{Seq: 3}, ago: time.Second, label: "host1, pid 3"}).encode())
-	f.Add(append((&status{}).encode(), "\x1b[31m\xff\n"...))
+	f.Add((&groupStatus{known: true, running: true, call: Call{Seq: 3}, ago: time.Second, label: "host1, pid 3"}).encode())
+	f.Add(append((&groupStatus{}).encode(), "\x1b[31m\xff\n"...))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		s, err := decodeStatus(payload, 4)
 		if err != nil {

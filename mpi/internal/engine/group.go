@@ -19,13 +19,13 @@ type Group struct {
 	ranks   map[int]int // the reverse; nil where they are the same
 
 	// Guarded by e.mu.
-	call    Call // the current collective, or the last one
-	past    [pastCalls]Call
-	began   tick.Count
-	left    []error   // by rank: that it has closed its group; nil while none has
-	told    []*status // by rank: the answers to what ask has asked; nil before
-	err     error     // the first failure
-	lenient bool      // the end of a peer is an error of what needs that peer alone
+	call     Call // the current collective, or the last one
+	past     [pastCalls]Call
+	began    tick.Count
+	left     []error        // by rank: that it has closed its group; nil while none has
+	statuses []*groupStatus // by rank: the answers to what ask has asked; nil before
+	err      error          // the first failure
+	lenient  bool           // the end of a peer is an error of what needs that peer alone
 
 	failed atomic.Bool  // err is set
 	ended  atomic.Int64 // when call ended, as a tick.Count; 0: it runs
@@ -41,9 +41,9 @@ func (e *Engine) Group(id uint64, members []int) (*Group, error) {
 	return g, g.enter()
 }
 
-// Remains makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
+// LenientGroup makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
 // them fail, and the group does not.
-func (e *Engine) Remains(id uint64, members []int) (*Group, error) {
+func (e *Engine) LenientGroup(id uint64, members []int) (*Group, error) {
 	g, err := e.newGroup(id, members)
 	if err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func (g *Group) enter() error {
 	if n := e.news[id]; n != nil {
 		delete(e.news, id)
 		for rank, world := range members {
-			if told := n.failed[world]; told != nil && max(told.By, told.Rank) < len(members) {
-				e.failGroup(g, told)
+			if abort := n.failed[world]; abort != nil && max(abort.By, abort.Rank) < len(members) {
+				e.failGroup(g, abort)
 			}
 			if err := n.left[world]; err != nil {
 				e.leave(g, rank, err)
@@ -197,7 +197,7 @@ func (g *Group) begin(call *Call, now tick.Count) error {
 	g.call, g.past[call.Seq%pastCalls] = *call, *call
 	g.began = now
 	g.ended.Store(0)
-	if g.e.held > 0 {
+	if g.e.earlyBytes > 0 {
 		g.e.checkEarly(g)
 	}
 	return g.err
@@ -259,12 +259,12 @@ func (g *Group) Close() {
 		}
 		for rank, world := range g.members {
 			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
-				e.tell(e.peer(world), header{kind: kindLeave, call: last}, nil)
+				e.sendControl(e.peer(world), header{kind: kindLeave, call: last}, nil)
 			}
 		}
 		e.failGroup(g, ErrClosed)
 	}
-	e.bury(g.id)
+	e.forget(g.id)
 }
 
 // Retire ends a group that all members end after the same call: nobody needs to be told.
@@ -273,19 +273,19 @@ func (g *Group) Retire() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failGroup(g, ErrClosed)
-	e.bury(g.id)
+	e.forget(g.id)
 }
 
 // maxGone is how many groups that are no more an engine remembers.
 const maxGone = 1 << 16
 
-// bury forgets a group, but for its number: late frames of it are nobody's. mu is held.
-func (e *Engine) bury(id uint64) {
+// forget forgets a group, but for its number: late frames of it are nobody's. mu is held.
+func (e *Engine) forget(id uint64) {
 	delete(e.groups, id)
-	if len(e.buried) == maxGone {
-		delete(e.gone, e.buried[0])
-		e.buried = e.buried[1:]
+	if len(e.closedInOrder) == maxGone {
+		delete(e.closedGroups, e.closedInOrder[0])
+		e.closedInOrder = e.closedInOrder[1:]
 	}
-	e.gone[id] = struct{}{}
-	e.buried = append(e.buried, id)
+	e.closedGroups[id] = struct{}{}
+	e.closedInOrder = append(e.closedInOrder, id)
 }

@@ -128,10 +128,10 @@ func TestLateFrames(t *testing.T) {
 				p := w.puppets[1]
 				p.frame(0, kindMessage, Call{Group: 50, Seq: 1}, make([]byte, 100)) // early
 				eventuallyEarly(t, w.engines[0], 1)
-				p.say(0, header{kind: kindMessage, call: Call{Group: 50, Seq: 2}}, make([]byte, 50_000), 100_000) // in the middle
+				p.send(0, header{kind: kindMessage, call: Call{Group: 50, Seq: 2}}, make([]byte, 50_000), 100_000) // in the middle
 				testkit.Eventually(t, "a part is there", func() bool {
 					earlyMessages(w.engines[0])
-					return w.engines[0].held > 100_000
+					return w.engines[0].earlyBytes > 100_000
 				})
 				finish(g)
 				p.write(p.lane(0, kindMessage), make([]byte, 50_000))
@@ -144,7 +144,7 @@ func TestLateFrames(t *testing.T) {
 					t.Fatal(err)
 				}
 				wantNothingHeld(t, w.engines[0])
-				if heardOf(w.engines[0], 50) {
+				if hasNewsOf(w.engines[0], 50) {
 					t.Error("news is kept of a group that is no more")
 				}
 				var op Op

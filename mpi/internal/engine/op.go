@@ -134,7 +134,7 @@ func (e *Engine) receiveAny(op *Op) {
 		}
 	}
 	if !op.Done() {
-		e.orphan(g) // others may have left before
+		e.endUnservedReceives(g) // others may have left before
 	}
 }
 
@@ -153,9 +153,9 @@ func (e *Engine) usable(op *Op, p *peer) bool {
 	case g.err != nil:
 		e.complete(op, g.err)
 	case g.left != nil && g.left[rank] != nil:
-		e.miss(op, g.left[rank])
+		e.failOp(op, g.left[rank])
 	case p.err != nil:
-		e.miss(op, p.err)
+		e.failOp(op, p.err)
 	default:
 		return true
 	}

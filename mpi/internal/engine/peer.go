@@ -23,22 +23,22 @@ type peer struct {
 
 // lane is a link with what is under way on it.
 type lane struct {
-	peer *peer
-	link transport.Link
-	out  opList // the first may be written in part
-	in   inbound
-	mute bool // it is memory, which tells nothing of its end
-	over bool // nothing more will be read
-	shut bool // nothing more can be written
-	busy bool // it is among Engine.writing
+	peer       *peer
+	link       transport.Link
+	out        opList // the first may be written in part
+	in         inbound
+	silentEnd  bool // it is memory, which tells nothing of its end
+	readEnded  bool // nothing more will be read
+	writeEnded bool // nothing more can be written
+	busy       bool // it is among Engine.writing
 
-	again bool // it is among Engine.unread
+	isUnread bool // it is among Engine.unread
 }
 
 func newPeer(rank int, fabric transport.Fabric) *peer {
 	p := &peer{rank: rank}
 	p.control = &lane{peer: p, link: fabric.Control(rank)}
-	p.data = &lane{peer: p, link: fabric.Data(rank), mute: slices.Contains(fabric.Shared(), rank)}
+	p.data = &lane{peer: p, link: fabric.Data(rank), silentEnd: slices.Contains(fabric.Shared(), rank)}
 	return p
 }
 
@@ -50,17 +50,17 @@ func (p *peer) lane(k frameKind) *lane {
 	return p.control
 }
 
-// spent tells whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
+// exhausted tells whether nothing more is to be expected of a peer whose control lane has ended: what it sent before is read,
 // but that nobody waits for the last words of one that was killed.
-func (p *peer) spent() bool {
+func (p *peer) exhausted() bool {
 	l := p.data
 	switch {
-	case l.over:
+	case l.readEnded:
 		return true
 	case l.in.stalled:
 		return !errors.Is(p.ending, ErrLeft)
 	}
-	return l.mute && !l.again
+	return l.silentEnd && !l.isUnread
 }
 
 // maxEarly is how many bytes of messages an engine keeps that came before their
@@ -78,18 +78,18 @@ type early struct {
 
 // newEarly finds memory for a message, or returns nil where there is to be no more.
 func (e *Engine) newEarly(h *header) *early {
-	if h.length > uint64(e.room) || e.held > 0 && e.held+1<<classOf(int(h.length))+smallest > e.room {
+	if h.length > uint64(e.earlyLimit) || e.earlyBytes > 0 && e.earlyBytes+1<<classOf(int(h.length))+smallest > e.earlyLimit {
 		return nil
 	}
 	m := e.spare.get(int(h.length))
 	m.head = *h
-	e.held += m.cost()
+	e.earlyBytes += m.cost()
 	return m
 }
 
 // drop gives the memory of a message back. There may be room for another now.
 func (e *Engine) drop(m *early) {
-	e.held -= m.cost()
+	e.earlyBytes -= m.cost()
 	e.spare.put(m)
 	if len(e.unread) > 0 && e.attended() {
 		e.fabric.Wake()

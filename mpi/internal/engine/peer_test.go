@@ -16,7 +16,7 @@ func TestReceivePostedInTheMiddle(t *testing.T) {
 		for cut := 0; cut <= 1; cut++ {
 			call := Call{Group: worldID, Seq: 5}
 			at := cut * 60_000
-			w.puppets[1].say(0, header{kind: kindMessage, call: call}, payload[:at], uint64(len(payload)))
+			w.puppets[1].send(0, header{kind: kindMessage, call: call}, payload[:at], uint64(len(payload)))
 			testkit.Eventually(t, "a part is there", func() bool {
 				earlyMessages(w.engines[0])
 				w.engines[0].mu.Lock()
@@ -175,8 +175,8 @@ func wantBoundHeld(t testing.TB, e *Engine) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if most := e.room + smallest; e.held > most { // one message may take all the room
-		t.Fatalf("%d bytes are held, more than %d", e.held, most)
+	if most := e.earlyLimit + smallest; e.earlyBytes > most { // one message may take all the room
+		t.Fatalf("%d bytes are held, more than %d", e.earlyBytes, most)
 	}
 }
 
@@ -203,7 +203,7 @@ func TestAnnouncedAndNotSent(t *testing.T) {
 	overAll(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 2, nil, 1)
 		for id := range uint64(3) {
-			w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: 70 + id}}, nil, 64<<20+1)
+			w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: 70 + id}}, nil, 64<<20+1)
 		}
 		w.puppets[1].die()
 		wantPeer(t, within(t, func() error { return receive(t.Context(), w.groups[0], 1, 1, nil) }), 1, ErrLost)
@@ -227,8 +227,8 @@ func wantNothingHeld(t testing.TB, e *Engine) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.held != 0 {
-		t.Errorf("%d bytes are held for nobody", e.held)
+	if e.earlyBytes != 0 {
+		t.Errorf("%d bytes are held for nobody", e.earlyBytes)
 	}
 	if e.spare.size > maxSpare {
 		t.Errorf("%d bytes are kept for later, more than %d", e.spare.size, maxSpare)

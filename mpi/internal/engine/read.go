@@ -32,7 +32,7 @@ type inbound struct {
 // whether that was anything. mu is held.
 func (e *Engine) read(l *lane, until *Op) bool {
 	moved := e.readFrames(l, until)
-	if p := l.peer; p.ending != nil && l == p.data && until == nil && p.spent() {
+	if p := l.peer; p.ending != nil && l == p.data && until == nil && p.exhausted() {
 		e.end(p, p.ending)
 	}
 	return moved
@@ -42,8 +42,8 @@ func (e *Engine) readFrames(l *lane, until *Op) bool {
 	in := &l.in
 	in.budget = readAtOnce
 	moved := false
-	for !l.over {
-		if in.budget <= 0 || until != nil && until.Done() || in.stalled && !e.place(l) {
+	for !l.readEnded {
+		if in.budget <= 0 || until != nil && until.Done() || in.stalled && !e.route(l) {
 			e.revisit(l)
 			return moved
 		}
@@ -92,8 +92,8 @@ func (e *Engine) readFrames(l *lane, until *Op) bool {
 // revisit makes the next look read the lane, as the fabric need not tell of what is left there: it has told already, or it is
 // in the buffer.
 func (e *Engine) revisit(l *lane) {
-	if !l.again && (l.in.stalled || l.in.budget <= 0 || l.in.r < l.in.w) {
-		l.again = true
+	if !l.isUnread && (l.in.stalled || l.in.budget <= 0 || l.in.r < l.in.w) {
+		l.isUnread = true
 		e.unread = append(e.unread, l)
 		if l.in.budget <= 0 && e.attended() {
 			e.fabric.Wake()
@@ -190,10 +190,10 @@ func (e *Engine) arrive(l *lane) {
 		}
 		return
 	}
-	if _, closed := e.gone[h.call.Group]; closed {
+	if _, closed := e.closedGroups[h.call.Group]; closed {
 		return // nobody's
 	}
-	e.place(l)
+	e.route(l)
 }
 
 // admit checks a frame against what this rank has called, before anyone waits for it: ranks
@@ -209,9 +209,9 @@ func (g *Group) admit(p *peer, h *header) error {
 	return g.mismatch(rank, h.call)
 }
 
-// place finds where the payload of a data frame goes: the receive that waits for it, or memory
-// of its own until there is one. It tells whether there was a place.
-func (e *Engine) place(l *lane) bool {
+// route finds where the payload of a data frame goes: the receive that waits for it, or memory
+// of its own until there is one. It tells whether there was any.
+func (e *Engine) route(l *lane) bool {
 	in := &l.in
 	h := &in.head
 	in.stalled = false
@@ -225,7 +225,7 @@ func (e *Engine) place(l *lane) bool {
 		}
 	}
 	if op := e.matching(l.peer, h); op != nil {
-		return e.direct(l, op)
+		return e.routeTo(l, op)
 	}
 	m := e.newEarly(h)
 	if m == nil {
@@ -253,8 +253,8 @@ func (e *Engine) matching(p *peer, h *header) *Op {
 	return op
 }
 
-// direct leads the payload into the op's buffer, if it fits.
-func (e *Engine) direct(l *lane, op *Op) bool {
+// routeTo leads the payload into the op's buffer, if it fits.
+func (e *Engine) routeTo(l *lane, op *Op) bool {
 	in := &l.in
 	if err := op.accept(&in.head); err != nil {
 		e.refuse(op, l.peer, &in.head, err)
@@ -304,13 +304,13 @@ func (e *Engine) refuse(op *Op, p *peer, h *header, err error) {
 func (e *Engine) finish(l *lane) {
 	in := &l.in
 	head, dst, op, m := in.head, in.dst, in.op, in.early
-	in.dst, in.op, in.early = nil, nil, nil // hear may go on to the next frame
+	in.dst, in.op, in.early = nil, nil, nil // receiveControl may go on to the next frame
 	switch {
 	case op != nil:
 		e.complete(op, nil)
 	case m != nil:
 		m.complete = true
 	case !head.kind.carriesData():
-		e.hear(l, &head, dst)
+		e.receiveControl(l, &head, dst)
 	}
 }

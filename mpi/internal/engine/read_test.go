@@ -16,7 +16,7 @@ import (
 func TestHostilePeer(t *testing.T) {
 	call := Call{Group: worldID}
 	frame := func(h header) func(*puppet) {
-		return func(p *puppet) { p.say(0, h, nil, h.length) }
+		return func(p *puppet) { p.send(0, h, nil, h.length) }
 	}
 	tests := []struct {
 		name string
@@ -54,7 +54,7 @@ func TestFrameOnTheWrongLink(t *testing.T) {
 			in := make([]byte, 100_000)
 			var op Op
 			w.groups[0].RecvMessage(&op, 1, tag(1), in)
-			p.say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, in[:10_000], uint64(len(in))) // under way
+			p.send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, in[:10_000], uint64(len(in))) // under way
 			wrong := p.fabric.Control(0)
 			if !k.goesByData() {
 				p.write(p.lane(0, kindMessage), in[10_000:])
@@ -73,20 +73,20 @@ func TestFrameOnTheWrongLink(t *testing.T) {
 	}
 }
 
-// A peer that never stops talking does not keep this rank from anything else.
-func TestTalkativePeer(t *testing.T) {
+// A peer that never pauses does not keep this rank from anything else.
+func TestPeerThatNeverPauses(t *testing.T) {
 	overSome(t, func(t *testing.T, k kind) {
 		w := newWorld(t, k, 3, nil, 2)
-		talk := make(chan struct{})
-		silent := make(chan struct{})
+		stop := make(chan struct{})
+		stopped := make(chan struct{})
 		go func() {
-			defer close(silent)
+			defer close(stopped)
 			nobodys := make([]byte, 1<<20) // of a payload that is dropped
 			p := w.puppets[2]
-			p.say(0, header{kind: kindMessage, call: Call{Group: 90, Seq: 1}}, nil, maxPayload)
+			p.send(0, header{kind: kindMessage, call: Call{Group: 90, Seq: 1}}, nil, maxPayload)
 			for l := p.lane(0, kindMessage); ; {
 				select {
-				case <-talk:
+				case <-stop:
 					return
 				default:
 				}
@@ -97,7 +97,7 @@ func TestTalkativePeer(t *testing.T) {
 				}
 			}
 		}()
-		defer func() { close(talk); <-silent }()
+		defer func() { close(stop); <-stopped }()
 		w.join(0, 90, all(3)).Close()
 		for i := range uint64(20) {
 			if err := within(t, func() error {
@@ -126,10 +126,10 @@ func TestQuestionsWithoutEnd(t *testing.T) {
 		}
 		n := e.peer(1).control.out.count(kindStatus)
 		e.mu.Unlock()
-		if n > maxOwed {
+		if n > maxQueuedAnswers {
 			t.Fatalf("%d answers wait to be written", n)
 		}
-		if n == maxOwed {
+		if n == maxQueuedAnswers {
 			full++
 		}
 	}
@@ -146,7 +146,7 @@ func FuzzPeer(f *testing.F) {
 		append(frameOf(kindMessage, Call{Group: 2, Seq: 1}, "early"), frameOf(kindMessage, call, "12345678")...),
 		frameOf(kindAbort, call, abort),
 		append(frameOf(kindQuery, call, ""), frameOf(kindLeave, call, "")...),
-		frameOf(kindStatus, call, string((&status{known: true}).encode())),
+		frameOf(kindStatus, call, string((&groupStatus{known: true}).encode())),
 		frameOf(kindBye, Call{}, ""),
 		append(frameOf(kindLeave, Call{}, ""), "dM"...),
 	} {
@@ -188,8 +188,8 @@ func FuzzPeer(f *testing.F) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		// The payload of a message gets its memory when its header has come: what a peer may make this rank keep.
-		if e.held > maxEarly+smallest {
-			t.Errorf("%d bytes are held", e.held)
+		if e.earlyBytes > maxEarly+smallest {
+			t.Errorf("%d bytes are held", e.earlyBytes)
 		}
 	})
 }

@@ -135,7 +135,7 @@ func onScript(t testing.TB, f *scripted) (e *Engine, strict, lenient *Group) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lenient, err = e.Remains(remainsID, all(2)); err != nil {
+	if lenient, err = e.LenientGroup(lenientID, all(2)); err != nil {
 		t.Fatal(err)
 	}
 	return e, strict, lenient
@@ -180,7 +180,7 @@ func playSchedule(t *testing.T, random *rand.Rand) error {
 	s.write()
 	s.engine, s.groups[0], s.groups[1] = onScript(t, f)
 	s.engine.mu.Lock()
-	s.engine.room = 100_000
+	s.engine.earlyLimit = 100_000
 	s.engine.mu.Unlock()
 	for range random.IntN(60) {
 		s.step()
@@ -203,7 +203,7 @@ func playSchedule(t *testing.T, random *rand.Rand) error {
 func (s *schedule) write() {
 	for i := range s.random.IntN(6) {
 		n := []int{0, 10, 5000, 30_000, 70_000, 3 << 20}[s.random.IntN(6)]
-		s.data.add(kindMessage, Call{Group: remainsID, Seq: uint64(i)}, pattern(i, n))
+		s.data.add(kindMessage, Call{Group: lenientID, Seq: uint64(i)}, pattern(i, n))
 		s.lengths = append(s.lengths, n)
 		if s.random.IntN(4) == 0 {
 			s.data.add(kindMessage, Call{Group: worldID, Seq: uint64(i)}, pattern(i, 1000))
@@ -275,7 +275,7 @@ func (s *schedule) check() error {
 	defer e.mu.Unlock()
 	p := e.peer(1)
 	if p.err == nil {
-		fail("the peer is still there: control has ended by %v, data over: %v", p.ending, p.data.over)
+		fail("the peer is still there: control has ended by %v, data over: %v", p.ending, p.data.readEnded)
 	}
 	if s.bye && !s.reset && p.err != nil && !errors.Is(p.err, ErrLeft) {
 		fail("its goodbye became %v", p.err)

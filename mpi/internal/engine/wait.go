@@ -69,8 +69,8 @@ const (
 	// crowdedClock takes their place where ranks share cores: whom this one waits for may wait for the core.
 	crowdedClock = 4
 
-	// alone is how long a rank polls as if nobody else wanted its core.
-	alone = time.Microsecond
+	// unsharedSpin is how long a rank polls as if nobody else wanted its core.
+	unsharedSpin = time.Microsecond
 
 	// goSched is how often, in looks at the clock, it also lets other goroutines of this process on: those may be what others wait for.
 	goSched = 16
@@ -88,8 +88,8 @@ func (e *Engine) wait(ctx context.Context, g *Group, op *Op, ready func() bool) 
 	return e.sleep(ctx, g, op, ready, true)
 }
 
-// over tells whether there is nothing more to wait for.
-func over(op *Op, ready func() bool) bool {
+// waitIsOver tells whether there is nothing more to wait for.
+func waitIsOver(op *Op, ready func() bool) bool {
 	if op != nil {
 		return op.Done()
 	}
@@ -106,7 +106,7 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 		clock, look = crowdedClock, opLook
 	}
 	var start time.Time
-	for i := 1; !over(op, ready); i++ {
+	for i := 1; !waitIsOver(op, ready); i++ {
 		switch {
 		case i%look == 0:
 			e.tryLook()
@@ -123,9 +123,9 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 		}
 		spent := time.Since(start)
 		if spent > e.manner.Spin || ctx.Err() != nil || g.failed.Load() {
-			return over(op, ready)
+			return waitIsOver(op, ready)
 		}
-		if e.manner.Yield || spent > alone {
+		if e.manner.Yield || spent > unsharedSpin {
 			unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		}
 		if i/clock%goSched == 0 {
@@ -276,11 +276,11 @@ type waiter struct {
 func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *waiter {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if over(op, ready) {
+	if waitIsOver(op, ready) {
 		return nil
 	}
 	if op == nil && fatal {
-		e.desert(g)
+		e.failIfDeserted(g)
 	}
 	if op == nil && g.err != nil {
 		return nil
@@ -297,12 +297,12 @@ func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *wait
 		w.next, op.waits = op.waits, w
 	}
 	limit := e.options.Timeout
-	if op == nil && fatal && g.unsure() != nil {
-		limit = min(limit, patience)
+	if op == nil && fatal && g.departureUnknown() != nil {
+		limit = min(limit, departureWait)
 	}
 	w.timer.Reset(limit)
 	e.sleepers = append(e.sleepers, w)
-	e.rouse()
+	e.wakeAttendant()
 	return w
 }
 

@@ -111,8 +111,8 @@ func TestPatience(t *testing.T) {
 				done = wait()
 			}
 			wantPeer(t, within(t, func() error { return <-done }), 2, ErrLeft)
-			if took := time.Since(start); took < patience*9/10 {
-				t.Errorf("it gave up after %v, before %v", took, patience)
+			if took := time.Since(start); took < departureWait*9/10 {
+				t.Errorf("it gave up after %v, before %v", took, departureWait)
 			}
 		})
 	}
@@ -401,7 +401,7 @@ func TestCancel(t *testing.T) {
 					eventuallyAsleep(t, w.engines[0], 1)
 				}
 				if when == "in_the_payload" {
-					w.puppets[1].say(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, 100_000), uint64(len(buf)))
+					w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, 100_000), uint64(len(buf)))
 					testkit.Eventually(t, "a part has come", func() bool {
 						w.engines[0].mu.Lock()
 						defer w.engines[0].mu.Unlock()

@@ -144,12 +144,13 @@ const little = 1 << 20
 func (w *world) holdLittle(rank int) {
 	e := w.engines[rank]
 	e.mu.Lock()
-	e.room = little
+	e.earlyLimit = little
 	e.mu.Unlock()
 }
 
-// hurry makes all ranks impatient from here on: what a test only prepares may take its time on a busy machine. Nobody waits yet.
-func (w *world) hurry() {
+// shortenAnswerTimeout makes all ranks impatient from here on: what a test only prepares may take its time on
+// a busy machine. Nobody waits yet.
+func (w *world) shortenAnswerTimeout() {
 	for _, e := range w.engines {
 		if e == nil {
 			continue
@@ -167,7 +168,7 @@ func (w *world) awaitAnswers(limit time.Duration) {
 			continue
 		}
 		e.mu.Lock()
-		e.answers = limit
+		e.answerTimeout = limit
 		e.mu.Unlock()
 	}
 }
@@ -290,18 +291,18 @@ func pattern(seed, n int) []byte {
 func wantPeer(t testing.TB, err error, rank int, reason error, texts ...string) {
 	t.Helper()
 	var at *PeerError
-	var told *AbortError
-	if errors.As(err, &told) || !errors.As(err, &at) || at.Rank != rank || !errors.Is(err, reason) {
+	var abort *AbortError
+	if errors.As(err, &abort) || !errors.As(err, &at) || at.Rank != rank || !errors.Is(err, reason) {
 		t.Errorf("got %v; want rank %d: %v", err, rank, reason)
 	}
 	wantText(t, err, texts...)
 }
 
-// wantAbort checks that err is what rank by told of rank about.
+// wantAbort checks that err is what rank by says of rank about.
 func wantAbort(t testing.TB, err error, by, about int, reason error, texts ...string) {
 	t.Helper()
-	var told *AbortError
-	if !errors.As(err, &told) || told.By != by || told.Rank != about || !errors.Is(err, reason) {
+	var abort *AbortError
+	if !errors.As(err, &abort) || abort.By != by || abort.Rank != about || !errors.Is(err, reason) {
 		t.Errorf("got %v; want rank %d to tell of rank %d: %v", err, by, about, reason)
 	}
 	wantText(t, err, texts...)
@@ -316,7 +317,7 @@ func wantText(t testing.TB, err error, texts ...string) {
 	}
 }
 
-// puppet is a rank without an engine: it says what the test tells it to, and answers nothing, like a process that is
+// puppet is a rank without an engine: it sends what the test has it send, and answers nothing, like a process that is
 // stopped. One goroutine at a time uses it.
 type puppet struct {
 	t      testing.TB
@@ -337,8 +338,8 @@ func (p *puppet) die() {
 	p.fabric.Close()
 }
 
-// say writes a frame to another rank, on the link where frames of its kind belong. length is what the header announces.
-func (p *puppet) say(to int, h header, payload []byte, length uint64) {
+// send writes a frame to another rank, on the link where frames of its kind belong. length is what the header announces.
+func (p *puppet) send(to int, h header, payload []byte, length uint64) {
 	p.t.Helper()
 	h.length = length
 	var head [headerSize]byte
@@ -346,10 +347,10 @@ func (p *puppet) say(to int, h header, payload []byte, length uint64) {
 	p.write(p.lane(to, h.kind), append(head[:], payload...))
 }
 
-// frame is say for a whole frame.
+// frame is send for a whole frame.
 func (p *puppet) frame(to int, k frameKind, call Call, payload []byte) {
 	p.t.Helper()
-	p.say(to, header{kind: k, call: call}, payload, uint64(len(payload)))
+	p.send(to, header{kind: k, call: call}, payload, uint64(len(payload)))
 }
 
 // bye says goodbye to another rank, as a rank does that closes its engine.
@@ -381,8 +382,8 @@ func (p *puppet) write(l transport.Link, buf []byte) {
 	})
 }
 
-// hear reads n bytes that another rank has written, on the link for frames of a kind.
-func (p *puppet) hear(from int, k frameKind, n int) []byte {
+// receive reads n bytes that another rank has written, on the link for frames of a kind.
+func (p *puppet) receive(from int, k frameKind, n int) []byte {
 	p.t.Helper()
 	l, buf, got := p.lane(from, k), make([]byte, n), 0
 	testkit.Eventually(p.t, "a frame comes", func() bool {
@@ -396,12 +397,12 @@ func (p *puppet) hear(from int, k frameKind, n int) []byte {
 	return buf
 }
 
-// hearFrame reads one frame.
-func (p *puppet) hearFrame(from int, k frameKind) (header, []byte) {
+// receiveFrame reads one frame.
+func (p *puppet) receiveFrame(from int, k frameKind) (header, []byte) {
 	p.t.Helper()
-	h, err := decodeHeader((*[headerSize]byte)(p.hear(from, k, headerSize)))
+	h, err := decodeHeader((*[headerSize]byte)(p.receive(from, k, headerSize)))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	return h, p.hear(from, k, int(h.length))
+	return h, p.receive(from, k, int(h.length))
 }
