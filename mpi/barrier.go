@@ -9,6 +9,7 @@ import (
 
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/shm"
 )
 
 // Barrier returns when every rank has called it.
@@ -20,6 +21,14 @@ func (c *Comm) Barrier(ctx context.Context) error {
 // IBarrier is Barrier that goes on by itself.
 func (c *Comm) IBarrier(ctx context.Context) *Request {
 	return c.request(ctx, &operation{kind: barrierCall})
+}
+
+var barrierDescriptor = descriptor{
+	name: "barrier",
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.Barriers(), func(run algorithm.BarrierFunc, p algorithm.Port, _ buffers) error { return run(p) }),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, _ buffers) error { return node.Barrier(w, stamp) },
 }
 
 // MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError

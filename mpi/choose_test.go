@@ -35,7 +35,7 @@ func TestDeterministicChoice(t *testing.T) {
 				if err := k.choose(&o); err != nil {
 					t.Fatal(err)
 				}
-				canonical := fitting(k.world.tables.allReduces, size)[o.name]
+				canonical := conformity[0].algorithms(size)[o.name]
 				switch {
 				case canonical:
 				case tt.deterministic || tt.op == left:

@@ -3,6 +3,7 @@ package mpi
 import (
 	"fmt"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/internal/shm"
@@ -30,17 +31,93 @@ const (
 	monitoredCall
 )
 
-var collectiveNames = [...]string{
-	setupCall: "init", allReduceCall: "all_reduce", broadcastCall: "broadcast", barrierCall: "barrier", reduceCall: "reduce",
-	allGatherCall: "all_gather", gatherCall: "gather", scatterCall: "scatter", reduceScatterCall: "reduce_scatter",
-	allToAllCall: "all_to_all", scanCall: "scan", exscanCall: "exscan", groupCall: "new_group", allocCall: "alloc", messageCall: "message", monitoredCall: "monitored_barrier",
+// collectives is what there is to know of each kind of call.
+var collectives = [...]descriptor{
+	setupCall:         {name: "init", algorithms: allGatherDescriptor.algorithms, internal: true},
+	allReduceCall:     allReduceDescriptor,
+	broadcastCall:     broadcastDescriptor,
+	barrierCall:       barrierDescriptor,
+	reduceCall:        reduceDescriptor,
+	allGatherCall:     allGatherDescriptor,
+	gatherCall:        gatherDescriptor,
+	scatterCall:       scatterDescriptor,
+	reduceScatterCall: reduceScatterDescriptor,
+	allToAllCall:      allToAllDescriptor,
+	scanCall:          scanDescriptor,
+	exscanCall:        exscanDescriptor,
+	groupCall:         {name: "new_group", algorithms: barrierDescriptor.algorithms, internal: true},
+	allocCall:         {name: "alloc", algorithms: barrierDescriptor.algorithms, internal: true},
+	messageCall:       {name: "message"},
+	monitoredCall:     {name: "monitored_barrier"},
+}
+
+// descriptor is all that there is to know of a kind of call. That of a collective is beside its function.
+type descriptor struct {
+	name     string // as errors and Explain show it
+	reduces  bool   // it combines elements by an Op
+	root     rootUse
+	costByIn bool // the length that costs are reckoned with is that of in, not of out
+	internal bool // what a Comm does of its own by the algorithms of another kind: nobody chooses among them
+
+	// algorithms are those for blocks whose bounds all ranks know, or for none; and those for ragged blocks.
+	algorithms [2][]algorithm.Entry[runFunc]
+
+	// shared goes straight through the memory that all ranks share; nil: the collective cannot. No blocks are ragged.
+	shared func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error
+}
+
+// rootUse is what the root in a fingerprint stands for.
+type rootUse uint8
+
+const (
+	noRoot     rootUse = iota
+	fromRoot           // the rank that all others get something from
+	toRoot             // the rank that alone gets the result
+	countsRoot         // a digest of counts, in which all ranks must agree
+)
+
+// buffers are what a call gives its algorithm. Bounds of blocks are in bytes, and nil where the call has none.
+type buffers struct {
+	out, in     []byte
+	outAt, inAt []int
+	root        int
+	reduction   algorithm.Reduction
+	twin        element.Kernel2 // of the reduction, or nil
+}
+
+// sharedReduction is the reduction as shared memory wants it.
+func (b *buffers) sharedReduction() shm.Reduction {
+	return shm.Reduction{Kernel: b.reduction.Kernel, Kernel2: b.twin, Size: b.reduction.Size}
+}
+
+// runFunc is the function of an algorithm, of whatever collective.
+type runFunc func(p algorithm.Port, b buffers) error
+
+// entries makes the functions of a table alike.
+func entries[F any](table []algorithm.Entry[F], call func(run F, p algorithm.Port, b buffers) error) []algorithm.Entry[runFunc] {
+	all := make([]algorithm.Entry[runFunc], len(table))
+	for i, e := range table {
+		all[i] = algorithm.Entry[runFunc]{
+			Traits: e.Traits,
+			Run:    func(p algorithm.Port, b buffers) error { return call(e.Run, p, b) },
+		}
+	}
+	return all
+}
+
+// descriptor finds what there is to know of c: nothing, of a code that came off the wire and stands for no kind.
+func (c collective) descriptor() *descriptor {
+	if int(c) < len(collectives) {
+		return &collectives[c]
+	}
+	return new(descriptor)
 }
 
 func (c collective) String() string {
-	if int(c) >= len(collectiveNames) {
+	if int(c) >= len(collectives) {
 		return fmt.Sprintf("collective %d", uint8(c))
 	}
-	return collectiveNames[c]
+	return collectives[c].name
 }
 
 // describe words a fingerprint as errors show it, such as "all_reduce #7 float32 x 10 sum": all of it but the algorithm. Fingerprints
@@ -66,15 +143,13 @@ func describe(call engine.Call) string {
 	if call.Op != 0 {
 		text += " " + opName(call.Op)
 	}
-	switch kind {
-	case broadcastCall, scatterCall:
+	switch root := kind.descriptor().root; {
+	case root == fromRoot:
 		text += fmt.Sprintf(" from rank %d", call.Root)
-	case reduceCall, gatherCall:
+	case root == toRoot:
 		text += fmt.Sprintf(" to rank %d", call.Root)
-	case allGatherCall, reduceScatterCall:
-		if call.Root != 0 {
-			text += fmt.Sprintf(" with counts of digest %x", uint32(call.Root))
-		}
+	case root == countsRoot && call.Root != 0:
+		text += fmt.Sprintf(" with counts of digest %x", uint32(call.Root))
 	}
 	return text
 }

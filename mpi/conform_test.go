@@ -12,7 +12,6 @@ import (
 	"unsafe"
 
 	"ddpbatch/internal/testkit"
-	"ddpbatch/mpi/internal/algorithm"
 )
 
 // conformRounds is for those who want more cases, and all sizes of worlds: go test ./mpi -run 'Conformance|Determinism' -args -rounds 100
@@ -47,37 +46,38 @@ var everyKind = []cases{
 
 // conformance is one collective.
 type conformance struct {
-	name       string
-	shares     bool                                      // it can use the memory that ranks share
-	algorithms func(t *tables, size int) map[string]bool // that fit, and whether they keep the canonical order
-	run        func(k cases, r *round) error
+	name   string
+	shares bool // it can use the memory that ranks share
+	kind   collective
+	table  int // which of the kind's algorithms it has
+	run    func(k cases, r *round) error
 }
 
 // conformity is every collective.
 var conformity = []conformance{
-	{"all_reduce", true, func(t *tables, n int) map[string]bool { return fitting(t.allReduces, n) }, cases.allReduce},
-	{"reduce", true, func(t *tables, n int) map[string]bool { return fitting(t.reduces, n) }, cases.reduce},
-	{"reduce_scatter", true, func(t *tables, n int) map[string]bool { return fitting(t.reduceScatters, n) }, cases.reduceScatter},
-	{"reduce_scatter_v", true, func(t *tables, n int) map[string]bool { return fitting(t.reduceScatters, n) }, cases.reduceScatterV},
-	{"scan", false, func(t *tables, n int) map[string]bool { return fitting(t.scans, n) }, cases.scan},
-	{"exscan", false, func(t *tables, n int) map[string]bool { return fitting(t.exscans, n) }, cases.exscan},
-	{"broadcast", true, func(t *tables, n int) map[string]bool { return fitting(t.broadcasts, n) }, cases.broadcast},
-	{"all_gather", true, func(t *tables, n int) map[string]bool { return fitting(t.allGathers, n) }, cases.allGather},
-	{"all_gather_v", true, func(t *tables, n int) map[string]bool { return fitting(t.allGathers, n) }, cases.allGatherV},
-	{"gather", false, func(t *tables, n int) map[string]bool { return fitting(t.gathers[0], n) }, cases.gather},
-	{"gather_v", false, func(t *tables, n int) map[string]bool { return fitting(t.gathers[1], n) }, cases.gatherV},
-	{"scatter", false, func(t *tables, n int) map[string]bool { return fitting(t.scatters[0], n) }, cases.scatter},
-	{"scatter_v", false, func(t *tables, n int) map[string]bool { return fitting(t.scatters[1], n) }, cases.scatterV},
-	{"all_to_all", true, func(t *tables, n int) map[string]bool { return fitting(t.allToAlls[0], n) }, cases.allToAll},
-	{"all_to_all_v", false, func(t *tables, n int) map[string]bool { return fitting(t.allToAlls[1], n) }, cases.allToAllV},
-	{"barrier", true, func(t *tables, n int) map[string]bool { return fitting(t.barriers, n) }, func(_ cases, r *round) error {
+	{"all_reduce", true, allReduceCall, 0, cases.allReduce},
+	{"reduce", true, reduceCall, 0, cases.reduce},
+	{"reduce_scatter", true, reduceScatterCall, 0, cases.reduceScatter},
+	{"reduce_scatter_v", true, reduceScatterCall, 0, cases.reduceScatterV},
+	{"scan", false, scanCall, 0, cases.scan},
+	{"exscan", false, exscanCall, 0, cases.exscan},
+	{"broadcast", true, broadcastCall, 0, cases.broadcast},
+	{"all_gather", true, allGatherCall, 0, cases.allGather},
+	{"all_gather_v", true, allGatherCall, 0, cases.allGatherV},
+	{"gather", false, gatherCall, 0, cases.gather},
+	{"gather_v", false, gatherCall, 1, cases.gatherV},
+	{"scatter", false, scatterCall, 0, cases.scatter},
+	{"scatter_v", false, scatterCall, 1, cases.scatterV},
+	{"all_to_all", true, allToAllCall, 0, cases.allToAll},
+	{"all_to_all_v", false, allToAllCall, 1, cases.allToAllV},
+	{"barrier", true, barrierCall, 0, func(_ cases, r *round) error {
 		return r.do(func() error { return r.c.Barrier(r.ctx) }, func() *Request { return r.c.IBarrier(r.ctx) })
 	}},
 }
 
 // names is all that may be named for the collective on c, and whether that keeps the canonical order.
 func (tt conformance) names(c *Comm) map[string]bool {
-	names := tt.algorithms(c.core.world.tables, c.Size())
+	names := tt.algorithms(c.Size())
 	if tt.shares && c.core.node != nil {
 		names[sharedName] = true
 	}
@@ -94,7 +94,7 @@ func namesOn(over string, size int, collective string) []string {
 		if tt.name != collective {
 			continue
 		}
-		names = sortedKeys(tt.algorithms(newTables(), size))
+		names = sortedKeys(tt.algorithms(size))
 		if tt.shares && over == "shm" && size > 1 {
 			names = append(names, sharedName)
 		}
@@ -102,9 +102,10 @@ func namesOn(over string, size int, collective string) []string {
 	return names
 }
 
-func fitting[F any](entries []algorithm.Entry[F], size int) map[string]bool {
+// algorithms are those that fit, and whether they keep the canonical order.
+func (tt conformance) algorithms(size int) map[string]bool {
 	names := make(map[string]bool)
-	for _, e := range entries {
+	for _, e := range collectives[tt.kind].algorithms[tt.table] {
 		if e.Fits == nil || e.Fits(size) {
 			names[e.Name] = e.Canonical
 		}

@@ -24,8 +24,8 @@ type core struct {
 	node         *shm.Node      // where all ranks are on this machine; or nil
 	hierarchy    *hierarchy     // where they are on several, evenly; or nil
 	memory       []*shm.Segment // of the node and of Alloc, to be closed
-	chosen       chosen
-	spread       bool // the group has ranks on several machines
+	chosen       runFunc        // the algorithm
+	spread       bool           // the group has ranks on several machines
 	seq          uint64
 	survey       *survey // of Shrink; nil before it
 	call         engine.Call

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
+	"ddpbatch/mpi/internal/shm"
 )
 
 // Broadcast copies root's buf into that of every other rank. buf has the same
@@ -25,6 +27,18 @@ func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Requ
 	var o operation
 	broadcastOf(&o, c, buf, root)
 	return c.request(ctx, &o)
+}
+
+var broadcastDescriptor = descriptor{
+	name: "broadcast", root: fromRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.Broadcasts(), func(run algorithm.BroadcastFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.root)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		return node.Broadcast(w, stamp, b.out, b.root)
+	},
 }
 
 func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) {
@@ -60,6 +74,18 @@ func IAllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []i
 	var o operation
 	allGatherOf(&o, c, out, in, counts)
 	return c.request(ctx, &o)
+}
+
+var allGatherDescriptor = descriptor{
+	name: "all_gather", root: countsRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.AllGathers(), func(run algorithm.AllGatherFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.outAt)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		return node.AllGather(w, stamp, b.out, b.outAt)
+	},
 }
 
 func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
@@ -104,6 +130,15 @@ func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int,
 	var o operation
 	gatherOf(&o, c, out, in, counts, root, true)
 	return c.request(ctx, &o)
+}
+
+var gatherDescriptor = descriptor{
+	name: "gather", root: toRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Gathers(), gatherBlocks), entries(algorithm.GathersV(), gatherBlocks)},
+}
+
+func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b buffers) error {
+	return run(p, b.out, b.outAt, b.in, b.root)
 }
 
 func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
@@ -153,6 +188,15 @@ func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int
 	return c.request(ctx, &o)
 }
 
+var scatterDescriptor = descriptor{
+	name: "scatter", root: fromRoot, costByIn: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Scatters(), scatterBlocks), entries(algorithm.ScattersV(), scatterBlocks)},
+}
+
+func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b buffers) error {
+	return run(p, b.out, b.in, b.inAt, b.root)
+}
+
 func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
 	o.kind, o.data, o.count = scatterCall, element.TypeOf[T](), uint64(len(out))
 	o.out, o.ragged = bytesOf(out), ragged
@@ -198,6 +242,18 @@ func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int
 	var o operation
 	allToAllOf(&o, c, out, in, outCounts, inCounts)
 	return c.request(ctx, &o)
+}
+
+var allToAllDescriptor = descriptor{
+	name: "all_to_all", costByIn: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		return node.AllToAll(w, stamp, b.out, b.in)
+	},
+}
+
+func allToAllBlocks(run algorithm.AllToAllFunc, p algorithm.Port, b buffers) error {
+	return run(p, b.out, b.outAt, b.in, b.inAt)
 }
 
 func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCounts []int) {

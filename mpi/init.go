@@ -179,7 +179,6 @@ type world struct {
 	engine   *engine.Engine // nil where the world is one rank
 	config   Config
 	recorder *recorder
-	tables   *tables
 	log      *slog.Logger
 	messages sync.Pool // of *message
 
@@ -199,7 +198,7 @@ func newWorldOf(cfg InitConfig) *world {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return &world{
-		config: cfg.Config.complete(), recorder: newRecorder(), tables: newTables(), flight: cfg.Flight, log: log,
+		config: cfg.Config.complete(), recorder: newRecorder(), flight: cfg.Flight, log: log,
 		near: defaultMachine, far: defaultMachine,
 	}
 }

@@ -30,8 +30,6 @@ type operation struct {
 	// Chosen by core.choose.
 	code uint8
 	name string
-
-	outAt, inAt []int // bounds of the blocks, in bytes; nil where there are none
 }
 
 // call is the operation's fingerprint.
@@ -48,8 +46,7 @@ func (o *operation) call(k *core) engine.Call {
 
 // bytes is the length that the costs of algorithms are reckoned with.
 func (o *operation) bytes() int {
-	switch o.kind {
-	case reduceScatterCall, scatterCall, allToAllCall:
+	if o.kind.descriptor().costByIn {
 		return len(o.in)
 	}
 	return len(o.out)
@@ -57,97 +54,51 @@ func (o *operation) bytes() int {
 
 // run executes the algorithm that was chosen.
 func (o *operation) run(k *core) error {
-	if err := o.prepare(k); err != nil {
+	b, err := o.prepare(k)
+	if err != nil {
 		return err
 	}
-	var err error
 	switch {
 	case o.kind == monitoredCall:
 		err = k.runMonitored(o.timeout)
 	case o.code == sharedCode:
-		err = o.runShared(k)
+		err = k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, stampOf(&k.call), b))
 	case o.code >= hierarchicalCode:
-		err = o.runHierarchical(k)
+		err = k.runHierarchical(b)
 	default:
-		err = o.runChosen(k)
+		err = k.chosen(&k.port, b)
 	}
-	if err == nil && o.op.average && o.hasResult(k) {
-		err = element.Divide(o.data, o.out, k.port.Size())
+	if err == nil && o.op.average && (b.root == k.port.Rank() || o.kind.descriptor().root != toRoot) {
+		err = element.Divide(o.data, b.out, k.port.Size())
 	}
 	return err
 }
 
 // prepare finds the bounds of blocks, and scales what PreMulSum is given.
-func (o *operation) prepare(k *core) error {
-	o.outAt, o.inAt = nil, nil
-	switch width := o.data.Size(); o.kind {
-	case allGatherCall, setupCall:
-		o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
-	case reduceScatterCall:
-		o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
-	case allToAllCall:
-		if o.code == sharedCode {
-			break // all blocks are of one length
-		}
-		o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
-		o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
-	case gatherCall:
-		if k.port.Rank() == o.root {
-			o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
-		}
-	case scatterCall:
-		if k.port.Rank() == o.root {
-			o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
-		}
+func (o *operation) prepare(k *core) (buffers, error) {
+	width := o.data.Size()
+	b := buffers{
+		out: o.out, in: o.in, root: o.root, reduction: algorithm.Reduction{Kernel: o.op.kernel, Size: width}, twin: o.op.twin,
+	}
+	if o.outBlocks.cut {
+		b.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
+	}
+	if o.inBlocks.cut {
+		b.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
 	}
 	if o.op.code == 0 || o.op.factor == 1 {
-		return nil
+		return b, nil
 	}
-	switch {
-	case o.kind == reduceScatterCall: // in is not ours to change
-		scaled := k.port.Scratch(len(o.in))
-		copy(scaled, o.in)
-		o.in = scaled
-		return element.Scale(o.data, o.in, o.op.factor)
-	case o.kind == reduceCall && k.port.Rank() != o.root:
-		scaled := k.port.Scratch(len(o.out))
-		copy(scaled, o.out)
-		o.out = scaled
+	scaled := &b.out
+	if o.inBlocks.cut {
+		scaled = &b.in
 	}
-	return element.Scale(o.data, o.out, o.op.factor)
-}
-
-// hasResult tells whether this rank gets a reduction's result.
-func (o *operation) hasResult(k *core) bool { return o.kind != reduceCall || k.port.Rank() == o.root }
-
-func (o *operation) reduction() algorithm.Reduction {
-	return algorithm.Reduction{Kernel: o.op.kernel, Size: o.data.Size()}
-}
-
-func (o *operation) runChosen(k *core) error {
-	f, p := &k.chosen, &k.port
-	switch o.kind {
-	case allReduceCall:
-		return f.allReduce(p, o.out, o.reduction())
-	case reduceCall:
-		return f.reduce(p, o.out, o.root, o.reduction())
-	case reduceScatterCall:
-		return f.reduceScatter(p, o.out, o.in, o.inAt, o.reduction())
-	case scanCall, exscanCall:
-		return f.scan(p, o.out, o.reduction())
-	case broadcastCall:
-		return f.broadcast(p, o.out, o.root)
-	case allGatherCall, setupCall:
-		return f.allGather(p, o.out, o.outAt)
-	case gatherCall:
-		return f.gather(p, o.out, o.outAt, o.in, o.root)
-	case scatterCall:
-		return f.scatter(p, o.out, o.in, o.inAt, o.root)
-	case allToAllCall:
-		return f.allToAll(p, o.out, o.outAt, o.in, o.inAt)
-	default:
-		return f.barrier(p)
+	if o.inBlocks.cut || o.kind.descriptor().root == toRoot && o.root != k.port.Rank() { // it is not ours to change
+		own := *scaled
+		*scaled = k.port.Scratch(len(own))
+		copy(*scaled, own)
 	}
+	return b, element.Scale(o.data, *scaled, o.op.factor)
 }
 
 // setRoot sets the root, if there is such a rank.
@@ -160,7 +111,8 @@ func (o *operation) setRoot(c *Comm, root int) {
 
 // blocks are the parts of a buffer that belong to the ranks, one after another.
 type blocks struct {
-	even   int   // elements of each,
+	cut    bool  // there are any: of
+	even   int   // elements each,
 	counts []int // or of each rank's
 }
 
@@ -169,7 +121,7 @@ func (o *operation) evenBlocks(c *Comm, buffer string, length, block int) blocks
 	if size := c.Size(); length != size*block && o.wrong == nil {
 		o.wrong = fmt.Errorf("%s has %d elements, not %d blocks of %d", buffer, length, size, block)
 	}
-	return blocks{even: block}
+	return blocks{cut: true, even: block}
 }
 
 // unevenBlocks cuts it by counts.
@@ -177,7 +129,7 @@ func (o *operation) unevenBlocks(c *Comm, buffer string, length int, counts []in
 	if o.wrong == nil {
 		o.wrong = checkCounts(c.Size(), buffer, length, counts)
 	}
-	return blocks{counts: counts}
+	return blocks{cut: true, counts: counts}
 }
 
 func checkCounts(size int, buffer string, length int, counts []int) error {

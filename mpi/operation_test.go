@@ -93,7 +93,7 @@ func TestWrongArguments(t *testing.T) {
 // Under Deterministic only canonical algorithms may be named; without it all of them, but not for an operation that does not commute.
 func TestOnlyCanonicalAlgorithmsAreDeterministic(t *testing.T) {
 	for _, tt := range conformity {
-		for name, canonical := range tt.algorithms(newTables(), 4) {
+		for name, canonical := range tt.algorithms(4) {
 			for _, deterministic := range []bool{true, false} {
 				t.Run(tt.name+"/"+name, func(t *testing.T) {
 					w := newWorldOn(t, "local", 4, func(cfg *InitConfig) { cfg.Config.Deterministic = deterministic })

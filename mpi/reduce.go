@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
+	"ddpbatch/mpi/internal/shm"
 )
 
 // AllReduce combines the buffers of all ranks element by element with op, and
@@ -29,6 +31,17 @@ func IAllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request
 	return c.request(ctx, &o)
 }
 
+var allReduceDescriptor = descriptor{
+	name: "all_reduce", reduces: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllReduces(), func(run algorithm.AllReduceFunc, p algorithm.Port, b buffers) error {
+		return run(p, b.out, b.reduction)
+	})},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		r := b.sharedReduction()
+		return node.AllReduce(w, stamp, b.out, &r)
+	},
+}
+
 func allReduceOf[T Number](o *operation, buf []T, op Op) {
 	reductionOf(o, allReduceCall, buf, op)
 	o.out = bytesOf(buf)
@@ -46,6 +59,17 @@ func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *
 	var o operation
 	reduceOf(&o, c, buf, root, op)
 	return c.request(ctx, &o)
+}
+
+var reduceDescriptor = descriptor{
+	name: "reduce", reduces: true, root: toRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Reduces(), func(run algorithm.ReduceFunc, p algorithm.Port, b buffers) error {
+		return run(p, b.out, b.root, b.reduction)
+	})},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		r := b.sharedReduction()
+		return node.Reduce(w, stamp, b.out, b.root, &r)
+	},
 }
 
 func reduceOf[T Number](o *operation, c *Comm, buf []T, root int, op Op) {
@@ -82,6 +106,17 @@ func IReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts
 	var o operation
 	reduceScatterOf(&o, c, out, in, counts, op)
 	return c.request(ctx, &o)
+}
+
+var reduceScatterDescriptor = descriptor{
+	name: "reduce_scatter", reduces: true, root: countsRoot, costByIn: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.ReduceScatters(), func(run algorithm.ReduceScatterFunc, p algorithm.Port, b buffers) error {
+		return run(p, b.out, b.in, b.inAt, b.reduction)
+	})},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		r := b.sharedReduction()
+		return node.ReduceScatter(w, stamp, b.out, b.in, b.inAt, &r)
+	},
 }
 
 func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, op Op) {
@@ -124,6 +159,17 @@ func IExscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
 	var o operation
 	scanOf(&o, exscanCall, buf, op)
 	return c.request(ctx, &o)
+}
+
+var (
+	scanDescriptor   = descriptor{name: "scan", reduces: true, algorithms: scans(algorithm.Scans())}
+	exscanDescriptor = descriptor{name: "exscan", reduces: true, algorithms: scans(algorithm.Exscans())}
+)
+
+func scans(table []algorithm.Entry[algorithm.ScanFunc]) [2][]algorithm.Entry[runFunc] {
+	return [2][]algorithm.Entry[runFunc]{entries(table, func(run algorithm.ScanFunc, p algorithm.Port, b buffers) error {
+		return run(p, b.out, b.reduction)
+	})}
 }
 
 func scanOf[T Number](o *operation, kind collective, buf []T, op Op) {

@@ -180,7 +180,7 @@ func (k *core) allGatherBytes(ctx context.Context, own []byte) ([][]byte, error)
 	out := make([]byte, size*len(own))
 	copy(out[rank*len(own):], own)
 	o := operation{
-		kind: setupCall, data: element.Uint8, count: uint64(len(out)), out: out, outBlocks: blocks{even: len(own)},
+		kind: setupCall, data: element.Uint8, count: uint64(len(out)), out: out, outBlocks: blocks{cut: true, even: len(own)},
 	}
 	if err := k.execute(ctx, &o); err != nil {
 		return nil, err

@@ -165,30 +165,6 @@ func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w
 // Notify implements shm.Waiter.
 func (w nodeWaiter) Notify() { w.core.group.Notify() }
 
-// runShared is runChosen through the memory that all ranks share.
-func (o *operation) runShared(k *core) error {
-	w, stamp := nodeWaiter{k}, stampOf(&k.call)
-	r := shm.Reduction{Kernel: o.op.kernel, Kernel2: o.op.twin, Size: o.data.Size()}
-	var err error
-	switch o.kind {
-	case allReduceCall:
-		err = k.node.AllReduce(w, stamp, o.out, &r)
-	case reduceCall:
-		err = k.node.Reduce(w, stamp, o.out, o.root, &r)
-	case reduceScatterCall:
-		err = k.node.ReduceScatter(w, stamp, o.out, o.in, o.inAt, &r)
-	case broadcastCall:
-		err = k.node.Broadcast(w, stamp, o.out, o.root)
-	case allGatherCall:
-		err = k.node.AllGather(w, stamp, o.out, o.outAt)
-	case allToAllCall:
-		err = k.node.AllToAll(w, stamp, o.out, o.in)
-	default:
-		err = k.node.Barrier(w, stamp)
-	}
-	return k.sharedError(err)
-}
-
 // sharedError words what the shared memory found, if that is anything.
 func (k *core) sharedError(err error) error {
 	if err == nil {
