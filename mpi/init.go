@@ -113,7 +113,7 @@ const worldID = 1
 func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
 	w := newWorldOf(cfg)
 	w.engine = engine.New(fabric, engine.Options{
-		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(), Log: w.log,
+		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(),
 	})
 	members := make([]int, fabric.Size())
 	for rank := range members {

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -62,21 +60,10 @@ type Options struct {
 
 	// Label says who this rank is, for the others' errors: host and pid, say.
 	Label string
-
-	Log *slog.Logger // nil discards
 }
 
 // New starts an engine on the links of fabric, which it closes in the end.
 func New(fabric transport.Fabric, options Options) *Engine {
-	if options.Describe == nil {
-		options.Describe = func(c Call) string { return fmt.Sprintf("%+v", c) }
-	}
-	if options.DescribeFully == nil {
-		options.DescribeFully = func(c Call) string { return fmt.Sprintf("%+v", c) }
-	}
-	if options.Log == nil {
-		options.Log = slog.New(slog.DiscardHandler)
-	}
 	e := &Engine{
 		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),

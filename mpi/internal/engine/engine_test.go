@@ -22,7 +22,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 		fabrics, _ := join(t, k, 3)
 		engines := make([]*Engine, len(fabrics))
 		for rank, f := range fabrics {
-			engines[rank] = New(f, Options{Timeout: testkit.Patience})
+			engines[rank] = New(f, Options{Timeout: testkit.Patience, Describe: describeCall, DescribeFully: detail})
 		}
 		var tasks []chan error
 		for rank, e := range engines {

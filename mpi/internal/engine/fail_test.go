@@ -240,7 +240,7 @@ func TestDataLinkAloneBreaks(t *testing.T) {
 	fabrics[0] = breaking{fabrics[0], &broken}
 	var groups [2]*Group
 	for rank, f := range fabrics {
-		e := New(f, Options{Timeout: testkit.Patience, Describe: describeCall})
+		e := New(f, Options{Timeout: testkit.Patience, Describe: describeCall, DescribeFully: detail})
 		defer e.Close()
 		g, err := e.Group(worldID, all(2))
 		if err != nil {

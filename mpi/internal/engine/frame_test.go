@@ -243,7 +243,7 @@ func FuzzDecodeStatus(f *testing.F) {
 			t.Fatalf("%v ago", s.ago)
 		}
 		wantPrintable(t, s.label)
-		g := &Group{e: &Engine{options: Options{Describe: describeCall}}, call: Call{Seq: 5}}
+		g := &Group{e: &Engine{options: Options{Describe: describeCall, DescribeFully: detail}}, call: Call{Seq: 5}}
 		wantPrintable(t, g.describe(s))
 	})
 }

@@ -110,10 +110,7 @@ func (g *Group) Rank() int { return g.rank }
 // Size is the number of the group's ranks.
 func (g *Group) Size() int { return len(g.members) }
 
-// World is the world rank of a rank of the group.
-func (g *Group) World(rank int) int { return g.members[rank] }
-
-// rankOf is the reverse of World.
+// rankOf is the rank in the group of a rank of the world.
 func (g *Group) rankOf(world int) (int, bool) {
 	if g.ranks != nil {
 		rank, ok := g.ranks[world]

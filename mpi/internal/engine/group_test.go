@@ -29,7 +29,7 @@ func TestGroupsSideBySide(t *testing.T) {
 				return err
 			}
 			n := g.Size()
-			if g.ID() != id || n != len(members[id]) || g.World(g.Rank()) != world {
+			if g.ID() != id || n != len(members[id]) || g.members[g.Rank()] != world {
 				return fmt.Errorf("rank %d is rank %d of %d in group %d", world, g.Rank(), n, g.ID())
 			}
 			for seq := range uint64(50) {

@@ -129,7 +129,7 @@ func (f *scripted) Close() error { return nil }
 // onScript starts an engine on the fabric, with a group that ends with its peer, and one that does not.
 func onScript(t testing.TB, f *scripted) (e *Engine, strict, lenient *Group) {
 	t.Helper()
-	e = New(f, Options{Timeout: time.Hour, Describe: describeCall})
+	e = New(f, Options{Timeout: time.Hour, Describe: describeCall, DescribeFully: detail})
 	t.Cleanup(func() { e.Close() })
 	strict, err := e.Group(worldID, all(2))
 	if err != nil {

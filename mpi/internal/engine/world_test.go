@@ -109,7 +109,7 @@ func newWorld(t testing.TB, k kind, size int, change func(rank int, o *Options),
 			t.Cleanup(p.die)
 			continue
 		}
-		o := Options{Timeout: testkit.Patience, Describe: describeCall}
+		o := Options{Timeout: testkit.Patience, Describe: describeCall, DescribeFully: detail}
 		if change != nil {
 			change(rank, &o)
 		}
