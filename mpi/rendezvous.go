@@ -111,11 +111,11 @@ func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.L
 	if err != nil {
 		return nil, err // it says what was done
 	}
-	local, err := netip.ParseAddrPort(client.LocalAddr().String())
+	listen, err := addressOf(client)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("find the address that reaches the store: %w", err), client.Close())
+		return nil, errors.Join(err, client.Close())
 	}
-	return &rendezvous{store: client, listen: local.Addr().Unmap().String(), close: client.Close, abandon: client.Close}, nil
+	return &rendezvous{store: client, listen: listen, close: client.Close, abandon: client.Close}, nil
 }
 
 // host serves the store on this rank.
