@@ -67,6 +67,37 @@ func (c *Comm) Rank() int { return c.core.port.Rank() }
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.core.port.Size() }
 
+// Backend is what data goes through between the ranks of the Comm, as torch.distributed.get_backend tells it of a process group. It is
+// the same on all of them:
+//
+//	"shm"      memory that all of them share
+//	"tcp"      TCP connections, between machines or where ranks of one share no memory
+//	"shm+tcp"  memory within each machine, TCP between machines
+//	"local"    channels within one process, of InitLocal
+//	"self"     nothing: there is no other rank
+//
+// [Config.Transport] says what it may be.
+func (c *Comm) Backend() string {
+	k := c.core
+	switch {
+	case len(k.members) == 1:
+		return "self"
+	case k.world.local:
+		return "local"
+	}
+	machines := make(map[int]bool)
+	for _, rank := range k.members {
+		machines[k.world.machines[rank]] = true
+	}
+	switch len(machines) {
+	case 1:
+		return "shm"
+	case len(k.members):
+		return "tcp"
+	}
+	return "shm+tcp"
+}
+
 // Using is the same Comm with one algorithm for all of its collectives, by its name, instead of the one that is
 // predicted to be fastest. Calls whose collective has none of that name return an error, as do those that are to be
 // deterministic with one that is not canonical. All ranks must use the same.

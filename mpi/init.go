@@ -55,7 +55,9 @@ func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) 
 			if err == nil {
 				comms[rank], err = join(ctx, fabric, cfg)
 			}
-			if err != nil {
+			if err == nil {
+				comms[rank].core.world.local = true
+			} else {
 				errs[rank] = fmt.Errorf("init rank %d within one process: %w", rank, err)
 				cancel()
 			}
@@ -187,8 +189,9 @@ type world struct {
 	flight     string             // file to write the recorder to at the first failure, or empty
 	rendezvous *rendezvous        // what InitEnv opened, or nil
 
+	local     bool              // all ranks are in this process
 	near, far algorithm.Machine // what messages cost within a machine and between machines
-	machines  []int             // by world rank: the lowest rank on the same machine
+	machines  []int             // by world rank: the lowest rank on the same machine, of those that share memory with it
 }
 
 // newWorldOf is a world that has no connections yet.
