@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net"
+	"os"
+	"path/filepath"
 	"sync"
+	"time"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
 )
@@ -16,7 +19,7 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 	ctx := context.Background()
 	s := store.NewMemory()
 	defer s.Close()
-	secret, err := auth.NewSecret()
+	secret, err := mpi.NewSecret()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,6 +41,67 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 		})
 	}
 	tasks.Wait()
+}
+
+// meet runs InitMethod as each of size ranks, which are processes of their own in a real program, and adds up their ranks.
+func meet(size int, method string, secret mpi.Secret) {
+	var tasks sync.WaitGroup
+	for rank := range size {
+		tasks.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			c, err := mpi.InitMethod(ctx, fmt.Sprintf("%s?rank=%d&world_size=%d", method, rank, size), mpi.InitConfig{
+				Listen: "127.0.0.1", Run: "example", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(),
+			})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			defer c.Close()
+			sum := []int{c.Rank()}
+			if err := mpi.AllReduce(ctx, c, sum, mpi.Sum); err != nil {
+				fmt.Println(err)
+			} else if rank == 0 {
+				fmt.Println("the sum of", c.Size(), "ranks is", sum[0])
+			}
+		})
+	}
+	tasks.Wait()
+}
+
+// Rank 0 serves a store at the address, and the others find it there. Who starts the ranks gives each the digits of one secret: in
+// its environment, say.
+func ExampleInitMethod() {
+	secret, err := mpi.ParseSecret("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") // for an address that is free
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l.Close()
+	meet(3, "tcp://"+l.Addr().String(), secret)
+	// Output: the sum of 3 ranks is 3
+}
+
+// The ranks exchange their addresses through a file that all of them reach. Nothing is there before; the last rank that leaves removes it.
+func ExampleInitMethod_file() {
+	secret, err := mpi.NewSecret()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	dir, err := os.MkdirTemp("", "meet")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	meet(2, "file://"+filepath.Join(dir, "store"), secret)
+	// Output: the sum of 2 ranks is 1
 }
 
 func ExampleAllReduce() {

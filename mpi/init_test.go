@@ -130,6 +130,26 @@ func TestInitAmongStrangers(t *testing.T) {
 	closeAll(comms)
 }
 
+// A secret goes from the one who makes it to the ranks as text, and to nobody else.
+func TestSecretAsText(t *testing.T) {
+	made, err := NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := ParseSecret(made.Hex())
+	if err != nil || !read.Equal(made) || made.IsZero() {
+		t.Errorf("the secret comes back as another: %v", err)
+	}
+	if shown := fmt.Sprintf("%v %x %+v", made, made, InitConfig{Secret: made}); strings.Contains(shown, made.Hex()) {
+		t.Error("printing a secret shows it")
+	}
+	for _, text := range []string{"", made.Hex()[1:], strings.Repeat("x", 64), strings.Repeat("0", 64)} {
+		if _, err := ParseSecret(text); err == nil || text != "" && strings.Contains(err.Error(), text) {
+			t.Errorf("of %d characters that are no secret: %v", len(text), err)
+		}
+	}
+}
+
 func TestSelf(t *testing.T) {
 	c := Self()
 	x := []float32{1, 2}
