@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
@@ -134,27 +132,6 @@ func TestInitEnvAlone(t *testing.T) {
 	}
 }
 
-// freePort is one that nobody else gets before the test ends: a socket has it that does not listen, and leaves it to one that does (socket(7),
-// SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	addr, err := net.ResolveTCPAddr("tcp4", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte(addr.IP.To4())}))
-	name, nameErr := unix.Getsockname(fd)
-	if err := errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
-}
-
 // initByEnv runs InitEnv as all ranks of an environment, and a collective.
 func initByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
 	t.Helper()
@@ -186,7 +163,7 @@ func initByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, 
 func TestInitEnvHosted(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.5"} {
 		t.Run(host, func(t *testing.T) {
-			port := freePort(t, host)
+			port := testkit.FreePort(t, host)
 			initByEnv(t, 3, map[string]string{"MASTER_ADDR": host, "MASTER_PORT": port}, nil)
 			// Close has closed the store.
 			if conn, err := net.Dial("tcp", net.JoinHostPort(host, port)); err == nil {
@@ -256,7 +233,7 @@ func TestInitEnvFails(t *testing.T) {
 	}
 	defer busy.Close()
 	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
-	closed := freePort(t, "127.0.0.1")
+	closed := testkit.FreePort(t, "127.0.0.1")
 	tests := []struct {
 		name string
 		vars map[string]string
@@ -289,7 +266,7 @@ func TestInitEnvFails(t *testing.T) {
 func TestInitEnvWrongSecret(t *testing.T) {
 	t.Parallel() // it waits
 	ending(t, 3*time.Second, func(ctx context.Context) error {
-		port := freePort(t, "127.0.0.1")
+		port := testkit.FreePort(t, "127.0.0.1")
 		var log testkit.Journal
 		errs := testkit.Each(3, func(rank int) error {
 			vars := environ("RANK", strconv.Itoa(rank), "WORLD_SIZE", "3", "MASTER_PORT", port)
@@ -323,7 +300,7 @@ func TestInitEnvKeyFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			maps.Copy(vars, map[string]string{
-				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": freePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
+				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": testkit.FreePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
 			})
 			initByEnv(t, 2, vars, nil)
 		})
@@ -341,7 +318,7 @@ func TestInitEnvWrongKeyFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
 			ending(t, 3*time.Second, func(ctx context.Context) error {
-				port, keys := freePort(t, "127.0.0.1"), t.TempDir()
+				port, keys := testkit.FreePort(t, "127.0.0.1"), t.TempDir()
 				errs := testkit.Each(2, func(rank int) error {
 					vars := environ("RANK", strconv.Itoa(rank), "MASTER_PORT", port, "DDPBATCH_SECRET", "", "TORCHELASTIC_RUN_ID", "a",
 						"DDPBATCH_SECRET_FILE", filepath.Join(keys, "key"))

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"net"
 	"os"
-	"path/filepath"
 	"sync"
-	"time"
 
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
@@ -43,15 +40,53 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 	tasks.Wait()
 }
 
-// meet runs InitMethod as each of size ranks, which are processes of their own in a real program, and adds up their ranks.
-func meet(size int, method string, secret mpi.Secret) {
+// Rank 0 serves a store at the address, and the others find it there. Who starts the ranks gives each the same method, less its own rank,
+// and the digits of one secret.
+func ExampleInitMethod() {
+	rank, digits := os.Getenv("MY_RANK"), os.Getenv("MY_SECRET")
+	secret, err := mpi.ParseSecret(digits)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	c, err := mpi.InitMethod(ctx, "tcp://node1:29500?world_size=4&rank="+rank, mpi.InitConfig{
+		Run: "my-run", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	sum := []int{c.Rank()}
+	if err := mpi.AllReduce(ctx, c, sum, mpi.Sum); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("the sum of", c.Size(), "ranks is", sum[0])
+}
+
+// The ranks exchange their addresses through a file that all of them reach. Nothing is there before; the last rank that leaves removes it.
+func ExampleInitMethod_file() {
+	dir, err := os.MkdirTemp("", "group")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	secret, err := mpi.NewSecret()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	const size = 2
 	var tasks sync.WaitGroup
-	for rank := range size {
+	for rank := range size { // processes of their own, in a real program
 		tasks.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			c, err := mpi.InitMethod(ctx, fmt.Sprintf("%s?rank=%d&world_size=%d", method, rank, size), mpi.InitConfig{
-				Listen: "127.0.0.1", Run: "example", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(),
+			ctx := context.Background()
+			method := fmt.Sprintf("file://%s/store?rank=%d&world_size=%d", dir, rank, size)
+			c, err := mpi.InitMethod(ctx, method, mpi.InitConfig{
+				Listen: "127.0.0.1", Run: "my-run", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(),
 			})
 			if err != nil {
 				fmt.Println(err)
@@ -67,40 +102,6 @@ func meet(size int, method string, secret mpi.Secret) {
 		})
 	}
 	tasks.Wait()
-}
-
-// Rank 0 serves a store at the address, and the others find it there. Who starts the ranks gives each the digits of one secret: in
-// its environment, say.
-func ExampleInitMethod() {
-	secret, err := mpi.ParseSecret("000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") // for an address that is free
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	l.Close()
-	meet(3, "tcp://"+l.Addr().String(), secret)
-	// Output: the sum of 3 ranks is 3
-}
-
-// The ranks exchange their addresses through a file that all of them reach. Nothing is there before; the last rank that leaves removes it.
-func ExampleInitMethod_file() {
-	secret, err := mpi.NewSecret()
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	dir, err := os.MkdirTemp("", "meet")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer os.RemoveAll(dir)
-	meet(2, "file://"+filepath.Join(dir, "store"), secret)
 	// Output: the sum of 2 ranks is 1
 }
 

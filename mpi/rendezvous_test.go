@@ -18,7 +18,7 @@ import (
 // TestInitMethod has ranks meet by each kind of word, named in it or beside it, and add something up.
 func TestInitMethod(t *testing.T) {
 	const size = 3
-	free := net.JoinHostPort("127.0.0.1", freePort(t, "127.0.0.1"))
+	free := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
 	secret, err := auth.NewSecret()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestInitMethodFails(t *testing.T) {
 
 // The store of rank 0 lives until the others have closed.
 func TestHostWaitsForOthers(t *testing.T) {
-	port := freePort(t, "127.0.0.1")
+	port := testkit.FreePort(t, "127.0.0.1")
 	reached := make(chan struct{})
 	initByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
 		switch rank {

@@ -283,7 +283,7 @@ type rankProcess struct {
 // startRanks starts the processes of a scenario.
 func startRanks(t *testing.T, scenario, over string, size int, timeout time.Duration) []*rankProcess {
 	t.Helper()
-	port := freePort(t, "127.0.0.1")
+	port := testkit.FreePort(t, "127.0.0.1")
 	ranks := make([]*rankProcess, size)
 	for rank := range ranks {
 		p := &rankProcess{cmd: exec.Command(os.Args[0])}

@@ -101,12 +101,7 @@ func TestTwoNodes(t *testing.T) {
 
 // Without a launcher, ranks meet at an address or through a file.
 func TestInitMethods(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
 	for name, words := range map[string][]string{
 		"tcp":  {"-init", "tcp://" + address},
 		"file": {"-listen", "127.0.0.1", "-init", "file://" + filepath.Join(t.TempDir(), "store")},
