@@ -9,12 +9,14 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/checkpoint/internal/replace"
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/vfs"
 )
@@ -100,6 +102,30 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
+// SetWorkers changes Options.Workers, for who knows only after Open how many goroutines have room. Nobody may be using d meanwhile.
+func (d *Dir) SetWorkers(n int) { d.workers = max(1, n) }
+
+// Place is what rank 0 tells the other ranks, as JSON, so that they open the same folder for the
+// same attempt.
+type Place struct {
+	Path    string `json:"path"`
+	Run     string `json:"run"`
+	Attempt int    `json:"attempt"`
+	Codec   string `json:"codec"`
+}
+
+// Place is where d saves, and as whom.
+func (d *Dir) Place() Place {
+	return Place{Path: d.path, Run: d.opt.Run, Attempt: d.opt.Attempt, Codec: d.opt.Codec}
+}
+
+// OpenPlace opens the folder of another rank. Run, attempt and codec are the place's, all else is
+// from o. A rank that does not commit needs no fence and no policy.
+func OpenPlace(p Place, o Options) (*Dir, error) {
+	o.Run, o.Attempt, o.Codec = p.Run, p.Attempt, p.Codec
+	return Open(p.Path, o)
+}
+
 // fence asks whether this attempt may still commit and remove.
 func (d *Dir) fence() error {
 	if d.opt.Fence == nil {
@@ -138,7 +164,52 @@ func (d *Dir) removeDir(path string) error {
 	return err
 }
 
+// makeRoot makes the checkpoints folder, once.
+func (d *Dir) makeRoot() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made {
+		return nil
+	}
+	if err := replace.Dir(d.fs, d.path); err != nil {
+		return err
+	}
+	d.made = true
+	return nil
+}
+
 // tag names the files of one save.
 func (d *Dir) tag() manifest.Tag {
 	return manifest.Tag{Attempt: d.opt.Attempt, Run: d.run, Nonce: d.nonce()}
+}
+
+// program names this build, for the manifest.
+func program() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "ddpbatch"
+	}
+	version := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
+			version = s.Value
+		}
+	}
+	if version == "" {
+		return "ddpbatch"
+	}
+	return "ddpbatch " + version
+}
+
+// warnOnce says what is wrong with something that is passed over and stays as it is, the first time that this Dir comes by it: the look
+// after each save would say it again.
+func (d *Dir) warnOnce(message string, args ...any) {
+	key := fmt.Sprint(append([]any{message}, args...)...)
+	d.mu.Lock()
+	_, told := d.told[key]
+	d.told[key] = struct{}{}
+	d.mu.Unlock()
+	if !told {
+		d.log.Warn(message, args...)
+	}
 }

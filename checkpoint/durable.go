@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"ddpbatch/checkpoint/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
@@ -142,18 +141,4 @@ func (d *Dir) discard(path string) {
 	if err := d.remove(path); err != nil {
 		d.log.Warn("leftover of an unfinished save stays", "path", path, "err", err)
 	}
-}
-
-// makeRoot makes the checkpoints folder, once.
-func (d *Dir) makeRoot() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.made {
-		return nil
-	}
-	if err := replace.Dir(d.fs, d.path); err != nil {
-		return err
-	}
-	d.made = true
-	return nil
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
+	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
 )
 
 // inspect looks at one folder, and not at its shards; nil where there is none, or only a foreign one. What cannot be read
@@ -99,4 +103,172 @@ func (d *Dir) inspectGone(e *entry, path string) error {
 		return nil
 	}
 	return err
+}
+
+// listsShards says whether the folder of an entry that is committed lists all its shards.
+func (e *entry) listsShards() bool {
+	if e.m == nil {
+		return true
+	}
+	there := make(map[string]bool, len(e.files))
+	for _, name := range e.files {
+		there[name] = true
+	}
+	return !slices.ContainsFunc(e.m.Shards, func(s manifest.Shard) bool { return !there[s.File] })
+}
+
+// shardOf is a shard to be looked at.
+type shardOf struct {
+	*entry
+	shard manifest.Shard
+}
+
+// checkShards looks at the sizes of the shards of entries that seem whole.
+func (d *Dir) checkShards(ctx context.Context, entries []*entry) error {
+	var list []shardOf
+	var looked []*entry
+	for _, e := range entries {
+		if e.m == nil || e.info.State != StateCommitted && e.info.State != StateSuperseded {
+			continue
+		}
+		looked = append(looked, e)
+		for _, s := range e.m.Shards {
+			list = append(list, shardOf{e, s})
+		}
+	}
+	var mu sync.Mutex
+	err := inParallel(ctx, opening, list, func(ctx context.Context, s shardOf) error {
+		whole, err := d.inspectShard(s)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil && s.err == nil:
+			d.unreadable(ctx, s.entry, err)
+		case !whole && s.err == nil:
+			s.info.State, s.info.Committed = StateBroken, false
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range looked {
+		e.checked = true
+		if e.info.State == StateCommitted || e.info.State == StateSuperseded {
+			d.known.markWhole(e.name, e.crc)
+		}
+	}
+	return nil
+}
+
+// inspectShard says whether a shard is there with its size. A network file system may answer both
+// from what it remembers: so what is wrong is looked at in another way, too.
+func (d *Dir) inspectShard(s shardOf) (whole bool, err error) {
+	path, want := filepath.Join(s.info.Path, s.shard.File), s.shard.Size
+	info, err := d.fs.Stat(path)
+	if err == nil && info.Size() == want {
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	f, err := d.fs.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, d.absent(path)
+	case errors.Is(err, vfs.ErrNotRegular):
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err = f.Stat()
+	return err == nil && info.Size() == want, err
+}
+
+// known is what a Dir has read of files that nobody changes, so that the retention after a save
+// reads only what is new. Searches and lists read anew.
+type known struct {
+	mu        sync.Mutex
+	manifests map[string]*knownManifest  // by folder
+	records   map[string]manifest.Record // by file name
+}
+
+type knownManifest struct {
+	size    int64
+	modTime time.Time
+	written bool               // by this process, just now: its time is not known yet
+	m       *manifest.Manifest // less tensors and values
+	crc     manifest.Checksum
+	whole   bool // all its shards had their sizes
+}
+
+// slim is what a look needs of a manifest.
+func slim(m *manifest.Manifest) *manifest.Manifest {
+	s := *m
+	s.Tensors, s.Values = nil, nil
+	return &s
+}
+
+// manifest is that of a folder, if the file (nil: it was not found) is still the one that was read.
+// Where the file system keeps no times that is not known.
+func (k *known) manifest(folder string, info fs.FileInfo) *knownManifest {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.manifests[folder]
+	if was == nil || info == nil || info.ModTime().Unix() <= 0 || was.size != info.Size() || !was.written && !was.modTime.Equal(info.ModTime()) {
+		return nil
+	}
+	was.modTime, was.written = info.ModTime(), false
+	copied := *was
+	return &copied
+}
+
+func (k *known) addManifest(folder string, one knownManifest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.manifests == nil {
+		k.manifests = map[string]*knownManifest{}
+	}
+	k.manifests[folder] = &one
+}
+
+// markWhole takes note that the shards of a manifest had their sizes.
+func (k *known) markWhole(folder string, crc manifest.Checksum) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if one := k.manifests[folder]; one != nil && one.crc == crc {
+		one.whole = true
+	}
+}
+
+// forget forgets what was read in a folder.
+func (k *known) forget(folder string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.manifests, folder)
+}
+
+// forgetOthers forgets what is not in these folders.
+func (k *known) forgetOthers(folders []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.manifests, func(name string, _ *knownManifest) bool { return !slices.Contains(folders, name) })
+}
+
+func (k *known) record(name string) (manifest.Record, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, ok := k.records[name]
+	return r, ok
+}
+
+func (k *known) addRecord(name string, r manifest.Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.records == nil {
+		k.records = map[string]manifest.Record{}
+	}
+	k.records[name] = r
 }

@@ -106,26 +106,20 @@ func (d *Dir) FirstBegun(from int) (int, error) {
 	return first, nil
 }
 
-// readRecord reads the lineage record of that file name.
-func (d *Dir) readRecord(name string) (manifest.Record, error) {
-	path := filepath.Join(d.path, name)
-	var data []byte
-	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxRecordBytes); return err })
+// GivenUp says whether a later attempt of this run has gone on from before what an attempt saved at a step: a save that is not
+// committed yet would be superseded at once.
+func (d *Dir) GivenUp(attempt int, step int64) (bool, error) {
+	_, files, err := d.names()
 	if err != nil {
-		return manifest.Record{}, err
+		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
 	}
-	record, err := manifest.ParseRecord(data)
+	records, err := d.readLineage(context.Background(), files, false)
 	if err != nil {
-		return manifest.Record{}, judgeManifest(path, err)
+		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
 	}
-	if name != manifest.RecordName(record.Attempt, runCRC(record.Run)) {
-		return manifest.Record{}, corrupt(path, "it is the record of attempt %d of the run %q", record.Attempt, record.Run)
-	}
-	return record, nil
+	_, yes := manifest.Superseded(records.of(d.opt.Run), attempt, step, "")
+	return yes, nil
 }
-
-// runCRC stands for a run in file names.
-func runCRC(run string) uint32 { return uint32(manifest.CRC([]byte(run))) }
 
 // lineage is the records of a folder, of all runs in it.
 type lineage []manifest.Record
@@ -183,6 +177,24 @@ func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) 
 	return read, nil
 }
 
+// readRecord reads the lineage record of that file name.
+func (d *Dir) readRecord(name string) (manifest.Record, error) {
+	path := filepath.Join(d.path, name)
+	var data []byte
+	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxRecordBytes); return err })
+	if err != nil {
+		return manifest.Record{}, err
+	}
+	record, err := manifest.ParseRecord(data)
+	if err != nil {
+		return manifest.Record{}, judgeManifest(path, err)
+	}
+	if name != manifest.RecordName(record.Attempt, runCRC(record.Run)) {
+		return manifest.Record{}, corrupt(path, "it is the record of attempt %d of the run %q", record.Attempt, record.Run)
+	}
+	return record, nil
+}
+
 func (l lineage) of(run string) []manifest.Record {
 	var own []manifest.Record
 	for _, r := range l {
@@ -202,3 +214,6 @@ func (l lineage) superseded(m *manifest.Manifest, folder, run string) (by manife
 	}
 	return by, yes
 }
+
+// runCRC stands for a run in file names.
+func runCRC(run string) uint32 { return uint32(manifest.CRC([]byte(run))) }

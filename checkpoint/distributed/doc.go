@@ -24,7 +24,7 @@
 // # Meetings
 //
 // No collective waits for a disk, so none outlasts a communicator's timeout. In New, Resume and Begin what a disk may keep up runs beside
-// meetings of the ranks at every tick of 2 s (beside.go). While a save is in flight the ranks meet in rounds (rounds.go): each tells where it
+// meetings of the ranks at every tick of 2 s (channel.go). While a save is in flight the ranks meet in rounds (rounds.go): each tells where it
 // stands, and rank 0 decides for all. A rank that has news, or nothing to do, comes at once; one that is still busy comes at its tick. So a
 // commit follows the last shard at once.
 //

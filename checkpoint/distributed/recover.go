@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/crc32c"
 )
 
 // recover drains the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
@@ -249,4 +251,28 @@ func (s *Saver) commitRemains(ctx context.Context, c candidate, draft *checkpoin
 	}
 	s.log.Info("checkpoint drained from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil
+}
+
+// errLocal marks what is wrong with a node's own disk, not with the shared folder.
+var errLocal = errors.New("node-local disk")
+
+// drain copies a shard into a draft in the shared folder; what it reads must be what was written.
+func (t *tier) drain(ctx context.Context, l *local, draft *checkpoint.Draft) (checkpoint.ShardInfo, error) {
+	f, err := t.fs.Open(l.shardPath())
+	if err != nil {
+		return checkpoint.ShardInfo{}, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	defer f.Close()
+	info, err := draft.CopyShard(ctx, l.record.Shard, l.record.Shards, f, l.record.Info)
+	if err != nil && ctx.Err() == nil && !sound(f, l.record.Info) {
+		err = fmt.Errorf("%w: %w", errLocal, err)
+	}
+	return info, err
+}
+
+// sound says whether a shard can be read and is what was written.
+func sound(f io.ReaderAt, info checkpoint.ShardInfo) bool {
+	var sum crc32c.Digest
+	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
+	return err == nil && n == info.Size && sum.Sum32() == info.CRC
 }

@@ -3,6 +3,7 @@ package distributed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -147,4 +148,88 @@ func (s *Saver) Wait(ctx context.Context) (checkpoint.Info, error) {
 		err = s.overdue(s.last, s.last+2)
 	}
 	return s.newest, err
+}
+
+// submitted takes the job that Save has handed over, if there is one.
+func (s *Saver) submitted() *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.next
+	s.next = nil
+	return j
+}
+
+// retire ends the loop, unless a job of this rank is not settled yet: then its next round waits for the ranks that have
+// not come to that save.
+func (s *Saver) retire(r *rounds) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil || r.newest.id > r.settled {
+		return false
+	}
+	s.running = false
+	s.notify()
+	return true
+}
+
+// notify wakes who waits. mu is held.
+func (s *Saver) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// note records a decision; own is this rank's error with what it settles, and j the job. An error is returned by the
+// first call of Save that no rank can have entered before it knew of this decision: the one after the next that is
+// complete. So it is returned by the same call on all ranks.
+func (s *Saver) note(d decision, j *job, own error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := d.Settled; o != nil {
+		s.chain.done(j, o.Failure == nil)
+		if o.Info.Committed {
+			s.newest = o.Info
+			s.stats.settled(o, j, time.Since(j.began))
+		}
+		err := s.talk.brief(o.Failure, own)
+		if err != nil && o.Replaced {
+			if s.talk.lead() {
+				s.log.Warn("checkpoint is lost with a node's own disk: a newer one takes its place", "step", j.meta.Step, "err", err)
+			}
+		} else if err != nil {
+			s.due = append(s.due, due{from: s.complete + 2, job: j.id, step: j.meta.Step, err: err})
+			s.stats.failed()
+			if s.talk.lead() && (s.mode.Async || s.tier != nil) { // else Save returns it at once
+				s.log.Error("checkpoint is not saved", "step", j.meta.Step, "err", err)
+			}
+		}
+	}
+	s.complete = d.Complete
+	s.notify()
+}
+
+// fail ends everything on this rank: the ranks are not in step any more.
+func (s *Saver) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken, s.running = err, false
+	s.notify()
+}
+
+// EarlierError is the error of a save before the one that was asked for: it has failed in the background, and nobody had heard of it. Save,
+// which returns it, has saved nothing of its own step; called again, it does, unless Err says that no save can succeed any more. It is
+// returned by the same call on all ranks.
+type EarlierError struct {
+	Step int64 // that was not saved
+	Err  error
+}
+
+func (e *EarlierError) Error() string { return fmt.Sprintf("the save of step %d: %v", e.Step, e.Err) }
+func (e *EarlierError) Unwrap() error { return e.Err }
+
+// inSave is an error that Save returns at a step.
+func inSave(step int64, err error) error {
+	if _, ok := errors.AsType[*EarlierError](err); ok {
+		return fmt.Errorf("before step %d: %w", step, err)
+	}
+	return fmt.Errorf("save step %d: %w", step, err)
 }

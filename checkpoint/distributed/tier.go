@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/internal/replace"
@@ -96,16 +98,95 @@ func (t *tier) makeFolder() error {
 	return t.fs.SyncDir(parent)
 }
 
-// tidy removes what nobody will go on from any more, and the run's folder if nothing is left in it.
-func (s *Saver) tidy() {
-	if s.tier == nil {
+// try does with a small file what a save will do on the node's own disk, so that what would fail at the first save is known before
+// training, and looks whether there is room for so many bytes: this rank's alone, as nobody knows which ranks share a disk. A full disk is
+// no reason to pass it by: what an earlier attempt has left there may be what fills it.
+func (t *tier) try(ctx context.Context, rank int, bytes int64) {
+	if ctx.Err() != nil {
 		return
 	}
-	if s.tier.broken == nil {
-		s.sweepEarlier()
+	err := t.probe(rank)
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		t.cramped = err
+		return
 	}
-	_ = s.tier.fs.RemoveDir(s.tier.others.path)
-	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be drained
+	if err != nil {
+		t.refuses = err
+		return
+	}
+	space, err := t.fs.Space(t.path)
+	if err == nil && space.Total > 0 && space.Free < uint64(bytes) {
+		t.cramped = fmt.Errorf("%d bytes are free on %s, and this rank alone may write %d in a save; what other ranks of the node write comes on top",
+			space.Free, space.Type, bytes)
+	}
+}
+
+// probePrefix begins the name of a probe, before its session and rank.
+const probePrefix = "probe-"
+
+func (t *tier) probeName(rank int) string {
+	return fmt.Sprintf("%s%08x-%d", probePrefix, t.session, rank)
+}
+
+// otherProbe says whether a file is a probe that an earlier attempt could not remove.
+func (t *tier) otherProbe(name string) bool {
+	return strings.HasPrefix(name, probePrefix) && !strings.HasPrefix(name, fmt.Sprintf("%s%08x-", probePrefix, t.session))
+}
+
+// probe writes a file, durably, and removes it.
+func (t *tier) probe(rank int) error {
+	path := filepath.Join(t.path, t.probeName(rank))
+	f, err := t.fs.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write([]byte(path))
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	_ = t.fs.Remove(path) // a later attempt will, then
+	return err
+}
+
+// trouble is what a rank tells of its node's own disk.
+type trouble struct {
+	Broken  string `json:"broken,omitempty"`  // why it is not used to save
+	Cramped string `json:"cramped,omitempty"` // why it may not take a save now
+}
+
+func (t *tier) trouble() (all trouble) {
+	switch {
+	case t == nil:
+	case errors.Is(t.broken, vfs.ErrExposed):
+		all.Broken = t.broken.Error() + "; what may have been saved there is not looked at"
+	case t.broken != nil:
+		all.Broken = t.broken.Error()
+	case t.refuses != nil:
+		all.Broken = t.refuses.Error()
+	case t.cramped != nil:
+		all.Cramped = t.cramped.Error()
+	}
+	return all
+}
+
+// warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
+func (s *Saver) warnOfTiers(all []report[trouble]) {
+	tell := func(message string, what func(trouble) string) {
+		var ranks []int
+		for rank, r := range all {
+			if what(r.Value) != "" {
+				ranks = append(ranks, rank)
+			}
+		}
+		if len(ranks) > 0 {
+			s.log.Warn(message, "path", s.o.Local, "ranks", few(ranks), "err", what(all[ranks[0]].Value))
+		}
+	}
+	tell("node-local disk cannot be used: these ranks write to the shared folder directly; check the path",
+		func(t trouble) string { return t.Broken })
+	tell("node-local disk has no room: shards that do not fit there are written to the shared folder directly; free space on the node",
+		func(t trouble) string { return t.Cramped })
 }
 
 // stage writes a job's shard to the node's own disk. Where that cannot be done it returns nil: the shard then goes to the shared
@@ -160,18 +241,6 @@ func (t *tier) write(s *Saver, j *job) (*local, error) {
 	return l, nil
 }
 
-// saveOf names the folder of a job's save.
-func (t *tier) saveOf(j *job) saveName {
-	return saveName{step: j.meta.Step, attempt: t.place.Attempt, session: t.session, id: j.id}
-}
-
-// localOf is a shard of such a save, whether it is there or not.
-func (t *tier) localOf(name saveName, shard shardNumber) *local {
-	return &local{folder: filepath.Join(t.path, name.String()), record: record{
-		Run: t.place.Run, Path: t.place.Path, Attempt: name.attempt, Step: name.step, Shard: shard.i, Shards: shard.of,
-	}}
-}
-
 // makeSave makes the folder of a save, which another rank of the node may have made. A rank that has ended may have tidied up above it.
 func (t *tier) makeSave(folder string) error {
 	err := t.fs.Mkdir(folder)
@@ -209,6 +278,18 @@ func (t *tier) writeShard(ctx context.Context, l *local, fill func(io.Writer) er
 	}
 }
 
+// saveOf names the folder of a job's save.
+func (t *tier) saveOf(j *job) saveName {
+	return saveName{step: j.meta.Step, attempt: t.place.Attempt, session: t.session, id: j.id}
+}
+
+// localOf is a shard of such a save, whether it is there or not.
+func (t *tier) localOf(name saveName, shard shardNumber) *local {
+	return &local{folder: filepath.Join(t.path, name.String()), record: record{
+		Run: t.place.Run, Path: t.place.Path, Attempt: name.attempt, Step: name.step, Shard: shard.i, Shards: shard.of,
+	}}
+}
+
 func (l *local) shardPath() string {
 	return filepath.Join(l.folder, shardName(l.record.Shard, l.record.Shards, "ddpt"))
 }
@@ -236,4 +317,55 @@ func (t *tier) discard(l *local) {
 		}
 	}
 	_ = t.fs.RemoveDir(l.folder) // not empty while other ranks have theirs there
+}
+
+// tidy removes what nobody will go on from any more, and the run's folder if nothing is left in it.
+func (s *Saver) tidy() {
+	if s.tier == nil {
+		return
+	}
+	if s.tier.broken == nil {
+		s.sweepEarlier()
+	}
+	_ = s.tier.fs.RemoveDir(s.tier.others.path)
+	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be drained
+}
+
+// sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from, so nobody
+// will go on from those any more, and this rank's first shard is there, if it has one, or it ends.
+func (s *Saver) sweepEarlier() {
+	if s.begun && !s.tier.swept {
+		s.tier.swept = true
+		s.tier.sweep()
+		s.tier.others.sweep()
+	}
+}
+
+// sweep removes what earlier attempts have left. Ranks of a node may do it at the same time. Foreign files stay.
+func (t *tier) sweep() {
+	entries, err := t.fs.ReadDir(t.path)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if name, ok := parseSaveName(e.Name()); ok && e.IsDir() && t.earlier(name) {
+			t.sweepSave(filepath.Join(t.path, e.Name()))
+		} else if t.otherProbe(e.Name()) && !e.IsDir() {
+			_ = t.fs.Remove(filepath.Join(t.path, e.Name())) // another rank may have been faster
+		}
+	}
+}
+
+func (t *tier) sweepSave(folder string) {
+	files, err := t.fs.ReadDir(folder)
+	if err != nil {
+		return
+	}
+	slices.Reverse(files) // a record goes before its shard
+	for _, f := range files {
+		if localNames().MatchString(f.Name()) && !f.IsDir() {
+			_ = t.fs.Remove(filepath.Join(folder, f.Name())) // another rank may have been faster
+		}
+	}
+	_ = t.fs.RemoveDir(folder)
 }

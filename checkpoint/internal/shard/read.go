@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/internal/crc32c"
@@ -158,4 +159,163 @@ func readFull(f io.ReaderAt, b []byte, offset int64) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// walk takes chunks to a target, in runs of up to batchBytes, by several goroutines that go through the file
+// side by side.
+type walk struct {
+	reader *Reader
+	target target
+	end    int
+
+	mu   sync.Mutex // guards what is below
+	next int
+	err  error // the first
+}
+
+// do walks with so many goroutines, the caller's among them.
+func (w *walk) do(ctx context.Context, workers int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	work := func() {
+		if err := w.work(ctx); err != nil {
+			w.fail(err)
+			cancel()
+		}
+	}
+	var tasks sync.WaitGroup
+	for range min(workers, w.end-w.next) - 1 {
+		tasks.Go(work)
+	}
+	work()
+	tasks.Wait()
+	return w.err
+}
+
+func (w *walk) work(ctx context.Context) error {
+	s := w.reader.scratch.get()
+	defer w.reader.scratch.put(s)
+	for {
+		first, end := w.take()
+		if first == end {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.reader.run(s, first, end, w.target); err != nil {
+			return err
+		}
+	}
+}
+
+// take is the next run; an empty one at the end.
+func (w *walk) take() (first, end int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first = w.next
+	for size := int64(0); w.next < w.end && w.next-first < batchChunks; w.next++ {
+		_, from, to := w.reader.plan.at(w.next)
+		size += to - from
+		if size > batchBytes || w.reader.direct(w.next, w.target) != w.reader.direct(first, w.target) {
+			break
+		}
+	}
+	return first, w.next
+}
+
+func (w *walk) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// target is where the bytes of a piece go. The zero target takes nothing.
+type target struct {
+	offset int64 // in the piece, of dst's first byte
+	dst    []byte
+}
+
+// whole is the place for bytes start to end of the piece; nil if not all of them are wanted.
+func (t target) whole(start, end int64) []byte {
+	if start < t.offset || end > t.offset+int64(len(t.dst)) {
+		return nil
+	}
+	return t.dst[start-t.offset : end-t.offset]
+}
+
+// keep takes what is wanted of bytes of the piece that begin at start.
+func (t target) keep(start int64, raw []byte) {
+	end := min(start+int64(len(raw)), t.offset+int64(len(t.dst)))
+	if from := max(start, t.offset); from < end {
+		copy(t.dst[from-t.offset:], raw[from-start:end-start])
+	}
+}
+
+// scratch is what one goroutine needs to read chunks. What is not needed is not made.
+type scratch struct {
+	dec        *chunk.Decoder
+	block      []byte   // the stored bytes of a run
+	raw        []byte   // a chunk of which only a part is wanted, or nothing
+	difference []byte   // the base's chunk
+	base       *scratch // with which that is read
+}
+
+func (s *scratch) decoder() (dec *chunk.Decoder, err error) {
+	if s.dec == nil {
+		s.dec, err = chunk.NewDecoder()
+	}
+	return s.dec, err
+}
+
+func (s *scratch) close() {
+	if s.dec != nil {
+		s.dec.Close()
+	}
+	if s.base != nil {
+		s.base.close()
+	}
+}
+
+// grow is the first n bytes of a buffer, which is made anew where it is too short.
+func grow(buf *[]byte, n int) []byte {
+	if cap(*buf) < n {
+		*buf = make([]byte, n)
+	}
+	return (*buf)[:n]
+}
+
+// scratches keeps those that nobody uses now.
+type scratches struct {
+	mu   sync.Mutex
+	idle []*scratch
+}
+
+func (p *scratches) get() *scratch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return &scratch{}
+	}
+	s := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return s
+}
+
+func (p *scratches) put(s *scratch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, s)
+}
+
+func (p *scratches) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.idle {
+		s.close()
+	}
+	p.idle = nil
 }

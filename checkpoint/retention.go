@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,40 @@ import (
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
+
+// minKeep is the smallest retention: with one, a corrupt checkpoint has nothing before it.
+const minKeep = 2
+
+// Policy says which checkpoints of a run stay: those that any of its rules keeps, and always the
+// newest good one, what is pinned, and the bases of deltas that stay. What a later attempt has given
+// up stays until later attempts have Last of their own. The zero value keeps all.
+type Policy struct {
+	Last   int           // the newest so many; at least 2 where any rule is set
+	Every  int64         // those of steps that are multiples of it; 0: none
+	Within time.Duration // those made no longer ago than this, so that long after the run only the other rules hold; 0: none
+	Best   int           // the best so many by Metric, newer ones first among equals; 0: none
+	Metric string        // a key of State.Metrics
+	Max    bool          // a larger Metric is the better one
+}
+
+// Validate refuses a policy that makes no sense, or leaves a run nothing to fall back to.
+func (p Policy) Validate() error {
+	switch {
+	case p == Policy{}:
+		return nil
+	case p.Every < 0:
+		return fmt.Errorf("keep_every is %d: must be a number of steps, or 0 (none)", p.Every)
+	case p.Within < 0:
+		return fmt.Errorf("keep_within is %v: must be a duration, or 0 (none)", p.Within)
+	case p.Best < 0:
+		return fmt.Errorf("keep_best is %d: must be 0 (none) or more", p.Best)
+	case p.Best > 0 && p.Metric == "":
+		return errors.New("keep_best needs the metric to compare by")
+	case p.Last < minKeep:
+		return fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", p.Last, minKeep)
+	}
+	return nil
+}
 
 // Decision is what a policy says about one checkpoint.
 type Decision struct {
@@ -189,4 +224,61 @@ func plain(d time.Duration) string {
 		s = strings.TrimSuffix(s, "0m")
 	}
 	return s
+}
+
+// keepBases keeps what deltas that stay are made from, and what such may be made from whose
+// manifest cannot be read.
+func (d *Dir) keepBases(all []*verdict) {
+	for _, delta := range all {
+		if len(delta.keep) == 0 {
+			continue
+		}
+		if delta.m == nil && (delta.info.State == StateUnreadable || delta.info.State == StateNewer) {
+			d.keepPossibleBases(all, delta)
+			continue
+		}
+		for _, v := range all {
+			if delta.m != nil && delta.m.Base != nil && v.m != nil && v.name == delta.m.Base.Folder && v.crc == delta.m.Base.CRC {
+				v.reason("base of step %d", delta.m.Step)
+			}
+		}
+	}
+}
+
+// keepPossibleBases keeps what a checkpoint whose manifest cannot be read may be a delta of. The names
+// of its files tell whose it is: another run's has no base of this one's, and that of an attempt none
+// of a later one's. Where they cannot be had, it is the newest full one before it.
+func (d *Dir) keepPossibleBases(all []*verdict, delta *verdict) {
+	attempt, own, known := d.writerOf(delta.files)
+	if known && !own {
+		return
+	}
+	for _, v := range slices.Backward(all) {
+		if v.m == nil || v.m.Base != nil || v.m.Run != d.opt.Run || v.m.Step > delta.info.Step || known && v.m.Attempt > attempt {
+			continue
+		}
+		if !known && v.info.State == StateBroken {
+			continue // nothing can be read by it
+		}
+		if len(v.keep) == 0 {
+			v.perhaps = delta.name
+		}
+		v.reason("perhaps the base of step %d, which cannot be read", delta.info.Step)
+		if !known {
+			return
+		}
+	}
+}
+
+// logPerhaps says what fills the disk only because something cannot be read.
+func (d *Dir) logPerhaps(verdicts []*verdict) {
+	stay, because := 0, ""
+	for _, one := range verdicts {
+		if one.perhaps != "" {
+			stay, because = stay+1, one.perhaps
+		}
+	}
+	if stay > 0 {
+		d.log.Warn("old checkpoints stay, since one that cannot be read may be made from them", "path", d.path, "stay", stay, "unread", because)
+	}
 }

@@ -1,12 +1,75 @@
 package npy
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/vfs"
 )
+
+// Write writes a tensor as a whole file. An error of the tensor comes before anything is written; the others are w's.
+func Write(w io.Writer, t checkpoint.Tensor) error {
+	if err := write(w, t.DType, t.Shape, func(w io.Writer) error {
+		_, err := w.Write(t.Data)
+		return err
+	}, int64(len(t.Data))); err != nil {
+		return fmt.Errorf("write npy: tensor %q: %w", t.Name, err)
+	}
+	return nil
+}
+
+// WriteFile puts a tensor into a file, whole and durably, or leaves the file as it was. data writes the tensor's bytes in pieces of whole elements, which
+// need not be in memory all at once. It looks at ctx between writes.
+func WriteFile(ctx context.Context, path, dtype string, shape []int, data func(w io.Writer) error) error {
+	err := replace.File(ctx, vfs.OS{}, path, func(w io.Writer) error { return write(w, dtype, shape, data, -1) })
+	if err != nil {
+		return fmt.Errorf("write npy: %w", err)
+	}
+	return nil
+}
+
+// write writes a file whose tensor has so many bytes; -1: as many as its shape says.
+func write(w io.Writer, dtype string, shape []int, data func(w io.Writer) error, have int64) error {
+	header, size, err := makeHeader(dtype, shape)
+	if err != nil {
+		return err
+	}
+	if have >= 0 && have != size {
+		return fmt.Errorf("shape %v of %s takes %d bytes, it has %d", shape, dtype, size, have)
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	counted := &counter{w: values(w, dtype)}
+	if err := data(counted); err != nil {
+		return err
+	}
+	if counted.n != size {
+		return errLength
+	}
+	return nil
+}
+
+var errLength = errors.New("its data is not as long as its shape says")
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
 
 // descriptions are NumPy's names of the types: byte order, kind, bytes. '|' is where the order of bytes does not matter.
 var descriptions = map[string]string{
@@ -75,4 +138,38 @@ func elemSize(dtype string) int64 {
 		return 2
 	}
 	return int64(descriptions[dtype][2] - '0')
+}
+
+// values is a writer for the bytes of a tensor of a dtype, in any pieces of whole elements, that hands them on to w as a file has them.
+func values(w io.Writer, dtype string) io.Writer {
+	if dtype == "bfloat16" {
+		return &widener{w: w}
+	}
+	return w
+}
+
+// widener turns bfloat16 into float32: the upper half of its bits, with zeros behind.
+type widener struct {
+	w   io.Writer
+	buf [16 << 10]byte
+}
+
+var errHalf = errors.New("npy: half a bfloat16 was written")
+
+func (e *widener) Write(p []byte) (int, error) {
+	if len(p)%2 != 0 {
+		return 0, errHalf
+	}
+	for done := 0; done < len(p); {
+		part := p[done:min(len(p), done+len(e.buf)/2)]
+		for i := 0; i < len(part); i += 2 {
+			binary.LittleEndian.PutUint32(e.buf[2*i:], uint32(binary.LittleEndian.Uint16(part[i:]))<<16)
+		}
+		n, err := e.w.Write(e.buf[:2*len(part)])
+		done += n / 2
+		if err != nil {
+			return done, err
+		}
+	}
+	return len(p), nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 )
 
@@ -63,4 +64,55 @@ func (d *Dir) probe(ctx context.Context) (Space, error) {
 		return Space{}, nil
 	}
 	return Space(space), nil
+}
+
+// Room is what a run's checkpoints will take on disk, as far as that can be told before it trains.
+type Room struct {
+	Each  int64 // bytes of one: of the newest that is there, where it is of a state of this size; else of the state, which is the most
+	Count int   // how many there are at once, the one that is being saved included
+	More  bool  // rules keep still others, in time, whose number is not known
+	There int64 // bytes of those that are there, and go as newer ones come
+	Need  int64 // bytes that must be free for that: Each × Count − There, and always one more checkpoint
+}
+
+// Room tells what room the checkpoints of a state of so many bytes need under Options.Keep. deltas says that some will be deltas, which
+// keep their base. It reads the manifests of what is there, and no data.
+func (d *Dir) Room(ctx context.Context, state int64, deltas bool) (Room, error) {
+	v, err := d.look(ctx, false)
+	if err != nil {
+		return Room{}, fmt.Errorf("look how much the checkpoints in %s take: %w", d.path, classify(err))
+	}
+	k := d.opt.Keep
+	// A new one is durable before the oldest goes. Where no rule is set all stay: then at least the next two are to fit.
+	r := Room{Each: state, Count: satAdd(max(k.Last, 1), satAdd(k.Best, 1)), More: k == Policy{} || k.Every > 0 || k.Within > 0}
+	if deltas {
+		r.Count = satAdd(r.Count, 1)
+	}
+	left := r.Count - 1
+	for i := len(v.entries) - 1; i >= 0; i-- {
+		e := v.entries[i]
+		if e.m == nil || e.m.Run != d.opt.Run || !e.info.Committed {
+			continue
+		}
+		if r.Each == state && e.info.RawBytes == state && e.info.BaseStep < 0 {
+			r.Each = e.info.Bytes
+		}
+		if left > 0 && k != (Policy{}) && len(e.info.Pinned) == 0 {
+			left--
+			r.There += e.info.Bytes
+		}
+	}
+	r.Need = math.MaxInt64
+	if r.Each == 0 || int64(r.Count) <= math.MaxInt64/r.Each {
+		r.Need = max(r.Each*int64(r.Count)-r.There, r.Each)
+	}
+	return r, nil
+}
+
+// satAdd is a + b, of numbers that are not negative, or the most that an int holds.
+func satAdd(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
 }

@@ -2,7 +2,10 @@ package distributed
 
 import (
 	"log/slog"
+	"os"
 	"runtime"
+
+	"ddpbatch/checkpoint"
 )
 
 // What encoding keeps: each worker has an encoder of just under 3 MiB and two batches of 1 MiB, and one more batch is being written.
@@ -111,4 +114,83 @@ func (m mode) explain(log *slog.Logger) {
 		what = "synchronous saving, without a copy of the state"
 	}
 	log.Warn("checkpoints need more memory than allowed", "instead", what, "rank", m.Rank, "needs_bytes", m.Needs, "max_bytes", m.Cap)
+}
+
+// copies are the buffers that hold the state while it is written: none, one, or one more for the full checkpoint that deltas refer to.
+type copies struct {
+	live    []checkpoint.Piece   // this rank's pieces where training changes them
+	buffers [][]checkpoint.Piece // the same pieces, in memory of our own
+}
+
+// newCopies reserves n buffers. They are touched, so that a machine with too little memory says so now and not at the first save.
+func newCopies(live []checkpoint.Piece, n int) *copies {
+	c := &copies{live: live}
+	var size int
+	for _, p := range live {
+		size += len(p.Data)
+	}
+	for range n {
+		buf := make([]byte, size)
+		for i := 0; i < size; i += os.Getpagesize() {
+			buf[i] = 1
+		}
+		pieces := make([]checkpoint.Piece, len(live))
+		for i, p := range live {
+			pieces[i] = p
+			pieces[i].Data, buf = buf[:len(p.Data):len(p.Data)], buf[len(p.Data):]
+		}
+		c.buffers = append(c.buffers, pieces)
+	}
+	return c
+}
+
+// take copies the live state into a buffer.
+func (c *copies) take(buffer int) []checkpoint.Piece {
+	to := c.buffers[buffer]
+	for i, p := range c.live {
+		copy(to[i].Data, p.Data)
+		to[i].Base = nil
+	}
+	return to
+}
+
+// against is pieces as a delta to what a buffer holds.
+func (c *copies) against(pieces []checkpoint.Piece, base int) []checkpoint.Piece {
+	for i := range pieces {
+		pieces[i].Base = c.buffers[base][i].Data
+	}
+	return pieces
+}
+
+// chain decides which saves are deltas, and which of the two copies is whose: the base stays in memory, the other copy is the
+// one to save next. It advances by outcomes, which all ranks learn in the same order.
+type chain struct {
+	base int // the copy that the newest full checkpoint was made of; -1: none
+	used int // deltas since then
+}
+
+func newChain() chain { return chain{base: -1} }
+
+// next says what the next save is: into which copy, and whether it is full or a delta to the copy base.
+func (c *chain) next(m mode) (copy, base int, full bool) {
+	if m.Copies < 2 {
+		return 0, -1, true
+	}
+	copy = 0
+	if c.base == 0 {
+		copy = 1
+	}
+	return copy, c.base, c.base < 0 || c.used >= m.Delta
+}
+
+// done takes note of how a job ended. After one that failed the next is a full one: what its folder holds is not known.
+func (c *chain) done(j *job, ok bool) {
+	switch {
+	case !ok:
+		*c = newChain()
+	case j.full:
+		*c = chain{base: j.copy}
+	default:
+		c.used++
+	}
 }
