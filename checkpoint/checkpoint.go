@@ -93,7 +93,7 @@ func (d *Dir) openFolder(ctx context.Context, folder string, patient bool) (*Che
 	if patient {
 		err = d.retry(ctx, read)
 	} else {
-		err = again(read)
+		err = retryStale(read)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s is not committed in %s", ErrNone, folder, d.path)

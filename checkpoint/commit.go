@@ -117,7 +117,7 @@ func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manif
 	return m
 }
 
-// writeManifest writes the commit record. Once its rename is tried the draft counts as settled:
+// writeManifest writes the commit record. Once its rename is tried the draft counts as finalized:
 // the commit may have happened, whatever error there is.
 func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoint) error {
 	mayCommit := func() error {
@@ -137,10 +137,10 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 		}
 		dr.mu.Lock()
 		defer dr.mu.Unlock()
-		if dr.settled {
+		if dr.finalized {
 			return errors.New("the draft has been committed or given up")
 		}
-		dr.settled = true
+		dr.finalized = true
 		return nil
 	}
 	file := &durable{d: dr.d, dir: dr.path(), tmp: dr.tag.ManifestTmp(), name: manifest.Name, beforeRename: mayCommit}

@@ -62,7 +62,7 @@ type Dir struct {
 	made   bool                // the folder itself is there, durably
 	bad    map[saveID]error    // found corrupt: they do not count for retention; where an error says why, rejected: nor as the latest
 	drafts map[string]struct{} // folders that are being written by this process
-	told   map[string]struct{} // what warnOnce has said
+	warned map[string]struct{} // what warnOnce has said
 }
 
 // Open returns the checkpoints folder at path. It touches nothing: the folder is made by the
@@ -88,7 +88,7 @@ func Open(path string, o Options) (*Dir, error) {
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
 		run: runCRC(o.Run),
 		now: time.Now, nonce: rand.Uint32, sleep: pause.For, program: program(),
-		bad: map[saveID]error{}, drafts: map[string]struct{}{}, told: map[string]struct{}{},
+		bad: map[saveID]error{}, drafts: map[string]struct{}{}, warned: map[string]struct{}{},
 	}
 	if d.fs == nil {
 		d.fs = vfs.OS{}
@@ -206,10 +206,10 @@ func program() string {
 func (d *Dir) warnOnce(message string, args ...any) {
 	key := fmt.Sprint(append([]any{message}, args...)...)
 	d.mu.Lock()
-	_, told := d.told[key]
-	d.told[key] = struct{}{}
+	_, said := d.warned[key]
+	d.warned[key] = struct{}{}
 	d.mu.Unlock()
-	if !told {
+	if !said {
 		d.log.Warn(message, args...)
 	}
 }

@@ -136,9 +136,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestWhatStaysIsToldOnce: a damaged record and a folder of somebody else are there for as long as the run goes on. Its log tells of each once, not after
+// TestWhatStaysIsReportedOnce: a damaged record and a folder of somebody else are there for as long as the run goes on. Its log tells of each once, not after
 // every save.
-func TestWhatStaysIsToldOnce(t *testing.T) {
+func TestWhatStaysIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	first := openDir(t, Options{FS: m, Run: "r", Attempt: 1})

@@ -28,9 +28,9 @@ type durable struct {
 	patient      bool         // the folder is another client's, and may take a moment to show
 	replaces     bool         // there may be a file of that name, whose place it takes
 
-	written    int64
-	writeTime  time.Duration // in write(2)
-	settleTime time.Duration // sync, close, rename, sync of the folder
+	written   int64
+	writeTime time.Duration // in write(2)
+	syncTime  time.Duration // sync, close, rename, sync of the folder
 }
 
 // write puts the file into its folder so that it is there whole or not at all, and durably once
@@ -63,7 +63,7 @@ func (w *durable) write(ctx context.Context, fill func(io.Writer) error) error {
 		return err
 	}
 	err = w.d.fs.SyncDir(w.dir)
-	w.settleTime = w.d.now().Sub(begin)
+	w.syncTime = w.d.now().Sub(begin)
 	return err
 }
 

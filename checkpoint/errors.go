@@ -114,8 +114,8 @@ func (d *Dir) retry(ctx context.Context, f func() error) error {
 // isStale says whether an error is that of an old view of a network file system.
 func isStale(err error) bool { return errors.Is(err, ErrStale) || errors.Is(err, syscall.ESTALE) }
 
-// again runs f once more where a file was replaced under its hands.
-func again(f func() error) error {
+// retryStale runs f once more where a file was replaced under its hands.
+func retryStale(f func() error) error {
 	err := f()
 	if errors.Is(err, syscall.ESTALE) {
 		err = f()

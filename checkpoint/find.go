@@ -27,7 +27,7 @@ func check(ctx context.Context, c *Checkpoint) error { return c.check(ctx) }
 
 // find is the first of a step's saves that use takes.
 func (d *Dir) find(ctx context.Context, step int64, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
-	return d.settled(ctx, func(s *search) (*Checkpoint, error) {
+	return d.searchUntilStable(ctx, func(s *search) (*Checkpoint, error) {
 		candidates, bad, err := s.ofStep(ctx, step, true)
 		if err != nil {
 			return nil, err
@@ -83,7 +83,7 @@ func (d *Dir) FindLatest(ctx context.Context) (*Checkpoint, error) {
 
 // latest is the newest checkpoint that use takes.
 func (d *Dir) latest(ctx context.Context, use func(context.Context, *Checkpoint) error) (*Checkpoint, error) {
-	c, err := d.settled(ctx, func(s *search) (*Checkpoint, error) { return s.newest(ctx, use) })
+	c, err := d.searchUntilStable(ctx, func(s *search) (*Checkpoint, error) { return s.newest(ctx, use) })
 	if err != nil {
 		return nil, fmt.Errorf("look for the latest checkpoint: %w", classify(err))
 	}
@@ -114,7 +114,7 @@ func (d *Dir) FindForResume(ctx context.Context) (*Checkpoint, error) {
 	var first error
 	for look := 1; ; look++ {
 		var passed []string
-		c, err := d.settled(ctx, func(s *search) (c *Checkpoint, err error) {
+		c, err := d.searchUntilStable(ctx, func(s *search) (c *Checkpoint, err error) {
 			c, err = s.newest(ctx, check)
 			passed = s.corrupt
 			return c, err

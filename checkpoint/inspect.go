@@ -15,11 +15,11 @@ import (
 )
 
 // inspect looks at one folder, and not at its shards; nil where there is none, or only a foreign one. What cannot be read
-// is an entry, too: one folder that is not readable must not hide the others.
-func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
+// is listed, too: one folder that is not readable must not hide the others.
+func (d *Dir) inspect(ctx context.Context, name string, quick bool) *folderInfo {
 	path := filepath.Join(d.path, name)
 	folder, _ := manifest.ParseFolder(name)
-	e := &entry{name: name, info: Info{Step: folder.Step, Path: path, State: StatePartial, BaseStep: -1}}
+	e := &folderInfo{name: name, info: Info{Step: folder.Step, Path: path, State: StatePartial, BaseStep: -1}}
 	var err error
 	e.files, err = d.list(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,19 +44,19 @@ func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
 	return e
 }
 
-func (d *Dir) unreadable(ctx context.Context, e *entry, err error) {
+func (d *Dir) unreadable(ctx context.Context, e *folderInfo, err error) {
 	if ctx.Err() == nil { // else it may well be readable
 		d.log.Warn("checkpoint cannot be read: it is left as it is", "path", e.info.Path, "err", classify(err))
 	}
 	e.err, e.info.State, e.info.Committed = err, StateUnreadable, false
 }
 
-// inspectManifest fills in what the manifest of an entry says.
-func (d *Dir) inspectManifest(e *entry, quick bool) error {
+// inspectManifest fills in what the manifest in a folder says.
+func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 	path := filepath.Join(e.info.Path, manifest.Name)
 	var info fs.FileInfo // of a quick look
 	if quick {
-		err := again(func() (err error) { info, err = d.fs.Stat(path); return err })
+		err := retryStale(func() (err error) { info, err = d.fs.Stat(path); return err })
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -67,7 +67,7 @@ func (d *Dir) inspectManifest(e *entry, quick bool) error {
 		}
 	}
 	var data []byte
-	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxBytes); return err })
+	err := retryStale(func() (err error) { data, err = d.readFile(path, manifest.MaxBytes); return err })
 	var m *manifest.Manifest
 	if err == nil {
 		m, err = d.parseManifest(e.name, data)
@@ -94,7 +94,7 @@ func (d *Dir) inspectManifest(e *entry, quick bool) error {
 
 // inspectGone is about a manifest that the folder has listed, and that is said not to be there: it
 // was removed in between, or it was not.
-func (d *Dir) inspectGone(e *entry, path string) error {
+func (d *Dir) inspectGone(e *folderInfo, path string) error {
 	if err := d.absent(path); err != nil {
 		return err
 	}
@@ -105,8 +105,8 @@ func (d *Dir) inspectGone(e *entry, path string) error {
 	return err
 }
 
-// listsShards says whether the folder of an entry that is committed lists all its shards.
-func (e *entry) listsShards() bool {
+// listsShards says whether the folder of a checkpoint that is committed lists all its shards.
+func (e *folderInfo) listsShards() bool {
 	if e.m == nil {
 		return true
 	}
@@ -119,14 +119,14 @@ func (e *entry) listsShards() bool {
 
 // shardOf is a shard to be looked at.
 type shardOf struct {
-	*entry
+	*folderInfo
 	shard manifest.Shard
 }
 
-// checkShards looks at the sizes of the shards of entries that seem whole.
-func (d *Dir) checkShards(ctx context.Context, entries []*entry) error {
+// checkShards looks at the sizes of the shards in folders that seem whole.
+func (d *Dir) checkShards(ctx context.Context, entries []*folderInfo) error {
 	var list []shardOf
-	var looked []*entry
+	var looked []*folderInfo
 	for _, e := range entries {
 		if e.m == nil || e.info.State != StateCommitted && e.info.State != StateSuperseded {
 			continue
@@ -143,7 +143,7 @@ func (d *Dir) checkShards(ctx context.Context, entries []*entry) error {
 		defer mu.Unlock()
 		switch {
 		case err != nil && s.err == nil:
-			d.unreadable(ctx, s.entry, err)
+			d.unreadable(ctx, s.folderInfo, err)
 		case !whole && s.err == nil:
 			s.info.State, s.info.Committed = StateBroken, false
 		}

@@ -181,7 +181,7 @@ func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) 
 func (d *Dir) readRecord(name string) (manifest.Record, error) {
 	path := filepath.Join(d.path, name)
 	var data []byte
-	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxRecordBytes); return err })
+	err := retryStale(func() (err error) { data, err = d.readFile(path, manifest.MaxRecordBytes); return err })
 	if err != nil {
 		return manifest.Record{}, err
 	}

@@ -49,8 +49,8 @@ func (d *Dir) List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints in %s: %w", d.path, classify(err))
 	}
-	list := make([]Info, len(v.entries))
-	for i, e := range v.entries {
+	list := make([]Info, len(v.folders))
+	for i, e := range v.folders {
 		list[i] = e.info
 	}
 	return list, nil
@@ -58,13 +58,13 @@ func (d *Dir) List(ctx context.Context) ([]Info, error) {
 
 // view is what a look at the checkpoints folder found.
 type view struct {
-	files   []string // beside the checkpoints
-	entries []*entry // oldest first
+	files   []string      // beside the checkpoints
+	folders []*folderInfo // oldest first
 	records lineage
 }
 
-// entry is one folder of a checkpoint.
-type entry struct {
+// folderInfo is what is known of one folder of a checkpoint.
+type folderInfo struct {
 	name    string
 	info    Info               // Run, Attempt and so on are zero where m is nil
 	m       *manifest.Manifest // less tensors and values; nil where it cannot be read
@@ -87,20 +87,20 @@ func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 	if v.records, err = d.readLineage(ctx, files, quick); err != nil {
 		return nil, err
 	}
-	found := make([]*entry, len(folders))
+	found := make([]*folderInfo, len(folders))
 	err = inParallel(ctx, opening, numbers(len(folders)), func(ctx context.Context, i int) error {
-		found[i] = d.entryOf(ctx, folders[i], v.records, quick)
+		found[i] = d.folderInfoOf(ctx, folders[i], v.records, quick)
 		return ctx.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
-	v.entries = slices.DeleteFunc(found, func(e *entry) bool { return e == nil })
-	doubtful := slices.DeleteFunc(slices.Clone(v.entries), func(e *entry) bool { return quick && e.listsShards() })
+	v.folders = slices.DeleteFunc(found, func(e *folderInfo) bool { return e == nil })
+	doubtful := slices.DeleteFunc(slices.Clone(v.folders), func(e *folderInfo) bool { return quick && e.listsShards() })
 	if err := d.checkShards(ctx, doubtful); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(v.entries, byAge)
+	slices.SortFunc(v.folders, byAge)
 	v.breakOrphans()
 	if quick {
 		d.known.forgetOthers(folders)
@@ -108,9 +108,9 @@ func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 	return v, nil
 }
 
-// entryOf is the entry of a folder, less what checkShards finds; nil where that has been removed
+// folderInfoOf is what a folder holds, less what checkShards finds; nil where that has been removed
 // since it was listed.
-func (d *Dir) entryOf(ctx context.Context, name string, records lineage, quick bool) *entry {
+func (d *Dir) folderInfoOf(ctx context.Context, name string, records lineage, quick bool) *folderInfo {
 	e := d.inspect(ctx, name, quick)
 	if e != nil && e.m != nil && e.info.Committed {
 		if by, yes := records.superseded(e.m, name, d.opt.Run); yes {
@@ -122,20 +122,20 @@ func (d *Dir) entryOf(ctx context.Context, name string, records lineage, quick b
 
 // lookAgain looks once more at what seems broken, before anything is removed for that.
 func (d *Dir) lookAgain(ctx context.Context, v *view) error {
-	var again []*entry
-	for i, e := range v.entries {
+	var again []*folderInfo
+	for i, e := range v.folders {
 		if folder, _ := manifest.ParseFolder(e.name); e.info.State != StateBroken || folder.Broken {
 			continue
 		}
-		if v.entries[i] = d.entryOf(ctx, e.name, v.records, false); v.entries[i] != nil {
-			again = append(again, v.entries[i])
+		if v.folders[i] = d.folderInfoOf(ctx, e.name, v.records, false); v.folders[i] != nil {
+			again = append(again, v.folders[i])
 		}
 	}
-	v.entries = slices.DeleteFunc(v.entries, func(e *entry) bool { return e == nil })
+	v.folders = slices.DeleteFunc(v.folders, func(e *folderInfo) bool { return e == nil })
 	if err := d.checkShards(ctx, again); err != nil {
 		return err
 	}
-	slices.SortFunc(v.entries, byAge) // a manifest that can be read now has another place
+	slices.SortFunc(v.folders, byAge) // a manifest that can be read now has another place
 	v.breakOrphans()
 	return ctx.Err()
 }
@@ -143,11 +143,11 @@ func (d *Dir) lookAgain(ctx context.Context, v *view) error {
 // breakOrphans marks deltas whose base is gone, broken or another one: they hold nothing by themselves. One whose base cannot be read
 // now may be good.
 func (v *view) breakOrphans() {
-	bases := map[string]*entry{}
-	for _, e := range v.entries {
+	bases := map[string]*folderInfo{}
+	for _, e := range v.folders {
 		bases[e.name] = e
 	}
-	for _, e := range v.entries {
+	for _, e := range v.folders {
 		if e.m == nil || e.m.Base == nil || !e.info.Committed {
 			continue
 		}
@@ -159,7 +159,7 @@ func (v *view) breakOrphans() {
 }
 
 // byAge orders the oldest first.
-func byAge(a, b *entry) int {
+func byAge(a, b *folderInfo) int {
 	return cmp.Or(cmp.Compare(a.info.Step, b.info.Step), newer(a.m, b.m), cmp.Compare(a.name, b.name))
 }
 
@@ -172,8 +172,8 @@ func newer(a, b *manifest.Manifest) int {
 	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), a.Created.Compare(b.Created))
 }
 
-// good says whether an entry is one that Latest would take, as far as is known.
-func (d *Dir) good(e *entry) bool { return e.info.Committed && !d.isBad(e.id()) }
+// good says whether a checkpoint is one that Latest would take, as far as is known.
+func (d *Dir) good(e *folderInfo) bool { return e.info.Committed && !d.isBad(e.id()) }
 
 // describe is the Info of a committed checkpoint whose manifest has so many bytes.
 func (d *Dir) describe(folder string, m *manifest.Manifest, size int64) Info {
@@ -212,7 +212,7 @@ func (d *Dir) names() (folders, files []string, err error) {
 // list is the names in a folder.
 func (d *Dir) list(path string) ([]string, error) {
 	var names []string
-	err := again(func() error {
+	err := retryStale(func() error {
 		entries, err := d.fs.ReadDir(path)
 		names = make([]string, len(entries))
 		for i, e := range entries {

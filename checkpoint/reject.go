@@ -121,7 +121,7 @@ type saveID struct {
 
 func (c *Checkpoint) id() saveID { return saveID{c.folder, manifest.CRC(c.data)} }
 
-func (e *entry) id() saveID { return saveID{e.name, e.crc} }
+func (e *folderInfo) id() saveID { return saveID{e.name, e.crc} }
 
 // markBad takes note that a save was found corrupt by a read.
 func (d *Dir) markBad(id saveID) {

@@ -62,12 +62,12 @@ func (d *Dir) Plan(ctx context.Context, p Policy) ([]Decision, error) {
 	if err != nil {
 		return nil, fmt.Errorf("plan what to keep in %s: %w", d.path, classify(err))
 	}
-	return decisions(d.plan(v, p, "")), nil
+	return decisionsOf(d.applyPolicy(v, p, "")), nil
 }
 
-func decisions(verdicts []*verdict) []Decision {
-	list := make([]Decision, len(verdicts))
-	for i, v := range verdicts {
+func decisionsOf(retentions []*retention) []Decision {
+	list := make([]Decision, len(retentions))
+	for i, v := range retentions {
 		list[i] = Decision{Info: v.info, Keep: len(v.keep) > 0, Reasons: v.keep}
 		if !list[i].Keep {
 			list[i].Reasons = []string{v.drop}
@@ -76,24 +76,24 @@ func decisions(verdicts []*verdict) []Decision {
 	return list
 }
 
-// verdict is a decision in the making.
-type verdict struct {
-	*entry
+// retention is what a policy says of one checkpoint: a Decision in the making.
+type retention struct {
+	*folderInfo
 	keep []string // reasons
 	drop string   // why it may go, where nothing keeps it
 
-	perhaps string // the folder, not to be read, that alone keeps it: it may hold a delta of this one
+	maybeBaseOf string // the folder, not to be read, that alone keeps it: it may hold a delta of this one
 }
 
-func (v *verdict) reason(format string, args ...any) {
+func (v *retention) reason(format string, args ...any) {
 	v.keep = append(v.keep, fmt.Sprintf(format, args...))
 }
 
-// plan holds what is there against a policy, just after what is in the folder saved was committed.
-func (d *Dir) plan(v *view, p Policy, saved string) []*verdict {
-	all := make([]*verdict, len(v.entries))
-	for i, e := range v.entries {
-		all[i] = &verdict{entry: e, drop: "no rule keeps it"}
+// applyPolicy holds what is there against a policy, just after what is in the folder saved was committed.
+func (d *Dir) applyPolicy(v *view, p Policy, saved string) []*retention {
+	all := make([]*retention, len(v.folders))
+	for i, e := range v.folders {
+		all[i] = &retention{folderInfo: e, drop: "no rule keeps it"}
 		if p == (Policy{}) {
 			all[i].reason("there is no policy")
 		}
@@ -115,7 +115,7 @@ func (d *Dir) plan(v *view, p Policy, saved string) []*verdict {
 }
 
 // keepUntouchable keeps what this attempt of this run has no say in.
-func (d *Dir) keepUntouchable(v *verdict) {
+func (d *Dir) keepUntouchable(v *retention) {
 	folder, _ := manifest.ParseFolder(v.name)
 	switch {
 	case folder.Broken:
@@ -137,10 +137,10 @@ func (d *Dir) keepUntouchable(v *verdict) {
 
 // heads are the good checkpoints of the run, newest first, and of several saves of a step the
 // one that counts.
-func (d *Dir) heads(all []*verdict) []*verdict {
-	var heads []*verdict
+func (d *Dir) heads(all []*retention) []*retention {
+	var heads []*retention
 	for _, v := range slices.Backward(all) {
-		if v.m == nil || v.m.Run != d.opt.Run || !d.good(v.entry) {
+		if v.m == nil || v.m.Run != d.opt.Run || !d.good(v.folderInfo) {
 			continue
 		}
 		if n := len(heads); n > 0 && heads[n-1].m.Step == v.m.Step {
@@ -153,7 +153,7 @@ func (d *Dir) heads(all []*verdict) []*verdict {
 }
 
 // keep applies the rules to the good ones, newest first.
-func (p Policy) keep(heads []*verdict, now time.Time) {
+func (p Policy) keep(heads []*retention, now time.Time) {
 	for i, v := range heads {
 		if i == 0 {
 			v.reason("newest")
@@ -165,16 +165,16 @@ func (p Policy) keep(heads []*verdict, now time.Time) {
 			v.reason("every %d steps", p.Every)
 		}
 		if p.Within > 0 && now.Sub(v.m.Created) <= p.Within {
-			v.reason("within %s", plain(p.Within))
+			v.reason("within %s", shortDuration(p.Within))
 		}
 	}
-	var ranked []*verdict
+	var ranked []*retention
 	for _, v := range heads {
 		if _, ok := v.m.Metrics[p.Metric]; ok && p.Best > 0 {
 			ranked = append(ranked, v)
 		}
 	}
-	slices.SortStableFunc(ranked, func(a, b *verdict) int {
+	slices.SortStableFunc(ranked, func(a, b *retention) int {
 		if p.Max {
 			a, b = b, a
 		}
@@ -188,9 +188,9 @@ func (p Policy) keep(heads []*verdict, now time.Time) {
 // judge decides about those that are not good. A broken one goes when as many good ones as the
 // policy wants are newer, a superseded one when newer attempts have as many of their own. One that
 // was found damaged only once may be good: it goes no sooner than a good one would.
-func (d *Dir) judge(v *verdict, heads []*verdict, p Policy) {
+func (d *Dir) judge(v *retention, heads []*retention, p Policy) {
 	switch {
-	case v.m == nil || v.info.State == StateUnreadable || d.good(v.entry):
+	case v.m == nil || v.info.State == StateUnreadable || d.good(v.folderInfo):
 	case v.info.State == StateSuperseded:
 		v.drop = fmt.Sprintf("superseded by attempt %d", v.by)
 		later := 0
@@ -204,7 +204,7 @@ func (d *Dir) judge(v *verdict, heads []*verdict, p Policy) {
 		v.reason("found damaged, but only once: another rule than the last %d may keep it", p.Last)
 	default:
 		v.drop = "broken"
-		after := slices.IndexFunc(heads, func(head *verdict) bool { return byAge(head.entry, v.entry) < 0 })
+		after := slices.IndexFunc(heads, func(head *retention) bool { return byAge(head.folderInfo, v.folderInfo) < 0 })
 		if after < 0 {
 			after = len(heads)
 		}
@@ -214,8 +214,8 @@ func (d *Dir) judge(v *verdict, heads []*verdict, p Policy) {
 	}
 }
 
-// plain is a duration without the zeros that Go writes at its end: 24h.
-func plain(d time.Duration) string {
+// shortDuration is a duration without the zeros that Go writes at its end: 24h.
+func shortDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
@@ -228,7 +228,7 @@ func plain(d time.Duration) string {
 
 // keepBases keeps what deltas that stay are made from, and what such may be made from whose
 // manifest cannot be read.
-func (d *Dir) keepBases(all []*verdict) {
+func (d *Dir) keepBases(all []*retention) {
 	for _, delta := range all {
 		if len(delta.keep) == 0 {
 			continue
@@ -248,7 +248,7 @@ func (d *Dir) keepBases(all []*verdict) {
 // keepPossibleBases keeps what a checkpoint whose manifest cannot be read may be a delta of. The names
 // of its files tell whose it is: another run's has no base of this one's, and that of an attempt none
 // of a later one's. Where they cannot be had, it is the newest full one before it.
-func (d *Dir) keepPossibleBases(all []*verdict, delta *verdict) {
+func (d *Dir) keepPossibleBases(all []*retention, delta *retention) {
 	attempt, own, known := d.writerOf(delta.files)
 	if known && !own {
 		return
@@ -261,7 +261,7 @@ func (d *Dir) keepPossibleBases(all []*verdict, delta *verdict) {
 			continue // nothing can be read by it
 		}
 		if len(v.keep) == 0 {
-			v.perhaps = delta.name
+			v.maybeBaseOf = delta.name
 		}
 		v.reason("perhaps the base of step %d, which cannot be read", delta.info.Step)
 		if !known {
@@ -270,12 +270,12 @@ func (d *Dir) keepPossibleBases(all []*verdict, delta *verdict) {
 	}
 }
 
-// logPerhaps says what fills the disk only because something cannot be read.
-func (d *Dir) logPerhaps(verdicts []*verdict) {
+// logPossibleBases says what fills the disk only because something cannot be read.
+func (d *Dir) logPossibleBases(retentions []*retention) {
 	stay, because := 0, ""
-	for _, one := range verdicts {
-		if one.perhaps != "" {
-			stay, because = stay+1, one.perhaps
+	for _, one := range retentions {
+		if one.maybeBaseOf != "" {
+			stay, because = stay+1, one.maybeBaseOf
 		}
 	}
 	if stay > 0 {

@@ -30,9 +30,9 @@ type search struct {
 // it came by was being removed, or because two answers of a network file system did not agree.
 const looks = 8
 
-// settled runs f on a look at the folder, and on another one where something was removed meanwhile:
+// searchUntilStable runs f on a look at the folder, and on another one where something was removed meanwhile:
 // then there may be a newer one than f found.
-func (d *Dir) settled(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
+func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
 	wait := firstWait
 	for look := 1; ; look++ {
 		var c *Checkpoint
@@ -218,14 +218,14 @@ func (s *search) nothing(ctx context.Context) error {
 	}
 	own = slices.DeleteFunc(own, func(r manifest.Record) bool { return r.Attempt <= anew })
 	slices.SortFunc(own, func(a, b manifest.Record) int { return cmp.Compare(a.Attempt, b.Attempt) })
-	var aside, told []string
+	var aside, recordNames []string
 	for _, name := range s.broken {
 		if s.setAsideSince(ctx, name, anew) {
 			aside = append(aside, name)
 		}
 	}
 	for _, r := range own {
-		told = append(told, manifest.RecordName(r.Attempt, s.d.run))
+		recordNames = append(recordNames, manifest.RecordName(r.Attempt, s.d.run))
 	}
 	what, anewBy := "", "to begin anew"
 	switch {
@@ -238,7 +238,7 @@ func (s *search) nothing(ctx context.Context) error {
 	default:
 		return fmt.Errorf("%w in %s", ErrNone, s.d.path)
 	}
-	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, few(append(told, aside...)))
+	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, few(append(recordNames, aside...)))
 }
 
 // setAsideSince says whether a folder that was set aside is of this run, by an attempt not before anew. One that does not tell whose

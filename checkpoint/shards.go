@@ -57,7 +57,7 @@ func (c *Checkpoint) acquire(ctx context.Context, i int) (*openShard, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
-		err := again(func() (err error) { s.open, err = c.openWithBase(ctx, i); return err })
+		err := retryStale(func() (err error) { s.open, err = c.openWithBase(ctx, i); return err })
 		if err != nil {
 			return nil, err
 		}

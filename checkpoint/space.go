@@ -89,8 +89,8 @@ func (d *Dir) Room(ctx context.Context, state int64, deltas bool) (Room, error) 
 		r.Count = satAdd(r.Count, 1)
 	}
 	left := r.Count - 1
-	for i := len(v.entries) - 1; i >= 0; i-- {
-		e := v.entries[i]
+	for i := len(v.folders) - 1; i >= 0; i-- {
+		e := v.folders[i]
 		if e.m == nil || e.m.Run != d.opt.Run || !e.info.Committed {
 			continue
 		}

@@ -82,10 +82,10 @@ func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (Shar
 		return ShardInfo{}, err
 	}
 	dr.finish(name)
-	encode := d.now().Sub(begin) - file.writeTime - file.settleTime
+	encode := d.now().Sub(begin) - file.writeTime - file.syncTime
 	return ShardInfo{
 		File: name, Size: sum.Size, Raw: raw, CRC: sum.CRC, Delta: slices.ContainsFunc(pieces, func(p Piece) bool { return p.Base != nil }),
-		Encode: encode.Seconds(), Write: file.writeTime.Seconds(), Sync: file.settleTime.Seconds(),
+		Encode: encode.Seconds(), Write: file.writeTime.Seconds(), Sync: file.syncTime.Seconds(),
 	}, nil
 }
 
@@ -138,7 +138,7 @@ func (dr *Draft) copyShard(ctx context.Context, i, n int, from io.ReaderAt, info
 		return ShardInfo{}, err
 	}
 	dr.finish(name)
-	info.File, info.Write, info.Sync = name, file.writeTime.Seconds(), file.settleTime.Seconds()
+	info.File, info.Write, info.Sync = name, file.writeTime.Seconds(), file.syncTime.Seconds()
 	return info, nil
 }
 
@@ -167,15 +167,15 @@ func copyAll(ctx context.Context, w io.Writer, from io.ReaderAt, info ShardInfo)
 func (dr *Draft) begin(name string) error {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
-	if dr.settled {
+	if dr.finalized {
 		return errors.New("the draft has been committed or given up")
 	}
 	dr.shards = append(dr.shards, name)
 	return nil
 }
 
-// finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it has been told, or will
-// be, and may commit them.
+// finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it knows of it, or will
+// soon, and may commit them.
 func (dr *Draft) finish(name string) {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()

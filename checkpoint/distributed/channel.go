@@ -11,17 +11,17 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// talk is how ranks exchange facts: JSON over a Group. What it sends always is JSON: that it is not is a mistake in this package, and panics.
-type talk struct {
+// channel is how ranks exchange facts: JSON over a Group. What it sends always is JSON: that it is not is a mistake in this package, and panics.
+type channel struct {
 	group   Group
 	classes []error // the errors that keep their identity on the way
 }
 
-func newTalk(group Group, own []error) *talk {
-	return &talk{group: group, classes: slices.Concat(own, sentinels)}
+func newChannel(group Group, own []error) *channel {
+	return &channel{group: group, classes: slices.Concat(own, sentinels)}
 }
 
-func (t *talk) lead() bool { return t.group.Rank() == 0 }
+func (t *channel) isCoordinator() bool { return t.group.Rank() == 0 }
 
 func encode(value any) []byte {
 	text, err := json.Marshal(value)
@@ -33,12 +33,12 @@ func encode(value any) []byte {
 
 // exchange tells rank 0 what every rank has to say, and all ranks what rank 0 decides. An error of decide, or a message that rank 0 cannot
 // read, is every rank's; own is this rank's, and is kept whole where it is the one that counts.
-func exchange[A, B any](ctx context.Context, t *talk, message A, own error, decide func(all []A) (B, error)) (b B, err error) {
+func exchange[A, B any](ctx context.Context, t *channel, message A, own error, decide func(all []A) (B, error)) (b B, err error) {
 	texts, err := t.group.Gather(ctx, encode(message))
 	if err != nil {
 		return b, err
 	}
-	if !t.lead() {
+	if !t.isCoordinator() {
 		return fromRank0(ctx, t, b, own)
 	}
 	all, err := decode[A](texts, t.group.Size())
@@ -68,10 +68,10 @@ type answer[T any] struct {
 }
 
 // fromRank0 gives every rank what rank 0 has: value, or its error err. The others' values do not count.
-func fromRank0[T any](ctx context.Context, t *talk, value T, err error) (T, error) {
+func fromRank0[T any](ctx context.Context, t *channel, value T, err error) (T, error) {
 	a := answer[T]{Value: value}
 	var payload []byte
-	if t.lead() {
+	if t.isCoordinator() {
 		a.Failure = t.failureOf(err)
 		payload = encode(a)
 	}
@@ -79,7 +79,7 @@ func fromRank0[T any](ctx context.Context, t *talk, value T, err error) (T, erro
 	if e != nil {
 		return value, e
 	}
-	if !t.lead() {
+	if !t.isCoordinator() {
 		a = answer[T]{}
 		if e := json.Unmarshal(text, &a); e != nil {
 			return value, fmt.Errorf("message of rank 0: %w", e)
@@ -88,29 +88,31 @@ func fromRank0[T any](ctx context.Context, t *talk, value T, err error) (T, erro
 	return a.Value, t.error(a.Failure, err)
 }
 
-// progress is what a rank tells in a meeting while all are at work: once, how its own has ended.
+// progress is what a rank reports in an exchange while all are at work: once, how its own has ended.
 type progress[T any] struct {
-	Over   bool       `json:"over,omitempty"` // just now
-	Report *report[T] `json:"report,omitempty"`
+	Over   bool           `json:"over,omitempty"` // just now
+	Report *workReport[T] `json:"report,omitempty"`
 }
 
-// report is how the work of one rank has ended.
-type report[T any] struct {
+// workReport is how the work of one rank has ended.
+type workReport[T any] struct {
 	Value   T        `json:"value"`
 	Failure *failure `json:"failure,omitempty"`
 }
 
-// verdict is rank 0's answer: none yet, or the last.
-type verdict[B any] struct {
+// reply is rank 0's answer: none yet, or the last.
+type reply[B any] struct {
 	Over  bool `json:"over"`
 	Value B    `json:"value"`
 }
 
-// beside runs work on every rank, and has the ranks meet at every tick until it is over on all. So however long a disk takes, no
-// collective waits longer than that. Rank 0 decides, by the reports of all ranks, what every rank gets; an error of its decision is every
-// rank's. Where the group fails, ctx is cancelled for work; beside returns after that in any case.
-func beside[T, B any](ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]report[T]) (B, error)) (B, error) {
-	t := s.talk
+// runOnEveryRank runs work on every rank, and has the ranks exchange how far they are at every tick until it is over on all. So however
+// long a disk takes, no collective waits longer than that. Rank 0 decides, by the reports of all ranks, what every rank gets; an error of its decision is every
+// rank's. Where the group fails, ctx is cancelled for work; runOnEveryRank returns after that in any case.
+func runOnEveryRank[T, B any](
+	ctx context.Context, s *Saver, work func(context.Context) (T, error), decide func([]workReport[T]) (B, error),
+) (B, error) {
+	t := s.channel
 	ctx, cancel := context.WithCancel(ctx)
 	var value T
 	var own error
@@ -120,18 +122,18 @@ func beside[T, B any](ctx context.Context, s *Saver, work func(context.Context) 
 		value, own = work(ctx)
 	}()
 	defer func() { cancel(); <-done }()
-	reports, missing, told := make([]report[T], t.group.Size()), t.group.Size(), false
+	reports, missing, reported := make([]workReport[T], t.group.Size()), t.group.Size(), false
 	for {
 		var p progress[T]
-		if !told && within(done, s.o.tick) {
-			told = true
-			p = progress[T]{true, &report[T]{value, t.failureOf(own)}}
+		if !reported && doneWithin(done, s.o.tick) {
+			reported = true
+			p = progress[T]{true, &workReport[T]{value, t.failureOf(own)}}
 		}
 		var mine error
-		if told {
+		if reported {
 			mine = own
 		}
-		v, err := exchange(ctx, t, p, mine, func(all []progress[T]) (v verdict[B], err error) {
+		v, err := exchange(ctx, t, p, mine, func(all []progress[T]) (v reply[B], err error) {
 			for rank, p := range all {
 				if p.Over && p.Report != nil {
 					reports[rank] = *p.Report
@@ -149,8 +151,8 @@ func beside[T, B any](ctx context.Context, s *Saver, work func(context.Context) 
 	}
 }
 
-// within waits until something is done, or a tick has passed.
-func within(done <-chan struct{}, tick time.Duration) bool {
+// doneWithin waits until something is done, or a tick has passed.
+func doneWithin(done <-chan struct{}, tick time.Duration) bool {
 	timer := time.NewTimer(tick)
 	defer timer.Stop()
 	select {
@@ -161,19 +163,19 @@ func within(done <-chan struct{}, tick time.Duration) bool {
 	}
 }
 
-// together is beside where all that counts is whether it works: the first rank's error is every rank's.
-func together(ctx context.Context, s *Saver, work func(context.Context) error) error {
+// runTogether is runOnEveryRank where all that counts is whether it works: the first rank's error is every rank's.
+func runTogether(ctx context.Context, s *Saver, work func(context.Context) error) error {
 	var own error
-	_, err := beside(ctx, s, func(ctx context.Context) (struct{}, error) {
+	_, err := runOnEveryRank(ctx, s, func(ctx context.Context) (struct{}, error) {
 		own = work(ctx)
 		return struct{}{}, own
-	}, func(all []report[struct{}]) (struct{}, error) {
-		return struct{}{}, s.talk.error(firstOf(all), own)
+	}, func(all []workReport[struct{}]) (struct{}, error) {
+		return struct{}{}, s.channel.error(firstFailure(all), own)
 	})
 	return err
 }
 
-func firstOf[T any](all []report[T]) *failure {
+func firstFailure[T any](all []workReport[T]) *failure {
 	for _, r := range all {
 		if r.Failure != nil {
 			return r.Failure
@@ -182,16 +184,16 @@ func firstOf[T any](all []report[T]) *failure {
 	return nil
 }
 
-// onRank0 is beside with work for rank 0 alone, whose result is every rank's.
-func onRank0[T any](ctx context.Context, s *Saver, work func(context.Context) (T, error)) (T, error) {
+// runOnRank0 is runOnEveryRank with work for rank 0 alone, whose result is every rank's.
+func runOnRank0[T any](ctx context.Context, s *Saver, work func(context.Context) (T, error)) (T, error) {
 	var result T
 	var own error
-	return beside(ctx, s, func(ctx context.Context) (struct{}, error) {
-		if s.talk.lead() {
+	return runOnEveryRank(ctx, s, func(ctx context.Context) (struct{}, error) {
+		if s.channel.isCoordinator() {
 			result, own = work(ctx)
 		}
 		return struct{}{}, nil
-	}, func([]report[struct{}]) (T, error) { return result, own })
+	}, func([]workReport[struct{}]) (T, error) { return result, own })
 }
 
 // sentinels are the errors that callers on every rank tell apart, in the order of their numbers in messages.
@@ -200,8 +202,8 @@ var sentinels = []error{
 	checkpoint.ErrFormatTooNew, checkpoint.ErrNone, errLocal, context.Canceled, context.DeadlineExceeded,
 }
 
-// plain are the sentinels that say enough by themselves to a rank where nothing happened.
-var plain = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt}
+// selfExplaining are the sentinels that say enough by themselves to a rank where nothing happened.
+var selfExplaining = []error{checkpoint.ErrFenced, checkpoint.ErrNoSpace, checkpoint.ErrPermission, checkpoint.ErrStale, checkpoint.ErrCorrupt}
 
 // failure is an error as a message has it; nil: none.
 type failure struct {
@@ -235,7 +237,7 @@ func (e *remoteError) Rank() int { return e.rank }
 const maxText = 4 << 10
 
 // failureOf makes err a message; a failure that came in one goes on as it is.
-func (t *talk) failureOf(err error) *failure {
+func (t *channel) failureOf(err error) *failure {
 	if err == nil {
 		return nil
 	}
@@ -256,7 +258,7 @@ func (t *talk) failureOf(err error) *failure {
 }
 
 // error is the failure as this rank's caller gets it; own is this rank's error, and is kept whole where it is the one that counts.
-func (t *talk) error(f *failure, own error) error {
+func (t *channel) error(f *failure, own error) error {
 	if f == nil {
 		return nil
 	}
@@ -274,9 +276,9 @@ func (t *talk) error(f *failure, own error) error {
 }
 
 // brief is error for what rank 0 and the rank where it happened tell whole: the others keep to its class, where that says enough.
-func (t *talk) brief(f *failure, own error) error {
+func (t *channel) brief(f *failure, own error) error {
 	err := t.error(f, own)
-	if from, ok := errors.AsType[*remoteError](err); ok && !t.lead() && slices.Contains(plain, from.class) {
+	if from, ok := errors.AsType[*remoteError](err); ok && !t.isCoordinator() && slices.Contains(selfExplaining, from.class) {
 		from.brief = true
 	}
 	return err

@@ -37,12 +37,12 @@ func (g impatient) Broadcast(ctx context.Context, payload []byte) ([]byte, error
 }
 
 // TestSlowDiskOutlastsNoCollective: one rank's disk, or rank 0's, takes a minute for each thing it does, and no collective may take more than
-// three seconds. All of New, Resume, the drain of what is left, Save and Wait come to their end; by virtual time.
+// three seconds. All of New, Resume, the flush of what is left, Save and Wait come to their end; by virtual time.
 func TestSlowDiskOutlastsNoCollective(t *testing.T) {
 	for slow := range 3 {
 		synctest.Test(t, func(t *testing.T) {
 			ns := undrained(t)
-			m := newMeeting(6)
+			m := newGoroutineGroup(6)
 			began := time.Now()
 			done := make(chan error, 6)
 			for rank := range 6 {
@@ -98,7 +98,7 @@ func (g garbler) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 // TestUnreadableMessage: rank 0 cannot read a message; nobody waits for its answer for ever.
 func TestUnreadableMessage(t *testing.T) {
 	t.Parallel()
-	m := newMeeting(3)
+	m := newGoroutineGroup(3)
 	errs := make(chan error, 3)
 	for rank := range 3 {
 		go func() {
@@ -106,7 +106,7 @@ func TestUnreadableMessage(t *testing.T) {
 			if rank == 2 {
 				g = garbler{m.member(rank)}
 			}
-			_, err := exchange(t.Context(), newTalk(g, nil), []int{1, 2, 3}, nil, func([][]int) (int, error) { return 7, nil })
+			_, err := exchange(t.Context(), newChannel(g, nil), []int{1, 2, 3}, nil, func([][]int) (int, error) { return 7, nil })
 			errs <- err
 		}()
 	}
@@ -144,23 +144,23 @@ func TestErrorOfTwoClasses(t *testing.T) {
 // TestOwnErrorStaysWhole: on its own rank all that has no class is still found in it.
 func TestOwnErrorStaysWhole(t *testing.T) {
 	t.Parallel()
-	talk := newTalk(newMeeting(2).member(1), nil)
+	ch := newChannel(newGoroutineGroup(2).member(1), nil)
 	own := fmt.Errorf("reading: %w", &checkpoint.CorruptError{Path: "p", Detail: "d"})
-	text, err := json.Marshal(talk.failureOf(own))
+	text, err := json.Marshal(ch.failureOf(own))
 	must(t, err)
 	var f failure
 	must(t, json.Unmarshal(text, &f))
-	err = talk.error(&f, own)
+	err = ch.error(&f, own)
 	if e, ok := errors.AsType[*checkpoint.CorruptError](err); !ok || e.Path != "p" || !errors.Is(err, checkpoint.ErrCorrupt) {
 		t.Errorf("%v", err)
 	}
-	if again := talk.failureOf(fmt.Errorf("resume: %w", err)); *again != f {
+	if again := ch.failureOf(fmt.Errorf("resume: %w", err)); *again != f {
 		t.Errorf("told again it is %+v, first %+v", *again, f)
 	}
 }
 
-// TestFailureIsToldOnce: the rank where a save failed and rank 0 tell it whole, the others in a short line; the path is in it once.
-func TestFailureIsToldOnce(t *testing.T) {
+// TestFailureIsReportedOnce: the rank where a save failed and rank 0 tell it whole, the others in a short line; the path is in it once.
+func TestFailureIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	for name, async := range map[string]bool{"sync": false, "async": true} {
 		t.Run(name, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestDeathAtEveryCollective(t *testing.T) {
 // dies says whether the victim got as far as its k-th collective.
 func dies(t *testing.T, o Options, victim, k int) (reached bool) {
 	disk, fs := newDisk(t)
-	m := newMeeting(3)
+	m := newGoroutineGroup(3)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	m.fault = func(rank, call int) error {
@@ -243,7 +243,7 @@ func dies(t *testing.T, o Options, victim, k int) (reached bool) {
 	var acknowledged atomic.Int64
 	acknowledged.Store(-1)
 	testkit.Within(t, testkit.Patience, func() {
-		trial{world: 3, attempt: 1, o: o, fs: fs, meeting: m}.run(ctx, func(ctx context.Context, r *one) error {
+		trial{world: 3, attempt: 1, o: o, fs: fs, group: m}.run(ctx, func(ctx context.Context, r *one) error {
 			for step := int64(1); step <= 2; step++ {
 				if err := r.save(ctx, step); err != nil {
 					return err

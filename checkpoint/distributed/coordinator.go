@@ -8,8 +8,8 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// status is what a rank tells rank 0 in a round.
-type status struct {
+// roundStatus is what a rank reports to rank 0 in a round.
+type roundStatus struct {
 	Newest uint64 `json:"newest"` // the job submitted last, and its step
 	Step   int64  `json:"step"`
 	Ready  uint64 `json:"ready"` // the newest that this rank is ready to publish, or refuses to
@@ -29,12 +29,12 @@ type written struct {
 
 // decision is rank 0's answer to a round.
 type decision struct {
-	Chosen   uint64   `json:"chosen,omitempty"` // is to be published: keep what it needs
-	Start    *ticket  `json:"start,omitempty"`
-	Cancel   bool     `json:"cancel,omitempty"` // what is being published
-	Settled  *outcome `json:"settled,omitempty"`
-	Complete uint64   `json:"complete"` // all ranks' copies up to this job are free again
-	Idle     bool     `json:"idle"`     // nothing is being published, or could be
+	Chosen    uint64   `json:"chosen,omitempty"` // is to be published: keep what it needs
+	Start     *ticket  `json:"start,omitempty"`
+	Cancel    bool     `json:"cancel,omitempty"` // what is being published
+	Finalized *outcome `json:"settled,omitempty"`
+	Complete  uint64   `json:"complete"` // all ranks' copies up to this job are free again
+	Idle      bool     `json:"idle"`     // nothing is being published, or could be
 }
 
 // ticket lets a rank write its shard of a job.
@@ -48,7 +48,7 @@ type ticket struct {
 type outcome struct {
 	ID      uint64   `json:"id"`
 	Failure *failure `json:"failure,omitempty"`
-	// Replaced says that what failed was a node's own disk, and that all ranks have a newer save in flight: nobody need hear of it.
+	// Replaced says that what failed was a node's own disk, and that all ranks have a newer save in flight: nobody need know of it.
 	Replaced bool            `json:"replaced,omitempty"`
 	Info     checkpoint.Info `json:"info"` // where Committed
 	Times    phases          `json:"times"`
@@ -62,9 +62,9 @@ type phases struct {
 	Commit float64 `json:"commit"`
 }
 
-// lead is what only rank 0 does for a publication: it makes the draft, waits until every rank has written, commits. Each of
+// coordinator is what only rank 0 does for a publication: it makes the draft, waits until every rank has written, commits. Each of
 // these is a task beside the rounds.
-type lead struct {
+type coordinator struct {
 	phase  phase
 	job    *job
 	draft  *checkpoint.Draft
@@ -88,9 +88,9 @@ const (
 	committing       // the manifest is being written
 )
 
-// begin goes on to a phase, with a task of its own beside the rounds. Nothing of lead is looked at before that is over.
+// begin goes on to a phase, with a task of its own beside the rounds. Nothing of the coordinator is looked at before that is over.
 func (r *rounds) begin(p phase, task func() error) {
-	l := &r.lead
+	l := &r.coordinator
 	l.phase, l.over = p, false
 	r.spawn(func() func() {
 		err := task()
@@ -99,17 +99,17 @@ func (r *rounds) begin(p phase, task func() error) {
 }
 
 // decide takes the step that a round allows. Its error ends everything.
-func (r *rounds) decide(all []status) (d decision, err error) {
+func (r *rounds) decide(all []roundStatus) (d decision, err error) {
 	if err := strayed(all); err != nil {
 		return d, err
 	}
-	switch l := &r.lead; l.phase {
+	switch l := &r.coordinator; l.phase {
 	case resting:
 		r.choose(&d, all)
 	case drafting:
 		switch {
 		case l.over && l.err != nil:
-			r.conclude(&d, all, r.s.talk.failureOf(l.err))
+			r.finalize(&d, all, r.s.channel.failureOf(l.err))
 		case l.over:
 			d.Start = &ticket{ID: l.job.id, Draft: l.draft.Ticket(), Quick: l.job.meta.Quick}
 			l.phase = gathering
@@ -118,24 +118,24 @@ func (r *rounds) decide(all []status) (d decision, err error) {
 		r.collect(&d, all)
 	case aborting:
 		if l.over {
-			r.conclude(&d, all, l.failed)
+			r.finalize(&d, all, l.failed)
 		}
 	case committing:
 		if l.over {
-			r.conclude(&d, all, r.s.talk.failureOf(l.err))
+			r.finalize(&d, all, r.s.channel.failureOf(l.err))
 		}
 	}
-	settled := r.settled
-	if d.Settled != nil {
-		settled = d.Settled.ID
+	finalized := r.finalized
+	if d.Finalized != nil {
+		finalized = d.Finalized.ID
 	}
-	d.Complete = max(settled, least(all, func(s status) uint64 { return s.Safe }))
-	d.Idle = r.lead.phase == resting && least(all, func(s status) uint64 { return s.Ready }) <= settled
+	d.Complete = max(finalized, least(all, func(s roundStatus) uint64 { return s.Safe }))
+	d.Idle = r.coordinator.phase == resting && least(all, func(s roundStatus) uint64 { return s.Ready }) <= finalized
 	return d, nil
 }
 
 // strayed says that ranks save different steps, which no Saver can mend.
-func strayed(all []status) error {
+func strayed(all []roundStatus) error {
 	steps := map[uint64]int{} // job -> the first rank that is there
 	for rank, s := range all {
 		first, ok := steps[s.Newest]
@@ -149,7 +149,7 @@ func strayed(all []status) error {
 	return nil
 }
 
-func least(all []status, of func(status) uint64) uint64 {
+func least(all []roundStatus, of func(roundStatus) uint64) uint64 {
 	low := of(all[0])
 	for _, s := range all[1:] {
 		low = min(low, of(s))
@@ -158,16 +158,16 @@ func least(all []status, of func(status) uint64) uint64 {
 }
 
 // choose begins to publish the newest job that all ranks are ready for.
-func (r *rounds) choose(d *decision, all []status) {
-	id := least(all, func(s status) uint64 { return s.Ready })
-	if id <= r.settled {
+func (r *rounds) choose(d *decision, all []roundStatus) {
+	id := least(all, func(s roundStatus) uint64 { return s.Ready })
+	if id <= r.finalized {
 		return
 	}
-	r.lead = lead{job: r.jobs[id], base: r.lead.base}
-	l := &r.lead
+	r.coordinator = coordinator{job: r.jobs[id], base: r.coordinator.base}
+	l := &r.coordinator
 	for _, s := range all {
 		if s.Ready == id && s.Refused != nil {
-			r.conclude(d, all, s.Refused)
+			r.finalize(d, all, s.Refused)
 			return
 		}
 	}
@@ -179,8 +179,8 @@ func (r *rounds) choose(d *decision, all []status) {
 }
 
 // collect waits until no rank writes any more, and lets one that failed stop the others.
-func (r *rounds) collect(d *decision, all []status) {
-	l := &r.lead
+func (r *rounds) collect(d *decision, all []roundStatus) {
+	l := &r.coordinator
 	writing := 0
 	var failed *failure
 	for _, s := range all {
@@ -215,9 +215,9 @@ func (r *rounds) collect(d *decision, all []status) {
 
 // commit writes the commit record, or removes everything where that fails; unless it may have happened nevertheless.
 func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, error) {
-	l := &r.lead
+	l := &r.coordinator
 	m := l.job.meta
-	c := checkpoint.Commit{World: r.s.talk.group.Size(), Values: m.Values, Metrics: m.Metrics, Tensors: r.s.plan.tensors(r.s.writers), Shards: shards}
+	c := checkpoint.Commit{World: r.s.channel.group.Size(), Values: m.Values, Metrics: m.Metrics, Tensors: r.s.plan.tensors(r.s.writers), Shards: shards}
 	if !l.job.full && !m.Quick {
 		c.Base = l.base
 	}
@@ -228,18 +228,18 @@ func (r *rounds) commit(shards []checkpoint.ShardInfo) (*checkpoint.Checkpoint, 
 	return saved, err
 }
 
-// conclude ends the publication.
-func (r *rounds) conclude(d *decision, all []status, f *failure) {
-	l := &r.lead
+// finalize ends the publication.
+func (r *rounds) finalize(d *decision, all []roundStatus, f *failure) {
+	l := &r.coordinator
 	l.phase = resting
-	d.Settled = &outcome{ID: l.job.id, Failure: f, Times: slowest(l.shards)}
-	overtaken := least(all, func(s status) uint64 { return s.Newest }) > l.job.id
-	d.Settled.Replaced = f != nil && overtaken && errors.Is(r.s.talk.error(f, nil), errLocal)
-	d.Settled.Times.Commit = l.took.Seconds()
+	d.Finalized = &outcome{ID: l.job.id, Failure: f, Times: slowest(l.shards)}
+	overtaken := least(all, func(s roundStatus) uint64 { return s.Newest }) > l.job.id
+	d.Finalized.Replaced = f != nil && overtaken && errors.Is(r.s.channel.error(f, nil), errLocal)
+	d.Finalized.Times.Commit = l.took.Seconds()
 	if l.saved == nil {
 		return
 	}
-	d.Settled.Info = l.saved.Info() // beside a failure, too: it stands, but this attempt is superseded
+	d.Finalized.Info = l.saved.Info() // beside a failure, too: it stands, but this attempt is superseded
 	if f == nil && l.job.full && r.s.mode.deltas() {
 		l.saved, l.base = l.base, l.saved
 	}
@@ -257,7 +257,7 @@ func slowest(shards []checkpoint.ShardInfo) (p phases) {
 }
 
 // abandon lets go of a publication that no decision will end. A commit that was tried stands, or its files are swept later.
-func (l *lead) abandon() {
+func (l *coordinator) abandon() {
 	if l.draft != nil && (l.phase == drafting || l.phase == gathering) {
 		l.draft.Abort()
 	}
@@ -265,7 +265,7 @@ func (l *lead) abandon() {
 }
 
 // close closes the checkpoints that are open.
-func (l *lead) close() {
+func (l *coordinator) close() {
 	for _, c := range []*checkpoint.Checkpoint{l.saved, l.base} {
 		if c != nil {
 			c.Close() // it was only read from

@@ -21,10 +21,10 @@
 //   - When a context ends or a rank dies, all calls return with an error, provided that the Group's methods do. Close waits until
 //     every goroutine has ended.
 //
-// # Meetings
+// # Rounds
 //
 // No collective waits for a disk, so none outlasts a communicator's timeout. In New, Resume and Begin what a disk may keep up runs beside
-// meetings of the ranks at every tick of 2 s (channel.go). While a save is in flight the ranks meet in rounds (rounds.go): each tells where it
+// exchanges of the ranks at every tick of 2 s (channel.go). While a save is in flight the ranks exchange in rounds (rounds.go): each reports where it
 // stands, and rank 0 decides for all. A rank that has news, or nothing to do, comes at once; one that is still busy comes at its tick. So a
 // commit follows the last shard at once.
 //
@@ -48,12 +48,12 @@
 // replica is taken. A save of which shards are damaged or missing everywhere is passed over, and rank 0 says which; a disk that cannot be searched ends Resume, as it may hold a save that was acknowledged.
 // Begin gives all of it up.
 //
-// A node's disk needs room for at most four saves at a time: the newest one that could not be committed, the one that is being drained, the newest one
+// A node's disk needs room for at most four saves at a time: the newest one that could not be committed, the one that is being flushed, the newest one
 // that is whole, and the one that is being written; for as many of another node's where there are copies. When all has been committed nothing stays. A job that dies leaves what it had; a later
 // attempt of the run removes it once it has saved on that node, or has nothing to save there. Rank 0 puts a shard there even if it has no bytes: the
 // record beside it says what goes into the manifest.
 //
-// A local disk that takes nothing is passed by, with a warning. One that fails after it has taken a shard, before that is drained, loses the save:
+// A local disk that takes nothing is passed by, with a warning. One that fails after it has taken a shard, before that is flushed, loses the save:
 // where a newer one is in flight that takes its place, with a warning, otherwise the save fails on all ranks.
 //
 // The run's folder below Options.Local is this user's alone, and held open from New on. Options.Local and each folder above it must belong

@@ -36,7 +36,7 @@ type trial struct {
 	keep    checkpoint.Policy
 	fence   func() error
 	fs      func(rank int) vfs.FS
-	meeting *meeting                   // nil: a new one
+	group   *goroutineGroup            // nil: a new one
 	arrays  func(rank int) []Array     // nil: arraysOf
 	each    func(rank int, o *Options) // nil, or sets what is each rank's own
 }
@@ -50,9 +50,9 @@ type one struct {
 
 // run runs f as every rank, and returns the ranks' errors, those of New and Close included.
 func (tr trial) run(ctx context.Context, f func(ctx context.Context, r *one) error) []error {
-	m := tr.meeting
+	m := tr.group
 	if m == nil {
-		m = newMeeting(tr.world)
+		m = newGoroutineGroup(tr.world)
 	}
 	return testkit.Each(tr.world, func(rank int) error {
 		err := tr.rank(ctx, m.member(rank), f)
@@ -258,8 +258,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // errDead is what the members of a group get once one of them has died.
 var errDead = errors.New("a rank has died")
 
-// meeting is a Group of goroutines. Once a member's context ends inside a collective, or it dies, all get errors, as from a communicator that is aborted.
-type meeting struct {
+// goroutineGroup is a Group of goroutines. Once a member's context ends inside a collective, or it dies, all get errors, as from a communicator that is aborted.
+type goroutineGroup struct {
 	up, down []chan []byte
 	dead     chan struct{}
 	die      sync.Once
@@ -267,30 +267,30 @@ type meeting struct {
 	fault func(rank, k int) error
 }
 
-func newMeeting(size int) *meeting {
-	m := &meeting{dead: make(chan struct{})}
+func newGoroutineGroup(size int) *goroutineGroup {
+	m := &goroutineGroup{dead: make(chan struct{})}
 	for range size {
 		m.up, m.down = append(m.up, make(chan []byte)), append(m.down, make(chan []byte))
 	}
 	return m
 }
 
-// NewMeeting, Member and Die are for the hard tests, which see the package from outside.
-func NewMeeting(size int) *meeting       { return newMeeting(size) }
-func (m *meeting) Member(rank int) Group { return m.member(rank) }
-func (m *meeting) Die()                  { m.kill() }
+// NewGoroutineGroup, Member and Die are for the hard tests, which see the package from outside.
+func NewGoroutineGroup(size int) *goroutineGroup { return newGoroutineGroup(size) }
+func (m *goroutineGroup) Member(rank int) Group  { return m.member(rank) }
+func (m *goroutineGroup) Die()                   { m.kill() }
 
-func (m *meeting) kill() { m.die.Do(func() { close(m.dead) }) }
+func (m *goroutineGroup) kill() { m.die.Do(func() { close(m.dead) }) }
 
 type member struct {
-	*meeting
+	*goroutineGroup
 	rank  int
 	calls int
 }
 
 var _ Group = (*member)(nil)
 
-func (m *meeting) member(rank int) *member { return &member{meeting: m, rank: rank} }
+func (m *goroutineGroup) member(rank int) *member { return &member{goroutineGroup: m, rank: rank} }
 
 func (m *member) Rank() int { return m.rank }
 func (m *member) Size() int { return len(m.up) }

@@ -256,7 +256,7 @@ func (r *rank) resume(ctx context.Context) (int64, error) {
 // run runs a job on all its ranks and joins their errors. A rank that ends with an error dies: the
 // others' collectives end with it.
 func (j job) run(ctx context.Context, body func(r *rank) error) error {
-	m := distributed.NewMeeting(j.world)
+	m := distributed.NewGoroutineGroup(j.world)
 	errs := testkit.Each(j.world, func(number int) error {
 		err := j.one(ctx, m.Member(number), body)
 		if err != nil {

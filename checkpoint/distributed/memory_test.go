@@ -34,7 +34,7 @@ func TestModeFitsMemory(t *testing.T) {
 	ask := func(async bool, delta int, local bool, caps ...int64) mode {
 		var all []hello
 		for _, c := range caps {
-			all = append(all, hello{Options: chosen{Async: async, Delta: delta, Local: local}, MaxMemory: c, Encode: 10})
+			all = append(all, hello{Options: sharedOptions{Async: async, Delta: delta, Local: local}, MaxMemory: c, Encode: 10})
 		}
 		return chooseMode(loads, all)
 	}
@@ -77,7 +77,7 @@ func TestTooLittleMemoryIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
 	var journal testkit.Journal
-	m := newMeeting(2)
+	m := newGoroutineGroup(2)
 	mustAll(t, testkit.Each(2, func(rank int) error {
 		tr := trial{world: 2, attempt: 1, o: Options{Async: true, MaxMemory: int64(rank) * (6<<20 + 1000), Workers: 1, Log: journal.Logger()}, fs: fs}
 		return tr.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error { return r.save(ctx, 1) })

@@ -156,7 +156,7 @@ func (p plan) pieces(rank int, arrays []Array) ([]checkpoint.Piece, error) {
 	return own, nil
 }
 
-// listing is an Array as other ranks are told of it.
+// listing is an Array as it is reported to other ranks.
 type listing struct {
 	Name       string `json:"name"`
 	DType      string `json:"dtype"`
@@ -294,8 +294,8 @@ func nearest(at, size int64) int64 {
 const roomForValues = 1 << 20
 
 // fits tells whether a manifest can hold the plan, so that a state of too many parts fails before training, not at the first save.
-func (p plan) fits(place checkpoint.Place, writers []int, loads []int64) error {
-	m := manifest.Manifest{Run: place.Run, Attempt: place.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
+func (p plan) fits(location checkpoint.Place, writers []int, loads []int64) error {
+	m := manifest.Manifest{Run: location.Run, Attempt: location.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
 	for _, t := range p.tensors(writers) {
 		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
 		for _, e := range t.Extents {
@@ -304,7 +304,7 @@ func (p plan) fits(place checkpoint.Place, writers []int, loads []int64) error {
 		m.Tensors = append(m.Tensors, tensor)
 	}
 	for i, rank := range writers {
-		name := manifest.Tag{Attempt: place.Attempt}.ShardName(i, len(writers))
+		name := manifest.Tag{Attempt: location.Attempt}.ShardName(i, len(writers))
 		m.Shards = append(m.Shards, manifest.Shard{File: name, Size: manifest.MaxShardBytes, Raw: loads[rank]})
 	}
 	data, err := m.Encode()

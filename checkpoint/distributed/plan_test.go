@@ -229,7 +229,7 @@ func TestPlanThatNoManifestHolds(t *testing.T) { // without the race detector
 	}
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: fs(0)})
 	must(t, err)
-	if _, err := New(t.Context(), newMeeting(1).member(0), dir, arrays, Options{FS: fs(0)}); err == nil || !strings.Contains(err.Error(), "no manifest can hold the 240000 arrays") {
+	if _, err := New(t.Context(), newGoroutineGroup(1).member(0), dir, arrays, Options{FS: fs(0)}); err == nil || !strings.Contains(err.Error(), "no manifest can hold the 240000 arrays") {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -238,7 +238,7 @@ func TestPlanThatNoManifestHolds(t *testing.T) { // without the race detector
 func TestOptionsThatDiffer(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
-	m := newMeeting(2)
+	m := newGoroutineGroup(2)
 	for _, o := range []Options{{Async: true}, {Delta: 1}, {Errors: []error{errDead}}, {Check: func(string, []byte) error { return nil }}} {
 		for rank, err := range testkit.Each(2, func(rank int) error {
 			tr := trial{world: 2, attempt: 1, fs: fs}
@@ -368,9 +368,9 @@ func TestOnlyWhoHasBytesWrites(t *testing.T) {
 	}
 }
 
-// TestUndrainedOfFewWriters: 7 ranks on four nodes, of which two have bytes, and rank 0 none; step 2 stays on the nodes' disks. The next attempt commits it
+// TestUncommittedOfFewWriters: 7 ranks on four nodes, of which two have bytes, and rank 0 none; step 2 stays on the nodes' disks. The next attempt commits it
 // as what 7 ranks have saved.
-func TestUndrainedOfFewWriters(t *testing.T) {
+func TestUncommittedOfFewWriters(t *testing.T) {
 	t.Parallel()
 	ns := newNodes(t, 4)
 	saves := trial{world: 7, attempt: 1, o: Options{Async: true, Local: localPath}, fs: ns.fs(0), arrays: ownOf(3, 6)}
@@ -413,7 +413,7 @@ func TestRankWithoutBytesLosesTheGroup(t *testing.T) {
 	t.Parallel()
 	for k := 1; k < 40; k++ {
 		_, fs := newDisk(t)
-		m := newMeeting(3)
+		m := newGoroutineGroup(3)
 		var died atomic.Bool
 		m.fault = func(rank, call int) error {
 			if rank == 0 && call == k {
@@ -423,7 +423,7 @@ func TestRankWithoutBytesLosesTheGroup(t *testing.T) {
 			return nil
 		}
 		o := Options{Async: true, tick: time.Hour} // collectives are those that news makes, however slow the machine is
-		errs := trial{world: 3, attempt: 1, fs: fs, meeting: m, arrays: ownOf(1), o: o}.run(t.Context(), func(ctx context.Context, r *one) error {
+		errs := trial{world: 3, attempt: 1, fs: fs, group: m, arrays: ownOf(1), o: o}.run(t.Context(), func(ctx context.Context, r *one) error {
 			if err := r.save(ctx, 1); err != nil {
 				return err
 			}
@@ -445,7 +445,7 @@ func TestRankWithoutBytesLosesTheGroup(t *testing.T) {
 // TestStopWithoutDraft: the group fails just as a rank that has no shard has not reported yet that it is done.
 func TestStopWithoutDraft(t *testing.T) {
 	t.Parallel()
-	s := &Saver{talk: newTalk(newMeeting(2).member(1), nil), changed: make(chan struct{})}
+	s := &Saver{channel: newChannel(newGoroutineGroup(2).member(1), nil), changed: make(chan struct{})}
 	s.rounds = newRounds(s)
 	s.rounds.writing = &writing{cancel: func() {}}
 	s.rounds.stop(errDead)

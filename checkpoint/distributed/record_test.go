@@ -75,10 +75,10 @@ func TestSaveNames(t *testing.T) {
 		}
 	}
 	places := map[string]bool{}
-	for _, place := range []checkpoint.Place{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"}, {Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
-		folder := tierFolder(place)
+	for _, location := range []checkpoint.Place{{Run: "a/b", Path: "/p"}, {Run: "a.b", Path: "/p"}, {Run: "a.b", Path: "/q"}, {Run: "a.b/p"}} {
+		folder := tierFolder(location)
 		if places[folder] || strings.ContainsAny(folder, "/.") {
-			t.Errorf("the folder of %v is %q", place, folder)
+			t.Errorf("the folder of %v is %q", location, folder)
 		}
 		places[folder] = true
 	}

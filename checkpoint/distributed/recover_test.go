@@ -78,9 +78,9 @@ func (ns *nodes) fs(shift int) func(rank int) vfs.FS {
 	}
 }
 
-// TestUndrainedIsFinishedByTheNextAttempt: the shared folder is full, so step 2 stays on the nodes' disks; the next attempt, on the same nodes in
+// TestUncommittedIsFlushedByTheNextAttempt: the shared folder is full, so step 2 stays on the nodes' disks; the next attempt, on the same nodes in
 // another order and with another world, commits it and goes on from it.
-func TestUndrainedIsFinishedByTheNextAttempt(t *testing.T) {
+func TestUncommittedIsFlushedByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	for _, world := range []int{6, 7, 8} { // ranks on all three nodes
 		ns := undrained(t)
@@ -123,8 +123,8 @@ func undrained(t *testing.T) *nodes {
 	return ns
 }
 
-// TestUndrainedThatIsNotWhole: without one of the nodes step 2 is not whole; with one bit flipped it is not good. Both go on from step 1.
-func TestUndrainedThatIsNotWhole(t *testing.T) {
+// TestUncommittedThatIsNotWhole: without one of the nodes step 2 is not whole; with one bit flipped it is not good. Both go on from step 1.
+func TestUncommittedThatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(ns *nodes){
 		"node lost": func(ns *nodes) { ns.disks = []*vfs.Mem{ns.disks[0], ns.disks[2]} },
@@ -166,8 +166,8 @@ func TestUndrainedThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// TestUndrainedButGivenUp: an attempt without a local tier has gone on from step 1; what attempt 1 has left is of a history that is no more.
-func TestUndrainedButGivenUp(t *testing.T) {
+// TestUncommittedButGivenUp: an attempt without a local tier has gone on from step 1; what attempt 1 has left is of a history that is no more.
+func TestUncommittedButGivenUp(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	mustAll(t, trial{world: 2, attempt: 2, fs: ns.fs(0)}.run(t.Context(), func(ctx context.Context, r *one) error {
@@ -184,9 +184,9 @@ func TestUndrainedButGivenUp(t *testing.T) {
 	}))
 }
 
-// TestNewestWinsTheDrain: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of those only 4 is drained. Ranks
+// TestNewestIsFlushed: while step 1 is stuck on its way to the shared folder, 2, 3 and 4 are saved locally; of those only 4 is flushed. Ranks
 // that have no bytes hold nobody up.
-func TestNewestWinsTheDrain(t *testing.T) {
+func TestNewestIsFlushed(t *testing.T) {
 	t.Parallel()
 	for name, arrays := range map[string]func(int) []Array{"all write": arraysOf, "one writes": ownOf(1)} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestNewestWinsTheDrain(t *testing.T) {
 						return err
 					}
 				}
-				if _, err := r.turn(ctx); err != nil { // until all have 4 on their disks: before that the newest to drain is 3
+				if _, err := r.nextJob(ctx); err != nil { // until all have 4 on their disks: before that the newest to flush is 3
 					return err
 				}
 				if there.Add(1) == 4 {

@@ -45,7 +45,7 @@ func (s *Saver) newReplicas(partners, writers []int) *replicas {
 	if len(partners) == 0 || s.tier == nil {
 		return nil
 	}
-	own := s.talk.group.Rank()
+	own := s.channel.group.Rank()
 	p := &replicas{peers: s.o.Peers, to: -1, tier: s.tier.others}
 	if !s.shard.none() {
 		p.to = partners[own]
@@ -59,16 +59,16 @@ func (s *Saver) newReplicas(partners, writers []int) *replicas {
 }
 
 // partners says, for each rank, which rank keeps a replica of its shards: one of the next node, by order of first ranks, and there the
-// one with the same place, or, where that node has fewer, one that others have, too. nil: there is no other node.
+// one with the same index, or, where that node has fewer, one that others have, too. nil: there is no other node.
 func partners(nodes []string) []int {
 	ranks := map[string][]int{} // by node, ascending
 	var order []string
-	place := make([]int, len(nodes)) // on its node
+	onNode := make([]int, len(nodes)) // its index there
 	for rank, node := range nodes {
 		if ranks[node] == nil {
 			order = append(order, node)
 		}
-		place[rank] = len(ranks[node])
+		onNode[rank] = len(ranks[node])
 		ranks[node] = append(ranks[node], rank)
 	}
 	if len(order) < 2 {
@@ -80,7 +80,7 @@ func partners(nodes []string) []int {
 	}
 	to := make([]int, len(nodes))
 	for rank, node := range nodes {
-		to[rank] = next[node][place[rank]%len(next[node])]
+		to[rank] = next[node][onNode[rank]%len(next[node])]
 	}
 	return to
 }
@@ -111,10 +111,10 @@ func (r *rounds) replicate(j *job) {
 	})
 }
 
-// endCopying waits for exchanges of jobs that are settled, on all ranks, or until there is another job: that does not wait for a disk of another
+// endCopying waits for exchanges of jobs that are finalized, on all ranks, or until there is another job: that does not wait for a disk of another
 // node. What is in the shared folder is given up; what could not be brought there is copied to its end.
 func (r *rounds) endCopying() {
-	for len(r.copying) > 0 && r.newest.id == r.settled {
+	for len(r.copying) > 0 && r.newest.id == r.finalized {
 		select {
 		case then := <-r.ended:
 			r.over(then)
@@ -163,7 +163,7 @@ func (p *replicas) send(ctx context.Context, own *tier, j *job) error {
 		if out.lost != nil {
 			return out.lost
 		}
-		if err == nil { // else it goes just now, or the disk fails, which the drain tells
+		if err == nil { // else it goes just now, or the disk fails, which the flush tells
 			end = allSent
 		}
 	}

@@ -21,9 +21,9 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// post carries messages between the ranks of a meeting; it ends with that.
+// post carries messages between the ranks of a group; it ends with that.
 type post struct {
-	*meeting
+	*goroutineGroup
 	mu    sync.Mutex
 	boxes map[[2]int]chan []byte
 	fault func(from, to int) error // nil, or asked before each message; its error ends the post for all
@@ -31,8 +31,8 @@ type post struct {
 	lose  sync.Once
 }
 
-func newPost(m *meeting) *post {
-	return &post{meeting: m, boxes: map[[2]int]chan []byte{}, lost: make(chan struct{})}
+func newPost(m *goroutineGroup) *post {
+	return &post{goroutineGroup: m, boxes: map[[2]int]chan []byte{}, lost: make(chan struct{})}
 }
 
 func (p *post) box(from, to int) chan []byte {
@@ -86,8 +86,8 @@ func (p postman) Recv(ctx context.Context, from int, buf []byte) (int, error) {
 
 // replicated makes a trial one whose ranks, two on a node, keep replicas.
 func (tr trial) replicated() (trial, *post) {
-	tr.meeting = newMeeting(tr.world)
-	p := newPost(tr.meeting)
+	tr.group = newGoroutineGroup(tr.world)
+	p := newPost(tr.group)
 	tr.each = func(rank int, o *Options) {
 		o.Local, o.Peers, o.Node = localPath, postman{p, rank}, fmt.Sprint("n", rank/2)
 	}
@@ -451,7 +451,7 @@ func TestSlowReplicaHoldsNothingUp(t *testing.T) {
 			if err := r.save(ctx, 1); err != nil {
 				return err
 			}
-			time.Sleep(time.Minute) // the bubble's: step 1 is settled, and all that is left to do is to copy it
+			time.Sleep(time.Minute) // the bubble's: step 1 is finalized, and all that is left to do is to copy it
 			for step := int64(2); step <= 4; step++ {
 				if err := r.saveAtLast(ctx, step); err != nil {
 					return err
@@ -532,7 +532,7 @@ func TestNoCopyingAfterTheEnd(t *testing.T) {
 			})
 		}
 		tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true}, fs: fs}.replicated()
-		p := newPost(newMeeting(4)) // outlives the other meeting
+		p := newPost(newGoroutineGroup(4)) // outlives the other group
 		tr.each = func(rank int, o *Options) {
 			o.Local, o.Peers, o.Node = localPath, postman{p, rank}, fmt.Sprint("n", rank/2)
 		}
@@ -544,7 +544,7 @@ func TestNoCopyingAfterTheEnd(t *testing.T) {
 				return err
 			}
 			synctest.Wait()
-			tr.meeting.kill()
+			tr.group.kill()
 			synctest.Wait()
 			staging.open()
 			return nil
@@ -595,8 +595,8 @@ func TestHostileStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			disk, _ := newDisk(t)
-			above := &tier{fs: disk, path: localPath + "/run", place: checkpoint.Place{Run: "trial", Path: sharedPath, Attempt: 1}, session: 7}
-			others := &tier{fs: disk, path: above.path + "/replicas", place: above.place, session: 7, above: above}
+			above := &tier{fs: disk, path: localPath + "/run", location: checkpoint.Place{Run: "trial", Path: sharedPath, Attempt: 1}, session: 7}
+			others := &tier{fs: disk, path: above.path + "/replicas", location: above.location, session: 7, above: above}
 			sent := row.sent
 			p := &replicas{peers: &sent, tier: others}
 			l, disked, lost := p.receive(t.Context(), sender{rank: 1, shard: shardNumber{i: 1, of: 2}}, &job{id: 1, ctx: t.Context(), meta: Meta{Step: 3}})

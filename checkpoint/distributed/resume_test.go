@@ -205,7 +205,7 @@ func TestManyToMany(t *testing.T) {
 		}
 		tr := trial{world: n, attempt: 1, fs: fs, codec: "auto"}
 		mustAll(t, tr.run(t.Context(), func(ctx context.Context, r *one) error { return nil })) // the folder
-		m := newMeeting(n)
+		m := newGoroutineGroup(n)
 		mustAll(t, testkit.Each(n, func(rank int) error {
 			var dir *checkpoint.Dir
 			o := Options{FS: fs(rank), Async: n%2 == 0}

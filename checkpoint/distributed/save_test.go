@@ -62,7 +62,7 @@ func TestSaveAndResume(t *testing.T) {
 				return nil
 			}))
 			if files := tree(disk, localPath); len(files) > 0 {
-				t.Errorf("drained shards stay: %v", files)
+				t.Errorf("flushed shards stay: %v", files)
 			}
 		})
 	}
@@ -259,7 +259,7 @@ func TestOneInFlight(t *testing.T) {
 func TestRanksAtDifferentSteps(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
-	m := newMeeting(3)
+	m := newGoroutineGroup(3)
 	for rank, err := range testkit.Each(3, func(rank int) error {
 		return trial{world: 3, attempt: 1, fs: fs}.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error {
 			step := int64(5 + r.rank/2)

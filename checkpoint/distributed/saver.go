@@ -16,8 +16,8 @@ import (
 // Saver saves the arrays of a group of ranks together. Its methods are called by one goroutine at a time, except Stats and
 // Estimate; Save, Wait, Resume and Begin by all ranks in the same order.
 type Saver struct {
-	talk *talk
-	dir  *checkpoint.Dir
+	channel *channel
+	dir     *checkpoint.Dir
 	// quick is the same folder, for shards that are not encoded (Meta.Quick).
 	quick    *checkpoint.Dir
 	o        Options
@@ -43,16 +43,16 @@ type Saver struct {
 	complete uint64        // all copies up to this job are free again
 	running  bool          // the loop
 	changed  chan struct{} // closed, and replaced, when any of this changes
-	due      []due
+	due      []dueError
 	broken   error // what has ended everything
-	told     bool  // a call has returned it
+	returned bool  // a call has returned it
 	newest   checkpoint.Info
 	chain    chain
 	stats    figures
 }
 
-// due is the error of a job that the next call of Save from job `from` on returns, on all ranks alike.
-type due struct {
+// dueError is the error of a job that the next call of Save from job `from` on returns, on all ranks alike.
+type dueError struct {
 	from uint64
 	job  uint64
 	step int64 // of job
@@ -96,11 +96,11 @@ type Options struct {
 	Delta   int
 	Workers int // goroutines that encode; 0: GOMAXPROCS
 	// Local is a folder on a disk of the node (each node its own, the same path). A shard is written there first, which frees
-	// the copy of the state for the next Save, and is drained to the shared folder in the background. It needs a Dir with a run's name. Below it
+	// the copy of the state for the next Save, and is flushed to the shared folder in the background. It needs a Dir with a run's name. Below it
 	// each run has a folder that only this user can enter; where others have put one there, or could, the shared folder is written to
 	// directly, with a warning. Empty: none. With it all checkpoints are full.
 	Local string
-	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been drained: the save then outlives the loss of one node.
+	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been flushed: the save then outlives the loss of one node.
 	// It takes the network and that disk once more for each save. Nil: no replicas.
 	Peers Peers
 	// Node is the name of this rank's node: ranks with the same one share Local. With Peers only.
@@ -134,7 +134,7 @@ type Meta struct {
 // recorded. It is collective: every rank gets an error if one does. dir is rank 0's; the other ranks pass nil and learn from rank 0 where
 // to write. Nobody else may use dir for saving while the Saver lives. Resume or Begin comes next.
 func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, o Options) (*Saver, error) {
-	s := &Saver{talk: newTalk(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}), stats: newFigures()}
+	s := &Saver{channel: newChannel(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}), stats: newFigures()}
 	if s.o.FS == nil {
 		s.o.FS = vfs.OS{}
 	}
@@ -162,13 +162,13 @@ func (s *Saver) Close() error {
 		<-changed
 		s.mu.Lock()
 	}
-	s.rounds.lead.close()
-	err := s.overdue(s.last, s.last+2)
+	s.rounds.coordinator.close()
+	err := s.takeDue(s.last, s.last+2)
 	if s.broken == nil {
 		s.tidy()
-	} else if !s.told {
+	} else if !s.returned {
 		err = errors.Join(err, s.broken)
 	}
-	s.broken, s.told = errClosed, true
+	s.broken, s.returned = errClosed, true
 	return err
 }

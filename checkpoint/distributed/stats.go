@@ -81,8 +81,8 @@ func (f *figures) stall(waited, copied, all time.Duration) {
 	f.copies.add(copied)
 }
 
-// settled counts a job that was committed.
-func (f *figures) settled(o *outcome, j *job, total time.Duration) {
+// committed counts a job that was committed.
+func (f *figures) committed(o *outcome, j *job, total time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now.Saves++

@@ -19,7 +19,7 @@ import (
 )
 
 // tier is the node-local tier: a folder on the node's own disk, which all its ranks use. What lies there is safe from a crash of the
-// job, not from the loss of the node; it is no checkpoint until it has been drained to the shared folder and committed there.
+// job, not from the loss of the node; it is no checkpoint until it has been flushed to the shared folder and committed there.
 //
 //	LOCAL/RUN-HASH/step-000000000300.ATTEMPT-SESSION-SAVE/shard-00001-of-00004.ddpt   the shard, byte for byte
 //	                                                      shard-00001-of-00004.json   its record, written last
@@ -29,18 +29,18 @@ import (
 // HASH is of the run and of its shared folder: two runs of one name never meet here. RUN-HASH is this user's alone (mode 0700), as LOCAL may
 // be anybody's, with the sticky bit; so nobody else can put a file or a link below it, nor another folder in its place.
 type tier struct {
-	fs      vfs.FS
-	path    string           // LOCAL/RUN-HASH
-	place   checkpoint.Place // with the absolute path
-	session uint32
-	shard   shardNumber
-	broken  error // why the disk is not used at all; nil: it is. vfs.ErrExposed: what lies there may be another user's
-	refuses error // why the disk is not used to save, though it may be read; nil: it is
-	cramped error // why the disk may not take a save now, and later may
-	warned  bool  // that the disk takes nothing; until it does again
-	swept   bool  // of what earlier attempts have left
-	others  *tier // replicas of other nodes' shards, in a folder below; nil: this is that
-	above   *tier // whose others this is; nil: nobody's
+	fs       vfs.FS
+	path     string           // LOCAL/RUN-HASH
+	location checkpoint.Place // with the absolute path
+	session  uint32
+	shard    shardNumber
+	broken   error // why the disk is not used at all; nil: it is. vfs.ErrExposed: what lies there may be another user's
+	refuses  error // why the disk is not used to save, though it may be read; nil: it is
+	cramped  error // why the disk may not take a save now, and later may
+	warned   bool  // that the disk takes nothing; until it does again
+	swept    bool  // of what earlier attempts have left
+	others   *tier // replicas of other nodes' shards, in a folder below; nil: this is that
+	above    *tier // whose others this is; nil: nobody's
 }
 
 // local is one shard on the node's own disk.
@@ -55,26 +55,26 @@ func (s *Saver) openTier(ctx context.Context, w welcome, bytes int64) *tier {
 	if s.o.Local == "" {
 		return nil
 	}
-	place := w.Place
-	place.Path = w.Home
-	path := filepath.Join(s.o.Local, tierFolder(place))
-	t := &tier{fs: vfs.Within(s.o.FS, path), path: path, place: place, session: w.Session, shard: s.shard}
+	location := w.Place
+	location.Path = w.Home
+	path := filepath.Join(s.o.Local, tierFolder(location))
+	t := &tier{fs: vfs.Within(s.o.FS, path), path: path, location: location, session: w.Session, shard: s.shard}
 	if t.broken = t.makeFolder(); t.broken == nil {
-		t.try(ctx, s.talk.group.Rank(), bytes)
+		t.try(ctx, s.channel.group.Rank(), bytes)
 	}
-	t.others = &tier{fs: t.fs, path: filepath.Join(t.path, "replicas"), place: t.place, session: t.session, broken: t.broken, above: t}
+	t.others = &tier{fs: t.fs, path: filepath.Join(t.path, "replicas"), location: t.location, session: t.session, broken: t.broken, above: t}
 	return t
 }
 
 // tierFolder names the folder of a run: what can be read of its name, and what cannot be mistaken.
-func tierFolder(place checkpoint.Place) string {
+func tierFolder(location checkpoint.Place) string {
 	plain := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
 			return c
 		}
 		return '_'
-	}, place.Run)
-	hash := sha256.Sum256([]byte(place.Run + "\x00" + place.Path))
+	}, location.Run)
+	hash := sha256.Sum256([]byte(location.Run + "\x00" + location.Path))
 	return fmt.Sprintf("%s-%x", plain[:min(len(plain), 64)], hash[:8])
 }
 
@@ -149,7 +149,7 @@ func (t *tier) probe(rank int) error {
 	return err
 }
 
-// trouble is what a rank tells of its node's own disk.
+// trouble is what a rank reports of its node's own disk.
 type trouble struct {
 	Broken  string `json:"broken,omitempty"`  // why it is not used to save
 	Cramped string `json:"cramped,omitempty"` // why it may not take a save now
@@ -171,7 +171,7 @@ func (t *tier) trouble() (all trouble) {
 }
 
 // warnOfTiers is rank 0's: it says once which ranks cannot use their nodes' own disks, and which may not be able to.
-func (s *Saver) warnOfTiers(all []report[trouble]) {
+func (s *Saver) warnOfTiers(all []workReport[trouble]) {
 	tell := func(message string, what func(trouble) string) {
 		var ranks []int
 		for rank, r := range all {
@@ -220,8 +220,8 @@ func (s *Saver) stage(j *job) *local {
 // write puts a shard and its record on the disk, durably.
 func (t *tier) write(s *Saver, j *job) (*local, error) {
 	l := t.localOf(t.saveOf(j), t.shard)
-	if s.talk.lead() {
-		l.record.World, l.record.Plan, l.record.Meta = s.talk.group.Size(), s.plan, &j.meta
+	if s.channel.isCoordinator() {
+		l.record.World, l.record.Plan, l.record.Meta = s.channel.group.Size(), s.plan, &j.meta
 	}
 	dir := s.dir
 	if j.meta.Quick {
@@ -280,13 +280,13 @@ func (t *tier) writeShard(ctx context.Context, l *local, fill func(io.Writer) er
 
 // saveOf names the folder of a job's save.
 func (t *tier) saveOf(j *job) saveName {
-	return saveName{step: j.meta.Step, attempt: t.place.Attempt, session: t.session, id: j.id}
+	return saveName{step: j.meta.Step, attempt: t.location.Attempt, session: t.session, id: j.id}
 }
 
 // localOf is a shard of such a save, whether it is there or not.
 func (t *tier) localOf(name saveName, shard shardNumber) *local {
 	return &local{folder: filepath.Join(t.path, name.String()), record: record{
-		Run: t.place.Run, Path: t.place.Path, Attempt: name.attempt, Step: name.step, Shard: shard.i, Shards: shard.of,
+		Run: t.location.Run, Path: t.location.Path, Attempt: name.attempt, Step: name.step, Shard: shard.i, Shards: shard.of,
 	}}
 }
 
@@ -328,7 +328,7 @@ func (s *Saver) tidy() {
 		s.sweepEarlier()
 	}
 	_ = s.tier.fs.RemoveDir(s.tier.others.path)
-	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be drained
+	_ = s.tier.fs.RemoveDir(s.tier.path) // not empty: another rank still has something there, or a save could not be flushed
 }
 
 // sweepEarlier removes, once, what earlier attempts have left on this node. It does so when this attempt has recorded what it goes on from, so nobody

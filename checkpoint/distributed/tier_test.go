@@ -65,7 +65,7 @@ func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 		dir, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Codec: "none", Workers: 1, Run: "same", Attempt: attempt})
 		must(t, err)
 		r := &one{arrays: arraysOf(0)}
-		r.Saver, err = New(t.Context(), newMeeting(1).member(0), dir, r.arrays, Options{FS: fsys, Local: localPath, Async: true})
+		r.Saver, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, r.arrays, Options{FS: fsys, Local: localPath, Async: true})
 		must(t, err)
 		return errors.Join(f(r), r.Close())
 	}
@@ -86,7 +86,7 @@ func TestLocalNeedsARunName(t *testing.T) {
 	disk, _ := newDisk(t)
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk})
 	must(t, err)
-	if _, err = New(t.Context(), newMeeting(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil || !strings.Contains(err.Error(), "name of the run") {
+	if _, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil || !strings.Contains(err.Error(), "name of the run") {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -134,8 +134,8 @@ func TestLocalPathIsWrong(t *testing.T) {
 	}
 }
 
-// TestLostNodeIsTold: rank 0 says which shards of the newest save are missing.
-func TestLostNodeIsTold(t *testing.T) {
+// TestLostNodeIsReported: rank 0 says which shards of the newest save are missing.
+func TestLostNodeIsReported(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	ns.disks = []*vfs.Mem{ns.disks[0], ns.disks[2]}
@@ -146,8 +146,8 @@ func TestLostNodeIsTold(t *testing.T) {
 	}
 }
 
-// TestFailedCommitOfRemainsLeavesNothing: attempt after attempt cannot write the manifest; the shards do not pile up.
-func TestFailedCommitOfRemainsLeavesNothing(t *testing.T) {
+// TestFailedCommitOfRecoveredLeavesNothing: attempt after attempt cannot write the manifest; the shards do not pile up.
+func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	fs := func(rank int) vfs.FS {
@@ -393,7 +393,7 @@ func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
 	must(t, err)
 	r := &one{arrays: arraysOf(0)}
 	o.Local, o.Async = local, true
-	r.Saver, err = New(t.Context(), newMeeting(1).member(0), dir, r.arrays, o)
+	r.Saver, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, r.arrays, o)
 	must(t, err)
 	return r
 }
@@ -530,9 +530,9 @@ func TestTierIsHeld(t *testing.T) {
 	}
 }
 
-// TestBrokenLocalDiskIsToldOnce: a node's disk takes nothing for three saves, and after one that it took is full again. Every checkpoint is made;
+// TestBrokenLocalDiskIsReportedOnce: a node's disk takes nothing for three saves, and after one that it took is full again. Every checkpoint is made;
 // who watches reads of it twice.
-func TestBrokenLocalDiskIsToldOnce(t *testing.T) {
+func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	disk, _ := newDisk(t)
 	var step int64

@@ -12,8 +12,8 @@ import (
 	"ddpbatch/internal/vfs"
 )
 
-// remain is a shard that a rank finds on its node's disk, as rank 0 is told of it.
-type remain struct {
+// foundShard is a shard that a rank finds on its node's disk, as it is reported to rank 0.
+type foundShard struct {
 	Folder string `json:"folder"` // of the save
 	Shard  int    `json:"shard"`
 	Shards int    `json:"shards"`
@@ -26,7 +26,7 @@ type remain struct {
 const maxSaves = 32
 
 // scanAll lists what is on a node's disk, replicas included.
-func (t *tier) scanAll() ([]remain, error) {
+func (t *tier) scanAll() ([]foundShard, error) {
 	own, err := t.scan()
 	if err != nil || t.broken != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (t *tier) scanAll() ([]remain, error) {
 
 // scan lists the shards of earlier attempts, or of an earlier Saver of this one, that are whole, as far as names and sizes tell. What is damaged
 // or missing is not there; what the disk cannot tell is an error, as it may be a save that Save has acknowledged.
-func (t *tier) scan() ([]remain, error) {
+func (t *tier) scan() ([]foundShard, error) {
 	if errors.Is(t.broken, vfs.ErrExposed) {
 		return nil, nil // nobody knows who has put it there, and that the disk is passed by has been said
 	}
@@ -54,7 +54,7 @@ func (t *tier) scan() ([]remain, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []remain
+	var found []foundShard
 	for _, folder := range folders {
 		files, err := t.fs.ReadDir(filepath.Join(t.path, folder))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -73,7 +73,7 @@ func (t *tier) scan() ([]remain, error) {
 				return nil, err
 			}
 			if l != nil {
-				found = append(found, remain{Folder: folder, Shard: shard, Shards: shards, Size: l.record.Info.Size})
+				found = append(found, foundShard{Folder: folder, Shard: shard, Shards: shards, Size: l.record.Info.Size})
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (t *tier) earlierSaves() ([]string, error) {
 }
 
 func (t *tier) earlier(n saveName) bool {
-	return n.attempt <= t.place.Attempt && n.session != t.session
+	return n.attempt <= t.location.Attempt && n.session != t.session
 }
 
 // find is a shard that scanAll has found.
@@ -128,7 +128,7 @@ func (t *tier) inspect(folder string, shard, shards int) (*local, error) {
 		return nil, err
 	}
 	r := &l.record
-	if r.Run != t.place.Run || r.Path != t.place.Path || r.Step != name.step || r.Attempt != name.attempt || r.Shards != shards {
+	if r.Run != t.location.Run || r.Path != t.location.Path || r.Step != name.step || r.Attempt != name.attempt || r.Shards != shards {
 		return nil, nil
 	}
 	info, err := t.fs.Stat(l.shardPath())
@@ -138,16 +138,16 @@ func (t *tier) inspect(folder string, shard, shards int) (*local, error) {
 	return l, err
 }
 
-// leftover is a save of an earlier attempt, as far as its shards have been found.
-type leftover struct {
+// uncommittedSave is a save of an earlier attempt, as far as its shards have been found.
+type uncommittedSave struct {
 	name    saveName
-	seen    []sight // of each shard
+	seen    []seenBy // of each shard
 	sizes   []int64
 	missing []int // shards that nobody sees
 }
 
-// sight is the ranks that see a shard on the disk that it was written to, and those that see its replica.
-type sight struct{ own, replica []int }
+// seenBy is the ranks that see a shard on the disk that it was written to, and those that see its replica.
+type seenBy struct{ own, replica []int }
 
 // holder is a rank that sees a shard, or its replica.
 type holder struct {
@@ -155,15 +155,15 @@ type holder struct {
 	Replica bool `json:"replica,omitempty"`
 }
 
-// leftovers is rank 0's: what has been found on all nodes, the newest first.
-func leftovers(found [][]remain) []*leftover {
-	saves := map[string]*leftover{} // by folder, and the number of shards
+// uncommittedSaves is rank 0's: what has been found on all nodes, the newest first.
+func uncommittedSaves(found [][]foundShard) []*uncommittedSave {
+	saves := map[string]*uncommittedSave{} // by folder, and the number of shards
 	for rank, list := range found {
 		for _, r := range list {
 			name, ok := parseSaveName(r.Folder)
 			key := fmt.Sprint(r.Folder, " ", r.Shards)
 			if saves[key] == nil {
-				saves[key] = &leftover{name: name, seen: make([]sight, r.Shards), sizes: make([]int64, r.Shards)}
+				saves[key] = &uncommittedSave{name: name, seen: make([]seenBy, r.Shards), sizes: make([]int64, r.Shards)}
 			}
 			if l := saves[key]; ok && r.Shard < len(l.seen) {
 				l.seen[r.Shard].add(rank, r.Replica)
@@ -171,7 +171,7 @@ func leftovers(found [][]remain) []*leftover {
 			}
 		}
 	}
-	var all []*leftover
+	var all []*uncommittedSave
 	for _, l := range saves {
 		for i, s := range l.seen {
 			if len(s.own)+len(s.replica) == 0 {
@@ -180,13 +180,13 @@ func leftovers(found [][]remain) []*leftover {
 		}
 		all = append(all, l)
 	}
-	slices.SortFunc(all, func(a, b *leftover) int {
+	slices.SortFunc(all, func(a, b *uncommittedSave) int {
 		return cmp.Or(cmp.Compare(b.name.step, a.name.step), cmp.Compare(b.name.attempt, a.name.attempt), strings.Compare(b.name.String(), a.name.String()))
 	})
 	return all
 }
 
-func (s *sight) add(rank int, replica bool) {
+func (s *seenBy) add(rank int, replica bool) {
 	if replica {
 		s.replica = append(s.replica, rank)
 	} else {
@@ -194,9 +194,9 @@ func (s *sight) add(rank int, replica bool) {
 	}
 }
 
-// deal says which rank copies each shard: of the ranks of its node the one with least to do so far. After it comes one of those that see the
+// assignShards says which rank copies each shard: of the ranks of its node the one with least to do so far. After it comes one of those that see the
 // replica, if there is one, for when the first finds the shard damaged.
-func (l *leftover) deal() [][]holder {
+func (l *uncommittedSave) assignShards() [][]holder {
 	load := map[int]int64{}
 	holders := make([][]holder, len(l.seen))
 	for i, s := range l.seen {

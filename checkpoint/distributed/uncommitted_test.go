@@ -58,12 +58,12 @@ func TestShardsOfANodeAreDealtOut(t *testing.T) {
 // TestDeal: the larger shards go to different ranks, and no rank gets one that it does not see.
 func TestDeal(t *testing.T) {
 	t.Parallel()
-	l := leftover{
-		seen:  []sight{{own: []int{0, 1}}, {own: []int{0, 1}, replica: []int{2, 3}}, {replica: []int{2}}, {own: []int{0, 1}}},
+	l := uncommittedSave{
+		seen:  []seenBy{{own: []int{0, 1}}, {own: []int{0, 1}, replica: []int{2, 3}}, {replica: []int{2}}, {own: []int{0, 1}}},
 		sizes: []int64{100, 10, 5, 20},
 	}
 	want := [][]holder{{{Rank: 0}}, {{Rank: 1}, {Rank: 2, Replica: true}}, {{Rank: 2, Replica: true}}, {{Rank: 1}}}
-	if got := l.deal(); !reflect.DeepEqual(got, want) {
+	if got := l.assignShards(); !reflect.DeepEqual(got, want) {
 		t.Errorf("dealt to %v, want %v", got, want)
 	}
 }

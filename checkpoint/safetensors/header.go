@@ -82,7 +82,7 @@ func parseHeader(text []byte, size int64) ([]Info, Metadata, error) {
 		if len(infos) == maxTensors {
 			return s.errorf("more than %d tensors", maxTensors)
 		}
-		info, err := s.entry(key)
+		info, err := s.tensorEntry(key)
 		infos = append(infos, info)
 		return err
 	})
@@ -105,7 +105,7 @@ func checkCover(infos []Info, size int64) error {
 		if t.Start != at {
 			return invalidf("tensor %s begins at byte %d of the data, the one before it ends at %d", quoted(t.Name), t.Start, at)
 		}
-		at += t.Bytes // no overflow: entry has checked that the end fits
+		at += t.Bytes // no overflow: tensorEntry has checked that the end fits
 	}
 	if at != size {
 		return invalidf("the tensors have %d bytes, the data %d", at, size)
@@ -134,8 +134,8 @@ func (s *scanner) metadata() (Metadata, error) {
 	return m, err
 }
 
-// entry reads what a header says of a tensor, and checks that its bytes are those of its shape.
-func (s *scanner) entry(name string) (Info, error) {
+// tensorEntry reads what a header says of a tensor, and checks that its bytes are those of its shape.
+func (s *scanner) tensorEntry(name string) (Info, error) {
 	t := Info{Name: name}
 	offsets := make([]uint64, 0, 2)
 	seen := make([]string, 0, 3)
@@ -167,7 +167,7 @@ func (s *scanner) entry(name string) (Info, error) {
 		err = invalidf("it does not have a dtype, a shape and two data_offsets")
 	}
 	if err == nil {
-		err = t.place(offsets[0], offsets[1])
+		err = t.setPosition(offsets[0], offsets[1])
 	}
 	if err != nil {
 		return t, fmt.Errorf("tensor %s: %w", quoted(name), err)
@@ -192,8 +192,8 @@ func (s *scanner) shape() ([]int, error) {
 	})
 }
 
-// place checks type, shape and place of a tensor against each other.
-func (t *Info) place(first, end uint64) error {
+// setPosition checks type, shape and position of a tensor against each other.
+func (t *Info) setPosition(first, end uint64) error {
 	which := typeNamed(t.Type)
 	if which < 0 {
 		return invalidf("dtype %s is unknown", quoted(t.Type))
@@ -227,7 +227,7 @@ func byteSize(t dtype, shape []int) (uint64, error) {
 	return n / 8, nil
 }
 
-// dtype is a type of elements. The format's own writer sorts by the place in its list, which is ours.
+// dtype is a type of elements. The format's own writer sorts by the index in its list, which is ours.
 type dtype struct {
 	name string // in the file
 	bits uint64 // of an element
@@ -260,7 +260,7 @@ var dtypes = [...]dtype{
 	{"U64", 64, "uint64"},
 }
 
-// typeNamed is the place in dtypes of the file's name for a type; -1: there is none.
+// typeNamed is the index in dtypes of the file's name for a type; -1: there is none.
 func typeNamed(name string) int {
 	for i, t := range dtypes {
 		if t.name == name {
@@ -270,7 +270,7 @@ func typeNamed(name string) int {
 	return -1
 }
 
-// typeOf is the place in dtypes of a checkpoint's name for a type; -1: the format has none.
+// typeOf is the index in dtypes of a checkpoint's name for a type; -1: the format has none.
 func typeOf(ours string) int {
 	for i, t := range dtypes {
 		if t.ours == ours && ours != "" {

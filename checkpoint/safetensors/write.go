@@ -90,19 +90,19 @@ func (e *exactly) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// part is a tensor with what the header says of it.
-type part struct {
+// sizedTensor is a tensor with what the header says of it.
+type sizedTensor struct {
 	Source
-	which int   // its type's place in dtypes
+	which int   // its type's index in dtypes
 	bytes int64 // of its data
 }
 
 // inOrder checks tensors and sorts them as the format's own writer does: so all data are aligned.
-func inOrder(tensors []Source) ([]part, error) {
+func inOrder(tensors []Source) ([]sizedTensor, error) {
 	if len(tensors) > maxTensors {
 		return nil, fmt.Errorf("%d tensors, at most %d are allowed", len(tensors), maxTensors)
 	}
-	parts := make([]part, len(tensors))
+	parts := make([]sizedTensor, len(tensors))
 	for i, t := range tensors {
 		which := typeOf(t.DType)
 		if which < 0 {
@@ -120,16 +120,16 @@ func inOrder(tensors []Source) ([]part, error) {
 		case !utf8.ValidString(t.Name) || t.Name == metadataKey:
 			return nil, fmt.Errorf("no tensor can be named %s", quoted(t.Name))
 		}
-		parts[i] = part{t, which, int64(size)}
+		parts[i] = sizedTensor{t, which, int64(size)}
 	}
-	slices.SortFunc(parts, func(a, b part) int {
+	slices.SortFunc(parts, func(a, b sizedTensor) int {
 		return cmp.Or(cmp.Compare(b.which, a.which), strings.Compare(a.Name, b.Name))
 	})
 	return parts, nil
 }
 
 // encodeHeader is a file up to its data, which begins at a multiple of 8 bytes.
-func encodeHeader(parts []part, metadata Metadata) ([]byte, error) {
+func encodeHeader(parts []sizedTensor, metadata Metadata) ([]byte, error) {
 	out := append(make([]byte, 8), '{')
 	if metadata != nil {
 		text, err := encodeMetadata(metadata)

@@ -30,7 +30,7 @@ type node struct {
 	data, synced []byte
 	reserved     int64 // bytes preallocated
 	gone         bool  // a file or folder that has no name any more
-	settled      bool  // a folder whose name has been durable
+	nameDurable  bool  // a folder whose name has been durable
 	entries      map[string]*node
 	durable      map[string]*node
 }
@@ -218,7 +218,7 @@ func (m *Mem) SyncDir(name string) error {
 	n.durable = make(map[string]*node, len(n.entries))
 	for base, child := range n.entries {
 		n.durable[base] = child
-		child.settled = true
+		child.nameDurable = true
 	}
 	return nil
 }

@@ -102,7 +102,7 @@ func checkPrivate(name string, info fs.FileInfo) error {
 // belongs to this user and nobody else can write to it. It follows links of this user and of root. Another user who can write to a folder
 // above can put another of this user's folders in the place of this one, and none of their own.
 func OpenFolder(path string) (*os.Root, error) {
-	steps, err := way(path)
+	steps, err := walkPath(path)
 	if err := cmp.Or(checkLinks(steps), err); err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func openFolder(path string) (*os.Root, fs.FileInfo, error) {
 // ExposedAbove says which folder or link above path another user can change, the nearest one: "" where there is none. Whoever renames a
 // part of a path decides what the path leads to.
 func ExposedAbove(path string) string {
-	steps, err := way(path)
+	steps, err := walkPath(path)
 	if err == nil {
 		steps = steps[:len(steps)-1]
 	}
@@ -157,11 +157,11 @@ func ExposedAbove(path string) string {
 
 // CheckLinks returns ErrExposed where path leads through a link of another user, who decides what it leads to.
 func CheckLinks(path string) error {
-	steps, err := way(path)
+	steps, err := walkPath(path)
 	return cmp.Or(checkLinks(steps), err)
 }
 
-func checkLinks(steps []step) error {
+func checkLinks(steps []pathStep) error {
 	for _, s := range steps {
 		if s.info.Mode()&fs.ModeSymlink != 0 && !Trusted(s.info) && !s.shut {
 			return fmt.Errorf("%s: %w: it is a link of the user with the id %d", s.path, ErrExposed, Owner(s.info))
@@ -173,11 +173,11 @@ func checkLinks(steps []step) error {
 // checkFolders returns ErrExposed if another user can change what the folder path leads to. Others may write to it and to the folders
 // above it only if these have the sticky bit, as /tmp does.
 func checkFolders(path string) error {
-	steps, err := way(path)
+	steps, err := walkPath(path)
 	return cmp.Or(checkSteps(steps), err)
 }
 
-func checkSteps(steps []step) error {
+func checkSteps(steps []pathStep) error {
 	for _, s := range steps {
 		if why := s.exposed(); why != "" && !s.shut {
 			return fmt.Errorf("%s: %w: %s", s.path, ErrExposed, why)
@@ -186,8 +186,8 @@ func checkSteps(steps []step) error {
 	return nil
 }
 
-// step is a folder or a link that the kernel passes on the way to a path, or the end of the path.
-type step struct {
+// pathStep is a folder or a link that the kernel passes on the way to a path, or the end of the path.
+type pathStep struct {
 	path string // without links, but for the step itself
 	info fs.FileInfo
 	// shut: a folder above it is this user's or root's and lets nobody else in, so that it does not matter what others might do below.
@@ -195,7 +195,7 @@ type step struct {
 }
 
 // exposed says why another user can change what the step leads to; "": nobody can.
-func (s step) exposed() string {
+func (s pathStep) exposed() string {
 	switch {
 	case !Trusted(s.info):
 		return fmt.Sprintf("it belongs to the user with the id %d, who decides what is below it; choose a folder below your own", Owner(s.info))
@@ -208,9 +208,9 @@ func (s step) exposed() string {
 // maxLinks is how many links the kernel follows on the way to a path (path_resolution(7)).
 const maxLinks = 40
 
-// way returns the steps from / to a path. After a link come the steps to its target. If a step cannot be read, way returns the error, and
+// walkPath returns the steps from / to a path. After a link come the steps to its target. If a step cannot be read, walkPath returns the error, and
 // the steps before it.
-func way(path string) (steps []step, err error) {
+func walkPath(path string) (steps []pathStep, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func way(path string) (steps []step, err error) {
 	if err != nil {
 		return nil, err
 	}
-	chain := []step{{path: "/", info: info}} // the folder that the next name is in is the last one, each in the one before
+	chain := []pathStep{{path: "/", info: info}} // the folder that the next name is in is the last one, each in the one before
 	steps = append(steps, chain...)
 	links := 0
 	for rest := names(path); len(rest) > 0; {
@@ -230,7 +230,7 @@ func way(path string) (steps []step, err error) {
 			continue
 		}
 		in := chain[len(chain)-1]
-		next := step{path: filepath.Join(in.path, name), shut: in.shut || Trusted(in.info) && in.info.Mode().Perm()&0o011 == 0}
+		next := pathStep{path: filepath.Join(in.path, name), shut: in.shut || Trusted(in.info) && in.info.Mode().Perm()&0o011 == 0}
 		if next.info, err = os.Lstat(next.path); err != nil {
 			return steps, err
 		}

@@ -138,7 +138,7 @@ func TestWay(t *testing.T) {
 		"nowhere": {"nowhere", fs.ErrNotExist},
 		"a/x":     {"a", fs.ErrNotExist},
 	} {
-		steps, err := way(filepath.Join(dir, path))
+		steps, err := walkPath(filepath.Join(dir, path))
 		var below []string
 		for _, s := range steps {
 			if rest, ok := strings.CutPrefix(s.path, dir+"/"); ok {

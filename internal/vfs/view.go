@@ -31,14 +31,14 @@ type View struct {
 	mem  *Mem
 	mu   sync.Mutex
 	rng  *rand.Rand
-	lose int             // per cent of replies
-	held map[string]held // by cleaned absolute name; nil: nothing is cached
+	lose int                       // per cent of replies
+	held map[string]rememberedName // by cleaned absolute name; nil: nothing is cached
 }
 
 var _ FS = (*View)(nil)
 
-// held is what a client remembers of a name.
-type held struct {
+// rememberedName is what a client remembers of a name.
+type rememberedName struct {
 	node *node
 	info fs.FileInfo
 }
@@ -54,12 +54,12 @@ func (v *View) Hold() {
 	defer v.mu.Unlock()
 	v.mem.mu.Lock()
 	defer v.mem.mu.Unlock()
-	v.held = map[string]held{}
+	v.held = map[string]rememberedName{}
 	v.remember("/", v.mem.root)
 }
 
 func (v *View) remember(name string, n *node) {
-	v.held[name] = held{n, n.info(filepath.Base(name))}
+	v.held[name] = rememberedName{n, n.info(filepath.Base(name))}
 	for base, child := range n.entries {
 		v.remember(filepath.Join(name, base), child)
 	}
@@ -126,7 +126,7 @@ func (v *View) relearn(made, gone string) {
 	v.mem.mu.Lock()
 	defer v.mem.mu.Unlock()
 	if gone != "" {
-		maps.DeleteFunc(v.held, func(name string, _ held) bool { return within(name, clean(gone)) })
+		maps.DeleteFunc(v.held, func(name string, _ rememberedName) bool { return within(name, clean(gone)) })
 	}
 	if made == "" {
 		return

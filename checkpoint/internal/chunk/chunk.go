@@ -126,7 +126,7 @@ func (m Method) ParseHead(head []byte, stored int, l Layout) ([]Plane, error) {
 	head, left := head[m.sumBytes():], stored-m.HeadBytes(l)
 	p := make([]Plane, l.Width)
 	for k := range p {
-		p[k].Codec, p[k].Stored = entry(head[k*entryBytes:])
+		p[k].Codec, p[k].Stored = planeEntry(head[k*entryBytes:])
 		if p[k].Codec > PlaneZstd {
 			return nil, fmt.Errorf("plane %d: there is no codec %d", k, byte(p[k].Codec))
 		}
@@ -151,12 +151,12 @@ func (p *planes) cut(buf []byte, width, n int) {
 	}
 }
 
-// putEntry writes an entry of the header.
-func putEntry(b []byte, codec PlaneCodec, length int) {
+// putPlaneEntry writes an entry of the header.
+func putPlaneEntry(b []byte, codec PlaneCodec, length int) {
 	b[0], b[1], b[2], b[3] = byte(codec), byte(length), byte(length>>8), byte(length>>16)
 }
 
-// entry reads one.
-func entry(b []byte) (codec PlaneCodec, length int) {
+// planeEntry reads one.
+func planeEntry(b []byte) (codec PlaneCodec, length int) {
 	return PlaneCodec(b[0]), int(b[1]) | int(b[2])<<8 | int(b[3])<<16
 }

@@ -99,7 +99,7 @@ func (d *Decoder) planes(dst, stored []byte, l Layout) error {
 	p.cut(d.split, l.Width, n)
 	rest := stored[l.Width*entryBytes:]
 	for k := range l.Width {
-		codec, length := entry(stored[k*entryBytes:])
+		codec, length := planeEntry(stored[k*entryBytes:])
 		if length > len(rest) {
 			return fmt.Errorf("plane %d of %d bytes, of which only %d are there", k, length, len(rest))
 		}

@@ -106,7 +106,7 @@ const minTotalGain = 128
 
 // look chooses from samples how to encode a chunk, and whether that or its difference from the base: the method's flag says which. left
 // says that it is left raw.
-func (e *Encoder) look(raw, base []byte, l Layout) (p plan, flag Method, left bool) {
+func (e *Encoder) look(raw, base []byte, l Layout) (p planeChoice, flag Method, left bool) {
 	if !l.fits(len(raw)) || base != nil && len(base) != len(raw) {
 		panic(badChunk)
 	}
@@ -116,9 +116,9 @@ func (e *Encoder) look(raw, base []byte, l Layout) (p plan, flag Method, left bo
 	if e.codec == ZstdOnly && base == nil {
 		return p, 0, false
 	}
-	p = e.sampler.plan(raw, nil, l)
+	p = e.sampler.choose(raw, nil, l)
 	if base != nil {
-		q := e.sampler.plan(raw, base, l)
+		q := e.sampler.choose(raw, base, l)
 		q.cost += Delta.sumBytes()
 		if q.cost < p.cost {
 			p, flag = q, Delta
@@ -129,7 +129,7 @@ func (e *Encoder) look(raw, base []byte, l Layout) (p plan, flag Method, left bo
 
 // planes splits src and appends its planes, each encoded. Planes that stay raw and come before all others are split
 // straight to where they are stored. out has room for them.
-func (e *Encoder) planes(out, src []byte, how plan, l Layout) []byte {
+func (e *Encoder) planes(out, src []byte, how planeChoice, l Layout) []byte {
 	n := len(src) / l.Width
 	entries := len(out)
 	head := entries + l.Width*entryBytes
@@ -142,14 +142,14 @@ func (e *Encoder) planes(out, src []byte, how plan, l Layout) []byte {
 	p.cut(e.split, l.Width, n)
 	for k := range first {
 		p[k] = out[head+k*n : head+(k+1)*n]
-		putEntry(out[entries+k*entryBytes:], PlaneRaw, n)
+		putPlaneEntry(out[entries+k*entryBytes:], PlaneRaw, n)
 	}
 	split(&p, src, l, &best)
 	for k := first; k < l.Width; k++ {
 		start := len(out)
 		var codec PlaneCodec
 		out, codec = e.plane(out, p[k], how.codec[k])
-		putEntry(out[entries+k*entryBytes:], codec, len(out)-start)
+		putPlaneEntry(out[entries+k*entryBytes:], codec, len(out)-start)
 	}
 	return out
 }
@@ -196,21 +196,21 @@ type sampler struct {
 	counts   [256]uint16
 }
 
-// A plan is how to store the planes of a chunk, and what they are expected to take.
-type plan struct {
+// A planeChoice is how to store the planes of a chunk, and what they are expected to take.
+type planeChoice struct {
 	codec [maxWidth]PlaneCodec
 	cost  int // bytes
 }
 
-// plan looks at raw, or at raw XOR base where base is not nil.
-func (s *sampler) plan(raw, base []byte, l Layout) plan {
+// choose looks at raw, or at raw XOR base where base is not nil.
+func (s *sampler) choose(raw, base []byte, l Layout) planeChoice {
 	n := len(raw) / l.Width
 	taken := s.take(raw, base, l.Width)
 	var p planes
 	m := len(taken) / l.Width
 	p.cut(s.split[:], l.Width, m)
 	split(&p, taken, l, &best)
-	var out plan
+	var out planeChoice
 	for k := range l.Width {
 		codec, bits := s.plane(p[k], n, l)
 		out.codec[k] = codec

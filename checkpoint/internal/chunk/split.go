@@ -15,8 +15,8 @@ type kernels struct {
 	join4  func(dst, p0, p1, p2, p3 []byte, rotate uint)
 }
 
-// plain is what runs where there is no assembly, and what assembly is tested against.
-var plain = kernels{split2: split2, split4: split4, join2: join2, join4: join4}
+// portable is what runs where there is no assembly, and what assembly is tested against.
+var portable = kernels{split2: split2, split4: split4, join2: join2, join4: join4}
 
 // best is what this CPU runs.
 var best = choose()

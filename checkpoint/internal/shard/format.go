@@ -52,15 +52,15 @@ func (h header) encode() []byte {
 	return b
 }
 
-// entry is one chunk's line in the table. Its raw length follows from the pieces.
-type entry struct {
+// chunkEntry is one chunk's line in the table. Its raw length follows from the pieces.
+type chunkEntry struct {
 	stored uint32 // bytes in the file
 	crc    uint32 // of the stored bytes
 	method chunk.Method
 }
 
 // append adds the entry of a chunk of raw bytes to a table.
-func (e entry) append(table []byte, raw int) []byte {
+func (e chunkEntry) append(table []byte, raw int) []byte {
 	table = binary.LittleEndian.AppendUint32(table, e.stored)
 	table = binary.LittleEndian.AppendUint32(table, uint32(raw))
 	table = binary.LittleEndian.AppendUint32(table, e.crc)
@@ -128,7 +128,7 @@ func parseTrailer(b []byte, size int64, chunks int) (offset int64, crc uint32, e
 
 // located is a chunk in a file.
 type located struct {
-	entry
+	chunkEntry
 	offset int64
 }
 
@@ -136,10 +136,10 @@ type located struct {
 // entry of zeros is refused before more is read.
 const tablePart = 4096 * entryBytes
 
-// readTable reads the chunk table at offset end of f, and holds it against the chunks of the plan, against want, its checksum, and
+// readTable reads the chunk table at offset end of f, and holds it against the chunks of the pieces, against want, its checksum, and
 // against the end of their stored bytes. It also returns the CRC of the file up to the table's end, computed from the table alone, where
 // head is that of what is before the chunks.
-func readTable(f io.ReaderAt, end int64, version uint32, p *plan, want, head uint32) (chunks []located, crc uint32, err error) {
+func readTable(f io.ReaderAt, end int64, version uint32, p *chunking, want, head uint32) (chunks []located, crc uint32, err error) {
 	offset, crc := int64(headerBytes), head
 	var got uint32
 	length := int64(p.chunks()) * entryBytes
@@ -168,9 +168,9 @@ func readTable(f io.ReaderAt, end int64, version uint32, p *plan, want, head uin
 	return chunks, crc32c.Combine(crc, got, length), nil
 }
 
-// parseEntry holds the entry of chunk c against the plan.
-func parseEntry(b []byte, version uint32, p *plan, c int) (entry, error) {
-	e := entry{
+// parseEntry holds the entry of chunk c against the pieces.
+func parseEntry(b []byte, version uint32, p *chunking, c int) (chunkEntry, error) {
+	e := chunkEntry{
 		stored: binary.LittleEndian.Uint32(b[0:]),
 		crc:    binary.LittleEndian.Uint32(b[8:]),
 		method: chunk.Method(b[12]),

@@ -14,13 +14,13 @@ import (
 // goroutines (0 is 1), and straight into dst where all of a chunk is wanted. After an error dst holds anything. A range
 // that is not in the piece panics.
 func (r *Reader) Read(ctx context.Context, piece int, offset int64, dst []byte, workers int) error {
-	if length := r.plan.pieces[piece].Length; offset < 0 || offset > length || int64(len(dst)) > length-offset {
+	if length := r.chunking.pieces[piece].Length; offset < 0 || offset > length || int64(len(dst)) > length-offset {
 		panic("shard: the range is not in the piece")
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	first := r.plan.first[piece]
+	first := r.chunking.first[piece]
 	last := offset + int64(len(dst)) - 1
 	w := &walk{
 		reader: r, target: target{offset, dst},
@@ -49,7 +49,7 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 	size := last.offset + int64(last.stored) - offset
 	var block []byte
 	if r.direct(first, t) {
-		_, start, _ := r.plan.at(first)
+		_, start, _ := r.chunking.at(first)
 		block = t.whole(start, start+size)
 	} else {
 		block = grow(&s.block, int(size))
@@ -68,7 +68,7 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 
 // direct reports whether chunk c can be read straight to where it goes.
 func (r *Reader) direct(c int, t target) bool {
-	_, start, end := r.plan.at(c)
+	_, start, end := r.chunking.at(c)
 	return r.chunks[c].method == chunk.Raw && t.whole(start, end) != nil
 }
 
@@ -76,17 +76,17 @@ func (r *Reader) direct(c int, t target) bool {
 func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 	e := r.chunks[c]
 	if got := crc32c.Checksum(stored); got != e.crc {
-		return r.plan.blame(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
+		return r.chunking.blame(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
 	}
-	piece, start, end := r.plan.at(c)
-	place := t.whole(start, end)
+	piece, start, end := r.chunking.at(c)
+	dst := t.whole(start, end)
 	if e.method == chunk.Raw {
-		if place == nil {
+		if dst == nil {
 			t.keep(start, stored)
 		}
 		return nil // a direct one is there
 	}
-	raw := place
+	raw := dst
 	if raw == nil {
 		raw = grow(&s.raw, int(end-start))
 	}
@@ -101,10 +101,10 @@ func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 	if err != nil {
 		return err
 	}
-	if err := dec.Decode(raw, stored, e.method, r.plan.pieces[piece].Layout, base); err != nil {
-		return r.plan.blame(c, "it does not decode: %v", err)
+	if err := dec.Decode(raw, stored, e.method, r.chunking.pieces[piece].Layout, base); err != nil {
+		return r.chunking.blame(c, "it does not decode: %v", err)
 	}
-	if place == nil {
+	if dst == nil {
 		t.keep(start, raw)
 	}
 	return nil
@@ -113,12 +113,12 @@ func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 // baseOf is the base's chunk c, decoded. It is valid until the next call.
 func (r *Reader) baseOf(s *scratch, c int) ([]byte, error) {
 	if r.base == nil {
-		return nil, r.plan.blame(c, "it is the difference from a base, and there is none")
+		return nil, r.chunking.blame(c, "it is the difference from a base, and there is none")
 	}
 	if s.base == nil {
 		s.base = &scratch{}
 	}
-	_, start, end := r.plan.at(c)
+	_, start, end := r.chunking.at(c)
 	raw := grow(&s.difference, int(end-start))
 	err := r.base.run(s.base, c, c+1, target{start, raw})
 	if bad, ok := err.(*Damage); ok {
@@ -136,10 +136,10 @@ func (r *Reader) readFailed(first int, position int64, err error) error {
 		c++
 	}
 	if err == io.EOF {
-		return r.plan.blame(c, "the file ends at byte %d", position)
+		return r.chunking.blame(c, "the file ends at byte %d", position)
 	}
-	piece, _, _ := r.plan.at(c)
-	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.plan.number(c), r.plan.pieces[piece].Name, position, err)
+	piece, _, _ := r.chunking.at(c)
+	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.chunking.number(c), r.chunking.pieces[piece].Name, position, err)
 }
 
 // readFull is ReadAt of all of b. It gives io.EOF alone where the file ends before, and takes short reads for what they
@@ -215,7 +215,7 @@ func (w *walk) take() (first, end int) {
 	defer w.mu.Unlock()
 	first = w.next
 	for size := int64(0); w.next < w.end && w.next-first < batchChunks; w.next++ {
-		_, from, to := w.reader.plan.at(w.next)
+		_, from, to := w.reader.chunking.at(w.next)
 		size += to - from
 		if size > batchBytes || w.reader.direct(w.next, w.target) != w.reader.direct(first, w.target) {
 			break
@@ -238,7 +238,7 @@ type target struct {
 	dst    []byte
 }
 
-// whole is the place for bytes start to end of the piece; nil if not all of them are wanted.
+// whole is the memory for bytes start to end of the piece; nil if not all of them are wanted.
 func (t target) whole(start, end int64) []byte {
 	if start < t.offset || end > t.offset+int64(len(t.dst)) {
 		return nil

@@ -304,7 +304,7 @@ func TestReadTouchesOnlyItsChunks(t *testing.T) {
 			beside += len(p)
 		}
 	}}
-	r := &Reader{file: f, plan: whole.plan, chunks: whole.chunks}
+	r := &Reader{file: f, chunking: whole.chunking, chunks: whole.chunks}
 	must(t, r.Read(t.Context(), 0, 10, dst, 1))
 	if want := []int64{0, chunkBytes, 5 * chunkBytes, 7 * chunkBytes}; !slices.Equal(offsets, want) || beside != 2*chunkBytes {
 		t.Errorf("read at %d, %d bytes not straight; want %d and the chunks at both ends", offsets, beside, want)
@@ -339,7 +339,7 @@ func TestReadIsCancelled(t *testing.T) {
 		} {
 			ctx, cancel := context.WithCancel(t.Context())
 			f := &cancelling{ReaderAt: bytes.NewReader(file), cancel: cancel}
-			r := &Reader{file: f, plan: whole.plan, chunks: whole.chunks}
+			r := &Reader{file: f, chunking: whole.chunking, chunks: whole.chunks}
 			if err := read(ctx, r); !errors.Is(err, context.Canceled) {
 				t.Errorf("%s with %d workers: error %v", name, workers, err)
 			}
@@ -484,11 +484,11 @@ func discard(sources []Source, c chunk.Codec) error {
 func TestSparseShardIsCheap(t *testing.T) {
 	const chunks = 1 << 26
 	pieces := []Piece{{Name: "w", Layout: bytesLayout, Length: chunks * chunkBytes}}
-	p, err := newPlan(pieces)
+	p, err := newChunking(pieces)
 	must(t, err)
 	header := testHeader.full(p)
 	header.version = Version
-	plausible := entry{stored: 20, method: chunk.Zstd}
+	plausible := chunkEntry{stored: 20, method: chunk.Zstd}
 	for name, entries := range map[string]int{"nothing but zeros": 0, "plausible at first": tablePart / entryBytes} {
 		path := filepath.Join(t.TempDir(), "shard")
 		f, err := os.Create(path)

@@ -10,18 +10,18 @@ import (
 
 // Reader reads the chunks of a shard. Several goroutines may use it at once. It neither closes nor outlives its file.
 type Reader struct {
-	file    io.ReaderAt
-	plan    *plan
-	chunks  []located
-	base    *Reader // nil: no chunk may be a difference
-	scratch scratches
+	file     io.ReaderAt
+	chunking *chunking
+	chunks   []located
+	base     *Reader // nil: no chunk may be a difference
+	scratch  scratches
 }
 
 // Open checks everything of a shard but its chunks. The caller has it from the manifest: size (which he has compared
 // with the file's), what the header must say, the pieces in order, and the CRC-32C of the whole file. It keeps
 // pieces. Errors about bytes are *Damage or *Newer; others come from f.
 func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Reader, error) {
-	p, err := newPlan(pieces)
+	p, err := newChunking(pieces)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Rea
 	if sum = crc32c.Combine(sum, crc32c.Checksum(trailer), trailerBytes); sum != crc {
 		return nil, damaged("the file's checksum, by its chunk table, is %08x, the manifest says %08x", sum, crc)
 	}
-	return &Reader{file: f, plan: p, chunks: chunks}, nil
+	return &Reader{file: f, chunking: p, chunks: chunks}, nil
 }
 
 // IsDelta reports whether some chunk is the difference from a base, without which it cannot be read.
@@ -70,12 +70,12 @@ func (r *Reader) IsDelta() bool {
 // SetBase gives r, before it is read, the shard that its chunks may be differences from, which must stay open as long.
 // A base with other pieces, or with differences of its own, is a *Damage.
 func (r *Reader) SetBase(base *Reader) error {
-	if len(base.plan.pieces) != len(r.plan.pieces) {
-		return damaged("the base's shard has %d pieces, this one %d", len(base.plan.pieces), len(r.plan.pieces))
+	if len(base.chunking.pieces) != len(r.chunking.pieces) {
+		return damaged("the base's shard has %d pieces, this one %d", len(base.chunking.pieces), len(r.chunking.pieces))
 	}
-	for i, piece := range r.plan.pieces {
-		if base.plan.pieces[i] != piece {
-			return r.plan.damage(i, "the base has another piece there")
+	for i, piece := range r.chunking.pieces {
+		if base.chunking.pieces[i] != piece {
+			return r.chunking.damage(i, "the base has another piece there")
 		}
 	}
 	if base.IsDelta() {
@@ -110,10 +110,10 @@ type PieceStats struct {
 
 // Stats describes r.
 func (r *Reader) Stats() Stats {
-	s := Stats{make([]PieceStats, len(r.plan.pieces))}
+	s := Stats{make([]PieceStats, len(r.chunking.pieces))}
 	for i := range s.Pieces {
-		p := PieceStats{Raw: r.plan.pieces[i].Length, ByMethod: map[chunk.Method]int64{}}
-		for _, c := range r.chunks[r.plan.first[i]:r.plan.first[i+1]] {
+		p := PieceStats{Raw: r.chunking.pieces[i].Length, ByMethod: map[chunk.Method]int64{}}
+		for _, c := range r.chunks[r.chunking.first[i]:r.chunking.first[i+1]] {
 			p.Chunks++
 			p.Stored += int64(c.stored)
 			p.ByMethod[c.method] += int64(c.stored)
@@ -126,10 +126,10 @@ func (r *Reader) Stats() Stats {
 // PlaneStats says for each piece how many bytes the planes of its chunks take, by their codec. It reads the first bytes
 // of each chunk of method Planes, up to 36, and does not compare checksums, which cover whole chunks. Errors are Read's.
 func (r *Reader) PlaneStats(ctx context.Context) ([]map[chunk.PlaneCodec]int64, error) {
-	all := make([]map[chunk.PlaneCodec]int64, len(r.plan.pieces))
-	for i, piece := range r.plan.pieces {
+	all := make([]map[chunk.PlaneCodec]int64, len(r.chunking.pieces))
+	for i, piece := range r.chunking.pieces {
 		all[i] = map[chunk.PlaneCodec]int64{}
-		for c := r.plan.first[i]; c < r.plan.first[i+1]; c++ {
+		for c := r.chunking.first[i]; c < r.chunking.first[i+1]; c++ {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -158,7 +158,7 @@ func (r *Reader) planesOf(c int, l chunk.Layout) ([]chunk.Plane, error) {
 	}
 	planes, err := e.method.ParseHead(head, int(e.stored), l)
 	if err != nil {
-		return nil, r.plan.blame(c, "it does not decode: %v", err)
+		return nil, r.chunking.blame(c, "it does not decode: %v", err)
 	}
 	return planes, nil
 }

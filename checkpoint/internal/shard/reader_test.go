@@ -178,7 +178,7 @@ func TestBitFlips(t *testing.T) {
 	t.Parallel()
 	sources := mixture()
 	file, sum := write(t, sources, WriteOptions{})
-	chunks := mustPlan(piecesOf(sources)).chunks()
+	chunks := mustChunk(piecesOf(sources)).chunks()
 	table := len(file) - trailerBytes - chunks*entryBytes
 	for i := range file {
 		if i == headerBytes {
@@ -245,7 +245,7 @@ func TestFileShrinks(t *testing.T) {
 	sources := []Source{source("w", bytesLayout, noise(1, 6*chunkBytes))}
 	file, sum := write(t, sources, WriteOptions{})
 	whole := open(t, file, sources)
-	shrunk := &Reader{file: bytes.NewReader(file[:headerBytes+4*chunkBytes+9]), plan: whole.plan, chunks: whole.chunks}
+	shrunk := &Reader{file: bytes.NewReader(file[:headerBytes+4*chunkBytes+9]), chunking: whole.chunking, chunks: whole.chunks}
 	want := "chunk 5 of 6: the file ends at byte 1048649"
 	dst := make([]byte, sum.Size)
 	for what, err := range map[string]error{
@@ -311,7 +311,7 @@ func TestPlaneStats(t *testing.T) {
 		}
 		by := test.r.Stats().Pieces[0].ByMethod
 		want := by[chunk.Planes] + by[chunk.Planes|chunk.Delta]
-		for _, c := range test.r.chunks[:test.r.plan.first[1]] {
+		for _, c := range test.r.chunks[:test.r.chunking.first[1]] {
 			if c.method&^chunk.Delta == chunk.Planes {
 				want -= test.overhead
 			}
@@ -346,7 +346,7 @@ func TestPlaneStatsFails(t *testing.T) {
 	if damage := wantDamage(t, "codec 4", err); damage.Name != "long" {
 		t.Errorf("codec 4: %v", err)
 	}
-	shrunk := &Reader{file: readNothing{}, plan: r.plan, chunks: r.chunks}
+	shrunk := &Reader{file: readNothing{}, chunking: r.chunking, chunks: r.chunks}
 	if _, err := shrunk.PlaneStats(t.Context()); err == nil {
 		t.Error("a file that gives nothing: no error")
 	}

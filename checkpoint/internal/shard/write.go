@@ -47,7 +47,7 @@ func Write(ctx context.Context, w io.Writer, h Header, pieces []Source, o WriteO
 	if h.Version != Version || h.Step < 0 || h.Shard < 0 || h.Shard >= h.Shards || int64(h.Shards) > 1<<32-1 || o.Workers < 0 {
 		panic("shard: no such header or workers")
 	}
-	p := mustPlan(piecesOf(pieces))
+	p := mustChunk(piecesOf(pieces))
 	out := &output{w: w}
 	head := h.full(p).encode()
 	if err := out.write(head); err != nil {
@@ -104,13 +104,13 @@ func (o *output) write(p []byte) error {
 	return nil
 }
 
-// encodeAll encodes all chunks of the plan and calls write with one batch of them after the other. It ends, with all its
+// encodeAll encodes all chunks of the sources and calls write with one batch of them after the other. It ends, with all its
 // goroutines, soon after ctx has, or with the first error of write. Memory is bounded by the number of batches, which are
 // used in turn.
 //
 // What stays raw is not handed to workers: there is nothing to do but to write it, and goroutines that wake each other for
 // that take some 7 % of the processors' time for a save.
-func encodeAll(ctx context.Context, p *plan, sources []Source, o WriteOptions, write func(*batch) error) error {
+func encodeAll(ctx context.Context, p *chunking, sources []Source, o WriteOptions, write func(*batch) error) error {
 	sampler, err := chunk.NewEncoder(o.Codec)
 	if err != nil {
 		return err
@@ -159,17 +159,17 @@ func encodeAll(ctx context.Context, p *plan, sources []Source, o WriteOptions, w
 
 // workers are goroutines that encode batches, each with an encoder of its own. They start as there is work for them.
 type workers struct {
-	plan    *plan
-	sources []Source
-	codec   chunk.Codec
-	most    int
-	started int
-	todo    chan *batch // has places for all batches
-	running sync.WaitGroup
+	chunking *chunking
+	sources  []Source
+	codec    chunk.Codec
+	most     int
+	started  int
+	todo     chan *batch // has places for all batches
+	running  sync.WaitGroup
 }
 
-func newWorkers(p *plan, sources []Source, o WriteOptions) *workers {
-	w := &workers{plan: p, sources: sources, codec: o.Codec, most: min(max(o.Workers, 1), p.chunks())}
+func newWorkers(p *chunking, sources []Source, o WriteOptions) *workers {
+	w := &workers{chunking: p, sources: sources, codec: o.Codec, most: min(max(o.Workers, 1), p.chunks())}
 	w.todo = make(chan *batch, w.batches())
 	return w
 }
@@ -201,7 +201,7 @@ func (w *workers) work(ctx context.Context, enc *chunk.Encoder) {
 	for {
 		select {
 		case b := <-w.todo:
-			b.encode(ctx, w.plan, w.sources, enc)
+			b.encode(ctx, w.chunking, w.sources, enc)
 		case <-ctx.Done():
 			return
 		}
