@@ -16,8 +16,8 @@ import (
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
-	"ddpbatch/checkpoint/internal/replace"
 	"ddpbatch/internal/pause"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 

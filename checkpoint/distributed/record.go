@@ -13,7 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/internal/manifest"
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 

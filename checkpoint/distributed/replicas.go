@@ -7,7 +7,7 @@ import (
 	"io"
 	"sync"
 
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 

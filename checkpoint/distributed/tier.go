@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 

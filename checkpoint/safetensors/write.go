@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
