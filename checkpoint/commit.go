@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/replace"
 )
 
 // Commit is what rank 0 records of a draft whose shards are durable.
@@ -143,8 +144,9 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 		dr.finalized = true
 		return nil
 	}
-	file := &durable{d: dr.d, dir: dr.path(), tmp: dr.tag.ManifestTmp(), name: manifest.Name, beforeRename: mayCommit}
-	return file.writeBytes(ctx, data)
+	o := replace.Options{Temp: dr.tag.ManifestTmp(), New: true, BeforeRename: mayCommit}
+	_, err := dr.d.writeFile(ctx, filepath.Join(dr.path(), manifest.Name), false, o, replace.Bytes(data))
+	return err
 }
 
 // laterThanOthers is now, or later where this attempt has a save of the same step that would seem

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/replace"
 )
 
 // Begin records, durably and under the fence, what this attempt goes on from (nil: from
@@ -75,8 +76,9 @@ func (d *Dir) begin(ctx context.Context, record manifest.Record, from *Checkpoin
 		}
 		return d.fence()
 	}
-	file := &durable{d: d, dir: d.path, tmp: d.tag().RecordTmp(), name: name, beforeRename: mayRename, replaces: true}
-	return file.writeBytes(ctx, data)
+	o := replace.Options{Temp: d.tag().RecordTmp(), BeforeRename: mayRename}
+	_, err = d.writeFile(ctx, filepath.Join(d.path, name), false, o, replace.Bytes(data))
+	return err
 }
 
 // noneLater is an error where a later attempt of this run has begun.

@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"bytes"
 	"context"
+	"ddpbatch/internal/replace"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,8 +41,8 @@ func (d *Dir) probe(ctx context.Context) (Space, error) {
 	tmp, probe := d.tag().ProbeName(), d.tag().ProbeName()
 	path := filepath.Join(d.path, probe)
 	content := []byte(tmp + "\n" + probe + "\n")
-	file := &durable{d: d, dir: d.path, tmp: tmp, name: probe, size: int64(len(content)), beforeRename: ctx.Err}
-	if err := file.writeBytes(ctx, content); err != nil {
+	o := replace.Options{Temp: tmp, Size: int64(len(content)), New: true, BeforeRename: ctx.Err}
+	if _, err := d.writeFile(ctx, path, false, o, replace.Bytes(content)); err != nil {
 		return Space{}, err
 	}
 	got, err := d.readFile(path, int64(len(content)))

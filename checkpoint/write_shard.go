@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/checkpoint/internal/shard"
 	"ddpbatch/internal/crc32c"
+	"ddpbatch/internal/replace"
 )
 
 // Piece is a part of a tensor as one shard holds it: the bytes Data from byte Start of the
@@ -67,14 +69,14 @@ func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (Shar
 		return ShardInfo{}, err
 	}
 	d := dr.d
-	file := &durable{d: d, dir: dr.path(), tmp: name + manifest.TmpSuffix, name: name, beforeRename: ctx.Err, patient: !dr.owner}
+	size := int64(0) // not known
 	if d.codec == chunk.None {
-		file.size = shard.RawSize(piecesOf(sources))
+		size = shard.RawSize(piecesOf(sources))
 	}
 	header := shard.Header{Version: shard.Version, Step: dr.step, Shard: i, Shards: n}
 	var sum shard.Sum
 	begin := d.now()
-	err = file.write(ctx, func(w io.Writer) (err error) {
+	file, err := dr.putShard(ctx, name, size, func(w io.Writer) (err error) {
 		sum, err = shard.Write(ctx, w, header, sources, shard.WriteOptions{Codec: d.codec, Workers: d.workers})
 		return err
 	})
@@ -129,11 +131,7 @@ func (dr *Draft) copyShard(ctx context.Context, i, n int, from io.ReaderAt, info
 	if err := dr.begin(name); err != nil {
 		return ShardInfo{}, err
 	}
-	file := &durable{
-		d: dr.d, dir: dr.path(), tmp: name + manifest.TmpSuffix, name: name, size: info.Size,
-		beforeRename: ctx.Err, patient: !dr.owner,
-	}
-	err := file.write(ctx, func(w io.Writer) error { return copyAll(ctx, w, from, info) })
+	file, err := dr.putShard(ctx, name, info.Size, func(w io.Writer) error { return copyAll(ctx, w, from, info) })
 	if err != nil {
 		return ShardInfo{}, err
 	}
@@ -172,6 +170,12 @@ func (dr *Draft) begin(name string) error {
 	}
 	dr.shards = append(dr.shards, name)
 	return nil
+}
+
+// putShard writes the file of a shard, of so many bytes where that is known.
+func (dr *Draft) putShard(ctx context.Context, name string, size int64, fill func(io.Writer) error) (*durable, error) {
+	o := replace.Options{Temp: name + manifest.TmpSuffix, Size: size, New: true, BeforeRename: ctx.Err}
+	return dr.d.writeFile(ctx, filepath.Join(dr.path(), name), !dr.owner, o, fill)
 }
 
 // finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it knows of it, or will

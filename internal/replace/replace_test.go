@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -198,4 +200,58 @@ func TestDirIsDurable(t *testing.T) {
 	if err := Dir(refusing, "/a/b"); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("Dir below a folder that cannot be made: %v", err)
 	}
+}
+
+// TestOptions: what other rooms ask for, on a real file system.
+func TestOptions(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "f")
+	put := func(o Options, s string) error { return FileWith(t.Context(), vfs.OS{}, path, o, text(s)) }
+	want := func(s string, mode fs.FileMode) {
+		t.Helper()
+		data, err := os.ReadFile(path)
+		info, _ := os.Stat(path)
+		if err != nil || string(data) != s || info.Mode() != mode {
+			t.Errorf("the file holds %q, %v, mode %v; want %q and %v", data, err, info.Mode(), s, mode)
+		}
+		if list := names(t, vfs.OS{}, dir); !slices.Equal(list, []string{"f"}) {
+			t.Errorf("the folder holds %v", list)
+		}
+	}
+	if err := put(Options{Mode: 0o700, New: true, Size: 3}, "one"); err != nil {
+		t.Fatal(err)
+	}
+	want("one", 0o700)
+	if err := put(Options{Mode: 0o600, Keep: true}, "two"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("Keep: %v", err)
+	}
+	want("one", 0o700)
+	refused := errors.New("refused")
+	if err := put(Options{BeforeRename: func() error { return refused }}, "three"); !errors.Is(err, refused) {
+		t.Errorf("BeforeRename: %v", err)
+	}
+	want("one", 0o700)
+	in, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	o := Options{Temp: ".f.tmp", NoSync: true}
+	log := vfs.NewInjector(vfs.Held(in), nil)
+	if err := FileWith(t.Context(), log, path, o, Bytes([]byte("four"))); err != nil {
+		t.Fatal(err)
+	}
+	want("four", 0o600)
+	for _, op := range log.Log() {
+		if op.Kind == "sync" || op.Kind == "syncdir" {
+			t.Errorf("with NoSync: %v", op)
+		}
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(Options{Mode: 0o600, Keep: true}, "five"); err != nil {
+		t.Errorf("Keep, of nothing: %v", err)
+	}
+	want("five", 0o600)
 }
