@@ -168,8 +168,3 @@ func (d *Dir) giveBack(gate, name string) error {
 	}
 	return d.fs.SyncDir(path)
 }
-
-// hasShards says whether all shards of a checkpoint are among the files.
-func hasShards(m *manifest.Manifest, files []string) bool {
-	return !slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return !slices.Contains(files, s.File) })
-}

@@ -106,15 +106,15 @@ func (d *Dir) inspectGone(e *folderInfo, path string) error {
 }
 
 // listsShards says whether the folder of a checkpoint that is committed lists all its shards.
-func (e *folderInfo) listsShards() bool {
-	if e.m == nil {
-		return true
-	}
-	there := make(map[string]bool, len(e.files))
-	for _, name := range e.files {
+func (e *folderInfo) listsShards() bool { return e.m == nil || hasShards(e.m, e.files) }
+
+// hasShards says whether all shards of a checkpoint are among the files.
+func hasShards(m *manifest.Manifest, files []string) bool {
+	there := make(map[string]bool, len(files))
+	for _, name := range files {
 		there[name] = true
 	}
-	return !slices.ContainsFunc(e.m.Shards, func(s manifest.Shard) bool { return !there[s.File] })
+	return !slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return !there[s.File] })
 }
 
 // shardOf is a shard to be looked at.

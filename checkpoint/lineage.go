@@ -83,11 +83,9 @@ func (d *Dir) begin(ctx context.Context, record manifest.Record, from *Checkpoin
 
 // noneLater is an error where a later attempt of this run has begun.
 func (d *Dir) noneLater() error {
-	_, files, err := d.names()
-	for _, name := range files {
-		if attempt, run, ok := manifest.ParseRecordName(name); ok && run == d.run && attempt > d.opt.Attempt {
-			return fmt.Errorf("%w: attempt %d of the run has begun already: end this one, or start it as a later attempt", ErrFenced, attempt)
-		}
+	later, err := d.firstBegun(d.opt.Attempt + 1)
+	if later > 0 {
+		err = fmt.Errorf("%w: attempt %d of the run has begun already: end this one, or start it as a later attempt", ErrFenced, later)
 	}
 	return err
 }
@@ -95,17 +93,21 @@ func (d *Dir) noneLater() error {
 // FirstBegun is the first attempt of this run, from a given one on, that has recorded what it goes on from (Begin): this attempt, too, if
 // it has; 0 where none has.
 func (d *Dir) FirstBegun(from int) (int, error) {
-	_, files, err := d.names()
+	first, err := d.firstBegun(from)
 	if err != nil {
 		return 0, fmt.Errorf("look for attempts that have begun, in %s: %w", d.path, classify(err))
 	}
-	first := 0
+	return first, nil
+}
+
+func (d *Dir) firstBegun(from int) (first int, err error) {
+	_, files, err := d.names()
 	for _, name := range files {
 		if attempt, run, ok := manifest.ParseRecordName(name); ok && run == d.run && attempt >= from && (first == 0 || attempt < first) {
 			first = attempt
 		}
 	}
-	return first, nil
+	return first, err
 }
 
 // GivenUp says whether a later attempt of this run has gone on from before what an attempt saved at a step: a save that is not

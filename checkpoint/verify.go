@@ -55,21 +55,13 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 
 // check opens every shard, and reads no data.
 func (c *Checkpoint) check(ctx context.Context) error {
-	return inParallel(ctx, opening, c.shardNumbers(), func(ctx context.Context, i int) error {
+	return inParallel(ctx, opening, numbers(len(c.m.Shards)), func(ctx context.Context, i int) error {
 		_, err := c.acquire(ctx, i)
 		if err == nil {
 			c.release(i)
 		}
 		return err
 	})
-}
-
-func (c *Checkpoint) shardNumbers() []int {
-	numbers := make([]int, len(c.m.Shards))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	return numbers
 }
 
 // VerifySample is Verify of so many per cent of the chunks, above 0 to 100, rounded up. Each chunk is as likely to be

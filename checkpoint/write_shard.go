@@ -71,7 +71,7 @@ func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (Shar
 	d := dr.d
 	size := int64(0) // not known
 	if d.codec == chunk.None {
-		size = shard.RawSize(piecesOf(sources))
+		size = shard.RawSize(sources)
 	}
 	header := shard.Header{Version: shard.Version, Step: dr.step, Shard: i, Shards: n}
 	var sum shard.Sum
@@ -240,12 +240,4 @@ func (p *Piece) layout() (chunk.Layout, error) {
 func layoutOf(dtype string) chunk.Layout {
 	l, _ := manifest.Layout(dtype)
 	return l
-}
-
-func piecesOf(sources []shard.Source) []shard.Piece {
-	pieces := make([]shard.Piece, len(sources))
-	for i, s := range sources {
-		pieces[i] = s.Piece
-	}
-	return pieces
 }

@@ -147,21 +147,6 @@ type Folder struct {
 	BrokenNonce uint32 // its random number
 }
 
-// String is the inverse of ParseFolder.
-func (f Folder) String() string {
-	name := StepFolder(f.Step)
-	if f.Fresh {
-		name = FreshFolder(f.Step, f.Attempt, f.Nonce)
-	}
-	switch {
-	case f.Broken && f.Again:
-		return BrokenFolderAgain(name, f.BrokenNonce)
-	case f.Broken:
-		return BrokenFolder(name)
-	}
-	return name
-}
-
 // folderNames is compiled when it is first needed, as shardNames is.
 var folderNames = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^step-([0-9]{12})(?:\.` + decimal + `-` + hex32 + `)?(\.broken(?:-` + hex32 + `)?)?$`)

@@ -31,8 +31,8 @@ func (h Header) full(p *chunking) header {
 
 // RawSize is the size of the shard of these pieces where every chunk is stored raw: exactly that with codec None,
 // and the most that it can be otherwise.
-func RawSize(pieces []Piece) int64 {
-	p := mustChunk(pieces)
+func RawSize(pieces []Source) int64 {
+	p := mustChunk(piecesOf(pieces))
 	return headerBytes + p.raw + int64(p.chunks())*entryBytes + trailerBytes
 }
 

@@ -92,7 +92,7 @@ func TestRoundTrip(t *testing.T) {
 				if sum.Size != int64(len(file)) || sum.CRC != crcOf(file) {
 					rt.Fatalf("said to be %+v, is %d bytes with %08x", sum, len(file), crcOf(file))
 				}
-				if most := RawSize(piecesOf(sources)); sum.Size > most || codec == chunk.None && sum.Size != most {
+				if most := RawSize(sources); sum.Size > most || codec == chunk.None && sum.Size != most {
 					rt.Fatalf("%d bytes, RawSize %d", sum.Size, most)
 				}
 				workers := rapid.IntRange(2, 4).Draw(rt, "workers")
