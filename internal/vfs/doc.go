@@ -15,8 +15,9 @@
 //
 // # Other users
 //
-// CheckOwner, PrivateDir, OpenFolder and ExposedAbove tell what is this user's alone from what others can change, for all rooms; their
-// error is ErrExposed. OpenFolder and Within hold a folder open (Held goes on with such a one), so that nobody can put another in its place. Owners are those of Unix.
+// CheckOwner, PrivateDir, OpenFolder and ExposedAbove tell what is this user's alone from what others can change, for
+// all rooms; their error is ErrExposed. OpenFolder and Within hold a folder open (Held goes on with such a one), so
+// that nobody can put another in its place. Owners are those of Unix.
 //
 // The idea, and the shape of the crashable memory file system, are those of Pebble's vfs package.
 package vfs
