@@ -62,7 +62,7 @@ func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	}
 	dr.release()
 	committed := d.checkpoint(dr.folder, data, m)
-	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: slim(m), crc: manifest.CRC(data)})
+	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: withoutTensors(m), crc: manifest.CRC(data)})
 	if err := d.retain(ctx, dr.folder); errors.Is(err, ErrFenced) {
 		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
 	} else if err != nil {
@@ -167,7 +167,7 @@ func (dr *Draft) laterThanOthers(ctx context.Context, now time.Time) (time.Time,
 		switch {
 		case err != nil || other.m.Run != dr.d.opt.Run:
 		case other.m.Attempt > dr.tag.Attempt:
-			return now, outranked("attempt %d of the run has saved this step already", other.m.Attempt)
+			return now, supersededError("attempt %d of the run has saved this step already", other.m.Attempt)
 		case other.m.Attempt == dr.tag.Attempt && !now.After(other.m.Created):
 			now = other.m.Created.Add(time.Nanosecond)
 		}
@@ -197,14 +197,14 @@ func (dr *Draft) stillCounts(ctx context.Context) error {
 	by, yes := manifest.Superseded(later.of(dr.d.opt.Run), dr.tag.Attempt, dr.step, "")
 	switch {
 	case yes && by.ResumedStep < 0:
-		return outranked("attempt %d of the run has begun, from nothing", by.Attempt)
+		return supersededError("attempt %d of the run has begun, from nothing", by.Attempt)
 	case yes:
-		return outranked("attempt %d of the run has begun, and goes on from step %d", by.Attempt, by.ResumedStep)
+		return supersededError("attempt %d of the run has begun, and goes on from step %d", by.Attempt, by.ResumedStep)
 	}
 	return nil
 }
 
-func outranked(format string, args ...any) error {
+func supersededError(format string, args ...any) error {
 	return fmt.Errorf("%w: %s: what this one saves counts for nothing; end it, or start it as a later attempt", ErrFenced, fmt.Sprintf(format, args...))
 }
 

@@ -84,7 +84,7 @@ func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 	case err != nil:
 		return err
 	}
-	e.m, e.crc = slim(m), manifest.CRC(data)
+	e.m, e.crc = withoutTensors(m), manifest.CRC(data)
 	e.info = d.describe(e.name, m, int64(len(data)))
 	if info != nil && info.Size() == int64(len(data)) {
 		d.known.addManifest(e.name, knownManifest{size: info.Size(), modTime: info.ModTime(), m: e.m, crc: e.crc})
@@ -137,7 +137,7 @@ func (d *Dir) checkShards(ctx context.Context, entries []*folderInfo) error {
 		}
 	}
 	var mu sync.Mutex
-	err := inParallel(ctx, opening, list, func(ctx context.Context, s shardOf) error {
+	err := inParallel(ctx, openAtOnce, list, func(ctx context.Context, s shardOf) error {
 		whole, err := d.inspectShard(s)
 		mu.Lock()
 		defer mu.Unlock()
@@ -204,8 +204,8 @@ type knownManifest struct {
 	whole   bool // all its shards had their sizes
 }
 
-// slim is what a look needs of a manifest.
-func slim(m *manifest.Manifest) *manifest.Manifest {
+// withoutTensors is what a look needs of a manifest.
+func withoutTensors(m *manifest.Manifest) *manifest.Manifest {
 	s := *m
 	s.Tensors, s.Values = nil, nil
 	return &s

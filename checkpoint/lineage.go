@@ -152,7 +152,7 @@ func (d *Dir) readLineage(ctx context.Context, names []string, quick bool) (line
 // over loudly: without it a checkpoint may count that should not, but none is lost.
 func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) {
 	read := make(lineage, len(names)) // those that are passed over stay empty
-	err := inParallel(ctx, opening, numbers(len(names)), func(_ context.Context, i int) error {
+	err := inParallel(ctx, openAtOnce, numbers(len(names)), func(_ context.Context, i int) error {
 		path := filepath.Join(d.path, names[i])
 		_, run, _ := manifest.ParseRecordName(names[i])
 		record, err := d.readRecord(names[i])

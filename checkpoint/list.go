@@ -88,7 +88,7 @@ func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
 		return nil, err
 	}
 	found := make([]*folderInfo, len(folders))
-	err = inParallel(ctx, opening, numbers(len(folders)), func(ctx context.Context, i int) error {
+	err = inParallel(ctx, openAtOnce, numbers(len(folders)), func(ctx context.Context, i int) error {
 		found[i] = d.folderInfoOf(ctx, folders[i], v.records, quick)
 		return ctx.Err()
 	})

@@ -100,7 +100,7 @@ func (d *Dir) removeCheckpoint(one *retention) error {
 	if one.files, err = d.list(path); err != nil {
 		return err
 	}
-	if pinned(one.files) {
+	if hasPin(one.files) {
 		one.reason("pinned meanwhile")
 		return d.putBack(one.folderInfo, info.Size())
 	}
@@ -112,7 +112,7 @@ func (d *Dir) removeCheckpoint(one *retention) error {
 	return nil
 }
 
-func pinned(files []string) bool {
+func hasPin(files []string) bool {
 	return slices.ContainsFunc(files, func(name string) bool { _, pin := manifest.ParsePin(name); return pin })
 }
 
@@ -130,7 +130,7 @@ func (d *Dir) putBack(e *folderInfo, size int64) error {
 func (d *Dir) removeData(e *folderInfo, m *manifest.Manifest) error {
 	for _, name := range e.files {
 		attempt, own := manifest.OwnFile(name, d.run)
-		if !names(m, name) && !(own && attempt <= m.Attempt) {
+		if !hasShard(m, name) && !(own && attempt <= m.Attempt) {
 			continue
 		}
 		if err := d.remove(filepath.Join(e.info.Path, name)); err != nil {
@@ -146,8 +146,8 @@ func (d *Dir) removeData(e *folderInfo, m *manifest.Manifest) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// names says whether a file is a shard of the checkpoint.
-func names(m *manifest.Manifest, file string) bool {
+// hasShard says whether a file is a shard of the checkpoint.
+func hasShard(m *manifest.Manifest, file string) bool {
 	return m != nil && slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return s.File == file })
 }
 
@@ -167,7 +167,7 @@ func (d *Dir) retain(ctx context.Context, saved string) error {
 // says that this process is the one that saves for its attempt.
 func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
 	for _, name := range v.files {
-		if !d.stale(name, nil) {
+		if !d.leftByEarlierAttempt(name, nil) {
 			continue
 		}
 		if err := d.remove(filepath.Join(d.path, name)); err != nil {
@@ -192,17 +192,17 @@ func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
 	return nil
 }
 
-// stale says whether a file is an earlier attempt's of this run, and not part of m.
-func (d *Dir) stale(name string, m *manifest.Manifest) bool {
+// leftByEarlierAttempt says whether a file is an earlier attempt's of this run, and not part of m.
+func (d *Dir) leftByEarlierAttempt(name string, m *manifest.Manifest) bool {
 	attempt, own := manifest.OwnFile(name, d.run)
-	return own && attempt < d.opt.Attempt && !names(m, name)
+	return own && attempt < d.opt.Attempt && !hasShard(m, name)
 }
 
-// sweepFolder removes stale files, and counts the others.
+// sweepFolder removes what earlier attempts have left, and counts the others.
 func (d *Dir) sweepFolder(e *folderInfo) (others int, err error) {
 	for _, name := range e.files {
 		// Below a committed manifest, one on its way out is what a crash left of the rename.
-		if !d.stale(name, e.m) && !(e.m != nil && name == manifest.DeletingName && d.mayRemove(e.m.Attempt)) {
+		if !d.leftByEarlierAttempt(name, e.m) && !(e.m != nil && name == manifest.DeletingName && d.mayRemove(e.m.Attempt)) {
 			others++
 			continue
 		}
@@ -270,7 +270,7 @@ func (d *Dir) finishRemoval(e *folderInfo) error {
 	if err != nil || bad != nil || m.Run != d.opt.Run || !d.mayRemove(m.Attempt) {
 		return nil // whose it is is not known, or not ours
 	}
-	if !pinned(e.files) {
+	if !hasPin(e.files) {
 		err := d.takeOut(e, manifest.DeletingName, int64(len(data)))
 		switch {
 		case err == nil:

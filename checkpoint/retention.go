@@ -105,7 +105,7 @@ func (d *Dir) applyPolicy(v *view, p Policy, saved string) []*retention {
 			all[i].reason("%s", strings.TrimSpace("pinned "+label))
 		}
 	}
-	heads := d.heads(all)
+	heads := d.goodCheckpoints(all)
 	p.keep(heads, d.now())
 	for _, one := range all {
 		d.judge(one, heads, p)
@@ -135,9 +135,9 @@ func (d *Dir) keepUntouchable(v *retention) {
 	}
 }
 
-// heads are the good checkpoints of the run, newest first, and of several saves of a step the
+// goodCheckpoints are the good checkpoints of the run, newest first, and of several saves of a step the
 // one that counts.
-func (d *Dir) heads(all []*retention) []*retention {
+func (d *Dir) goodCheckpoints(all []*retention) []*retention {
 	var heads []*retention
 	for _, v := range slices.Backward(all) {
 		if v.m == nil || v.m.Run != d.opt.Run || !d.good(v.folderInfo) {

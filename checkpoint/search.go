@@ -26,9 +26,9 @@ type search struct {
 	vanished    bool     // a checkpoint may be being removed, or have been removed while this search went on
 }
 
-// looks bounds how often a search begins anew, with growing pauses (2.5 s together), because what
+// maxSearches bounds how often a search begins anew, with growing pauses (2.5 s together), because what
 // it came by was being removed, or because two answers of a network file system did not agree.
-const looks = 8
+const maxSearches = 8
 
 // searchUntilStable runs f on a look at the folder, and on another one where something was removed meanwhile:
 // then there may be a newer one than f found.
@@ -40,7 +40,7 @@ func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoin
 		if err == nil {
 			c, err = f(s)
 		}
-		if again := isStale(err) || s != nil && s.vanished && !s.unchanged(); !again || look == looks {
+		if again := isStale(err) || s != nil && s.vanished && !s.unchanged(); !again || look == maxSearches {
 			return c, err
 		}
 		if c != nil {
@@ -124,7 +124,7 @@ func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoi
 	if newestBad != nil {
 		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w", s.d.path, few(s.corrupt), newestBad)
 	}
-	return nil, s.nothing(ctx)
+	return nil, s.noneFound(ctx)
 }
 
 // ofStep opens the manifests of a step, the one that counts first. With all, superseded ones are
@@ -204,11 +204,11 @@ func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(c
 	return nil, bad
 }
 
-// nothing is the error of a search that has found no checkpoint that counts. It is ErrNone unless something tells of one that this run
+// noneFound is the error of a search that has found no checkpoint that counts. It is ErrNone unless something tells of one that this run
 // has had since it last began from nothing: a record of what an attempt went on from, or a folder that was set aside. So
 // a run whose checkpoints are lost does not begin anew by itself, as far as that can be known: what somebody removed whole, before
 // an attempt had gone on from it, tells nothing. What other runs have left does not matter.
-func (s *search) nothing(ctx context.Context) error {
+func (s *search) noneFound(ctx context.Context) error {
 	anew := 0 // the last attempt that began from nothing
 	own := s.records.of(s.d.opt.Run)
 	for _, r := range own {

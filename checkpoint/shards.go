@@ -18,8 +18,8 @@ import (
 const (
 	// maxOpen bounds the shards that a Checkpoint keeps open: one with more opens them as it goes.
 	maxOpen = 64
-	// opening is how many shards are opened or looked at at a time: each waits for replies of a file server.
-	opening = 16
+	// openAtOnce is how many shards are opened or looked at at a time: each waits for replies of a file server.
+	openAtOnce = 16
 )
 
 // slot is where a Checkpoint has one of its shards open.
@@ -95,7 +95,7 @@ func (c *Checkpoint) retire(i int, was *openShard) {
 func (c *Checkpoint) openAll(ctx context.Context, shards []int) error {
 	var mu sync.Mutex
 	var opened []int
-	err := inParallel(ctx, opening, shards, func(ctx context.Context, i int) error {
+	err := inParallel(ctx, openAtOnce, shards, func(ctx context.Context, i int) error {
 		_, err := c.acquire(ctx, i)
 		if err == nil {
 			mu.Lock()

@@ -55,7 +55,7 @@ func (c *Checkpoint) Verify(ctx context.Context) error {
 
 // check opens every shard, and reads no data.
 func (c *Checkpoint) check(ctx context.Context) error {
-	return inParallel(ctx, opening, numbers(len(c.m.Shards)), func(ctx context.Context, i int) error {
+	return inParallel(ctx, openAtOnce, numbers(len(c.m.Shards)), func(ctx context.Context, i int) error {
 		_, err := c.acquire(ctx, i)
 		if err == nil {
 			c.release(i)

@@ -29,16 +29,16 @@ type written struct {
 
 // decision is rank 0's answer to a round.
 type decision struct {
-	Chosen    uint64   `json:"chosen,omitempty"` // is to be published: keep what it needs
-	Start     *ticket  `json:"start,omitempty"`
-	Cancel    bool     `json:"cancel,omitempty"` // what is being published
-	Finalized *outcome `json:"settled,omitempty"`
-	Complete  uint64   `json:"complete"` // all ranks' copies up to this job are free again
-	Idle      bool     `json:"idle"`     // nothing is being published, or could be
+	Chosen    uint64       `json:"chosen,omitempty"` // is to be published: keep what it needs
+	Start     *writeTicket `json:"start,omitempty"`
+	Cancel    bool         `json:"cancel,omitempty"` // what is being published
+	Finalized *outcome     `json:"settled,omitempty"`
+	Complete  uint64       `json:"complete"` // all ranks' copies up to this job are free again
+	Idle      bool         `json:"idle"`     // nothing is being published, or could be
 }
 
-// ticket lets a rank write its shard of a job.
-type ticket struct {
+// writeTicket lets a rank write its shard of a job.
+type writeTicket struct {
 	ID    uint64 `json:"id"`
 	Draft []byte `json:"draft"`
 	Quick bool   `json:"quick,omitempty"` // shards are not encoded
@@ -100,7 +100,7 @@ func (r *rounds) begin(p phase, task func() error) {
 
 // decide takes the step that a round allows. Its error ends everything.
 func (r *rounds) decide(all []roundStatus) (d decision, err error) {
-	if err := strayed(all); err != nil {
+	if err := checkSameStep(all); err != nil {
 		return d, err
 	}
 	switch l := &r.coordinator; l.phase {
@@ -111,7 +111,7 @@ func (r *rounds) decide(all []roundStatus) (d decision, err error) {
 		case l.over && l.err != nil:
 			r.finalize(&d, all, r.s.channel.failureOf(l.err))
 		case l.over:
-			d.Start = &ticket{ID: l.job.id, Draft: l.draft.Ticket(), Quick: l.job.meta.Quick}
+			d.Start = &writeTicket{ID: l.job.id, Draft: l.draft.Ticket(), Quick: l.job.meta.Quick}
 			l.phase = gathering
 		}
 	case gathering:
@@ -134,8 +134,8 @@ func (r *rounds) decide(all []roundStatus) (d decision, err error) {
 	return d, nil
 }
 
-// strayed says that ranks save different steps, which no Saver can mend.
-func strayed(all []roundStatus) error {
+// checkSameStep says that ranks save different steps, which no Saver can mend.
+func checkSameStep(all []roundStatus) error {
 	steps := map[uint64]int{} // job -> the first rank that is there
 	for rank, s := range all {
 		first, ok := steps[s.Newest]

@@ -47,15 +47,15 @@ func makePlan(lists [][]listing) (plan, error) {
 // maxTotal bounds what all ranks list together, so that sums of sizes cannot overflow.
 const maxTotal = 1 << 60
 
-// held is an array and the ranks that have it.
-type held struct {
+// heldArray is an array and the ranks that have it.
+type heldArray struct {
 	listing
 	holders []int // ascending
 }
 
 // merge joins the lists; hostile and contradicting ones are an error.
-func merge(lists [][]listing) ([]held, error) {
-	var all []held
+func merge(lists [][]listing) ([]heldArray, error) {
+	var all []heldArray
 	var total int64
 	index := map[string]int{}
 	for rank, list := range lists {
@@ -70,7 +70,7 @@ func merge(lists [][]listing) ([]held, error) {
 			i, known := index[l.Name]
 			if !known {
 				index[l.Name] = len(all)
-				all = append(all, held{listing: l, holders: []int{rank}})
+				all = append(all, heldArray{listing: l, holders: []int{rank}})
 				continue
 			}
 			if err := all[i].join(l, rank); err != nil {
@@ -82,7 +82,7 @@ func merge(lists [][]listing) ([]held, error) {
 }
 
 // join adds a rank to an array's holders.
-func (h *held) join(l listing, rank int) error {
+func (h *heldArray) join(l listing, rank int) error {
 	first := h.holders[0]
 	switch {
 	case h.holders[len(h.holders)-1] == rank:
@@ -197,13 +197,13 @@ func (l listing) check() error {
 	return nil
 }
 
-// grain is what the cuts of an array are multiples of: whole pages of memory, and of every element type whole elements.
-const grain = 4 << 10
+// cutMultiple is what the cuts of an array are multiples of: whole pages of memory, and of every element type whole elements.
+const cutMultiple = 4 << 10
 
 // fill shares out every array over its holders so that the ranks write as equal numbers of bytes as they can: water-filling. What
 // only one rank has is that rank's first; then come sets of holders, the smaller first, since the larger ones
 // have more ranks to even things out with. Under plain data parallelism every rank writes total/world, give or take a page.
-func fill(p plan, all []held, world int) {
+func fill(p plan, all []heldArray, world int) {
 	load := make([]int64, world)
 	groups := map[string][]int{} // holders -> arrays
 	var order []string
@@ -223,8 +223,8 @@ func fill(p plan, all []held, world int) {
 }
 
 // fillGroup shares out the arrays of one set of holders. Laid end to end they are cut where a holder has its fill; a cut moves to the
-// nearest grain of its array, so errors do not add up.
-func fillGroup(p plan, all []held, arrays []int, load []int64) {
+// nearest multiple of cutMultiple in its array, so errors do not add up.
+func fillGroup(p plan, all []heldArray, arrays []int, load []int64) {
 	holders := all[arrays[0]].holders
 	var total int64
 	for _, i := range arrays {
@@ -277,13 +277,13 @@ func shares(total int64, holders []int, load []int64) []int64 {
 	return share
 }
 
-// nearest is the cut next to at: a multiple of grain, or the end of an array of that size.
+// nearest is the cut next to at: a multiple of cutMultiple, or the end of an array of that size.
 func nearest(at, size int64) int64 {
 	if at >= size {
 		return size
 	}
-	down := max(at, 0) / grain * grain
-	up := min(down+grain, size)
+	down := max(at, 0) / cutMultiple * cutMultiple
+	up := min(down+cutMultiple, size)
 	if at-down <= up-at {
 		return down
 	}

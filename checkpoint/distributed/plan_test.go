@@ -103,7 +103,7 @@ func TestPlanFillsUp(t *testing.T) {
 }
 
 // TestPlanCovers: whatever the lists, the cuts of every array cover it once, at grains, by holders, in order; the plan is the same every
-// time; and no rank could give a grain or more to another holder and even things out.
+// time; and no rank could give cutMultiple bytes or more to another holder and even things out.
 func TestPlanCovers(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,7 +132,7 @@ func TestPlanCovers(t *testing.T) {
 		for _, a := range p {
 			var at int64
 			for _, c := range a.Cuts {
-				if c.Start != at || c.Length <= 0 || c.Start%grain != 0 || !slices.Contains(holders[a.Name], c.Rank) {
+				if c.Start != at || c.Length <= 0 || c.Start%cutMultiple != 0 || !slices.Contains(holders[a.Name], c.Rank) {
 					t.Fatalf("%s: cuts %v, held by %v", a.Name, a.Cuts, holders[a.Name])
 				}
 				at += c.Length
@@ -254,7 +254,7 @@ func TestOptionsThatDiffer(t *testing.T) {
 	}
 }
 
-// smallState is less than a grain: one rank in the middle writes all of it.
+// smallState is less than cutMultiple: one rank in the middle writes all of it.
 func smallState(int) []Array {
 	return []Array{
 		{Name: "weight", DType: "float32", Shape: []int{250}, Data: make([]byte, 1000), Replicated: true},

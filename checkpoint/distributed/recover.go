@@ -97,7 +97,7 @@ func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (l
 	switch {
 	case err == nil:
 		after = newest.Step()
-		shut(newest)
+		closeCheckpoint(newest)
 	case !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt):
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (s *Saver) warnOfGivenUp(ctx context.Context) {
 	switch {
 	case err == nil:
 		s.log.Warn(fmt.Sprintf("run begins anew although the checkpoint of step %d is there: it will not count any more", c.Step()), "step", c.Step(), "path", c.Info().Path)
-		shut(c)
+		closeCheckpoint(c)
 	case !errors.Is(err, checkpoint.ErrNone):
 		s.log.Warn("run begins anew although checkpoints are there, which cannot be read", "err", err)
 	}
@@ -83,7 +83,7 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 		} else if err == nil {
 			err = why
 		}
-		shut(c.Checkpoint)
+		closeCheckpoint(c.Checkpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error
 		data, err = s.channel.group.Broadcast(ctx, data)
 	}
 	if err != nil {
-		shut(found)
+		closeCheckpoint(found)
 		return o, err
 	}
 	if p.None != nil {
@@ -203,8 +203,8 @@ func (s *Saver) begin(ctx context.Context, from *checkpoint.Checkpoint) error {
 	return err
 }
 
-// shut closes a checkpoint that was only read from.
-func shut(c *checkpoint.Checkpoint) {
+// closeCheckpoint closes a checkpoint that was only read from.
+func closeCheckpoint(c *checkpoint.Checkpoint) {
 	if c != nil {
 		c.Close()
 	}

@@ -217,7 +217,7 @@ type writing struct {
 }
 
 // start begins to write this rank's shard of what is published.
-func (r *rounds) start(t ticket) {
+func (r *rounds) start(t writeTicket) {
 	j, coordinator := r.jobs[t.ID], r.s.channel.isCoordinator()
 	ctx, cancel := context.WithCancel(j.ctx)
 	w := &writing{written: written{ID: t.ID}, job: j, cancel: cancel, quick: t.Quick}

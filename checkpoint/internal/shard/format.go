@@ -179,7 +179,7 @@ func parseEntry(b []byte, version uint32, p *chunking, c int) (chunkEntry, error
 	raw := int(to - from)
 	if binary.LittleEndian.Uint32(b[4:]) != uint32(raw) || b[13]|b[14]|b[15] != 0 ||
 		!known(e.method, version) || !e.method.Plausible(int(e.stored), raw, p.pieces[piece].Layout) {
-		return e, p.blame(c, "its entry in the chunk table (% x) does not fit %d bytes", b, raw)
+		return e, p.chunkDamage(c, "its entry in the chunk table (% x) does not fit %d bytes", b, raw)
 	}
 	return e, nil
 }

@@ -49,15 +49,15 @@ func newChunking(pieces []Piece) (*chunking, error) {
 	for i, piece := range pieces {
 		width := int64(piece.Layout.Width)
 		if (width != 1 && width != 2 && width != 4 && width != 8) || piece.Length < 0 || piece.Length%width != 0 {
-			return nil, p.damage(i, fmt.Sprintf("%d bytes are no elements of %d", piece.Length, width))
+			return nil, p.pieceDamage(i, fmt.Sprintf("%d bytes are no elements of %d", piece.Length, width))
 		}
 		if piece.Length > maxRawBytes-p.raw {
-			return nil, p.damage(i, "a shard cannot hold so many bytes")
+			return nil, p.pieceDamage(i, "a shard cannot hold so many bytes")
 		}
 		p.raw += piece.Length
 		chunks := int64(p.first[i]) + (piece.Length+chunkBytes-1)/chunkBytes
 		if chunks > maxChunks {
-			return nil, p.damage(i, "a shard cannot hold so many chunks")
+			return nil, p.pieceDamage(i, "a shard cannot hold so many chunks")
 		}
 		p.first[i+1] = int(chunks)
 	}
@@ -82,15 +82,15 @@ func (p *chunking) at(c int) (piece int, start, end int64) {
 	return piece, start, min(start+chunkBytes, p.pieces[piece].Length)
 }
 
-// damage is about a piece as a whole.
-func (p *chunking) damage(piece int, detail string) *Damage {
+// pieceDamage is about a piece as a whole.
+func (p *chunking) pieceDamage(piece int, detail string) *Damage {
 	return &Damage{Piece: piece, Name: p.pieces[piece].Name, Detail: detail}
 }
 
-// blame says that something is wrong with chunk c.
-func (p *chunking) blame(c int, format string, args ...any) *Damage {
+// chunkDamage says that something is wrong with chunk c.
+func (p *chunking) chunkDamage(c int, format string, args ...any) *Damage {
 	piece, _, _ := p.at(c)
-	return p.damage(piece, p.number(c)+": "+fmt.Sprintf(format, args...))
+	return p.pieceDamage(piece, p.number(c)+": "+fmt.Sprintf(format, args...))
 }
 
 // number is how people count chunk c.

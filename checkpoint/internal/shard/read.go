@@ -59,7 +59,7 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 	}
 	for c := first; c < end; c++ {
 		stored := block[r.chunks[c].offset-offset:][:r.chunks[c].stored]
-		if err := r.bring(s, c, stored, t); err != nil {
+		if err := r.decodeInto(s, c, stored, t); err != nil {
 			return err
 		}
 	}
@@ -72,11 +72,11 @@ func (r *Reader) direct(c int, t target) bool {
 	return r.chunks[c].method == chunk.Raw && t.whole(start, end) != nil
 }
 
-// bring checks the stored bytes of chunk c and decodes them into the target.
-func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
+// decodeInto checks the stored bytes of chunk c and decodes them into the target.
+func (r *Reader) decodeInto(s *scratch, c int, stored []byte, t target) error {
 	e := r.chunks[c]
 	if got := crc32c.Checksum(stored); got != e.crc {
-		return r.chunking.blame(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
+		return r.chunking.chunkDamage(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
 	}
 	piece, start, end := r.chunking.at(c)
 	dst := t.whole(start, end)
@@ -102,7 +102,7 @@ func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 		return err
 	}
 	if err := dec.Decode(raw, stored, e.method, r.chunking.pieces[piece].Layout, base); err != nil {
-		return r.chunking.blame(c, "it does not decode: %v", err)
+		return r.chunking.chunkDamage(c, "it does not decode: %v", err)
 	}
 	if dst == nil {
 		t.keep(start, raw)
@@ -113,7 +113,7 @@ func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 // baseOf is the base's chunk c, decoded. It is valid until the next call.
 func (r *Reader) baseOf(s *scratch, c int) ([]byte, error) {
 	if r.base == nil {
-		return nil, r.chunking.blame(c, "it is the difference from a base, and there is none")
+		return nil, r.chunking.chunkDamage(c, "it is the difference from a base, and there is none")
 	}
 	if s.base == nil {
 		s.base = &scratch{}
@@ -136,7 +136,7 @@ func (r *Reader) readFailed(first int, position int64, err error) error {
 		c++
 	}
 	if err == io.EOF {
-		return r.chunking.blame(c, "the file ends at byte %d", position)
+		return r.chunking.chunkDamage(c, "the file ends at byte %d", position)
 	}
 	piece, _, _ := r.chunking.at(c)
 	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.chunking.number(c), r.chunking.pieces[piece].Name, position, err)

@@ -75,7 +75,7 @@ func (r *Reader) SetBase(base *Reader) error {
 	}
 	for i, piece := range r.chunking.pieces {
 		if base.chunking.pieces[i] != piece {
-			return r.chunking.damage(i, "the base has another piece there")
+			return r.chunking.pieceDamage(i, "the base has another piece there")
 		}
 	}
 	if base.IsDelta() {
@@ -158,7 +158,7 @@ func (r *Reader) planesOf(c int, l chunk.Layout) ([]chunk.Plane, error) {
 	}
 	planes, err := e.method.ParseHead(head, int(e.stored), l)
 	if err != nil {
-		return nil, r.chunking.blame(c, "it does not decode: %v", err)
+		return nil, r.chunking.chunkDamage(c, "it does not decode: %v", err)
 	}
 	return planes, nil
 }
