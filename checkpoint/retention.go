@@ -29,21 +29,30 @@ type Policy struct {
 
 // Validate refuses a policy that makes no sense, or leaves a run nothing to fall back to.
 func (p Policy) Validate() error {
-	switch {
-	case p == Policy{}:
+	if p == (Policy{}) {
 		return nil
-	case p.Every < 0:
-		return fmt.Errorf("keep_every is %d: must be a number of steps, or 0 (none)", p.Every)
-	case p.Within < 0:
-		return fmt.Errorf("keep_within is %v: must be a duration, or 0 (none)", p.Within)
-	case p.Best < 0:
-		return fmt.Errorf("keep_best is %d: must be 0 (none) or more", p.Best)
-	case p.Best > 0 && p.Metric == "":
-		return errors.New("keep_best needs the metric to compare by")
-	case p.Last < minKeep:
-		return fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", p.Last, minKeep)
 	}
-	return nil
+	if p.Best > 0 && p.Metric == "" {
+		return errors.New("keep_best needs the metric to compare by")
+	}
+	return errors.Join(p.faults()...)
+}
+
+// faults are those of the rules by themselves, under the names of Config's keys.
+func (p Policy) faults() (errs []error) {
+	if p.Last < minKeep {
+		errs = append(errs, fmt.Errorf("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", p.Last, minKeep))
+	}
+	if p.Every < 0 {
+		errs = append(errs, fmt.Errorf("keep_every is %d: must be a number of steps, or 0 (none)", p.Every))
+	}
+	if p.Within < 0 {
+		errs = append(errs, fmt.Errorf("keep_within is %v: must be a duration, or 0 (none)", p.Within))
+	}
+	if p.Best < 0 {
+		errs = append(errs, fmt.Errorf("keep_best is %d: must be 0 (none) or more", p.Best))
+	}
+	return errs
 }
 
 // Decision is what a policy says about one checkpoint.
