@@ -17,10 +17,7 @@ import (
 
 // Write writes a tensor as a whole file. An error of the tensor comes before anything is written; the others are w's.
 func Write(w io.Writer, t checkpoint.Tensor) error {
-	if err := write(w, t.DType, t.Shape, func(w io.Writer) error {
-		_, err := w.Write(t.Data)
-		return err
-	}, int64(len(t.Data))); err != nil {
+	if err := write(w, t.DType, t.Shape, replace.Bytes(t.Data), int64(len(t.Data))); err != nil {
 		return fmt.Errorf("write npy: tensor %q: %w", t.Name, err)
 	}
 	return nil

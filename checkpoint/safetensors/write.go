@@ -31,10 +31,7 @@ type Source struct {
 func Write(path string, tensors []checkpoint.Tensor, metadata Metadata) error {
 	sources := make([]Source, len(tensors))
 	for i, t := range tensors {
-		sources[i] = Source{t.Name, t.DType, t.Shape, func(w io.Writer) error {
-			_, err := w.Write(t.Data)
-			return err
-		}}
+		sources[i] = Source{t.Name, t.DType, t.Shape, replace.Bytes(t.Data)}
 	}
 	return WriteSources(context.Background(), path, sources, metadata)
 }
