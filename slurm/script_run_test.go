@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -477,5 +478,216 @@ func TestScriptCallsItsEndAgain(t *testing.T) {
 		if ends != want || (code == 7) != (want == 2) {
 			t.Errorf("%s: attempt end was called %d times, want %d; exit code %d, output %q", env, ends, want, code, out)
 		}
+	}
+}
+
+func TestScriptSetup(t *testing.T) {
+	dir := t.TempDir()
+	venv := filepath.Join(dir, "my venv")
+	if err := os.MkdirAll(filepath.Join(venv, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(venv, "bin", "activate"), "export VENV=on\n")
+	write(t, filepath.Join(dir, "broken"), "false\ntrue\n")
+	for name, c := range map[string]struct {
+		setup Setup
+		env   []string
+		code  int
+		says  string
+	}{
+		"venv":       {Setup{Venv: venv, Script: []string{`echo "venv is $VENV"`}}, nil, 0, "venv is on"},
+		"no venv":    {Setup{Venv: filepath.Join(dir, "none")}, nil, 1, "cannot read " + dir + "/none/bin/activate"},
+		"no modules": {Setup{Modules: []string{"python/3.8"}}, nil, 1, `there is no "module" command`},
+		"module": {Setup{Modules: []string{"a b", "c"}}, []string{`BASH_FUNC_module%%=() { echo "module: $1 <$2>"; }`},
+			0, "module: load <a b>\nmodule: load <c>"},
+		"missing module": {Setup{Modules: []string{"a b"}}, []string{`BASH_FUNC_module%%=() { return 1; }`},
+			1, "cannot load the module a b"},
+		"no conda": {Setup{Conda: "env"}, nil, 1, "cannot run conda"},
+		"conda": {Setup{Conda: "my env"}, []string{`BASH_FUNC_conda%%=() { if [ "$1" = activate ]; then echo "conda: <$2>"; fi; }`},
+			0, "conda: <my env>"},
+		"missing conda env": {Setup{Conda: "env"}, []string{`BASH_FUNC_conda%%=() { [ "$1" != activate ]; }`},
+			1, "cannot activate the conda environment env"},
+		"own line fails": {Setup{Script: []string{"true", "ls /nonexistent/x"}},
+			nil, 1, "setup.script: exit code 2 from: ls /nonexistent/x"},
+		"own line may fail": {Setup{Script: []string{"false || true", "if false; then", "  :", "fi", "echo went on"}},
+			nil, 0, "went on"},
+		"inside a sourced file": {Setup{Script: []string{"source " + ShellQuote(filepath.Join(dir, "broken")), "echo went on"}},
+			nil, 0, "went on"},
+		"missing sourced file": {Setup{Script: []string{"source /nonexistent/env.sh"}},
+			nil, 1, "setup.script: exit code 1 from: source /nonexistent/env.sh"},
+		"leaves":        {Setup{Script: []string{"exit 7"}}, nil, 1, "[setup] ended the batch script with exit code 7"},
+		"leaves with 0": {Setup{Script: []string{"exit 0"}}, nil, 0, ""},
+		"what is not set": {Setup{Script: []string{"set -u", `: "$not_set"`}},
+			nil, 1, "[setup] ended the batch script with exit code 1"},
+		"strict in a sourced file": {Setup{Script: []string{"set -e", "source " + ShellQuote(filepath.Join(dir, "broken"))}},
+			nil, 1, "[setup] ended the batch script with exit code 1"},
+		"strict mode":               {Setup{Script: []string{"set -euo pipefail"}}, []string{"RUN_CODE=0"}, 0, ""},
+		"nothing but strict, fails": {Setup{Script: []string{"set -eu"}}, []string{"RUN_CODE=3"}, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found, _ := filepath.Glob("/etc/profile.d/*mod*.sh"); name == "no modules" && len(found) > 0 {
+				t.Skipf("this machine has modules: %s", found)
+			}
+			s := newStage(t, "run", func(s *Script) { s.Setup = c.setup })
+			out, code := s.run(t, c.env...)
+			if code != c.code || !strings.Contains(out, c.says) {
+				t.Errorf("exit code %d, output %q; want %d and %q", code, out, c.code, c.says)
+			}
+			run := filepath.Join(s.dir, "run")
+			end := []string{"ddpbatch", "attempt", "end", "--code", strconv.Itoa(c.code), "--signals", "     ", filepath.Join(run, "tasks", "0")}
+			want := [][]string{{"ddpbatch", "attempt", "begin", run}, end}
+			calls := s.calls(t)
+			switch {
+			case name == "leaves with 0": // nobody says that it has failed
+				want = nil
+			case c.code != 1 && len(calls) == 4: // srun and run are between
+				calls = [][]string{calls[0], calls[3]}
+			case c.code == 1:
+				if told, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(told), c.says) {
+					t.Errorf("attempt end was told %q, %v", told, err)
+				}
+			}
+			if !reflect.DeepEqual(calls, want) {
+				t.Errorf("calls are %q, want %q", calls, want)
+			}
+		})
+	}
+}
+
+func TestScriptWithoutSharedFiles(t *testing.T) {
+	s := newStage(t, "run", nil)
+	if err := os.RemoveAll(filepath.Join(s.dir, "run", "bin")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.run(t); code != 1 || !strings.Contains(out, "a file system that all nodes share") {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+}
+
+// What fails in the setup after a warning is a fault all the same.
+func TestScriptFailsInSetup(t *testing.T) {
+	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
+	if out, code := s.run(t, "DDPBATCH_SETUP_FAILURE=another's"); code != 1 || !strings.Contains(out, "from: false") {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	if calls := s.calls(t); len(calls) != 2 || calls[1][4] != "1" {
+		t.Errorf("ran %q", calls)
+	}
+}
+
+// What a line of the setup's that fails has of secrets, the script leaves to attempt end to print. A trap of the user's own on EXIT runs.
+func TestScriptFailsWithSecret(t *testing.T) {
+	s := newStage(t, "run", func(s *Script) {
+		s.Setup.Script = []string{"trap 'echo own trap' EXIT", "MY_TOKEN=s3cret ls /nonexistent/x 2>/dev/null"}
+	})
+	if out, code := s.run(t); code != 1 || out != "own trap\n" {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	if told, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(told), "from: MY_TOKEN=s3cret ls") {
+		t.Errorf("attempt end was told %q, %v", told, err)
+	}
+	for _, call := range s.calls(t) {
+		if strings.Contains(strings.Join(call, " "), "s3cret") { // a command line is there for all to see
+			t.Errorf("ran %q", call)
+		}
+	}
+}
+
+// TestScriptRunsOnlyItsOwn holds that the batch script starts no program that another user could have changed.
+func TestScriptRunsOnlyItsOwn(t *testing.T) {
+	const stranger = 4242
+	chmod := func(name string, mode os.FileMode) func(run string) error {
+		return func(run string) error { return os.Chmod(filepath.Join(run, name), mode) }
+	}
+	chown := func(name string) func(run string) error {
+		return func(run string) error { return os.Lchown(filepath.Join(run, name), stranger, stranger) }
+	}
+	for _, test := range []struct {
+		name   string
+		change func(run string) error
+		runs   bool
+		names  string // what the message names, below the folder of runs
+	}{
+		{"nothing changed", func(string) error { return nil }, true, ""},
+		{"others write to runs, which is sticky", chmod("..", 0o777|os.ModeSticky), true, ""},
+		{"the group writes to runs", chmod("..", 0o775), false, "/runs/. must"},
+		{"others write to runs", chmod("..", 0o757), false, "/runs/. must"},
+		{"runs is another's", chown(".."), false, "/runs/. must"},
+		{"runs is another's, and sticky", func(run string) error {
+			if err := os.Chown(filepath.Dir(run), stranger, stranger); err != nil {
+				return err
+			}
+			return os.Chmod(filepath.Dir(run), 0o777|os.ModeSticky)
+		}, false, "/runs/. must"},
+		{"the run directory is another's", chown("."), false, "/runs/it's #1 [a] must"},
+		{"others write to the run directory", chmod(".", 0o770), false, "/runs/it's #1 [a] must"},
+		{"the run directory is a link", func(run string) error {
+			if err := os.Rename(run, run+"2"); err != nil {
+				return err
+			}
+			return os.Symlink(run+"2", run)
+		}, false, "/runs/it's #1 [a] must"},
+		{"the spec is another's", chown("spec.json"), false, "/spec.json must"},
+		{"the program is another's", chown("bin/ddpbatch"), false, "/bin/ddpbatch must"},
+		{"others write to the program", chmod("bin/ddpbatch", 0o722), false, "/bin/ddpbatch must"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStage(t, "runs/it's #1 [a]", nil)
+			if err := test.change(filepath.Join(s.dir, "runs", "it's #1 [a]")); err != nil {
+				if os.Geteuid() != 0 {
+					t.Skipf("only root gives files to another user: %v", err)
+				}
+				t.Fatal(err)
+			}
+			out, code := s.run(t)
+			calls := s.calls(t)
+			if test.runs {
+				if code != 0 || len(calls) != 4 { // begin, srun and run, end
+					t.Errorf("exit code %d after %d calls, want 0 after 4:\n%s", code, len(calls), out)
+				}
+				return
+			}
+			for _, call := range calls {
+				if call[0] == "ddpbatch" {
+					t.Errorf("the script ran %q", call)
+				}
+			}
+			if code != 2 || !strings.Contains(out, "nothing is run") || !strings.Contains(out, test.names) {
+				t.Errorf("exit code %d, want 2 and a message that names %q:\n%s", code, test.names, out)
+			}
+		})
+	}
+}
+
+// TestScriptDoesNotTrustSilence holds that no answer of find's is taken for a good one, and that one which a signal cut short is asked for
+// again.
+func TestScriptDoesNotTrustSilence(t *testing.T) {
+	real, err := exec.LookPath("find")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		find string
+		code int
+		says string // of the cause; "": it runs
+	}{
+		"find fails":         {"exit 1", 2, "find could not tell whose RUN is (exit code 1)"},
+		"no find":            {"exit 127", 2, "find could not tell whose RUN is (exit code 127)"},
+		"always a signal":    {"kill -s TERM $$", 2, "find could not tell whose RUN is (exit code 143)"},
+		"found, and failed":  {`printf %s /there; exit 1`, 2, "another user might have changed it: /there must belong to you"},
+		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, "runs/x", nil)
+			write(t, filepath.Join(s.dir, "bin", "find"), "#!/bin/bash\n"+test.find+"\n")
+			out, code := s.run(t)
+			says := strings.Replace(test.says, "RUN", filepath.Join(s.dir, "runs", "x"), 1)
+			if code != test.code || !strings.Contains(out, says) {
+				t.Errorf("exit code %d, want %d and a message with %q:\n%s", code, test.code, says, out)
+			}
+			if strings.Contains(says, "could not tell") && strings.Contains(out, "another user") {
+				t.Errorf("it names a cause that it cannot know:\n%s", out)
+			}
+		})
 	}
 }

@@ -1,6 +1,12 @@
 package slurm
 
-import "strings"
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
 
 // JobStatus is what Slurm tells of a job, of an element of an array, or of a group of elements that
 // are still pending. The texts are Slurm's own; a field that the source of the answer does not
@@ -61,4 +67,90 @@ func (s JobStatus) Of(id string) bool {
 		return inGroup(element, group)
 	}
 	return job == id && !strings.Contains(id, "+") // the whole array, or the whole heterogeneous job
+}
+
+// JobID names a job as sbatch tells it: its number, and the cluster where there are several.
+type JobID struct {
+	ID      string // "3"
+	Cluster string // "" for the cluster that the commands talk to by themselves
+}
+
+// String is the form of sbatch --parsable: "3", or "3;lab".
+func (j JobID) String() string {
+	if j.Cluster == "" {
+		return j.ID
+	}
+	return j.ID + ";" + j.Cluster
+}
+
+// jobIDForm is a job, "3", an element of an array, "3_7", or a component of a heterogeneous
+// job, "3+1"; with a cluster, "3;lab". Slurm's ids have at most ten digits. Counted
+// repetitions take long to compile, and most processes never ask.
+var jobIDForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]{1,10}(?:_[0-9]{1,10})?(?:\+[0-9]{1,10})?)(?:;([A-Za-z0-9_.-]{1,64}))?$`)
+})
+
+// ParseJobID reads the id of one job: "3", "3_7", "3+1", each also with ";cluster" after it.
+// Of an array's pending elements squeue shows groups, such as "3_[4-6%2]"; they name no one
+// job and are refused.
+func ParseJobID(s string) (JobID, error) {
+	m := jobIDForm().FindStringSubmatch(s)
+	if m == nil {
+		return JobID{}, fmt.Errorf("job id %s: write a number as sbatch prints it, such as 12; for one element of an array 12_3", clip(s))
+	}
+	return JobID{ID: m[1], Cluster: m[2]}, nil
+}
+
+// base is the number of the job that an id, as Slurm's commands show it, belongs to: of "12_[3-6%2]",
+// "12_3" and "12+1" it is "12".
+func base(id string) string {
+	if i := strings.IndexAny(id, "_+"); i >= 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// inGroup tells whether an element of an array is among those that Slurm shows as one group:
+// "[0,3,6-9,20-40:5%2]", where %2 is how many may run at once. Slurm cuts long groups
+// short, with three dots ("[1-3,5...%2]") or, in squeue's narrow columns, in the middle of a
+// number ("[1-3,5,1"); an element may then be in what is not shown, so it counts as in.
+func inGroup(element, group string) bool {
+	list, bracket := strings.CutPrefix(group, "[")
+	if !bracket {
+		return group == element
+	}
+	list, whole := strings.CutSuffix(list, "]")
+	list, _, _ = strings.Cut(list, "%")
+	if !whole || strings.HasSuffix(list, "...") {
+		return true
+	}
+	n, err := strconv.ParseUint(element, 10, 32)
+	if err != nil {
+		return false
+	}
+	for item := range strings.SplitSeq(list, ",") {
+		if inSpan(n, item) {
+			return true
+		}
+	}
+	return false
+}
+
+// inSpan tells whether n is in "7", "3-6" or "20-40:5".
+func inSpan(n uint64, item string) bool {
+	bounds, step, hasStep := strings.Cut(item, ":")
+	low, high, isRange := strings.Cut(bounds, "-")
+	if !isRange {
+		high = low
+	}
+	if !hasStep {
+		step = "1"
+	}
+	lo, err1 := strconv.ParseUint(low, 10, 32)
+	hi, err2 := strconv.ParseUint(high, 10, 32)
+	by, err3 := strconv.ParseUint(step, 10, 32)
+	if err1 != nil || err2 != nil || err3 != nil || by == 0 {
+		return false
+	}
+	return lo <= n && n <= hi && (n-lo)%by == 0
 }

@@ -1,60 +1,12 @@
 package slurm
 
 import (
-	"errors"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 )
-
-// scriptFields is what a template sees; [Script.Render] documents it.
-type scriptFields struct {
-	Directives []string
-	Name       string
-	RunDir     string
-	Program    string
-	Modules    []string
-	Venv       string
-	Conda      string
-	Lines      []string
-	Srun       string
-	Elastic    bool
-	Tasks      bool
-}
-
-func (s Script) fields() (scriptFields, error) {
-	if err := errors.Join(s.validate(), s.Setup.Validate()); err != nil {
-		return scriptFields{}, err
-	}
-	words := append(s.ownOptions(), s.userOptions()...)
-	for i, word := range words {
-		if err := checkWord(word); err != nil {
-			return scriptFields{}, fmt.Errorf("sbatch option %s: %w", clip(word), err)
-		}
-		words[i] = quoteDirective(word)
-	}
-	extra, err := s.extraWords()
-	if err != nil {
-		return scriptFields{}, err
-	}
-	return scriptFields{
-		Directives: append(words, extra...),
-		Name:       ShellQuote(s.Name),
-		RunDir:     ShellQuote(s.RunDir),
-		Program:    ShellQuote(filepath.Join(s.RunDir, "bin", "ddpbatch")),
-		Modules:    s.Setup.moduleWords(),
-		Venv:       s.Setup.venvWord(),
-		Conda:      s.Setup.condaWord(),
-		Lines:      s.Setup.Script,
-		Srun:       strings.Join(s.srunOptions(), " "),
-		Elastic:    s.MinNodes > 0,
-		Tasks:      s.Mode == "task",
-	}, nil
-}
 
 // ownOptions are the options of sbatch that ddpbatch sets.
 func (s Script) ownOptions() []string {
@@ -70,6 +22,35 @@ func (s Script) ownOptions() []string {
 		shape = append(slices.DeleteFunc(shape, func(o Option) bool { return o.Name == least.Name }), least)
 	}
 	return s.words(slices.Concat(options, shape, s.lastingOptions()))
+}
+
+// shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how
+// many cores. srun must be told again because what it takes over from the job changed
+// between releases: 22.05 and 23.02 ignore the job's cpus-per-task, 23.11 does not.
+func (s Script) shape() []Option {
+	tasks, cpus := 1, s.CPUsPerRank*s.Nproc
+	if s.Mode == "task" {
+		tasks, cpus = s.Nproc, s.CPUsPerRank
+	}
+	options := []Option{
+		{Name: "nodes", Value: strconv.Itoa(s.Nodes)},
+		{Name: "ntasks", Value: strconv.Itoa(s.Nodes * tasks)},
+		{Name: "ntasks-per-node", Value: strconv.Itoa(tasks)},
+	}
+	if cpus > 0 {
+		options = append(options, Option{Name: "cpus-per-task", Value: strconv.Itoa(cpus)})
+	}
+	return options
+}
+
+// outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
+// directory is doubled to stand for itself.
+func (s Script) outputPattern() string {
+	file := "slurm-%j.log"
+	if _, array := s.Options.Get("array"); array && !s.Options.skips("array") {
+		file = "slurm-%A_%a.log"
+	}
+	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
 }
 
 // lastingOptions let the job outlive what happens to it, where its user has not said otherwise: Slurm may start it again, warns
@@ -158,35 +139,6 @@ func (s Script) gpusPerNode() bool {
 	return asked
 }
 
-// shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how
-// many cores. srun must be told again because what it takes over from the job changed
-// between releases: 22.05 and 23.02 ignore the job's cpus-per-task, 23.11 does not.
-func (s Script) shape() []Option {
-	tasks, cpus := 1, s.CPUsPerRank*s.Nproc
-	if s.Mode == "task" {
-		tasks, cpus = s.Nproc, s.CPUsPerRank
-	}
-	options := []Option{
-		{Name: "nodes", Value: strconv.Itoa(s.Nodes)},
-		{Name: "ntasks", Value: strconv.Itoa(s.Nodes * tasks)},
-		{Name: "ntasks-per-node", Value: strconv.Itoa(tasks)},
-	}
-	if cpus > 0 {
-		options = append(options, Option{Name: "cpus-per-task", Value: strconv.Itoa(cpus)})
-	}
-	return options
-}
-
-// outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
-// directory is doubled to stand for itself.
-func (s Script) outputPattern() string {
-	file := "slurm-%j.log"
-	if _, array := s.Options.Get("array"); array && !s.Options.skips("array") {
-		file = "slurm-%A_%a.log"
-	}
-	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
-}
-
 // userOptions are the options of the job file.
 func (s Script) userOptions() []string {
 	var options []Option
@@ -196,17 +148,6 @@ func (s Script) userOptions() []string {
 		}
 	}
 	return s.words(options)
-}
-
-// words writes options as sbatch and srun take them, less those that the site refuses.
-func (s Script) words(options []Option) []string {
-	var words []string
-	for _, o := range options {
-		if o.Name != "" && !s.Options.skips(o.Name) {
-			words = append(words, o.word())
-		}
-	}
-	return words
 }
 
 func (s Script) extraWords() ([]string, error) {
@@ -241,4 +182,15 @@ func (s Script) endOptions() []Option {
 	}
 	const farewell = 60 * time.Second
 	return []Option{{Name: "kill-on-bad-exit", Value: "1"}, {Name: "wait", Value: strconv.Itoa(int((s.Grace + farewell) / time.Second))}}
+}
+
+// words writes options as sbatch and srun take them, less those that the site refuses.
+func (s Script) words(options []Option) []string {
+	var words []string
+	for _, o := range options {
+		if o.Name != "" && !s.Options.skips(o.Name) {
+			words = append(words, o.word())
+		}
+	}
+	return words
 }
