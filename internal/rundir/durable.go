@@ -1,12 +1,16 @@
 package rundir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/vfs"
 )
 
@@ -96,4 +100,28 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+const (
+	staleTries = 4
+	stalePause = 50 * time.Millisecond
+)
+
+// fresh reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it (ESTALE).
+func fresh[T any](read func() (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		got, err := read()
+		if try == staleTries || !errors.Is(err, syscall.ESTALE) {
+			return got, err
+		}
+		_ = pause.For(context.Background(), stalePause) // which nothing cuts short
+	}
+}
+
+// system is the file system that attempts are claimed in.
+func (d *Dir) system() vfs.FS {
+	if d.files != nil {
+		return d.files
+	}
+	return vfs.OS{}
 }
