@@ -1,13 +1,20 @@
 package proc
 
 import (
+	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -156,4 +163,151 @@ func (g *Guard) End() {
 	}
 	g.mu.Unlock()
 	<-g.done
+}
+
+// watcherScript leaves a process behind that collects orders, from descriptor 3, until the program that gives them is gone, and then
+// becomes that program, from descriptor 4, as a guard that has all orders. It tells the number of that process to descriptor 5. A shell
+// waits because it is ready in a sixth of the time that this program needs, and in a tenth of the memory.
+const watcherScript = `{ while read -r order; do orders="$orders $order"; done; exec /proc/self/fd/4 ` + GuardCommand + ` $orders; } <&3 & echo $! >&5`
+
+const (
+	orderPatience = time.Second      // for a guard that was stopped; its pipe holds thousands of orders
+	endPatience   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
+)
+
+// watcher is one guard's process. Its parent ends at once, so that it is init's child, or that of the next subreaper above this process,
+// which may be this one.
+type watcher struct {
+	process *handle
+	orders  *os.File
+	life    *os.File // ends when the process does, which alone has its other end
+}
+
+func startWatcher() (*watcher, error) {
+	// the file, as the name may stand for another program by then, or for none
+	program, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
+	orders, giver, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer orders.Close()
+	life, holder, err := os.Pipe()
+	if err != nil {
+		giver.Close()
+		return nil, err
+	}
+	w := &watcher{orders: giver, life: life}
+	err = w.start(orders, program, holder)
+	holder.Close()
+	if err != nil {
+		giver.Close() // which ends a guard that there is
+		life.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+// start starts the process, with the files that it needs.
+func (w *watcher) start(orders, program, holder *os.File) error {
+	cmd := guardProcess(nil, orders, program, holder, "/bin/sh", "-c", watcherScript)
+	pid, err := w.leave(cmd)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) { // there is no shell: a child, then
+		cmd = guardProcess(orders, orders, program, holder, "/proc/self/exe", GuardCommand)
+		if err = startDeaf(cmd); err == nil {
+			pid = cmd.Process.Pid
+			go reap(cmd)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s, err := readStat(pid)
+	if err != nil {
+		return err
+	}
+	process, ok := openHandle(s, func(s stat) bool { return s.group == cmd.Process.Pid })
+	if !ok {
+		return fmt.Errorf("process %d has ended", pid)
+	}
+	w.process = process
+	return nil
+}
+
+// leave runs the shell, which leaves the process behind, and returns its number.
+func (w *watcher) leave(shell *exec.Cmd) (pid int, err error) {
+	if err := startDeaf(shell); err != nil {
+		return 0, err
+	}
+	hangs := time.AfterFunc(endPatience, func() { _ = shell.Process.Kill() })
+	err = reap(shell)
+	hangs.Stop()
+	if err != nil {
+		return 0, fmt.Errorf("the shell that starts it: %w", err)
+	}
+	if err := w.life.SetReadDeadline(time.Now().Add(endPatience)); err != nil { // this process has the pipe's other end, too
+		return 0, err
+	}
+	defer w.life.SetReadDeadline(time.Time{})
+	line, err := bufio.NewReaderSize(w.life, 32).ReadString('\n')
+	if err != nil {
+		return 0, fmt.Errorf("the shell that starts it does not tell its number: %w", err)
+	}
+	return strconv.Atoi(strings.TrimSpace(line))
+}
+
+// reap waits for a child that startDeaf has started.
+func reap(cmd *exec.Cmd) error {
+	defer children.forget(cmd.Process.Pid)
+	return cmd.Wait()
+}
+
+// guardProcess has no variable but a cookie of its own, so that no sweep kills it: neither its own nor that of a run around this one, which
+// kills this process and so wakes the guard, and takes whoever has no cookie for an orphan.
+func guardProcess(in io.Reader, orders, program, holder *os.File, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Stdin, cmd.ExtraFiles, cmd.Dir = in, []*os.File{orders, program, holder}, "/"
+	cmd.Env = []string{CookieVariable + "=" + NewCookie()}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// startDeaf starts a process with all signals blocked: it has the mask of the thread that forks it (sigprocmask(2)), and so have the
+// processes that it makes, and the programs that they execute.
+func startDeaf(cmd *exec.Cmd) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var all, own unix.Sigset_t
+	for i := range all.Val {
+		all.Val[i]-- // all bits
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &own); err != nil {
+		return err
+	}
+	defer func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &own, nil) }() // it was its mask before
+	return children.start(cmd)
+}
+
+func (w *watcher) order(order byte, what string) error {
+	if err := w.orders.SetWriteDeadline(time.Now().Add(orderPatience)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w.orders, "%c%s\n", order, what)
+	return err
+}
+
+// await returns when the process has ended. Its files are closed a moment before.
+func (w *watcher) await() {
+	_, _ = io.Copy(io.Discard, w.life)
+	awaitGone(context.Background(), endPatience, []*handle{w.process})
+}
+
+// close is for a process that has ended.
+func (w *watcher) close() {
+	w.process.close()
+	w.orders.Close()
+	w.life.Close()
 }

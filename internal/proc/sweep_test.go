@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"ddpbatch/internal/testkit"
+
+	"golang.org/x/sys/unix"
 )
 
 // swept sweeps, and fails the test if anything is left.
@@ -302,4 +302,13 @@ func TestSweepOrphansSparesTheNested(t *testing.T) {
 	}
 	swept(t, Sweep, other)
 	testkit.Eventually(t, "somebody waits for it", func() bool { _, err := readStat(nested); return err != nil })
+}
+
+// What a sweep costs that finds nobody, as at the end of most runs.
+func BenchmarkSweepOfNobody(b *testing.B) {
+	for b.Loop() {
+		if _, err := SweepOrphans(b.Context(), NewCookie()); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"ddpbatch/internal/testkit"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestUsagesOf(t *testing.T) {
@@ -76,5 +76,14 @@ func TestIsGo(t *testing.T) {
 	}
 	if _, err := IsGo(1<<22 + 1); err == nil {
 		t.Error("a process that cannot be has a program")
+	}
+}
+
+// What an agent does that looks for hangs.
+func BenchmarkUsages(b *testing.B) {
+	for b.Loop() {
+		if _, err := Usages([]int{1}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

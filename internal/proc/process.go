@@ -1,10 +1,12 @@
 package proc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -142,4 +144,85 @@ func (p *Process) Err() error {
 		return nil
 	}
 	return p.err
+}
+
+// Warn sends sig to those processes of the child's group alone that have a handler for it, as it would kill the others: to the leader, or
+// else, on every way down from it, to the first that has one. So the program behind a shell hears of it, and the
+// helpers of a program that has a handler do not. It returns how many were told; 0: none has a handler.
+func (p *Process) Warn(sig syscall.Signal) (told int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return 0, nil
+	}
+	all, err := stats()
+	if err != nil {
+		return 0, err
+	}
+	members := map[int]stat{}
+	below := map[int][]stat{}
+	for _, s := range all {
+		if s.group == p.Pid() && !s.zombie() {
+			members[s.pid] = s
+		}
+	}
+	var next []stat
+	for _, s := range members {
+		if _, ok := members[s.parent]; ok {
+			below[s.parent] = append(below[s.parent], s)
+		} else {
+			next = append(next, s) // the leader, and those whose parents have ended
+		}
+	}
+	for len(next) > 0 {
+		s := next[0]
+		next = next[1:]
+		handles, e := Handles(s.pid, sig)
+		if e != nil {
+			continue // gone
+		}
+		if !handles {
+			next = append(next, below[s.pid]...)
+			continue
+		}
+		h, ok := openHandle(s, func(now stat) bool { return now.group == s.group })
+		if !ok {
+			continue
+		}
+		if e := h.signal(unix.Signal(sig)); e != nil {
+			err = errors.Join(err, e)
+		} else {
+			told++
+		}
+		h.close()
+	}
+	return told, err
+}
+
+const (
+	maxStatus = 64 << 10 // bytes of /proc/PID/status: a line names every group of the user
+	maxSignal = 64
+)
+
+// Handles tells whether a process has a handler for a signal, as /proc/PID/status says (SigCgt; proc(5)). All threads of a
+// process have the same handlers. A process that has none dies of most signals, or ignores them.
+func Handles(pid int, sig syscall.Signal) (bool, error) {
+	text, err := readSome(fmt.Sprintf("/proc/%d/status", pid), maxStatus)
+	if err != nil {
+		return false, fmt.Errorf("ask for the signal handlers of process %d: %w", pid, err)
+	}
+	caught, err := caughtSignals(text)
+	if err != nil {
+		return false, fmt.Errorf("ask for the signal handlers of process %d: %w", pid, err)
+	}
+	return sig >= 1 && sig <= maxSignal && caught>>(sig-1)&1 == 1, nil
+}
+
+func caughtSignals(status []byte) (uint64, error) {
+	for line := range bytes.Lines(status) {
+		if mask, ok := bytes.CutPrefix(line, []byte("SigCgt:")); ok {
+			return strconv.ParseUint(string(bytes.TrimSpace(mask)), 16, 64)
+		}
+	}
+	return 0, fmt.Errorf("%.40q has no line SigCgt", status)
 }
