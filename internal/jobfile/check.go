@@ -2,9 +2,13 @@ package jobfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	"ddpbatch/slurm"
 
 	"github.com/BurntSushi/toml"
 )
@@ -169,4 +173,106 @@ func comparePlaces(a, b *place) int {
 // below is the key of a table's key; it never shares memory with the table's own.
 func below(key toml.Key, name string) toml.Key {
 	return append(slices.Clip(key), name)
+}
+
+// A gap is something that the schema knows and this version does not do. What builds it deletes
+// its row here.
+type gap struct {
+	key   string
+	allow []any  // the values that are fine all the same
+	why   string // what this version does, and what to write instead
+}
+
+func gaps() []gap {
+	return []gap{
+		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
+		{key: "container", why: "this version starts no containers: put the call of the container's program into launch.command"},
+		{key: "mpi.transport", allow: []any{"auto", "shm", "tcp"}, why: `this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
+	}
+}
+
+// gap notes what this version does not do with a value, and tells whether the job can run
+// all the same.
+func (c *checker) gap(g *gap, key toml.Key, v any, at *place) bool {
+	what := key.String()
+	switch v := v.(type) {
+	case map[string]any:
+		what = "[" + what + "]"
+	case []any:
+	case string:
+		what += " = " + short(v)
+	default:
+		what += " = " + describe(v)
+	}
+	switch {
+	case slices.Contains(g.allow, v):
+		return true
+	default:
+		c.fault(at, key, "%s: %s", what, g.why)
+		return false
+	}
+}
+
+// unknown says that the last name of key is no key of table n, and what may have been meant.
+func unknown(n *node, key toml.Key, v any) string {
+	table, name := key[:len(key)-1], key[len(key)-1]
+	what := "key " + key.String()
+	if _, isTable := v.(map[string]any); isTable {
+		what = "table [" + key.String() + "]"
+	}
+	var advice error
+	if n.advise != nil {
+		advice = n.advise(name)
+	}
+	if advice != nil && !errors.Is(advice, slurm.ErrUnknownOption) {
+		return advice.Error()
+	}
+	if near := Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
+		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
+	}
+	if home, elsewhere := schema().find(name); elsewhere != nil {
+		return fmt.Sprintf("unknown %s: did you mean %s?", what, elsewhere.show(home))
+	}
+	if advice != nil {
+		return advice.Error()
+	}
+	return fmt.Sprintf("unknown %s; known here: %s", what, strings.Join(slices.Sorted(maps.Keys(n.keys)), ", "))
+}
+
+// Nearest returns the name that takes the fewest edits to get from the given one, the first of
+// several; empty where none is near enough to be meant.
+func Nearest(name string, names []string) string {
+	best, limit := "", max(2, len(name)/3)+1
+	for _, candidate := range names {
+		if d := distance(name, candidate); d < limit && d < min(len(name), len(candidate)) {
+			best, limit = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance of two names, in bytes: the fewest insertions, removals and
+// replacements that make one the other.
+func distance(a, b string) int {
+	const tooLong = 64 // no key is that long
+	if len(a) > tooLong || len(b) > tooLong {
+		return max(len(a), len(b))
+	}
+	row := make([]int, len(b)+1) // from the first i bytes of a to the first j of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

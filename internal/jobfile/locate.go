@@ -1,7 +1,11 @@
 package jobfile
 
-// maxDepth bounds how deep tables, lists and dotted keys may be nested.
-const maxDepth = 32
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
 
 // locate finds where each key of a TOML document stands: keys and dotted keys, [tables] and
 // [[tables]], and keys of inline tables; quoted or bare. Keys inside lists are left out,
@@ -26,6 +30,70 @@ func locate(src string) (root *place, deep int) {
 		}
 	}
 	return root, s.deep
+}
+
+// maxDepth bounds how deep tables, lists and dotted keys may be nested.
+const maxDepth = 32
+
+// A place is where a key stands, together with the places of the keys below it. The root
+// is the place of the file itself.
+type place struct {
+	offset int               // in the source, of the key's first byte
+	depth  int               // of the root: 0
+	set    int               // 0: in the file; n: in the nth --set
+	text   string            // in a --set: the value as it was typed
+	keys   map[string]*place // nil: none
+}
+
+// below finds the place of a key of this table. A key that the locator has not found is given the
+// place of its table: less exact, never wrong.
+func (p *place) below(name string) *place {
+	if q := p.keys[name]; q != nil {
+		return q
+	}
+	return &place{offset: p.offset, set: p.set}
+}
+
+// at finds the place of a dotted key below p.
+func (p *place) at(key []string) *place {
+	for _, name := range key {
+		p = p.below(name)
+	}
+	return p
+}
+
+// add returns the place of a key of this table, and makes it where it is new: where
+// a table is opened twice, the first place counts.
+func (p *place) add(name string, offset int) *place {
+	if q := p.keys[name]; q != nil {
+		return q
+	}
+	q := &place{offset: offset, depth: p.depth + 1}
+	p.put(name, q)
+	return q
+}
+
+func (p *place) put(name string, q *place) {
+	if p.keys == nil {
+		p.keys = make(map[string]*place)
+	}
+	p.keys[name] = q
+}
+
+// position turns an offset into a line and a column, both from 1. Offsets outside the
+// source are taken to its nearer end.
+func position(src string, offset int) (line, column int) {
+	before := src[:min(max(offset, 0), len(src))]
+	start := strings.LastIndexByte(before, '\n') + 1
+	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
+}
+
+// A scanner steps through TOML text. Every step moves forward or reports that it
+// cannot, so every loop over them ends.
+type scanner struct {
+	src  string
+	off  int
+	deep int // offset of what is nested too deep; -1: nothing is
 }
 
 // header reads "[a.b]" or "[[a.b]]" and returns the table that it opens.
@@ -110,4 +178,127 @@ func (s *scanner) each(closing byte, p *place, item func() bool) bool {
 		}
 	}
 	return false
+}
+
+// peek returns the next byte, and 0 at the end.
+func (s *scanner) peek() byte {
+	if s.off < len(s.src) {
+		return s.src[s.off]
+	}
+	return 0
+}
+
+// tooDeep notes and reports that nothing below p is read.
+func (s *scanner) tooDeep(p *place) bool {
+	if p.depth < maxDepth {
+		return false
+	}
+	s.deep = s.off
+	return true
+}
+
+func (s *scanner) skipSpace() {
+	for c := s.peek(); c == ' ' || c == '\t'; c = s.peek() {
+		s.off++
+	}
+}
+
+// skipBlank skips white space, line ends and comments, and tells whether anything is left.
+func (s *scanner) skipBlank() bool {
+	for s.off < len(s.src) {
+		switch s.src[s.off] {
+		case ' ', '\t', '\r', '\n':
+			s.off++
+		case '#':
+			s.skipTo("\n")
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// skipTo goes to the next of the given bytes, or to the end.
+func (s *scanner) skipTo(stops string) {
+	if n := strings.IndexAny(s.src[s.off:], stops); n >= 0 {
+		s.off += n
+	} else {
+		s.off = len(s.src)
+	}
+}
+
+// skipScalar skips a number, a truth value, a date or a time: what ends at a comma, a bracket, a
+// comment or the line's end. A date may hold a space.
+func (s *scanner) skipScalar() bool {
+	start := s.off
+	s.skipTo(",]}#\r\n")
+	return s.off > start
+}
+
+// skipString skips a string of any of TOML's four kinds. A string that does not end
+// is not skipped.
+func (s *scanner) skipString() bool {
+	quote := s.src[s.off : s.off+1]
+	multi := strings.Repeat(quote, 3)
+	if !strings.HasPrefix(s.src[s.off:], multi) {
+		return s.skipQuoted(quote)
+	}
+	s.off += len(multi)
+	if !s.skipPast(multi, quote == `"`) {
+		return false
+	}
+	// """a""""" ends in two quotes of its own.
+	for range 2 {
+		if strings.HasPrefix(s.src[s.off:], quote) {
+			s.off++
+		}
+	}
+	return true
+}
+
+// skipQuoted skips a string that ends on its own line.
+func (s *scanner) skipQuoted(quote string) bool {
+	start := s.off
+	s.off++
+	return s.skipPast(quote, quote == `"`) && !strings.Contains(s.src[start:s.off], "\n")
+}
+
+// skipPast goes past the next delim; with escapes, a backslash hides what follows it.
+func (s *scanner) skipPast(delim string, escapes bool) bool {
+	for s.off < len(s.src) {
+		switch {
+		case escapes && s.src[s.off] == '\\':
+			s.off = min(s.off+2, len(s.src))
+		case strings.HasPrefix(s.src[s.off:], delim):
+			s.off += len(delim)
+			return true
+		default:
+			s.off++
+		}
+	}
+	return false
+}
+
+// keyPart reads one part of a key and gives its name.
+func (s *scanner) keyPart() (name string, ok bool) {
+	start := s.off
+	if c := s.peek(); c == '"' || c == '\'' {
+		if !s.skipQuoted(string(c)) {
+			return "", false
+		}
+		return unquote(s.src[start:s.off])
+	}
+	s.skipTo(" \t\r\n.=[]{}\"'#,")
+	return s.src[start:s.off], s.off > start
+}
+
+// unquote gives the name that a quoted key stands for.
+func unquote(quoted string) (name string, ok bool) {
+	if !strings.Contains(quoted, `\`) || quoted[0] == '\'' {
+		return quoted[1 : len(quoted)-1], true
+	}
+	// A quoted key is written as a one-line string is; the library knows the escapes.
+	var v struct{ Name string }
+	_, err := toml.Decode("Name = "+quoted, &v)
+	return v.Name, err == nil
 }

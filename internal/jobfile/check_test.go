@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"ddpbatch/slurm"
+
+	"pgregory.net/rapid"
 )
 
 // builtin ends a job that is right in all else; appended, it moves no line.
@@ -175,51 +177,6 @@ func TestFaultsOfWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestFaultsBetweenKeys(t *testing.T) {
-	for _, test := range []struct {
-		name, src string
-		want      []string
-	}{
-		{"a list of ranks for other nodes", "name = \"x\"\nslurm.nodes = 3\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
-			`job.toml:3:8: launch.nproc_per_node lists 2 nodes, and slurm.nodes is 3: give one number per node, or a single one`,
-		}},
-		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
-			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, not the text "3"`,
-		}},
-		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
-			`job.toml:4:1: launch.nproc_per_node must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
-		}},
-		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
-			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
-		}},
-		{"cores per rank, and nobody knows how many ranks", "name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
-			`job.toml:3:1: slurm.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
-		}},
-		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command, []string{
-			`job.toml:3:1: slurm.gpus_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
-			`job.toml:4:1: slurm.tres_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
-		}},
-		{"per task, and the tasks are ranks", "name = \"x\"\nslurm.gpus_per_task = 1\n[launch]\nmode = \"task\"\ncommand = [\"a\"]", nil},
-		{"what a script cannot hold", "name = \"x\"\n[setup]\nmodules = [\"ok\", \"-x\", \" \"]\nvenv = \"~ann/venv\"\nscript = [\"a\\r\\nb\", \"c\\rd\", \"e\\r\"]" + command, []string{
-			`job.toml:3:1: setup.modules: "-x": it must be a name, not empty and not beginning with a dash`,
-			`job.toml:4:1: setup.venv: write the home folder of another user as a whole path`,
-			`job.toml:5:1: setup.script: item 1 has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`,
-		}},
-		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = \"i\", labels = \"l\" }", []string{
-			`job.toml:3:1: train.loss is "mse": must be "cross_entropy" for data.kind = "mnist"`,
-		}},
-		{"the loss left out", "name = \"x\"\n[train]\nmodel.kind = \"mlp\"\ndata.kind = \"generated\"", []string{
-			`job.toml:2:2: train.loss is "cross_entropy": must be "mse" for data.kind = "generated"`,
-		}},
-		{"more than the trainer takes", "name = \"x\"\n[train]\nloss = \"mse\"\nbatch_size = 2000000\ndata.kind = \"generated\"\nmodel = { kind = \"mlp\", hidden = [2, 2000000] }", []string{
-			`job.toml:4:1: train.batch_size is 2000000: must be 1 to 1048576`,
-			`job.toml:6:25: train.model.hidden[1] is 2000000: must be 1 to 1048576`,
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
-	}
-}
-
 // TestFaultsOfVeryManyKeys: a file of nothing but faults is told of by the first hundred.
 func TestFaultsOfVeryManyKeys(t *testing.T) {
 	var src strings.Builder
@@ -248,4 +205,98 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 		`--set zzzz: unknown key zzzz; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,
 		`--set launch.grace: launch.grace must be a duration, such as "90s" or "5m", not 1`,
 	)
+}
+
+// TestGaps gives what this version refuses, each on line 3, and values of the
+// same keys that are fine.
+func TestGaps(t *testing.T) {
+	for _, test := range []struct{ table, line, fault string }{
+		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`},
+		{"mpi", `transport = "tcp"`, ""},
+		{"mpi", `transport = "shm"`, ""},
+		{"mpi", `transport = "ucx"`, `mpi.transport = "ucx": this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
+	} {
+		t.Run(test.table+" "+test.line, func(t *testing.T) {
+			_, warnings, err := parse("name = \"x\"\n[" + test.table + "]\n" + test.line + command)
+			faults, _ := err.(Faults)
+			checkLine(t, "fault", lines(faults), test.fault)
+			checkLine(t, "warning", lines(warnings), "")
+		})
+	}
+}
+
+// checkLine wants one finding on line 3, column 1; or none.
+func checkLine(t *testing.T, what string, got []string, want string) {
+	t.Helper()
+	var all []string
+	if want != "" {
+		all = []string{"job.toml:3:1: " + want}
+	}
+	if !slices.Equal(got, all) {
+		t.Errorf("%s: got %q, want %q", what, got, all)
+	}
+}
+
+func TestGapsOfTables(t *testing.T) {
+	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
+	checkFaults(t, "name = \"x\""+command+rest, nil,
+		"job.toml:5:2: [container]: this version starts no containers: put the call of the container's program into launch.command",
+		"job.toml:7:1: unknown key container.runime: did you mean container.runtime?",
+		"job.toml:9:20: unknown key requeue.max.cash: did you mean requeue.max.crash?",
+		`job.toml:10:1: requeue.lead must be a duration, such as "90s" or "5m", not the text "x"`,
+		`job.toml:11:1: item 2 of requeue.on must be "preempt", "timeout", "node", "hang", "oom" or "crash", not the text "boredom"`,
+	)
+}
+
+// TestGapsNameKeys holds that no gap names a key that the schema does not have.
+func TestGapsNameKeys(t *testing.T) {
+	for _, g := range gaps() {
+		n := schema()
+		for name := range strings.SplitSeq(g.key, ".") {
+			n = n.child(name)
+		}
+		if n.read == nil && n.keys == nil {
+			t.Errorf("the schema has no key %s", g.key)
+		}
+		if !strings.Contains(g.why, "this version") {
+			t.Errorf("the gap of %s does not say what this version does: %q", g.key, g.why)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"a", "", 1}, {"kitten", "sitting", 3}, {"saturday", "sunday", 3}, {"slrum", "slurm", 2},
+		{"nods", "nodes", 1}, {"gpus-per-node", "gpus_per_node", 2}, {"abc", "abc", 0}, {"abc", "xyz", 3},
+	} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func TestDistanceIsAMetric(t *testing.T) {
+	word := rapid.StringMatching(`[ab_]{0,8}`)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := word.Draw(t, "a"), word.Draw(t, "b"), word.Draw(t, "c")
+		ab, ba, bc, ac := distance(a, b), distance(b, a), distance(b, c), distance(a, c)
+		if ab != ba || (ab == 0) != (a == b) || ac > ab+bc || ab > max(len(a), len(b)) {
+			t.Fatalf("%q %q %q: ab %d, ba %d, bc %d, ac %d", a, b, c, ab, ba, bc, ac)
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"epochs", "lr", "nodes", "on"}
+	for name, want := range map[string]string{
+		"epoch": "epochs", "Epochs": "epochs", "nod": "nodes", "node": "nodes", "rl": "", "xy": "", "": "", "o": "",
+		"batch": "", "nodess": "nodes", strings.Repeat("n", 100_000): "",
+	} {
+		if got := Nearest(name, names); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", name, got, want)
+		}
+	}
 }
