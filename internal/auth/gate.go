@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,4 +109,65 @@ func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 		about = append(about, "so_far", n)
 	}
 	g.Log.Warn(g.Binding.Role+": connection refused", about...)
+}
+
+// errCrowded is why the oldest of too many handshakes ends.
+var errCrowded = errors.New("it had proved nothing yet when too many others came after it")
+
+// crowd holds the connections that have proved nothing yet. When there is no room for another, the
+// oldest goes: a handshake takes a rank some milliseconds, and whoever is still at it when so many
+// have come after it is hardly one.
+type crowd struct {
+	mu    sync.Mutex
+	conns []net.Conn // the oldest first
+}
+
+// enter adds conn, until leave, to what are then at most room connections.
+func (c *crowd) enter(conn net.Conn, room int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.conns) >= room {
+		c.conns[0].Close() // its handshake fails, and leaves
+		c.conns = slices.Delete(c.conns, 0, 1)
+	}
+	c.conns = append(c.conns, conn)
+}
+
+// leave tells whether conn was still there.
+func (c *crowd) leave(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.conns, conn)
+	if i < 0 {
+		return false
+	}
+	c.conns = slices.Delete(c.conns, i, i+1)
+	return true
+}
+
+// maxStrangers bounds what is remembered, and told, of hosts that are none of the run's.
+const maxStrangers = 1024
+
+// strangers remembers the hosts whose proof was wrong. The zero value remembers none.
+type strangers struct {
+	mu    sync.Mutex
+	hosts map[string]bool
+}
+
+// isNew tells whether the host of addr was not seen before; of more than maxStrangers, none is new.
+func (s *strangers) isNew(addr net.Addr) bool {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		host = addr.String()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hosts[host] || len(s.hosts) == maxStrangers {
+		return false
+	}
+	if s.hosts == nil {
+		s.hosts = make(map[string]bool)
+	}
+	s.hosts[host] = true
+	return true
 }
