@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/slurm"
-
 	"pgregory.net/rapid"
+
+	"ddpbatch/slurm"
 )
 
 // readTSV returns the rows of a file of the hostlist corpus, at least atLeast of them.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/slurm"
-
 	"pgregory.net/rapid"
+
+	"ddpbatch/slurm"
 )
 
 // The first five are from the environments in testdata/22.05/env.

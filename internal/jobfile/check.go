@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"ddpbatch/slurm"
-
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/slurm"
 )
 
 // A checker turns the tables of one file into one job, and gathers what is wrong with them.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/slurm"
-
 	"pgregory.net/rapid"
+
+	"ddpbatch/slurm"
 )
 
 // builtin ends a job that is right in all else; appended, it moves no line.

@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"ddpbatch/internal/redact"
-
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/internal/redact"
 )
 
 // Reader reads job files. The zero value refuses paths that begin with "~/".

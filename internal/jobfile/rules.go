@@ -9,11 +9,11 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/BurntSushi/toml"
+
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
-
-	"github.com/BurntSushi/toml"
 )
 
 // rules checks what holds between keys. A rule stays silent where one of its keys is at fault

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/BurntSushi/toml"
+
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
-
-	"github.com/BurntSushi/toml"
 )
 
 // A row of the schema says what one key of job.toml takes and where that goes.

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"ddpbatch/internal/pause"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/pause"
 )
 
 // CookieVariable is the variable that tells a run's processes from all others, for [Sweep]. Who is started here with a cookie also has

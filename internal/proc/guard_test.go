@@ -16,9 +16,9 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"ddpbatch/internal/testkit"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
 )
 
 // killAgent runs script as the worker of an agent with a guard, kills the agent when the words have come, each

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"ddpbatch/internal/pause"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/pause"
 )
 
 const (

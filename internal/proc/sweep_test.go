@@ -12,9 +12,9 @@ import (
 	"syscall"
 	"testing"
 
-	"ddpbatch/internal/testkit"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
 )
 
 // swept sweeps, and fails the test if anything is left.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/internal/testkit"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
 )
 
 func TestUsagesOf(t *testing.T) {

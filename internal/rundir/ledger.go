@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/vfs"
-
-	"golang.org/x/sys/unix"
 )
 
 const (

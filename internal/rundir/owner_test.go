@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/internal/testkit"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/testkit"
 )
 
 // stranger is the user id of somebody who has no account.

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -14,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"ddpbatch/internal/pause"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/pause"
 )
 
 // Scene is one run of a pretend job, as faults see it.
