@@ -181,8 +181,8 @@ const (
 	Cyclic Layout = "cyclic" // one to each node in turn, as long as it has room
 )
 
-// Place is the place of one task in its step.
-type Place struct {
+// Task tells one task of the step from the others, as Slurm does.
+type Task struct {
 	Proc  int   // SLURM_PROCID
 	Local int   // SLURM_LOCALID
 	Node  int   // SLURM_NODEID: the node's index in the step
@@ -211,27 +211,27 @@ func (a Allocation) tasks() []int {
 
 // Places are those of all tasks of the step, in the order of their ranks: those of a heterogeneous job's components follow on each
 // other.
-func (a Allocation) Places() []Place {
+func (a Allocation) Places() []Task {
 	var nodes []int // of each rank
 	for _, span := range a.spans() {
-		for _, node := range deal(a.tasks()[span[0]:span[1]], a.layout(span)) {
+		for _, node := range distribute(a.tasks()[span[0]:span[1]], a.layout(span)) {
 			nodes = append(nodes, span[0]+node)
 		}
 	}
 	procs := make([][]int, a.stepNodes())
-	places := make([]Place, len(nodes))
+	all := make([]Task, len(nodes))
 	for proc, node := range nodes {
-		places[proc] = Place{Proc: proc, Local: len(procs[node]), Node: node}
+		all[proc] = Task{Proc: proc, Local: len(procs[node]), Node: node}
 		procs[node] = append(procs[node], proc)
 	}
-	for i, p := range places {
-		places[i].Procs = procs[p.Node]
+	for i, t := range all {
+		all[i].Procs = procs[t.Node]
 	}
-	return places
+	return all
 }
 
-// deal deals out tasks to the nodes that have room for so many: the node of each.
-func deal(tasks []int, layout Layout) (nodes []int) {
+// distribute deals out tasks to the nodes that have room for so many: the node of each.
+func distribute(tasks []int, layout Layout) (nodes []int) {
 	if layout != Cyclic {
 		for node, n := range tasks {
 			nodes = append(nodes, slices.Repeat([]int{node}, n)...)

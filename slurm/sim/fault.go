@@ -35,7 +35,7 @@ type Fault struct {
 	// Everybody: of warn: not the batch script alone gets the signal but the tasks, too (sbatch --signal=USR2@lead and B:USR2@lead in one).
 	Everybody bool
 
-	// When it strikes: at once where none of them is set.
+	// When it is injected: at once where none of them is set.
 	Step    int64         // as soon as the metrics tell of this step; 0: no matter
 	Time    time.Duration // since the job began to run; 0: no matter
 	Attempt int           // in this attempt of the run only; 0: in whichever it happens

@@ -29,17 +29,17 @@ type Scene struct {
 	WarnTasks  syscall.Signal // what warns the tasks themselves
 	// Progress is the newest step in the run's metrics, 0 where there is none, and the attempt that it, or else the run, is in.
 	Progress func() (step int64, attempt int)
-	// Struck is told of each fault as it strikes: what happened, and to which node, if to one.
+	// Struck is called with each fault as it is injected: what happens, and to which node, if to one.
 	Struck func(f Fault, what, node string)
 }
 
 // How often triggers are looked at: the clock, and, as that reads files, the run's progress.
 const (
-	look         = 2 * time.Millisecond
-	lookProgress = 20 * time.Millisecond
+	pollEvery         = 2 * time.Millisecond
+	pollProgressEvery = 20 * time.Millisecond
 )
 
-// CheckFaults says which fault cannot strike a job of this shape, or needs what is not there.
+// CheckFaults says which fault cannot be injected into a job of this shape, or needs what is not there.
 func (a Allocation) CheckFaults(faults []Fault, ranks int) error {
 	for _, f := range faults {
 		if f.OnRank() && f.Rank >= ranks {
@@ -64,8 +64,8 @@ func (a Allocation) nodeOf(f Fault) (int, error) {
 	return i, nil
 }
 
-// Await strikes with each of the faults when its time comes, until ctx ends, which should be when the job does. It returns when nothing
-// of them goes on, and tells which have not struck.
+// Await injects each of the faults when its time comes, until ctx ends, which should be when the job does. It returns when nothing
+// of them goes on, and returns those that have not been injected.
 func (s Scene) Await(ctx context.Context, faults []Fault) (left []Fault, err error) {
 	begin := time.Now()
 	var mu sync.Mutex
@@ -73,13 +73,13 @@ func (s Scene) Await(ctx context.Context, faults []Fault) (left []Fault, err err
 	var errs []error
 	for _, f := range faults {
 		wg.Go(func() {
-			struck, err := s.await(ctx, f, begin)
+			injected, err := s.await(ctx, f, begin)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				errs = append(errs, fmt.Errorf("fault %q: %w", f.Text, err))
 			}
-			if !struck {
+			if !injected {
 				left = append(left, f)
 			}
 		})
@@ -88,17 +88,17 @@ func (s Scene) Await(ctx context.Context, faults []Fault) (left []Fault, err err
 	return left, errors.Join(errs...)
 }
 
-// await waits for one fault's moment, and strikes.
-func (s Scene) await(ctx context.Context, f Fault, begin time.Time) (struck bool, err error) {
-	every := look
+// await waits for one fault's moment, and injects it.
+func (s Scene) await(ctx context.Context, f Fault, begin time.Time) (injected bool, err error) {
+	every := pollEvery
 	if f.Step > 0 || f.Attempt > 0 {
-		every = lookProgress
+		every = pollProgressEvery
 	}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
 		if s.due(f, time.Since(begin)) {
-			done, err := s.strike(ctx, f)
+			done, err := s.inject(ctx, f)
 			if done || err != nil {
 				return done, err
 			}
@@ -119,13 +119,13 @@ func (s Scene) due(f Fault, since time.Duration) bool {
 	return since >= f.Time && step >= f.Step && (f.Attempt == 0 || attempt == f.Attempt)
 }
 
-// strike does what the fault is. It is false where what it is to hit is not there yet.
-func (s Scene) strike(ctx context.Context, f Fault) (bool, error) {
+// inject does what the fault is. It is false where what it is to hit is not there yet.
+func (s Scene) inject(ctx context.Context, f Fault) (bool, error) {
 	switch f.Kind {
 	case Kill, Stop, Slow:
-		return s.strikeRank(ctx, f)
+		return s.injectIntoRank(ctx, f)
 	case NodeDies, AgentDies, Partition:
-		return s.strikeNode(f)
+		return s.injectIntoNode(f)
 	case Term:
 		s.Struck(f, "the job is preempted: TERM to its tasks, a last one "+s.Controller.GraceTime.String()+" later", "")
 		s.Controller.Play(ctx, Preempted)
@@ -163,7 +163,7 @@ func (s Scene) warned() string {
 	return "the batch script is warned"
 }
 
-func (s Scene) strikeRank(ctx context.Context, f Fault) (bool, error) {
+func (s Scene) injectIntoRank(ctx context.Context, f Fault) (bool, error) {
 	p, ok := worker(s.RunDir, f.Rank)
 	if !ok {
 		return false, nil
@@ -186,8 +186,8 @@ func (s Scene) strikeRank(ctx context.Context, f Fault) (bool, error) {
 	return true, slow(ctx, p, f)
 }
 
-// slowBeat is one round of standing still and running.
-const slowBeat = 20 * time.Millisecond
+// slowPeriod is one round of standing still and running.
+const slowPeriod = 20 * time.Millisecond
 
 func slow(ctx context.Context, p process, f Fault) error {
 	if f.For > 0 {
@@ -195,19 +195,19 @@ func slow(ctx context.Context, p process, f Fault) error {
 		ctx, cancel = context.WithTimeout(ctx, f.For)
 		defer cancel()
 	}
-	still := time.Duration(f.Share * float64(slowBeat))
+	still := time.Duration(f.Share * float64(slowPeriod))
 	for ctx.Err() == nil {
 		err := p.signal(syscall.SIGSTOP)
 		pause.For(ctx, still)
 		if err = errors.Join(err, p.signal(syscall.SIGCONT)); err != nil {
 			return err
 		}
-		pause.For(ctx, slowBeat-still)
+		pause.For(ctx, slowPeriod-still)
 	}
 	return nil
 }
 
-func (s Scene) strikeNode(f Fault) (bool, error) {
+func (s Scene) injectIntoNode(f Fault) (bool, error) {
 	i, err := s.Allocation.nodeOf(f)
 	if err != nil {
 		return false, err
