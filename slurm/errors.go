@@ -57,7 +57,7 @@ func (e *UnreachableError) Error() string {
 // Unheard tells whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.
 // After others, such as "Zero Bytes were transmitted or received" and time-outs, it may have done what it was asked to.
 func (e *UnreachableError) Unheard() bool {
-	return slices.ContainsFunc(unheardWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
+	return slices.ContainsFunc(notReceivedWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
 		!strings.Contains(e.Words, "timed out")
 }
 
@@ -116,8 +116,8 @@ var unreachableWords = []string{
 	"Controller is in standby mode",
 }
 
-// unheardWords are those after which the job was certainly not taken: there was no connection, or a backup controller declined.
-var unheardWords = []string{
+// notReceivedWords are those after which the job was certainly not taken: there was no connection, or a backup controller declined.
+var notReceivedWords = []string{
 	"connect failure",
 	"Protocol authentication error",
 	"Could not establish a configuration source",

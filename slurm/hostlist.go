@@ -247,20 +247,20 @@ func (p pattern) appendNames(hosts []string) []string {
 	for i, b := range p.brackets {
 		wheels[i] = b.numbers()
 	}
-	order := turningOrder(len(wheels))
+	order := advanceOrder(len(wheels))
 	at := make([]int, len(wheels))
 	for {
 		hosts = append(hosts, p.name(wheels, at))
-		if !turn(order, wheels, at) {
+		if !advance(order, wheels, at) {
 			return hosts
 		}
 	}
 }
 
-// turningOrder lists the brackets from the fastest to the slowest: the last, then the first, the
+// advanceOrder lists the brackets from the fastest to the slowest: the last, then the first, the
 // second, the third. Slurm expands the last bracket of an item on its own and the others in front
 // of it by another path, hence the odd order.
-func turningOrder(brackets int) []int {
+func advanceOrder(brackets int) []int {
 	order := make([]int, 0, brackets)
 	if brackets > 0 {
 		order = append(order, brackets-1)
@@ -271,8 +271,8 @@ func turningOrder(brackets int) []int {
 	return order
 }
 
-// turn moves on to the next name; false says that all have been seen.
-func turn(order []int, wheels [][]string, at []int) bool {
+// advance moves on to the next name; false says that all have been seen.
+func advance(order []int, wheels [][]string, at []int) bool {
 	for _, w := range order {
 		at[w]++
 		if at[w] < len(wheels[w]) {

@@ -44,22 +44,22 @@ func (c *Client) Jobs(ctx context.Context, ids []string) ([]JobStatus, error) {
 
 // clusterJobs asks one cluster's commands in turn. A caller that stops before all have been asked gets its reason as an error.
 func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) ([]JobStatus, error) {
-	jobs, asked := c.squeue(ctx, cluster, ids)
-	if absent(asked) {
-		return nil, asked
+	jobs, controllerErr := c.squeue(ctx, cluster, ids)
+	if absent(controllerErr) {
+		return nil, controllerErr
 	}
 	open := openIDs(jobs, ids)
 	if len(open) == 0 {
 		return jobs, nil
 	}
-	recorded, noRecord := c.sacct(ctx, cluster, open)
+	recorded, sacctErr := c.sacct(ctx, cluster, open)
 	jobs = supplement(jobs, recorded)
 	open = openIDs(jobs, ids)
-	if asked == nil {
+	if controllerErr == nil {
 		for _, id := range open {
 			shown, err := c.scontrol(ctx, cluster, id)
 			if err != nil && !errors.Is(err, ErrUnknownJob) && !absent(err) {
-				asked = err
+				controllerErr = err
 			}
 			jobs = supplement(jobs, shown)
 		}
@@ -67,7 +67,7 @@ func (c *Client) clusterJobs(ctx context.Context, cluster string, ids []string) 
 	if open = openIDs(jobs, ids); len(open) > 0 && ctx.Err() != nil {
 		return nil, fmt.Errorf("ask Slurm for job %s: %w: %w", strings.Join(open, ", "), ctx.Err(), context.Cause(ctx))
 	}
-	return jobs, unknown(jobs, ids, asked, noRecord)
+	return jobs, unknown(jobs, ids, controllerErr, sacctErr)
 }
 
 // openIDs are those of ids of which jobs tells nothing, or not how they ended.
@@ -117,15 +117,15 @@ func pick(jobs []JobStatus, id string) []JobStatus {
 // unknown is the error for those of ids that no source knows. A source that could not be
 // asked might have known them, so that what kept it from answering is the error then; but a
 // site without accounting is none.
-func unknown(jobs []JobStatus, ids []string, asked, noRecord error) error {
+func unknown(jobs []JobStatus, ids []string, controllerErr, sacctErr error) error {
 	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return len(pick(jobs, id)) > 0 })
 	switch {
 	case len(missing) == 0:
 		return nil
-	case asked != nil:
-		return asked
-	case noRecord != nil && !absent(noRecord) && !withoutAccounting(noRecord):
-		return fmt.Errorf("ask accounting for job %s: %w", strings.Join(missing, ", "), noRecord)
+	case controllerErr != nil:
+		return controllerErr
+	case sacctErr != nil && !absent(sacctErr) && !withoutAccounting(sacctErr):
+		return fmt.Errorf("ask accounting for job %s: %w", strings.Join(missing, ", "), sacctErr)
 	}
 	return fmt.Errorf("%w %s", ErrUnknownJob, strings.Join(missing, ", "))
 }

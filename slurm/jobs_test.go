@@ -116,7 +116,7 @@ func TestParseSacctCorpus(t *testing.T) {
 }
 
 // Of a job that has ended accounting keeps why it waited before: that is not why it ended, and is not told.
-func TestSacctTellsOfEndedJobsWhatSqueueDid(t *testing.T) {
+func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
 	before := parseSqueue(recorded(t, "acct/squeue-ended").Stdout)
 	forgotten := map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": recorded(t, "acct/sacct-ended")}
 	jobs, err := (&pretend{answers: forgotten}).client().Jobs(t.Context(), []string{"1", "4", "5", "6", "7", "8"})

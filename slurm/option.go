@@ -188,9 +188,9 @@ func (k optionKind) wants() error {
 	}[k])
 }
 
-// readOptions are the options that ddpbatch reads as keys of [slurm], so that they must not
+// keyOptions are the options that ddpbatch reads as keys of [slurm], so that they must not
 // hide among the extra words.
-var readOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task": true}
+var keyOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task": true}
 
 // shortOptions are sbatch's one-letter spellings of what ddpbatch sets or reads.
 var shortOptions = map[byte]string{
@@ -213,7 +213,7 @@ func CheckExtra(word string) error {
 	if name == "" {
 		return fmt.Errorf(`sbatch option %s: it must be one word that begins with a dash, such as "--switches=1"`, clip(word))
 	}
-	if readOptions[name] {
+	if keyOptions[name] {
 		return fmt.Errorf("sbatch option %s: write it as %s = ... in [slurm]", clip(word), optionKey(name))
 	}
 	if name == "clusters" || name == "cluster" { // a key of [slurm] that jobfile refuses
@@ -261,7 +261,7 @@ func abbreviated(name string) string {
 			return whole
 		}
 	}
-	for _, whole := range slices.Sorted(maps.Keys(readOptions)) {
+	for _, whole := range slices.Sorted(maps.Keys(keyOptions)) {
 		if strings.HasPrefix(whole, name) {
 			return whole
 		}

@@ -48,16 +48,16 @@ while [[ $1 == --* ]]; do shift; done
 `
 )
 
-// stage is a run directory with a rendered script in it, and the pretend cluster.
-type stage struct {
+// scriptRun is a run directory with a rendered script in it, and the pretend cluster.
+type scriptRun struct {
 	dir    string
 	script string
 	env    []string
 }
 
-func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
+func newScriptRun(t *testing.T, runDir string, change func(*Script)) *scriptRun {
 	t.Helper()
-	hears(t, syscall.SIGINT)
+	doNotIgnore(t, syscall.SIGINT)
 	dir := t.TempDir()
 	run := filepath.Join(dir, runDir)
 	for _, sub := range []string{filepath.Join(run, "bin"), filepath.Join(dir, "bin")} {
@@ -74,28 +74,28 @@ func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
 	}
 	path := filepath.Join(dir, "script.sh")
 	write(t, path, render(t, s))
-	return &stage{dir: dir, script: path, env: []string{
+	return &scriptRun{dir: dir, script: path, env: []string{
 		"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "HOME=" + dir, "LOG=" + filepath.Join(dir, "log")}}
 }
 
-// hears sees to it that what the test starts can be reached by sig, also where the tests are a background job of a script: such a job
+// doNotIgnore sees to it that what the test starts can be reached by sig, also where the tests are a background job of a script: such a job
 // ignores SIGINT, what it starts inherits that, and a shell cannot trap what was ignored when it began. What a process is notified of is
 // back to the default in its children.
-func hears(t *testing.T, sig os.Signal) {
+func doNotIgnore(t *testing.T, sig os.Signal) {
 	t.Helper()
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, sig)
-	t.Cleanup(func() { signal.Stop(heard) })
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, sig)
+	t.Cleanup(func() { signal.Stop(received) })
 }
 
-func (s *stage) command(env ...string) *exec.Cmd {
+func (s *scriptRun) command(env ...string) *exec.Cmd {
 	cmd := exec.Command("bash", s.script)
 	cmd.Dir, cmd.Env = s.dir, append(s.env, env...)
 	return cmd
 }
 
 // run runs the script to its end.
-func (s *stage) run(t *testing.T, env ...string) (output string, code int) {
+func (s *scriptRun) run(t *testing.T, env ...string) (output string, code int) {
 	t.Helper()
 	out, err := s.command(env...).CombinedOutput()
 	var exit *exec.ExitError
@@ -109,7 +109,7 @@ func (s *stage) run(t *testing.T, env ...string) (output string, code int) {
 }
 
 // calls are the commands that ran, each with its words, in order.
-func (s *stage) calls(t *testing.T) (calls [][]string) {
+func (s *scriptRun) calls(t *testing.T) (calls [][]string) {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -129,7 +129,7 @@ func (s *stage) calls(t *testing.T) (calls [][]string) {
 const hostileDir = "run's \"1\" $(touch pwned) `touch pwned`; #x 100%j *"
 
 func TestScriptRuns(t *testing.T) {
-	s := newStage(t, hostileDir, func(s *Script) { s.CPUsPerRank = 2 })
+	s := newScriptRun(t, hostileDir, func(s *Script) { s.CPUsPerRank = 2 })
 	out, code := s.run(t, "RUN_CODE=7")
 	if code != 7 || out != "" {
 		t.Errorf("exit code %d, output %q; want 7 and none", code, out)
@@ -155,7 +155,7 @@ func TestScriptRuns(t *testing.T) {
 }
 
 func TestScriptStopsWhereAttemptIsRefused(t *testing.T) {
-	s := newStage(t, "run", nil)
+	s := newScriptRun(t, "run", nil)
 	if _, code := s.run(t, "BEGIN_CODE=93"); code != 93 {
 		t.Errorf("exit code %d, want that of attempt begin, 93", code)
 	}
@@ -166,7 +166,7 @@ func TestScriptStopsWhereAttemptIsRefused(t *testing.T) {
 
 // The agents use PMI-2 where srun has it.
 func TestScriptUsesPMI2(t *testing.T) {
-	s := newStage(t, "run", func(s *Script) { s.MinNodes, s.Grace = 1, time.Minute })
+	s := newScriptRun(t, "run", func(s *Script) { s.MinNodes, s.Grace = 1, time.Minute })
 	if out, code := s.run(t, "MPI=pmi2"); code != 0 || out != "" {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
@@ -192,7 +192,7 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 		{"task", "cpu=3", "cpu=3"},
 		{"task", "cpu=4,gres/gpu=1", "cpu=4,gres/gpu=1"},
 	} {
-		s := newStage(t, "run", func(s *Script) { s.Mode = test.mode })
+		s := newScriptRun(t, "run", func(s *Script) { s.Mode = test.mode })
 		env := []string{"SLURM_CPUS_PER_TASK=4"}
 		if test.tres != "" {
 			env = append(env, "SLURM_TRES_PER_TASK="+test.tres)
@@ -208,7 +208,7 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 // Where srun outlives agents that are lost, somebody sees to its end.
 func TestScriptWatchesAStepThatOutlivesAgents(t *testing.T) {
 	for least, want := range map[int]string{0: "", 1: `^attempt watch --srun [0-9]+ /.*/run/tasks/0 $`} {
-		s := newStage(t, "run", func(s *Script) { s.MinNodes = least })
+		s := newScriptRun(t, "run", func(s *Script) { s.MinNodes = least })
 		if out, code := s.run(t); code != 0 || out != "" {
 			t.Errorf("exit code %d, output %q", code, out)
 		}
@@ -236,8 +236,8 @@ func TestScriptSurvivesSignals(t *testing.T) {
 	})
 }
 
-// listens tells whether a process sleeps, and has no signal to come. One that comes in the instant in which srun ends can cost bash 5.2 srun's code.
-func listens(t *testing.T, pid int) bool {
+// isWaiting tells whether a process sleeps, and has no signal to come. One that comes in the instant in which srun ends can cost bash 5.2 srun's code.
+func isWaiting(t *testing.T, pid int) bool {
 	t.Helper()
 	for range 3 { // a trap that makes a file may sleep for a moment
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -254,7 +254,7 @@ func listens(t *testing.T, pid int) bool {
 }
 
 func testScriptSurvivesSignals(t *testing.T, env ...string) {
-	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{`eval "$SETUP"`} })
+	s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{`eval "$SETUP"`} })
 	pause := filepath.Join(s.dir, "pause")
 	if err := syscall.Mkfifo(pause, 0o600); err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 			t.Fatal("no stop file after the warning")
 		}
 	}
-	testkit.Eventually(t, "bash has heard all signals and waits", func() bool { return listens(t, cmd.Process.Pid) })
+	testkit.Eventually(t, "bash has received all signals and waits", func() bool { return isWaiting(t, cmd.Process.Pid) })
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil { // blocks until srun reads
 		t.Fatal(err)
 	}
@@ -306,11 +306,11 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 	calls := s.calls(t)
 	end := calls[len(calls)-1]
 	// bash 5.2 forgets some of several signals that come at once
-	told := strings.Fields(end[6])
-	strange := slices.ContainsFunc(told, func(s string) bool {
+	passed := strings.Fields(end[6])
+	strange := slices.ContainsFunc(passed, func(s string) bool {
 		return !slices.Contains([]string{"HUP", "INT", "QUIT", "TERM", "USR2"}, s)
 	})
-	if end[5] != "--signals" || strange || !slices.Contains(told, "USR2") {
+	if end[5] != "--signals" || strange || !slices.Contains(passed, "USR2") {
 		t.Errorf("attempt end was told of %q", end)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "scratch")); err == nil {
@@ -319,10 +319,10 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 }
 
 // srun's code is told as it is, be it that of a signal.
-func TestScriptTellsCode(t *testing.T) {
+func TestScriptPassesCode(t *testing.T) {
 	for name, env := range posixModes {
 		for _, code := range []int{0, 1, 75, 93, 127, 128, 137, 143, 255} {
-			s := newStage(t, "run", nil)
+			s := newScriptRun(t, "run", nil)
 			if out, got := s.run(t, append(env, "RUN_CODE="+strconv.Itoa(code))...); got != code || out != "" {
 				t.Errorf("%s: exit code %d, want %d; output %q", name, got, code, out)
 			}
@@ -333,7 +333,7 @@ func TestScriptTellsCode(t *testing.T) {
 // A warning that cannot be handed on (no space, a file system that is read-only) is told at the end all the same.
 func TestScriptWithoutStopFile(t *testing.T) {
 	for name, env := range posixModes {
-		s := newStage(t, "run", nil)
+		s := newScriptRun(t, "run", nil)
 		if err := os.Mkdir(filepath.Join(s.dir, "run", "stop"), 0o700); err != nil { // where the file is to be
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestScriptWithoutStopFile(t *testing.T) {
 // Slurm signals the script two or three times. What comes when attempt end has begun, and cannot catch it yet, must not end it: nobody
 // else decides what follows.
 func TestScriptProtectsItsEnd(t *testing.T) {
-	s := newStage(t, "run", nil)
+	s := newScriptRun(t, "run", nil)
 	for _, name := range []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"} {
 		if out, code := s.run(t, "RUN_CODE=7", "END_SIGNAL="+name); code != 7 {
 			t.Errorf("%s: exit code %d, output %q; want 7", name, code, out)
@@ -383,8 +383,8 @@ func TestScriptProtectsItsEnd(t *testing.T) {
 }
 
 // What Slurm sends when it ends a job, attempt end hears of.
-func TestScriptTellsOfTERM(t *testing.T) {
-	s := newStage(t, "run", nil)
+func TestScriptReportsTERM(t *testing.T) {
+	s := newScriptRun(t, "run", nil)
 	pause := filepath.Join(s.dir, "pause")
 	if err := syscall.Mkfifo(pause, 0o600); err != nil {
 		t.Fatal(err)
@@ -405,7 +405,7 @@ func TestScriptTellsOfTERM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.Eventually(t, "bash has heard all signals and waits", func() bool { return listens(t, cmd.Process.Pid) })
+	testkit.Eventually(t, "bash has received all signals and waits", func() bool { return isWaiting(t, cmd.Process.Pid) })
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +421,7 @@ func TestScriptTellsOfTERM(t *testing.T) {
 // "set -x" in the user's lines must not print the secret, nor "set -a" export what holds it, nor a trap show it.
 func TestScriptKeepsSecret(t *testing.T) {
 	for _, line := range []string{"set -xa", `trap 'echo "$BASH_COMMAND"' DEBUG`} {
-		s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{line} })
+		s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{line} })
 		out, code := s.run(t)
 		if code != 0 || strings.Contains(out, "s3cret") {
 			t.Errorf("%s: exit code %d, output %q", line, code, out)
@@ -430,7 +430,7 @@ func TestScriptKeepsSecret(t *testing.T) {
 }
 
 // Signals that come before srun is called do not end the script, which would leave nobody to ask Slurm what they mean.
-func TestScriptHearsBeforeSrun(t *testing.T) {
+func TestScriptReceivesBeforeSrun(t *testing.T) {
 	for _, test := range []struct {
 		setup   string
 		code    string
@@ -442,7 +442,7 @@ func TestScriptHearsBeforeSrun(t *testing.T) {
 		{"set -u; kill -s USR2 $$", "75", "USR2"},
 		{"kill -s USR1 $$; kill -s TERM $$", "143", "TERM USR1"},
 	} {
-		s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{test.setup} })
+		s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{test.setup} })
 		out, code := s.run(t, "DDPBATCH_STOP_FILE="+filepath.Join(s.dir, "another's"))
 		if strconv.Itoa(code) != test.code {
 			t.Errorf("%s: exit code %d, want %s; output %q", test.setup, code, test.code, out)
@@ -467,7 +467,7 @@ func TestScriptHearsBeforeSrun(t *testing.T) {
 // answered by a second decision.
 func TestScriptCallsItsEndAgain(t *testing.T) {
 	for env, want := range map[string]int{"DEAF=1": 2, "END_SIGNAL=KILL": 1} {
-		s := newStage(t, "run", nil)
+		s := newScriptRun(t, "run", nil)
 		out, code := s.run(t, "RUN_CODE=7", env)
 		ends := 0
 		for _, call := range s.calls(t) {
@@ -528,7 +528,7 @@ func TestScriptSetup(t *testing.T) {
 			if found, _ := filepath.Glob("/etc/profile.d/*mod*.sh"); name == "no modules" && len(found) > 0 {
 				t.Skipf("this machine has modules: %s", found)
 			}
-			s := newStage(t, "run", func(s *Script) { s.Setup = c.setup })
+			s := newScriptRun(t, "run", func(s *Script) { s.Setup = c.setup })
 			out, code := s.run(t, c.env...)
 			if code != c.code || !strings.Contains(out, c.says) {
 				t.Errorf("exit code %d, output %q; want %d and %q", code, out, c.code, c.says)
@@ -543,8 +543,8 @@ func TestScriptSetup(t *testing.T) {
 			case c.code != 1 && len(calls) == 4: // srun and run are between
 				calls = [][]string{calls[0], calls[3]}
 			case c.code == 1:
-				if told, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(told), c.says) {
-					t.Errorf("attempt end was told %q, %v", told, err)
+				if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(got), c.says) {
+					t.Errorf("attempt end was told %q, %v", got, err)
 				}
 			}
 			if !reflect.DeepEqual(calls, want) {
@@ -555,7 +555,7 @@ func TestScriptSetup(t *testing.T) {
 }
 
 func TestScriptWithoutSharedFiles(t *testing.T) {
-	s := newStage(t, "run", nil)
+	s := newScriptRun(t, "run", nil)
 	if err := os.RemoveAll(filepath.Join(s.dir, "run", "bin")); err != nil {
 		t.Fatal(err)
 	}
@@ -566,7 +566,7 @@ func TestScriptWithoutSharedFiles(t *testing.T) {
 
 // What fails in the setup after a warning is a fault all the same.
 func TestScriptFailsInSetup(t *testing.T) {
-	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
+	s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
 	if out, code := s.run(t, "DDPBATCH_SETUP_FAILURE=another's"); code != 1 || !strings.Contains(out, "from: false") {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
@@ -577,14 +577,14 @@ func TestScriptFailsInSetup(t *testing.T) {
 
 // What a line of the setup's that fails has of secrets, the script leaves to attempt end to print. A trap of the user's own on EXIT runs.
 func TestScriptFailsWithSecret(t *testing.T) {
-	s := newStage(t, "run", func(s *Script) {
+	s := newScriptRun(t, "run", func(s *Script) {
 		s.Setup.Script = []string{"trap 'echo own trap' EXIT", "MY_TOKEN=s3cret ls /nonexistent/x 2>/dev/null"}
 	})
 	if out, code := s.run(t); code != 1 || out != "own trap\n" {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
-	if told, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(told), "from: MY_TOKEN=s3cret ls") {
-		t.Errorf("attempt end was told %q, %v", told, err)
+	if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(got), "from: MY_TOKEN=s3cret ls") {
+		t.Errorf("attempt end was told %q, %v", got, err)
 	}
 	for _, call := range s.calls(t) {
 		if strings.Contains(strings.Join(call, " "), "s3cret") { // a command line is there for all to see
@@ -632,7 +632,7 @@ func TestScriptRunsOnlyItsOwn(t *testing.T) {
 		{"others write to the program", chmod("bin/ddpbatch", 0o722), false, "/bin/ddpbatch must"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := newStage(t, "runs/it's #1 [a]", nil)
+			s := newScriptRun(t, "runs/it's #1 [a]", nil)
 			if err := test.change(filepath.Join(s.dir, "runs", "it's #1 [a]")); err != nil {
 				if os.Geteuid() != 0 {
 					t.Skipf("only root gives files to another user: %v", err)
@@ -678,7 +678,7 @@ func TestScriptDoesNotTrustSilence(t *testing.T) {
 		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, "runs/x", nil)
+			s := newScriptRun(t, "runs/x", nil)
 			write(t, filepath.Join(s.dir, "bin", "find"), "#!/bin/bash\n"+test.find+"\n")
 			out, code := s.run(t)
 			says := strings.Replace(test.says, "RUN", filepath.Join(s.dir, "runs", "x"), 1)

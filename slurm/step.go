@@ -24,7 +24,7 @@ func (a *Allocation) readStep(env environ) error {
 	if err := a.orderByComponent(env); err != nil {
 		return err
 	}
-	return a.readPlace(env, nodelist, counts)
+	return a.readTask(env, nodelist, counts)
 }
 
 // taskCounts is a variable of task counts as read.
@@ -72,9 +72,9 @@ func (a *Allocation) setTasks(env environ, nodelist variable, counts taskCounts)
 	return nil
 }
 
-// readPlace reads which task of the step this is. It is never derived from SLURM_PROCID alone:
+// readTask reads which task of the step this is. It is never derived from SLURM_PROCID alone:
 // where the layout is cyclic or arbitrary, a node's ranks do not follow on each other.
-func (a *Allocation) readPlace(env environ, nodelist variable, counts taskCounts) (err error) {
+func (a *Allocation) readTask(env environ, nodelist variable, counts taskCounts) (err error) {
 	if a.NodeRank, err = env.number("SLURM_NODEID"); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ type Gate struct {
 
 	Log *slog.Logger // hears of connections that are refused, under the binding's role
 
-	crowd     crowd
+	pending   pendingConns
 	refused   atomic.Int64 // but for strangers
 	strangers strangers
 }
@@ -46,7 +46,7 @@ func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Co
 		switch {
 		case err == nil:
 			pause = 0
-			g.crowd.enter(conn, g.Room)
+			g.pending.add(conn, g.Room)
 			tasks.Go(func() { g.receive(ctx, conn, serve) })
 			continue
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
@@ -84,8 +84,8 @@ func (g *Gate) admit(ctx context.Context, conn net.Conn) (opened net.Conn, hello
 		opened = conn
 		hello, err = Server(ctx, conn, g.Secret, g.Binding, g.Hello)
 	}
-	if !g.crowd.leave(conn) {
-		return nil, nil, errCrowded
+	if !g.pending.remove(conn) {
+		return nil, nil, errTooManyPending
 	}
 	return opened, hello, err
 }
@@ -111,19 +111,19 @@ func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 	g.Log.Warn(g.Binding.Role+": connection refused", about...)
 }
 
-// errCrowded is why the oldest of too many handshakes ends.
-var errCrowded = errors.New("it had proved nothing yet when too many others came after it")
+// errTooManyPending is why the oldest of too many handshakes ends.
+var errTooManyPending = errors.New("it had proved nothing yet when too many others came after it")
 
-// crowd holds the connections that have proved nothing yet. When there is no room for another, the
+// pendingConns holds the connections that have proved nothing yet. When there is no room for another, the
 // oldest goes: a handshake takes a rank some milliseconds, and whoever is still at it when so many
 // have come after it is hardly one.
-type crowd struct {
+type pendingConns struct {
 	mu    sync.Mutex
 	conns []net.Conn // the oldest first
 }
 
-// enter adds conn, until leave, to what are then at most room connections.
-func (c *crowd) enter(conn net.Conn, room int) {
+// add adds conn, until remove, to what are then at most room connections.
+func (c *pendingConns) add(conn net.Conn, room int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.conns) >= room {
@@ -133,8 +133,8 @@ func (c *crowd) enter(conn net.Conn, room int) {
 	c.conns = append(c.conns, conn)
 }
 
-// leave tells whether conn was still there.
-func (c *crowd) leave(conn net.Conn) bool {
+// remove tells whether conn was still there.
+func (c *pendingConns) remove(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.Index(c.conns, conn)

@@ -90,7 +90,7 @@ func TestGateMakesRoom(t *testing.T) {
 			conns[i] = l.dial()
 			synctest.Wait()
 		}
-		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], errCrowded.Error()) {
+		if lines := log.Lines(); len(lines) != 1 || !strings.Contains(lines[0], errTooManyPending.Error()) {
 			t.Errorf("log: %q", lines)
 		}
 		begin := time.Now()
@@ -119,8 +119,8 @@ func TestGateLogsFewerAndFewer(t *testing.T) {
 	})
 }
 
-// TestGateTellsOfAStrangerOnce has a client with another secret try again and again.
-func TestGateTellsOfAStrangerOnce(t *testing.T) {
+// TestGateReportsAStrangerOnce has a client with another secret try again and again.
+func TestGateReportsAStrangerOnce(t *testing.T) {
 	guard(t, 1, 0, nil, func(t *testing.T, l *failingListener, log *testkit.Journal) {
 		other := counting()
 		other[0]++
@@ -138,8 +138,8 @@ func TestGateTellsOfAStrangerOnce(t *testing.T) {
 	})
 }
 
-// TestGateTellsOfEveryHost has one host try so often that it would be silenced, and then others.
-func TestGateTellsOfEveryHost(t *testing.T) {
+// TestGateReportsEveryHost has one host try so often that it would be silenced, and then others.
+func TestGateReportsEveryHost(t *testing.T) {
 	var log testkit.Journal
 	g := &Gate{Log: log.Logger()}
 	refuse := func(host byte, err error) {

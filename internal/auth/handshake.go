@@ -44,13 +44,13 @@ func (b Binding) Fingerprint() []byte {
 // server's own comes back, both covered by the proofs; at most MaxHello bytes
 // each. They are not secret: each is sent before the other side has proved anything.
 func Client(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
-	return shake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
+	return handshake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
 }
 
 // Server is the other side of Client. A client whose proof is wrong is told so
 // in one byte, and Server returns ErrUnproved.
 func Server(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
-	return shake(ctx, conn, s, hello, func() ([]byte, error) { return serverSide(conn, s, b, hello) })
+	return handshake(ctx, conn, s, hello, func() ([]byte, error) { return serverSide(conn, s, b, hello) })
 }
 
 var (
@@ -82,8 +82,8 @@ func (e *VersionError) Error() string {
 // Unwrap makes errors.Is find ErrProtocol.
 func (e *VersionError) Unwrap() error { return ErrProtocol }
 
-// shake runs one side of the handshake within ctx and Timeout.
-func shake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func() ([]byte, error)) ([]byte, error) {
+// handshake runs one side of the handshake within ctx and Timeout.
+func handshake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func() ([]byte, error)) ([]byte, error) {
 	if s.IsZero() {
 		return nil, fmt.Errorf("handshake: %w", ErrNoSecret)
 	}
@@ -263,9 +263,9 @@ func readProof(r io.Reader, want Secret) error {
 	return nil
 }
 
-// Within runs talk, which reads and writes conn, and makes it end with ctx, or
+// Within runs exchange, which reads and writes conn, and makes it end with ctx, or
 // after limit where ctx has no deadline. When it succeeds, conn has no deadline left.
-func Within(ctx context.Context, conn net.Conn, limit time.Duration, talk func() error) error {
+func Within(ctx context.Context, conn net.Conn, limit time.Duration, exchange func() error) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(limit)
@@ -278,7 +278,7 @@ func Within(ctx context.Context, conn net.Conn, limit time.Duration, talk func()
 		conn.SetDeadline(time.Unix(1, 0)) // in the past: whoever reads or writes returns
 		close(interrupted)
 	})
-	err := talk()
+	err := exchange()
 	if !stop() {
 		<-interrupted // or it would set its deadline after ours is cleared
 		return context.Cause(ctx)

@@ -29,8 +29,8 @@ type side struct {
 	err  error
 }
 
-// meet runs a handshake over the two ends of a connection, closing each when its side is done, if that failed.
-func meet(ctx context.Context, clientConn, serverConn net.Conn, client, server *side) {
+// handshakeBoth runs a handshake over the two ends of a connection, closing each when its side is done, if that failed.
+func handshakeBoth(ctx context.Context, clientConn, serverConn net.Conn, client, server *side) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -84,7 +84,7 @@ func TestHandshake(t *testing.T) {
 				c, s := pair(t)
 				client := &side{secret: counting(), binding: binding, hello: hellos[0]}
 				server := &side{secret: counting(), binding: binding, hello: hellos[1]}
-				meet(t.Context(), c, s, client, server)
+				handshakeBoth(t.Context(), c, s, client, server)
 				if client.err != nil || server.err != nil {
 					t.Fatalf("client: %v; server: %v", client.err, server.err)
 				}
@@ -126,7 +126,7 @@ func TestHandshakeRefuses(t *testing.T) {
 			client := &side{secret: counting(), binding: binding, hello: "c"}
 			server := &side{secret: counting(), binding: binding, hello: "s"}
 			change(client)
-			meet(t.Context(), c, s, client, server)
+			handshakeBoth(t.Context(), c, s, client, server)
 			if !errors.Is(client.err, ErrRefused) {
 				t.Errorf("client: %v, want ErrRefused", client.err)
 			}
@@ -244,7 +244,7 @@ func TestReplayIsRefused(t *testing.T) {
 	recorder := &recording{Conn: c}
 	client := &side{secret: counting(), binding: binding, hello: "c"}
 	server := &side{secret: counting(), binding: binding, hello: "s"}
-	meet(t.Context(), recorder, s, client, server)
+	handshakeBoth(t.Context(), recorder, s, client, server)
 	if client.err != nil || server.err != nil {
 		t.Fatalf("client: %v; server: %v", client.err, server.err)
 	}
@@ -396,7 +396,7 @@ func TestDeadlineIsCleared(t *testing.T) {
 		defer cancel()
 		client := &side{secret: counting(), binding: binding}
 		server := &side{secret: counting(), binding: binding}
-		meet(ctx, c, s, client, server)
+		handshakeBoth(ctx, c, s, client, server)
 		if client.err != nil || server.err != nil {
 			t.Fatalf("client: %v; server: %v", client.err, server.err)
 		}

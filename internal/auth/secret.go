@@ -146,7 +146,7 @@ func KeyFile(path string) (Secret, error) {
 func readKey(path string) (Secret, error) {
 	f, info, err := vfs.OpenRegular(path)
 	if err != nil {
-		return Secret{}, bare(err)
+		return Secret{}, withoutPath(err)
 	}
 	defer f.Close()
 	if err := private(info); err != nil {
@@ -154,7 +154,7 @@ func readKey(path string) (Secret, error) {
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 128))
 	if err != nil {
-		return Secret{}, bare(err)
+		return Secret{}, withoutPath(err)
 	}
 	return ParseSecret(strings.TrimSuffix(string(text), "\n"))
 }
@@ -204,8 +204,8 @@ func createKey(path string) error {
 	return nil
 }
 
-// bare drops the path from an error, which names it already.
-func bare(err error) error {
+// withoutPath drops the path from an error, which names it already.
+func withoutPath(err error) error {
 	var perr *fs.PathError
 	if errors.As(err, &perr) {
 		return perr.Err

@@ -129,7 +129,7 @@ func TestFaultsOfKeys(t *testing.T) {
 	}
 }
 
-// TestFaultsOfSlurm holds that what package slurm says about a key reaches the user, with its place.
+// TestFaultsOfSlurm holds that what package slurm says about a key reaches the user, with its position.
 func TestFaultsOfSlurm(t *testing.T) {
 	for _, test := range []struct {
 		key, value string
@@ -207,9 +207,9 @@ func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
 	)
 }
 
-// TestGaps gives what this version refuses, each on line 3, and values of the
+// TestUnsupported gives what this version refuses, each on line 3, and values of the
 // same keys that are fine.
-func TestGaps(t *testing.T) {
+func TestUnsupported(t *testing.T) {
 	for _, test := range []struct{ table, line, fault string }{
 		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`},
 		{"mpi", `transport = "tcp"`, ""},
@@ -237,7 +237,7 @@ func checkLine(t *testing.T, what string, got []string, want string) {
 	}
 }
 
-func TestGapsOfTables(t *testing.T) {
+func TestUnsupportedTables(t *testing.T) {
 	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
 	checkFaults(t, "name = \"x\""+command+rest, nil,
 		"job.toml:5:2: [container]: this version starts no containers: put the call of the container's program into launch.command",
@@ -248,9 +248,9 @@ func TestGapsOfTables(t *testing.T) {
 	)
 }
 
-// TestGapsNameKeys holds that no gap names a key that the schema does not have.
-func TestGapsNameKeys(t *testing.T) {
-	for _, g := range gaps() {
+// TestUnsupportedNamesKeys holds that no row of it names a key that the schema does not have.
+func TestUnsupportedNamesKeys(t *testing.T) {
+	for _, g := range unsupportedKeys() {
 		n := schema()
 		for name := range strings.SplitSeq(g.key, ".") {
 			n = n.child(name)
@@ -259,7 +259,7 @@ func TestGapsNameKeys(t *testing.T) {
 			t.Errorf("the schema has no key %s", g.key)
 		}
 		if !strings.Contains(g.why, "this version") {
-			t.Errorf("the gap of %s does not say what this version does: %q", g.key, g.why)
+			t.Errorf("the row of %s does not say what this version does: %q", g.key, g.why)
 		}
 	}
 }

@@ -35,8 +35,8 @@ func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Faul
 		c.override(values, root, sets)
 		if c.version(values, root) {
 			c.table(schema(), nil, values, root)
-			c.rules(values, root)
-			c.paths(root, dir, r.Home)
+			c.checkRules(values, root)
+			c.resolvePaths(root, dir, r.Home)
 		}
 	}
 	warnings, faults := c.report()
@@ -81,14 +81,14 @@ func (f Faults) Error() string {
 
 // decode turns the source into generic tables, and finds its keys. It returns nil, and
 // notes the fault, where the source is not TOML or not to be trusted.
-func (c *checker) decode() (values map[string]any, root *place) {
+func (c *checker) decode() (values map[string]any, root *position) {
 	if len(c.src) > maxSize {
-		c.fault(&place{}, nil, "a job file has at most %d KiB; is this one?", maxSize>>10)
+		c.fault(&position{}, nil, "a job file has at most %d KiB; is this one?", maxSize>>10)
 		return nil, nil
 	}
 	root, deep := locate(c.src)
 	if deep >= 0 {
-		c.fault(&place{offset: deep}, nil, "tables and lists are nested more than %d deep here", maxDepth)
+		c.fault(&position{offset: deep}, nil, "tables and lists are nested more than %d deep here", maxDepth)
 		return nil, nil
 	}
 	values = make(map[string]any)
@@ -111,10 +111,10 @@ func (c *checker) syntax(err error) {
 		if redact.Named(parse.LastKey) { // the message may quote the value
 			parse.Message = "the value of " + parse.LastKey + " is not TOML: write it in quotes"
 		}
-		c.fault(&place{offset: parse.Position.Start}, nil, format, parse.Message)
+		c.fault(&position{offset: parse.Position.Start}, nil, format, parse.Message)
 		return
 	}
-	c.fault(&place{}, nil, format, err)
+	c.fault(&position{}, nil, format, err)
 }
 
 // likeTOML tells whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
@@ -140,13 +140,13 @@ type override struct {
 
 // override lays the overrides over the file's tables, the later over the earlier. Tables on the way are made where
 // the file has none; lists are only replaced whole.
-func (c *checker) override(values map[string]any, root *place, sets []string) {
+func (c *checker) override(values map[string]any, root *position, sets []string) {
 	for i, set := range sets {
 		o, problem := parseOverride(set)
 		c.sets = append(c.sets, o)
-		at := &place{set: i + 1, text: o.text}
+		at := &position{set: i + 1, text: o.text}
 		if problem == "" {
-			problem = o.lay(values, root, at)
+			problem = o.apply(values, root, at)
 		}
 		if problem != "" {
 			c.fault(at, o.path, "%s", problem)
@@ -184,8 +184,8 @@ func overrideValue(text string) any {
 	return values["v"]
 }
 
-// lay puts the value into the tables, and its place among their places.
-func (o override) lay(values map[string]any, root, at *place) (problem string) {
+// apply puts the value into the tables, and its position among their positions.
+func (o override) apply(values map[string]any, root, at *position) (problem string) {
 	last := len(o.path) - 1
 	p := root
 	for i, name := range o.path[:last] {
@@ -193,7 +193,7 @@ func (o override) lay(values map[string]any, root, at *place) (problem string) {
 		if !given {
 			v = map[string]any{}
 			values[name] = v
-			p.put(name, &place{set: at.set})
+			p.put(name, &position{set: at.set})
 		}
 		table, ok := v.(map[string]any)
 		if !ok {

@@ -14,9 +14,9 @@ import (
 // It accepts more than TOML does and checks nothing but nesting: where the source is
 // nested deeper than maxDepth, deep is the offset of that, and otherwise -1. What
 // follows something that it cannot read is left out.
-func locate(src string) (root *place, deep int) {
+func locate(src string) (root *position, deep int) {
 	s := &scanner{src: src, deep: -1}
-	root = &place{}
+	root = &position{}
 	table := root
 	for s.skipBlank() {
 		ok := true
@@ -35,54 +35,54 @@ func locate(src string) (root *place, deep int) {
 // maxDepth bounds how deep tables, lists and dotted keys may be nested.
 const maxDepth = 32
 
-// A place is where a key stands, together with the places of the keys below it. The root
-// is the place of the file itself.
-type place struct {
-	offset int               // in the source, of the key's first byte
-	depth  int               // of the root: 0
-	set    int               // 0: in the file; n: in the nth --set
-	text   string            // in a --set: the value as it was typed
-	keys   map[string]*place // nil: none
+// A position is where a key stands, together with the positions of the keys below it. The root
+// is the position of the file itself.
+type position struct {
+	offset int                  // in the source, of the key's first byte
+	depth  int                  // of the root: 0
+	set    int                  // 0: in the file; n: in the nth --set
+	text   string               // in a --set: the value as it was typed
+	keys   map[string]*position // nil: none
 }
 
-// below finds the place of a key of this table. A key that the locator has not found is given the
-// place of its table: less exact, never wrong.
-func (p *place) below(name string) *place {
+// below finds the position of a key of this table. A key that the locator has not found is given the
+// position of its table: less exact, never wrong.
+func (p *position) below(name string) *position {
 	if q := p.keys[name]; q != nil {
 		return q
 	}
-	return &place{offset: p.offset, set: p.set}
+	return &position{offset: p.offset, set: p.set}
 }
 
-// at finds the place of a dotted key below p.
-func (p *place) at(key []string) *place {
+// at finds the position of a dotted key below p.
+func (p *position) at(key []string) *position {
 	for _, name := range key {
 		p = p.below(name)
 	}
 	return p
 }
 
-// add returns the place of a key of this table, and makes it where it is new: where
-// a table is opened twice, the first place counts.
-func (p *place) add(name string, offset int) *place {
+// add returns the position of a key of this table, and makes it where it is new: where
+// a table is opened twice, the first position counts.
+func (p *position) add(name string, offset int) *position {
 	if q := p.keys[name]; q != nil {
 		return q
 	}
-	q := &place{offset: offset, depth: p.depth + 1}
+	q := &position{offset: offset, depth: p.depth + 1}
 	p.put(name, q)
 	return q
 }
 
-func (p *place) put(name string, q *place) {
+func (p *position) put(name string, q *position) {
 	if p.keys == nil {
-		p.keys = make(map[string]*place)
+		p.keys = make(map[string]*position)
 	}
 	p.keys[name] = q
 }
 
-// position turns an offset into a line and a column, both from 1. Offsets outside the
+// lineColumn turns an offset into a line and a column, both from 1. Offsets outside the
 // source are taken to its nearer end.
-func position(src string, offset int) (line, column int) {
+func lineColumn(src string, offset int) (line, column int) {
 	before := src[:min(max(offset, 0), len(src))]
 	start := strings.LastIndexByte(before, '\n') + 1
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
@@ -97,7 +97,7 @@ type scanner struct {
 }
 
 // header reads "[a.b]" or "[[a.b]]" and returns the table that it opens.
-func (s *scanner) header(root *place) (table *place, ok bool) {
+func (s *scanner) header(root *position) (table *position, ok bool) {
 	s.off++
 	if s.peek() == '[' {
 		s.off++
@@ -113,7 +113,7 @@ func (s *scanner) header(root *place) (table *place, ok bool) {
 }
 
 // pair reads "key = value" of a table.
-func (s *scanner) pair(table *place) bool {
+func (s *scanner) pair(table *position) bool {
 	p, ok := s.key(table)
 	if !ok || s.peek() != '=' {
 		return false
@@ -123,7 +123,7 @@ func (s *scanner) pair(table *place) bool {
 }
 
 // key reads a key, dotted or not, and the white space round it.
-func (s *scanner) key(table *place) (p *place, ok bool) {
+func (s *scanner) key(table *position) (p *position, ok bool) {
 	p = table
 	for {
 		s.skipSpace()
@@ -142,13 +142,13 @@ func (s *scanner) key(table *place) (p *place, ok bool) {
 }
 
 // value reads past the value of the key at p, and adds the keys of an inline table to p.
-func (s *scanner) value(p *place) bool {
+func (s *scanner) value(p *position) bool {
 	s.skipSpace()
 	switch s.peek() {
 	case '"', '\'':
 		return s.skipString()
 	case '[':
-		item := &place{depth: p.depth + 1} // keys below it are found, and dropped
+		item := &position{depth: p.depth + 1} // keys below it are found, and dropped
 		return s.each(']', p, func() bool { return s.value(item) })
 	case '{':
 		return s.each('}', p, func() bool { return s.pair(p) })
@@ -159,7 +159,7 @@ func (s *scanner) value(p *place) bool {
 
 // each reads the items of a list or an inline table, from the opening bracket to past the
 // closing one. TOML 1.1 allows new lines, comments and a last comma in both.
-func (s *scanner) each(closing byte, p *place, item func() bool) bool {
+func (s *scanner) each(closing byte, p *position, item func() bool) bool {
 	if s.tooDeep(p) {
 		return false
 	}
@@ -189,7 +189,7 @@ func (s *scanner) peek() byte {
 }
 
 // tooDeep notes and reports that nothing below p is read.
-func (s *scanner) tooDeep(p *place) bool {
+func (s *scanner) tooDeep(p *position) bool {
 	if p.depth < maxDepth {
 		return false
 	}

@@ -17,8 +17,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// A row of the schema says what one key of job.toml takes and where that goes.
-type row struct {
+// A keyRow of the schema says what one key of job.toml takes and where that goes.
+type keyRow struct {
 	key    string                 // dotted; a last part "*" stands for keys of any name
 	read   reader                 // nil: a table
 	kinds  []string               // the kinds of the table that have this key; none: all
@@ -29,20 +29,20 @@ type row struct {
 
 // A node is a row in the tree of all rows.
 type node struct {
-	row
-	keys map[string]*node // of a table; nil: none
-	any  *node            // the "*" of a table; nil: none
-	gap  *gap             // what this version does not do with it; nil: it does all
+	keyRow
+	keys        map[string]*node // of a table; nil: none
+	any         *node            // the "*" of a table; nil: none
+	unsupported *unsupported     // what this version does not do with it; nil: it does all
 }
 
 // schema is the tree of everything that job.toml may hold. It must not be changed.
 var schema = sync.OnceValue(func() *node {
 	top := &node{}
 	for _, r := range slices.Concat(jobRows(), slurmRows(), launchRows(), requeueRows(), trainRows()) {
-		top.make(r.key).row = r
+		top.make(r.key).keyRow = r
 	}
-	for _, g := range gaps() {
-		top.make(g.key).gap = &g
+	for _, g := range unsupportedKeys() {
+		top.make(g.key).unsupported = &g
 	}
 	return top
 })
@@ -73,8 +73,8 @@ func (n *node) child(name string) *node {
 	return n.any
 }
 
-// belongs tells whether a table of the given kind has this key.
-func (n *node) belongs(kind string) bool {
+// appliesTo tells whether a table of the given kind has this key.
+func (n *node) appliesTo(kind string) bool {
 	return len(n.kinds) == 0 || slices.Contains(n.kinds, kind)
 }
 
@@ -100,8 +100,8 @@ func (n *node) show(key toml.Key) string {
 }
 
 // jobRows are the keys outside all tables, [setup] and [container].
-func jobRows() []row {
-	return []row{
+func jobRows() []keyRow {
+	return []keyRow{
 		{key: "schema", read: schemaVersion},
 		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", jobName, func(j *Job) *string { return &j.Name }), need: true},
 		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
@@ -120,66 +120,66 @@ func jobRows() []row {
 }
 
 // slurmRows are the keys of [slurm]: what sbatch knows, and ours.
-func slurmRows() []row {
-	rows := []row{
+func slurmRows() []keyRow {
+	rows := []keyRow{
 		{key: "slurm", advise: notHere},
 		{key: "slurm.extra", read: extra},
 		{key: "slurm.skip", read: list(0, `the name of an option of sbatch, such as "--mem"`, isOptionName, func(j *Job) *[]string { return &j.Slurm.Skip })},
 	}
 	for _, key := range slurm.OptionKeys() {
-		rows = append(rows, row{key: "slurm." + key, read: option})
+		rows = append(rows, keyRow{key: "slurm." + key, read: option})
 	}
-	return append(rows, row{key: "slurm.nodes", read: nodes})
+	return append(rows, keyRow{key: "slurm.nodes", read: nodes})
 }
 
 // launchRows are the keys of [launch], [mpi] and [checkpoint].
-func launchRows() []row {
-	return []row{
+func launchRows() []keyRow {
+	return []keyRow{
 		{key: "launch.nproc_per_node", read: nproc},
 		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
 		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
-		{key: "launch.max_restarts", read: whole(0, most, func(j *Job) *int { return &j.Launch.MaxRestarts })},
-		{key: "launch.min_nodes", read: whole(1, most, func(j *Job) *int { return &j.Launch.MinNodes })},
+		{key: "launch.max_restarts", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Launch.MaxRestarts })},
+		{key: "launch.min_nodes", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Launch.MinNodes })},
 		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
 		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
 		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
 		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},
 		{key: "launch.prefix", read: text("one line of text", func(s string) bool { return !strings.ContainsFunc(s, isControl) }, func(j *Job) *string { return &j.Launch.Prefix })},
 		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
-		{key: "launch.torch_store", read: truth(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
+		{key: "launch.torch_store", read: boolean(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
 		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
 
 		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
 		{key: "mpi.algorithm", read: line(func(j *Job) *string { return &j.MPI.Algorithm })},
-		{key: "mpi.deterministic", read: truth(func(j *Job) *bool { return &j.MPI.Deterministic })},
-		{key: "mpi.encrypt", read: truth(func(j *Job) *bool { return &j.MPI.Encrypt })},
+		{key: "mpi.deterministic", read: boolean(func(j *Job) *bool { return &j.MPI.Deterministic })},
+		{key: "mpi.encrypt", read: boolean(func(j *Job) *bool { return &j.MPI.Encrypt })},
 		{key: "mpi.timeout", read: duration(func(j *Job) *time.Duration { return &j.MPI.Timeout })},
 
-		{key: "checkpoint.every_steps", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
-		{key: "checkpoint.keep_last", read: whole(2, most, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
-		{key: "checkpoint.keep_every", read: whole(1, most, func(j *Job) *int { return &j.Checkpoint.KeepEvery })},
+		{key: "checkpoint.every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
+		{key: "checkpoint.keep_last", read: wholeNumber(2, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
+		{key: "checkpoint.keep_every", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepEvery })},
 		{key: "checkpoint.keep_within", read: duration(func(j *Job) *time.Duration { return &j.Checkpoint.KeepWithin })},
-		{key: "checkpoint.keep_best", read: whole(1, most, func(j *Job) *int { return &j.Checkpoint.KeepBest })},
+		{key: "checkpoint.keep_best", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepBest })},
 		{key: "checkpoint.codec", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Codec }, "auto", "none", "zstd")},
-		{key: "checkpoint.async", read: truth(func(j *Job) *bool { return &j.Checkpoint.Async })},
-		{key: "checkpoint.delta", read: whole(0, most, func(j *Job) *int { return &j.Checkpoint.Delta })},
+		{key: "checkpoint.async", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Async })},
+		{key: "checkpoint.delta", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Checkpoint.Delta })},
 		{key: "checkpoint.memory", read: size(func(j *Job) *int64 { return &j.Checkpoint.Memory })},
 		{key: "checkpoint.local", read: text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local })},
-		{key: "checkpoint.replicate", read: truth(func(j *Job) *bool { return &j.Checkpoint.Replicate })},
-		{key: "checkpoint.at_start", read: truth(func(j *Job) *bool { return &j.Checkpoint.AtStart })},
+		{key: "checkpoint.replicate", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Replicate })},
+		{key: "checkpoint.at_start", read: boolean(func(j *Job) *bool { return &j.Checkpoint.AtStart })},
 		{key: "checkpoint.resume", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Resume }, "auto", "never")},
 	}
 }
 
 // requeueRows are the keys of [requeue].
-func requeueRows() []row {
-	rows := []row{
+func requeueRows() []keyRow {
+	rows := []keyRow{
 		{key: "requeue.on", read: causes},
 		{key: "requeue.lead", read: duration(func(j *Job) *time.Duration { return &j.Requeue.Lead })},
-		{key: "requeue.no_progress", read: whole(1, most, func(j *Job) *int { return &j.Requeue.NoProgress })},
+		{key: "requeue.no_progress", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Requeue.NoProgress })},
 	}
 	for _, name := range causeNames() {
-		rows = append(rows, row{key: "requeue.max." + name, read: budget})
+		rows = append(rows, keyRow{key: "requeue.max." + name, read: budget})
 	}
 	return rows
 }
@@ -259,7 +259,7 @@ func nodes(j *Job, key toml.Key, v any) error {
 	if s, ok := v.(string); ok && strings.Contains(s, "-") {
 		return fmt.Errorf("%s must be one whole number: ddpbatch does not take Slurm's ranges of nodes, as a job's ranks must be the same after every restart", key)
 	}
-	if n, ok := v.(int64); !ok || n < 1 || n > most {
+	if n, ok := v.(int64); !ok || n < 1 || n > maxWhole {
 		return mustBe(key, "a whole number of at least 1", v)
 	}
 	return option(j, key, v)
@@ -273,7 +273,7 @@ func nproc(j *Job, key toml.Key, v any) error {
 	to := &j.Launch.NprocPerNode
 	switch v := v.(type) {
 	case int64:
-		if v >= 1 && v <= most {
+		if v >= 1 && v <= maxWhole {
 			*to = launch.Nproc{Counts: []int{int(v)}}
 			return nil
 		}
@@ -318,7 +318,7 @@ func causes(j *Job, key toml.Key, v any) error {
 // budget reads how many requeues one cause may take.
 func budget(j *Job, key toml.Key, v any) error {
 	var n int
-	if err := whole(0, most, func(*Job) *int { return &n })(j, key, v); err != nil {
+	if err := wholeNumber(0, maxWhole, func(*Job) *int { return &n })(j, key, v); err != nil {
 		return err
 	}
 	if j.Requeue.Max == nil {

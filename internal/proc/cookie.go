@@ -47,31 +47,31 @@ func checkCookie(cookie string) error {
 	return nil
 }
 
-// environs reads the environments of processes. The kernel makes a reader wait, perhaps for ever, while the process's memory is locked
+// environReader reads the environments of processes. The kernel makes a reader wait, perhaps for ever, while the process's memory is locked
 // (a page fault on a file server that does not answer, with a thread that maps memory behind it): so each is read in a
 // goroutine, which is left behind in that case until the kernel lets go of it. Not safe for concurrent use.
-type environs struct {
+type environReader struct {
 	asked  chan stat
 	answer chan environ
-	mute   map[int]bool // who did not answer: not asked again
+	silent map[int]bool // who did not answer: not asked again
 }
 
 // environ is what was found in one environment.
 type environ struct {
 	cookies []string
-	blank   bool // it was empty, as it is for a moment in execve(2)
+	empty   bool // it was empty, as it is for a moment in execve(2)
 	err     error
 }
 
-// errMute is a process whose environment the kernel does not hand out in time.
-var errMute = errors.New("its memory is locked")
+// errLocked is a process whose environment the kernel does not hand out in time.
+var errLocked = errors.New("its memory is locked")
 
-func newEnvirons() *environs { return &environs{mute: map[int]bool{}} }
+func newEnvironReader() *environReader { return &environReader{silent: map[int]bool{}} }
 
 // of returns what the environment of a process says.
-func (e *environs) of(p stat) environ {
-	if e.mute[p.pid] {
-		return environ{err: errMute}
+func (e *environReader) of(p stat) environ {
+	if e.silent[p.pid] {
+		return environ{err: errLocked}
 	}
 	if e.asked == nil {
 		e.asked, e.answer = make(chan stat), make(chan environ, 1)
@@ -82,12 +82,12 @@ func (e *environs) of(p stat) environ {
 		return found
 	}
 	e.close()
-	e.mute[p.pid] = true
-	return environ{err: errMute}
+	e.silent[p.pid] = true
+	return environ{err: errLocked}
 }
 
 // close ends the goroutine.
-func (e *environs) close() {
+func (e *environReader) close() {
 	if e.asked != nil {
 		close(e.asked)
 		e.asked = nil
@@ -95,14 +95,14 @@ func (e *environs) close() {
 }
 
 // unanswered is an error if some process did not answer: whose it is cannot be told.
-func (e *environs) unanswered() error {
-	for pid := range e.mute {
+func (e *environReader) unanswered() error {
+	for pid := range e.silent {
 		if s, err := readStat(pid); err != nil || s.zombie() {
-			delete(e.mute, pid)
+			delete(e.silent, pid)
 		}
 	}
-	for pid := range e.mute {
-		return fmt.Errorf("the memory of %d processes is locked, of process %d for one: it cannot be told whose they are", len(e.mute), pid)
+	for pid := range e.silent {
+		return fmt.Errorf("the memory of %d processes is locked, of process %d for one: it cannot be told whose they are", len(e.silent), pid)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func environOf(p stat, chunk []byte) environ {
 	defer threads.Close()
 	names, _ := threads.Readdirnames(maxThreadsLooked)
 	for _, name := range names {
-		if of := readEnviron(fmt.Sprintf("/proc/%d/task/%s/environ", p.pid, name), chunk); of.err == nil && !of.blank {
+		if of := readEnviron(fmt.Sprintf("/proc/%d/task/%s/environ", p.pid, name), chunk); of.err == nil && !of.empty {
 			return of
 		}
 	}
@@ -150,10 +150,10 @@ func findCookies(r io.Reader, chunk []byte) environ {
 	const prefix = CookieVariable + "="
 	r = io.LimitReader(r, maxEnviron)
 	entry := make([]byte, 0, len(prefix)+2*cookieBytes+1) // the beginning of the one being read; longer ones hold no cookie
-	found := environ{blank: true}
+	found := environ{empty: true}
 	for {
 		n, err := r.Read(chunk)
-		found.blank = found.blank && n == 0
+		found.empty = found.empty && n == 0
 		for rest := chunk[:n]; len(rest) > 0; {
 			part, after, ended := bytes.Cut(rest, []byte{0})
 			entry = append(entry, part[:min(len(part), cap(entry)-len(entry))]...)
@@ -191,19 +191,19 @@ func markOf(cookie string) mark {
 	return mark(leastMark | n&(leastMark-1))
 }
 
-// give starts a child that has the mark; where the kernel lets nobody have it, one without. This process bears it until the child is there, as
+// start starts a child that has the mark; where the kernel lets nobody have it, one without. This process bears it until the child is there, as
 // a child has its limits from the process that forks it. So one child is started at a time, and one that os/exec starts elsewhere at
 // that moment has the mark, too: see isHelper.
-func (m mark) give(start func() error) error {
-	if drop, err := m.bear(); err == nil {
+func (m mark) start(start func() error) error {
+	if drop, err := m.set(); err == nil {
 		defer drop()
 	}
 	return start()
 }
 
-// try tells why nobody can have the mark, or why it could not be found.
-func (m mark) try() error {
-	drop, err := m.bear()
+// check tells why nobody can have the mark, or why it could not be found.
+func (m mark) check() error {
+	drop, err := m.set()
 	if err == nil {
 		defer drop()
 		if readMark(unix.Getpid()) != m {
@@ -216,8 +216,8 @@ func (m mark) try() error {
 	return nil
 }
 
-// bear gives this process the mark until it drops it.
-func (m mark) bear() (drop func(), err error) {
+// set gives this process the mark until it drops it.
+func (m mark) set() (drop func(), err error) {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_LOCKS, &own); err != nil {
 		return nil, err

@@ -37,12 +37,12 @@ func TestFindCookies(t *testing.T) {
 	} {
 		for _, size := range []int{1, 7, 16 << 10} {
 			got := findCookies(strings.NewReader(test.environ), make([]byte, size))
-			if got.err != nil || got.blank || !slices.Equal(got.cookies, test.want) {
+			if got.err != nil || got.empty || !slices.Equal(got.cookies, test.want) {
 				t.Errorf("%s, in pieces of %d: %.80q; want %q", name, size, got.cookies, test.want)
 			}
 		}
 	}
-	if got := findCookies(strings.NewReader(""), make([]byte, 8)); !got.blank || got.err != nil {
+	if got := findCookies(strings.NewReader(""), make([]byte, 8)); !got.empty || got.err != nil {
 		t.Errorf("nothing: %+v", got)
 	}
 	broken := errors.New("broken")
@@ -151,7 +151,7 @@ func TestSweepGoesByMoreThanMarks(t *testing.T) {
 	executes(t, "sleep", nested)
 	helper := exec.Command("sleep", "1000")
 	helper.Env = []string{}
-	if err := markOf(cookie).give(helper.Start); err != nil {
+	if err := markOf(cookie).start(helper.Start); err != nil {
 		t.Fatal(err)
 	}
 	defer helper.Wait()

@@ -186,10 +186,10 @@ func TestGuardsAreBounded(t *testing.T) {
 	testkit.Eventually(t, "no other is started", func() bool {
 		guard.mu.Lock()
 		defer guard.mu.Unlock()
-		if guard.watcher != nil && guard.watcher.process.signal(unix.SIGKILL) == nil {
+		if guard.process != nil && guard.process.process.signal(unix.SIGKILL) == nil {
 			killed++
 		}
-		return guard.watcher == nil
+		return guard.process == nil
 	})
 	if err := guard.Sweep(NewCookie()); err == nil || killed < maxGuards {
 		t.Errorf("after %d kills an order is taken: %v", killed, err)
@@ -206,7 +206,7 @@ func TestGuardEnds(t *testing.T) {
 	if err := guard.Sweep(cookie); err != nil {
 		t.Fatal(err)
 	}
-	pid := guard.watcher.process.pid
+	pid := guard.process.process.pid
 	for sig := unix.Signal(1); sig < 32; sig++ {
 		if sig != unix.SIGKILL && sig != unix.SIGSTOP {
 			if err := unix.Kill(pid, sig); err != nil {

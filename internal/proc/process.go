@@ -47,7 +47,7 @@ func start(guard *Guard, cores *unix.CPUSet, cmd *exec.Cmd) (*Process, error) {
 			started <- err
 			return
 		}
-		guard.group(orderGroup, p.Pid())
+		guard.noteGroup(orderGroup, p.Pid())
 		started <- nil
 		p.await()
 		close(p.done)
@@ -87,7 +87,7 @@ func (p *Process) await() {
 	p.kill(syscall.SIGKILL)
 	p.ended = true
 	p.mu.Unlock()
-	p.guard.group(orderDone, p.Pid())
+	p.guard.noteGroup(orderDone, p.Pid())
 	p.err = p.cmd.Wait() // unlocked: it waits as long as anybody holds the output open
 	children.forget(p.Pid())
 }
@@ -148,8 +148,8 @@ func (p *Process) Err() error {
 
 // Warn sends sig to those processes of the child's group alone that have a handler for it, as it would kill the others: to the leader, or
 // else, on every way down from it, to the first that has one. So the program behind a shell hears of it, and the
-// helpers of a program that has a handler do not. It returns how many were told; 0: none has a handler.
-func (p *Process) Warn(sig syscall.Signal) (told int, err error) {
+// helpers of a program that has a handler do not. It returns to how many it was sent; 0: none has a handler.
+func (p *Process) Warn(sig syscall.Signal) (sent int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
@@ -192,11 +192,11 @@ func (p *Process) Warn(sig syscall.Signal) (told int, err error) {
 		if e := h.signal(unix.Signal(sig)); e != nil {
 			err = errors.Join(err, e)
 		} else {
-			told++
+			sent++
 		}
 		h.close()
 	}
-	return told, err
+	return sent, err
 }
 
 const (

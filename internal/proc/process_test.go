@@ -196,7 +196,7 @@ func TestWarn(t *testing.T) {
 	const program = `trap 'echo told 0' USR2; sleep 1000 & echo program $$; while :; do wait; done`
 	for name, test := range map[string]struct {
 		script string
-		told   int
+		sent   int
 	}{
 		"itself":  {program, 1},
 		"behind":  {`sh -c "$1" & wait; exit`, 1},
@@ -206,17 +206,17 @@ func TestWarn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, lines := startTest(t, shell(newCookie(t), test.script, program), Start)
-			for range max(1, test.told) {
+			for range max(1, test.sent) {
 				pidAfter(t, lines, "program")
 			}
 			if name != "outer" { // the inner one need not have any yet; and what a shell has forked has its handlers until it runs
-				testkit.Eventually(t, "all have handlers, and nobody else", func() bool { return handlers(p.Pid()) == test.told })
+				testkit.Eventually(t, "all have handlers, and nobody else", func() bool { return handlers(p.Pid()) == test.sent })
 			}
-			told, err := p.Warn(syscall.SIGUSR2)
-			if err != nil || told != test.told {
-				t.Errorf("%d were told, %v; want %d", told, err, test.told)
+			sent, err := p.Warn(syscall.SIGUSR2)
+			if err != nil || sent != test.sent {
+				t.Errorf("sent to %d, %v; want %d", sent, err, test.sent)
 			}
-			for range told {
+			for range sent {
 				pidAfter(t, lines, "told")
 			}
 			if !alive(p.Pid()) {
@@ -229,8 +229,8 @@ func TestWarn(t *testing.T) {
 		t.Fatal(err)
 	}
 	wait(t, p)
-	if told, err := p.Warn(syscall.SIGUSR2); told != 0 || err != nil {
-		t.Errorf("one that has ended: %d, %v", told, err)
+	if sent, err := p.Warn(syscall.SIGUSR2); sent != 0 || err != nil {
+		t.Errorf("one that has ended: %d, %v", sent, err)
 	}
 }
 

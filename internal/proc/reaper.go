@@ -88,11 +88,11 @@ func threadTime() time.Duration {
 }
 
 // adopt makes this process a subreaper for one Reaper more, or fewer.
-func (f *family) adopt(more int) error {
+func (f *childTable) adopt(more int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.adopting == 0 {
-		if err := f.note(); err != nil {
+		if err := f.noteDescendants(); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (f *family) adopt(more int) error {
 }
 
 // reap waits for all orphans that have ended. It tells whether a child is left that has ended: somebody else waits for it.
-func (f *family) reap() (left bool) {
+func (f *childTable) reap() (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !someEnded() {
@@ -142,9 +142,9 @@ func waitid(kind, id int, info *unix.Siginfo, options int) error {
 }
 
 // children are those of this process that somebody waits for. The kernel has one table of them for the process, and so have we.
-var children = family{waited: map[int]int{}}
+var children = childTable{waited: map[int]int{}}
 
-type family struct {
+type childTable struct {
 	mu       sync.Mutex
 	waited   map[int]int // by process id, how often: a number can be another's before its last waiter has taken note
 	adopting int         // how many Reapers there are
@@ -154,12 +154,12 @@ type family struct {
 
 // start starts cmd in a group of its own; with a cookie among its variables it has the mark of that as well, where the kernel lets it.
 // Nobody takes it for an orphan, even if it ends at once.
-func (f *family) start(cmd *exec.Cmd) error {
+func (f *childTable) start(cmd *exec.Cmd) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	start := cmd.Start
 	if cookie, ok := cookieIn(cmd.Env); ok {
-		start = func() error { return markOf(cookie).give(cmd.Start) }
+		start = func() error { return markOf(cookie).start(cmd.Start) }
 	}
 	if err := start(); err != nil {
 		return err
@@ -168,15 +168,15 @@ func (f *family) start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// canMark tells why children cannot be given a mark, where they cannot.
-func (f *family) canMark(m mark) error {
+// checkMark tells why children cannot be given a mark, where they cannot.
+func (f *childTable) checkMark(m mark) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return m.try()
+	return m.check()
 }
 
 // forget is for a child that has been waited for.
-func (f *family) forget(pid int) {
+func (f *childTable) forget(pid int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.waited[pid]--; f.waited[pid] == 0 {
@@ -184,9 +184,9 @@ func (f *family) forget(pid int) {
 	}
 }
 
-// note remembers the descendants that this process has now, but for those that are waited for. A program that executes another leaves it
+// noteDescendants remembers the descendants that this process has now, but for those that are waited for. A program that executes another leaves it
 // its children. The caller holds f.mu.
-func (f *family) note() error {
+func (f *childTable) noteDescendants() error {
 	all, err := stats()
 	if err != nil {
 		return err
@@ -204,9 +204,9 @@ func (f *family) note() error {
 	return nil
 }
 
-// isStray tells whether a process is an orphan that some worker has left, in the process self, which is this one. The first process
+// isOrphanOfWorker tells whether a process is an orphan that some worker has left, in the process self, which is this one. The first process
 // of a container is handed those of others, too.
-func (f *family) isStray(s stat, self int) bool {
+func (f *childTable) isOrphanOfWorker(s stat, self int) bool {
 	if s.parent != self || self == 1 {
 		return false
 	}
@@ -221,6 +221,6 @@ func isHelper(s stat) bool { return s.parent == unix.Getpid() && s.group == unix
 
 // orphan tells whether a process was handed to this one by the kernel, as its parent ended: it is a child that nobody
 // started here, as those are either waited for or in this process's own group. The caller holds f.mu.
-func (f *family) orphan(s stat) bool {
+func (f *childTable) orphan(s stat) bool {
 	return s.parent == unix.Getpid() && s.group != unix.Getpgrp() && f.waited[s.pid] == 0
 }

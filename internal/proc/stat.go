@@ -149,7 +149,7 @@ func readSome(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, limit))
 }
 
-const goneStep = 10 * time.Millisecond // between looks at a context, and at processes without a pidfd
+const gonePoll = 10 * time.Millisecond // between looks at a context, and at processes without a pidfd
 
 // handle is one process, and no later one with its number. Its owner closes it.
 type handle struct {
@@ -219,7 +219,7 @@ func awaitGone(ctx context.Context, limit time.Duration, handles []*handle) []*h
 	left := slices.Clone(handles)
 	for end := time.Now().Add(limit); len(left) > 0; {
 		left = slices.DeleteFunc(left, (*handle).gone)
-		rest := min(goneStep, time.Until(end))
+		rest := min(gonePoll, time.Until(end))
 		if len(left) == 0 || rest <= 0 || ctx.Err() != nil {
 			break
 		}

@@ -28,7 +28,7 @@ func Relatives(leader int) ([]Relative, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the processes: %w", err)
 	}
-	of := familyOf([]int{leader}, all)
+	of := leaderOf([]int{leader}, all)
 	var found []Relative
 	for _, s := range all {
 		if _, ok := of(s); ok && !s.zombie() {
@@ -60,8 +60,8 @@ func (r Relative) Signal(sig unix.Signal) error {
 // Gone tells whether the process has ended.
 func (r Relative) Gone() bool { return (&handle{stat: r.seen}).gone() }
 
-// familyOf tells of a process to which of the children it belongs, by the index of that.
-func familyOf(leaders []int, all []stat) func(stat) (int, bool) {
+// leaderOf tells of a process to which of the children it belongs, by the index of that.
+func leaderOf(leaders []int, all []stat) func(stat) (int, bool) {
 	index, parents := map[int]int{}, map[int]int{}
 	for i, pid := range leaders {
 		index[pid] = i
@@ -112,7 +112,7 @@ func Usages(leaders []int) ([]Usage, error) {
 
 func usagesOf(leaders []int, all []stat) []Usage {
 	usages := make([]Usage, len(leaders))
-	of := familyOf(leaders, all)
+	of := leaderOf(leaders, all)
 	for _, s := range all {
 		i, ok := of(s)
 		if !ok {

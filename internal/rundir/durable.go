@@ -59,7 +59,7 @@ func writeBytes(path string, perm os.FileMode, data []byte) error {
 
 // readFile reads a regular file of at most limit bytes, as it is now.
 func readFile(path string, limit int64) ([]byte, error) {
-	return fresh(func() ([]byte, error) { return readOnce(path, limit) })
+	return retryStale(func() ([]byte, error) { return readOnce(path, limit) })
 }
 
 func readOnce(path string, limit int64) ([]byte, error) {
@@ -107,8 +107,8 @@ const (
 	stalePause = 50 * time.Millisecond
 )
 
-// fresh reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it (ESTALE).
-func fresh[T any](read func() (T, error)) (T, error) {
+// retryStale reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it (ESTALE).
+func retryStale[T any](read func() (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		got, err := read()
 		if try == staleTries || !errors.Is(err, syscall.ESTALE) {

@@ -28,7 +28,7 @@ func TestFresh(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
 				want := test.errs[min(test.tries, len(test.errs))-1]
-				got, err := fresh(func() (int, error) {
+				got, err := retryStale(func() (int, error) {
 					tries++
 					return tries, test.errs[min(tries, len(test.errs))-1]
 				})

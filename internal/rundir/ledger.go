@@ -88,11 +88,11 @@ func (d *Dir) append(e Event, wanted func(ledger *os.File) bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	takeTurn(f)
+	waitForLock(f)
 	if !wanted(f) {
 		return nil
 	}
-	cut, err := cutShort(f)
+	cut, err := endsMidLine(f)
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func (d *Dir) openLedger() (*os.File, error) {
 	return f, nil
 }
 
-// cutShort tells whether the last line of f has no end.
-func cutShort(f *os.File) (bool, error) {
+// endsMidLine tells whether the last line of f has no end.
+func endsMidLine(f *os.File) (bool, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
 		return false, err
@@ -212,19 +212,19 @@ func parseLedger(data []byte) []Event {
 }
 
 const (
-	turnLimit = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
-	turnPause = 10 * time.Millisecond
+	lockLimit = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
+	lockPause = 10 * time.Millisecond
 )
 
-// takeTurn waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and brings
+// waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and brings
 // the file up to date (flock(2)). Where the file system has no locks, or another process does not let go, f is written to without: a line that
 // may be lost is better than none.
-func takeTurn(f *os.File) {
-	limited, cancel := context.WithTimeout(context.Background(), turnLimit)
+func waitForLock(f *os.File) {
+	limited, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()
 	for {
 		err := lock(f)
-		if err != unix.EWOULDBLOCK && err != unix.EINTR || pause.For(limited, turnPause) != nil {
+		if err != unix.EWOULDBLOCK && err != unix.EINTR || pause.For(limited, lockPause) != nil {
 			return
 		}
 	}

@@ -80,9 +80,9 @@ func TestLedgerLinesStayWhole(t *testing.T) {
 	}
 }
 
-// TestLedgerTakesTurns: who adds a line while another process does waits for it, as O_APPEND alone does not make them take turns on NFS; but not
+// TestLedgerIsLocked: who adds a line while another process does waits for it, as O_APPEND alone does not make them take turns on NFS; but not
 // for ever, and not where the file system has no locks.
-func TestLedgerTakesTurns(t *testing.T) {
+func TestLedgerIsLocked(t *testing.T) {
 	d := create1(t, t.TempDir(), "x")
 	must(t, d.Append(Event{Event: "submit"}))
 	path := filepath.Join(d.Path(), "ledger.jsonl")
@@ -99,7 +99,7 @@ func TestLedgerTakesTurns(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		time.Sleep(turnLimit / 2) // of the bubble's clock
+		time.Sleep(lockLimit / 2) // of the bubble's clock
 		_, err = other.WriteString(`{"event":"cancel"}` + "\n")
 		must(t, errors.Join(err, other.Close()))
 		wg.Wait()
@@ -110,8 +110,8 @@ func TestLedgerTakesTurns(t *testing.T) {
 		must(t, lock(other))
 		begun := time.Now()
 		must(t, d.Append(Event{Event: "end"}))
-		if took := time.Since(begun); took != turnLimit {
-			t.Errorf("a line that nobody made room for took %v, want %v", took, turnLimit)
+		if took := time.Since(begun); took != lockLimit {
+			t.Errorf("a line that nobody made room for took %v, want %v", took, lockLimit)
 		}
 	})
 	events, err := d.Ledger()

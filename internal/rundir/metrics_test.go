@@ -23,7 +23,7 @@ func TestSignsOfAnAttempt(t *testing.T) {
 		must(t, os.WriteFile(path, nil, 0o600))
 		must(t, os.Chtimes(path, at, at))
 	}
-	tell := func(attempt int, at time.Time) {
+	writeStep := func(attempt int, at time.Time) {
 		text, err := at.MarshalText()
 		must(t, err)
 		must(t, os.WriteFile(d.MetricsPath(), fmt.Appendf(nil, `{"time":%q,"attempt":%d,"step":7}`, text, attempt), 0o600))
@@ -36,9 +36,9 @@ func TestSignsOfAnAttempt(t *testing.T) {
 	}{
 		{"nothing", func() {}, [2]time.Time{}, [2]int64{}},
 		{"output", func() { touch(1, noon) }, [2]time.Time{noon, {}}, [2]int64{}},
-		{"a step, later", func() { tell(1, noon.Add(time.Hour)) }, [2]time.Time{noon.Add(time.Hour), {}}, [2]int64{7, 0}},
+		{"a step, later", func() { writeStep(1, noon.Add(time.Hour)) }, [2]time.Time{noon.Add(time.Hour), {}}, [2]int64{7, 0}},
 		{"output of the next", func() { touch(2, noon.Add(3*time.Hour)) }, [2]time.Time{noon.Add(time.Hour), noon.Add(3 * time.Hour)}, [2]int64{7, 0}},
-		{"a step of the next, earlier", func() { tell(2, noon.Add(2*time.Hour)) }, [2]time.Time{noon, noon.Add(3 * time.Hour)}, [2]int64{0, 7}},
+		{"a step of the next, earlier", func() { writeStep(2, noon.Add(2*time.Hour)) }, [2]time.Time{noon, noon.Add(3 * time.Hour)}, [2]int64{0, 7}},
 	} {
 		test.do()
 		for i, want := range test.want {

@@ -67,14 +67,14 @@ func TestCheckOwn(t *testing.T) {
 			must(t, err)
 			test.change(t, d)
 			for _, d := range []*Dir{d, element} {
-				says(t, "CheckOwner", d.CheckOwner(), test.owner)
-				says(t, "CheckOwn", d.CheckOwn(), test.own)
+				errorSays(t, "CheckOwner", d.CheckOwner(), test.owner)
+				errorSays(t, "CheckOwn", d.CheckOwn(), test.own)
 			}
 		})
 	}
 }
 
-func says(t *testing.T, what string, err error, want string) {
+func errorSays(t *testing.T, what string, err error, want string) {
 	t.Helper()
 	switch {
 	case want == "" && err != nil:
@@ -159,8 +159,8 @@ func TestElementOfAnother(t *testing.T) {
 	element, err := d.Task(3)
 	must(t, err)
 	give(t, element.Path())
-	says(t, "the element", element.CheckOwn(), "tasks/3 belongs to user 4242")
-	says(t, "the array", d.CheckOwn(), "")
+	errorSays(t, "the element", element.CheckOwn(), "tasks/3 belongs to user 4242")
+	errorSays(t, "the array", d.CheckOwn(), "")
 }
 
 // openACL is an ACL that lets everybody do everything, as the kernel takes it: version 2, then tag, permissions and id of each entry
@@ -248,7 +248,7 @@ func TestCreateRefusesRunsOfAll(t *testing.T) {
 			must(t, os.Mkdir(runs, 0o755))
 			test.change(t, runs)
 			_, err := Create(config(t, runs, "a"))
-			says(t, "Create", err, test.says)
+			errorSays(t, "Create", err, test.says)
 			if left := listing(t, runs); test.says != "" && len(left) > 0 {
 				t.Errorf("%q is left", left)
 			}
@@ -426,14 +426,14 @@ func TestStrangersLinksAreFew(t *testing.T) {
 	t.Parallel()
 	runs := filepath.Join(t.TempDir(), "runs")
 	d := planted(t, runs, "a-9")
-	for i := range 3 * maxStrangers {
+	for i := range 3 * maxOtherLinks {
 		link := filepath.Join(runs, fmt.Sprintf("b%d-9", i))
 		must(t, os.Symlink(filepath.Base(d.Path()), link))
 		give(t, link)
 	}
 	own, strangers := jobLinks(runs, "9")
-	if len(own) != 0 || len(strangers) != maxStrangers {
-		t.Errorf("%d links of the caller's and %d of others are followed, want 0 and %d", len(own), len(strangers), maxStrangers)
+	if len(own) != 0 || len(strangers) != maxOtherLinks {
+		t.Errorf("%d links of the caller's and %d of others are followed, want 0 and %d", len(own), len(strangers), maxOtherLinks)
 	}
 	mine := create1(t, runs, "mine")
 	must(t, mine.SetJobID("9"))
@@ -494,7 +494,7 @@ func TestTakenNames(t *testing.T) {
 			temp := filepath.Join(parent, ".new-1")
 			must(t, os.Mkdir(temp, 0o700))
 			suffixes := []string{"00000000", "00000001"}
-			d, err := settle(temp, parent, Spec{Schema: specSchema, Name: "j", Created: noon}, func() string {
+			d, err := giveName(temp, parent, Spec{Schema: specSchema, Name: "j", Created: noon}, func() string {
 				next := suffixes[0]
 				suffixes = suffixes[1:]
 				return next

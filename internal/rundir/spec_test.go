@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSettle holds that a job that the checkpoints do not fit is taken back, to what last fitted.
-func TestSettle(t *testing.T) {
+// TestFinalizeOverride holds that a job that the checkpoints do not fit is taken back, to what last fitted.
+func TestFinalizeOverride(t *testing.T) {
 	for _, fits := range []bool{true, false} {
 		d := create1(t, t.TempDir(), "job")
 		first := d.Spec()
@@ -26,9 +26,9 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestSettleOfAnElement holds that what one element of an array is resumed with stays on trial until that one has ended: another one, whose job of
-// before ends meanwhile, says nothing about it. A change of the whole array is settled by any.
-func TestSettleOfAnElement(t *testing.T) {
+// TestFinalizeOverrideOfAnElement holds that what one element of an array is resumed with stays on trial until that one has ended: another one, whose job of
+// before ends meanwhile, says nothing about it. A change of the whole array is finalized by any.
+func TestFinalizeOverrideOfAnElement(t *testing.T) {
 	five, kept, taken := 5, []string{"a=1"}, []string(nil)
 	for name, test := range map[string]struct {
 		element *int // that is resumed; nil: all

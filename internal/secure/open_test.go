@@ -255,8 +255,8 @@ func TestVersions(t *testing.T) {
 	_, _, err = server.Open(ctx, accepted)
 	check("server", err)
 	accepted.Close()
-	if told, err := io.ReadAll(dialled); err != nil || !bytes.Equal(told, auth.AppendPreface(nil, auth.Version)) {
-		t.Errorf("the client was told %q, %v", told, err)
+	if got, err := io.ReadAll(dialled); err != nil || !bytes.Equal(got, auth.AppendPreface(nil, auth.Version)) {
+		t.Errorf("the client was told %q, %v", got, err)
 	}
 }
 

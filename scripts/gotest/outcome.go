@@ -147,14 +147,14 @@ func (c *tally) time(tests ...timed) {
 	c.Slowest = c.Slowest[:min(len(c.Slowest), mostTimed)]
 }
 
-// place is what package testing writes before a line of a test's log.
-var place = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
+// logPosition is what package testing writes before a line of a test's log.
+var logPosition = regexp.MustCompile(`^\s+\w+\.go:\d+: `)
 
 // skip counts a skipped test, which printed said.
 func (c *tally) skip(said string) {
 	reason := "no reason given"
 	for line := range strings.Lines(said) {
-		if at := place.FindString(line); at != "" {
+		if at := logPosition.FindString(line); at != "" {
 			reason = strings.TrimSpace(line[len(at):])
 		}
 	}

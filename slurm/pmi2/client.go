@@ -23,10 +23,10 @@ const finalizeWait = time.Second
 
 // Client is a task's connection to its slurmstepd. It is for one goroutine at a time.
 type Client struct {
-	wire wire
-	job  string
-	rank int // of this task in the step, from 0
-	size int
+	wire  wire
+	job   string
+	rank  int // of this task in the step, from 0
+	size  int
 	calls int // how often FromZero was called
 }
 
