@@ -9,6 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/pause"
 )
 
 // Gate lets in, of all that connect to a listener, those that prove the run's secret. Strangers
@@ -38,14 +41,13 @@ type Gate struct {
 // serve owns its connection, unless it returns an error: then the connection is refused like one that
 // has proved nothing, that is closed and logged.
 func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Conn, hello []byte) error) {
-	const longest = time.Second
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	for pause := time.Duration(0); ; {
+	for again := (backoff.Backoff{First: 10 * time.Millisecond, Most: time.Second}); ; {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
-			pause = 0
+			again.Reset()
 			g.pending.add(conn, g.Room)
 			tasks.Go(func() { g.receive(ctx, conn, serve) })
 			continue
@@ -53,11 +55,9 @@ func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Co
 			return
 		}
 		// Out of file descriptors, say: connections that end give some back.
-		pause = min(max(2*pause, 5*time.Millisecond), longest)
-		g.Log.Warn(g.Binding.Role+": accept a connection", "err", err, "retry_in", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		rest := again.Next()
+		g.Log.Warn(g.Binding.Role+": accept a connection", "err", err, "retry_in", rest)
+		if pause.For(ctx, rest) != nil {
 			return
 		}
 	}

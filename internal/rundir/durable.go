@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"ddpbatch/internal/pause"
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -103,18 +103,20 @@ func ignoreGone(err error) error {
 }
 
 const (
-	staleTries = 4
-	stalePause = 50 * time.Millisecond
+	staleTries     = 4
+	firstStaleWait = 50 * time.Millisecond
+	lastStaleWait  = 200 * time.Millisecond
 )
 
 // retryStale reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it (ESTALE).
 func retryStale[T any](read func() (T, error)) (T, error) {
+	wait := backoff.Backoff{First: firstStaleWait, Most: lastStaleWait}
 	for try := 1; ; try++ {
 		got, err := read()
 		if try == staleTries || !errors.Is(err, syscall.ESTALE) {
 			return got, err
 		}
-		_ = pause.For(context.Background(), stalePause) // which nothing cuts short
+		_ = wait.Wait(context.Background()) // which nothing cuts short
 	}
 }
 

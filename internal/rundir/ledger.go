@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ddpbatch/internal/pause"
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -212,8 +212,9 @@ func parseLedger(data []byte) []Event {
 }
 
 const (
-	lockLimit = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
-	lockPause = 10 * time.Millisecond
+	lockLimit     = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
+	firstLockWait = 10 * time.Millisecond
+	lastLockWait  = 100 * time.Millisecond
 )
 
 // waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and brings
@@ -222,9 +223,9 @@ const (
 func waitForLock(f *os.File) {
 	limited, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()
-	for {
+	for wait := (backoff.Backoff{First: firstLockWait, Most: lastLockWait}); ; {
 		err := lock(f)
-		if err != unix.EWOULDBLOCK && err != unix.EINTR || pause.For(limited, lockPause) != nil {
+		if err != unix.EWOULDBLOCK && err != unix.EINTR || wait.Wait(limited) != nil {
 			return
 		}
 	}
