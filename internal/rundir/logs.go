@@ -21,12 +21,6 @@ func (d *Dir) LogPath(attempt int, host string, rank int, stream string) string 
 	return filepath.Join(d.LogsPath(attempt), name)
 }
 
-// FilteredPath is the file of one node that holds what its agent's filters picked out of all of its ranks' lines; stream
-// is "out" or "err".
-func (d *Dir) FilteredPath(attempt int, host, stream string) string {
-	return filepath.Join(d.LogsPath(attempt), fmt.Sprintf("%s.filtered.%s", fileName(host), fileName(stream)))
-}
-
 func fileName(s string) string {
 	const longest = 128 // of the 255 bytes that a name may have (NAME_MAX)
 	if len(s) > longest {

@@ -25,7 +25,7 @@ func TestRankLogs(t *testing.T) {
 	}
 	for _, name := range []string{ // what else lies there, and what may
 		"n1.1.error.json", "n1.1.flight.jsonl", "n1.1.outer", "n1.out", ".1.out", "n1.-1.out", "n1.01.out", "n1.+1.out", "n1..out", "out", ".err",
-		"n1.99999999999999999999.out", filepath.Base(d.FilteredPath(n, "n1", "out")),
+		"n1.99999999999999999999.out", "n1.filtered.out",
 	} {
 		must(t, os.WriteFile(filepath.Join(d.LogsPath(n), name), nil, 0o600))
 	}
@@ -36,13 +36,6 @@ func TestRankLogs(t *testing.T) {
 	}
 	if _, err := d.RankLogs(n + 1); err == nil {
 		t.Error("an attempt that is not there has logs")
-	}
-}
-
-func TestFilteredPath(t *testing.T) {
-	d := create1(t, t.TempDir(), "job")
-	if got, want := d.FilteredPath(3, "../n1", "out"), filepath.Join(d.Path(), "attempts", "3", "logs", "___n1.filtered.out"); got != want {
-		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -54,7 +54,6 @@ type Running struct {
 
 // taskProcess is one process of the step.
 type taskProcess struct {
-	task        Task
 	node        int // its index among the job's nodes
 	process     *proc.Process
 	out, stderr io.WriteCloser
@@ -92,7 +91,7 @@ func (s Step) Start() (*Running, error) {
 }
 
 func (s Step) start(id Task) (*taskProcess, error) {
-	t := &taskProcess{task: id, node: s.Allocation.StepNode(id.Node)}
+	t := &taskProcess{node: s.Allocation.StepNode(id.Node)}
 	words := s.Command
 	if s.World != nil {
 		words = s.World.enter(s.Allocation.Nodes[t.node].Name, s.Allocation.WorkDir, words)
