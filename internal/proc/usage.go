@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
@@ -13,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Relative is a child, a member of its group, or a descendant of one of those.
+// Relative is a process of a worker: a child, a member of its group, a descendant of one of those, or one with variables of its own.
 type Relative struct {
 	PID, Parent int
 	Name        string // its command's, as in ps(1)
@@ -32,7 +34,7 @@ func Relatives(leader int) ([]Relative, error) {
 	var found []Relative
 	for _, s := range all {
 		if _, ok := of(s); ok && !s.zombie() {
-			found = append(found, Relative{PID: s.pid, Parent: s.parent, Name: s.name, State: s.state, seen: s})
+			found = append(found, relative(s))
 		}
 	}
 	slices.SortStableFunc(found, func(a, b Relative) int {
@@ -45,6 +47,40 @@ func Relatives(leader int) ([]Relative, error) {
 		return a.PID - b.PID
 	})
 	return found, nil
+}
+
+func relative(s stat) Relative {
+	return Relative{PID: s.pid, Parent: s.parent, Name: s.name, State: s.state, seen: s}
+}
+
+// WithVariables finds the live processes whose environment, as they were started, has all of the given NAME=value pairs: the one that
+// began first comes first. Other users' do not show theirs.
+func WithVariables(pairs ...string) ([]Relative, error) {
+	all, err := stats()
+	if err != nil {
+		return nil, fmt.Errorf("look at the processes: %w", err)
+	}
+	var found []Relative
+	for _, s := range all {
+		if !s.zombie() && hasVariables(s.pid, pairs) {
+			found = append(found, relative(s))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Relative) int { // they are in the order of their ids
+		return cmp.Compare(a.seen.start, b.seen.start)
+	})
+	return found, nil
+}
+
+func hasVariables(pid int, pairs []string) bool {
+	environ, err := readSome(fmt.Sprintf("/proc/%d/environ", pid), maxEnviron)
+	if err != nil {
+		return false
+	}
+	environ = append([]byte{0}, environ...)
+	return !slices.ContainsFunc(pairs, func(pair string) bool {
+		return !bytes.Contains(environ, []byte("\x00"+pair+"\x00"))
+	})
 }
 
 // Signal sends sig to the process, and to no other that has its number by now. That it is gone is no error.

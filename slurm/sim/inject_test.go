@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/testkit"
 )
 
@@ -33,11 +34,25 @@ func child(t *testing.T, script string, environ ...string) *exec.Cmd {
 	return cmd
 }
 
+// endAll kills the processes that have all of the variables.
+func endAll(t *testing.T, pairs ...string) {
+	t.Helper()
+	all, err := proc.WithVariables(pairs...)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, p := range all {
+		if err := p.Signal(syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestWorker: a rank is found by its run and number, its own children and the ranks of other runs are not taken for it, and of two the
 // newer one is.
 func TestWorker(t *testing.T) {
 	run := t.TempDir()
-	if _, ok := worker(run, 1); ok {
+	if _, ok, err := worker(run, 1); ok || err != nil {
 		t.Fatal("there is a rank before any was started")
 	}
 	child(t, "read -r _ </dev/zero", "DDPBATCH_RUN_DIR="+run, "RANK=11")
@@ -47,9 +62,10 @@ func TestWorker(t *testing.T) {
 		found := 0
 		deadline := time.Now().Add(testkit.Patience)
 		for found != want.Process.Pid && time.Now().Before(deadline) { // a start counts in hundredths of a second
-			if p, ok := worker(run, 1); ok {
-				found = p.pid
-				closeAll([]process{p})
+			if p, ok, err := worker(run, 1); ok {
+				found = p.PID
+			} else if err != nil {
+				t.Fatal(err)
 			}
 		}
 		if found != want.Process.Pid {
@@ -57,10 +73,7 @@ func TestWorker(t *testing.T) {
 		}
 		// Those that the shell has started do not outlive the test.
 		t.Cleanup(func() {
-			for _, p := range processesWith("DDPBATCH_RUN_DIR="+run, "RANK=1") {
-				p.signal(syscall.SIGKILL)
-				closeAll([]process{p})
-			}
+			endAll(t, "DDPBATCH_RUN_DIR="+run, "RANK=1")
 		})
 		for range 3 { // the next one starts in another tick
 			exec.Command("true").Run()
@@ -70,12 +83,7 @@ func TestWorker(t *testing.T) {
 
 func TestKillNode(t *testing.T) {
 	run := t.TempDir()
-	t.Cleanup(func() {
-		for _, p := range processesWith("DDPBATCH_RUN_DIR=" + run) {
-			p.signal(syscall.SIGKILL)
-			closeAll([]process{p})
-		}
-	})
+	t.Cleanup(func() { endAll(t, "DDPBATCH_RUN_DIR="+run) })
 	gone := child(t, "while :; do sleep 1000 & sleep 0.01; done", "DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1", "RANK=0")
 	other := child(t, "sleep 1000", "DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node2", "RANK=1")
 	if err := killNode(run, "node1"); err != nil {
@@ -86,9 +94,8 @@ func TestKillNode(t *testing.T) {
 	}
 	// What is killed is there until the kernel comes to its end.
 	testkit.Eventually(t, "no process of the node is left", func() bool {
-		left := processesWith("DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1")
-		closeAll(left)
-		return len(left) == 0
+		left, err := proc.WithVariables("DDPBATCH_RUN_DIR="+run, "SLURMD_NODENAME=node1")
+		return err == nil && len(left) == 0
 	})
 	if _, err := os.Stat("/proc/" + strconv.Itoa(other.Process.Pid) + "/exe"); err != nil {
 		t.Errorf("the other node's process: %v", err)
