@@ -167,11 +167,4 @@ func printable(r rune) rune {
 }
 
 // clip quotes text from outside for an error message, and shortens it to what a line can bear.
-func clip(s string) string {
-	const most = 80
-	s = redact.Text(s)
-	if len(s) > most {
-		return fmt.Sprintf("%q...", strings.ToValidUTF8(s[:most], ""))
-	}
-	return fmt.Sprintf("%q", s)
-}
+func clip(s string) string { return redact.Quoted(s, 80) }

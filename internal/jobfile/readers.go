@@ -233,14 +233,7 @@ func describe(v any) string {
 }
 
 // short quotes a text, and cuts it where it is long.
-func short(s string) string {
-	const limit = 60
-	s = redact.Text(s)
-	if len(s) <= limit {
-		return strconv.Quote(s)
-	}
-	return strconv.Quote(strings.ToValidUTF8(s[:limit], "")) + "..."
-}
+func short(s string) string { return redact.Quoted(s, 60) }
 
 // quoted lists words: "a", "b" or "c".
 func quoted(words []string) string {

@@ -21,7 +21,7 @@ var ErrSuperseded = errors.New("superseded by a newer attempt")
 
 const maxAttempt = 999_999_999
 
-var attemptName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,8}$`) })
+var numberName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,8}$`) })
 
 // ClaimAttempt makes attempts/<n> with its logs folder for the next n, from 1
 // on, and returns n. Of several processes that claim at once, each gets another
@@ -62,17 +62,26 @@ func (d *Dir) claim() (int, error) {
 // NewestAttempt is the highest attempt that was claimed, 0 where none was.
 // Names that are no attempt's are ignored.
 func (d *Dir) NewestAttempt() (int, error) {
-	entries, err := os.ReadDir(filepath.Join(d.path, attemptsName))
+	newest, err := newestNumber(filepath.Join(d.path, attemptsName))
 	if err != nil {
 		return 0, fmt.Errorf("look for attempts: %w", err)
 	}
+	return newest, nil
+}
+
+// newestNumber is the highest number that a name in a folder is, 0 where none is. A file of such a name would make mkdir
+// fail for ever: it counts, too.
+func newestNumber(folder string) (int, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, err
+	}
 	newest := 0
-	for _, e := range entries {
-		// A file of such a name would make mkdir fail for ever: it counts too.
-		if !attemptName().MatchString(e.Name()) {
+	for _, entry := range entries {
+		if !numberName().MatchString(entry.Name()) {
 			continue
 		}
-		if n, err := strconv.Atoi(e.Name()); err == nil {
+		if n, err := strconv.Atoi(entry.Name()); err == nil {
 			newest = max(newest, n)
 		}
 	}

@@ -241,20 +241,8 @@ func (d *Dir) Claimed() (Claimant, bool, error) {
 
 // newestClaim is the highest number of a claim; 0: there is none.
 func (d *Dir) newestClaim() (int, error) {
-	entries, err := os.ReadDir(filepath.Join(d.path, claimsName))
-	if err != nil {
-		return 0, ignoreGone(err)
-	}
-	newest := 0
-	for _, entry := range entries {
-		if !attemptName().MatchString(entry.Name()) {
-			continue
-		}
-		if n, err := strconv.Atoi(entry.Name()); err == nil {
-			newest = max(newest, n)
-		}
-	}
-	return newest, nil
+	newest, err := newestNumber(filepath.Join(d.path, claimsName))
+	return newest, ignoreGone(err)
 }
 
 // claimant reads claim n. Of one that is no JSON nothing is known but its time, beside the error.
