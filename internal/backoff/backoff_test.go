@@ -25,7 +25,9 @@ func TestBounds(t *testing.T) {
 
 // TestExtremes: the shortest bounds, and the longest ones, have pauses, too.
 func TestExtremes(t *testing.T) {
-	for _, b := range []Backoff{{First: 1, Most: 1}, {First: 1, Most: 3}, {First: time.Hour, Most: time.Second}, {First: 1, Most: math.MaxInt64 / 2}} {
+	for _, b := range []Backoff{
+		{First: 1, Most: 1}, {First: 1, Most: 3}, {First: time.Hour, Most: time.Second}, {First: 1, Most: math.MaxInt64 / 2},
+	} {
 		for range 100 {
 			if p := b.Next(); p < 0 || p > b.Most {
 				t.Fatalf("%+v: a pause of %v", b, p)

@@ -10,8 +10,9 @@
 //
 // # The formula
 //
-// The bounds are First, 2 First, 4 First and so on, up to Most. Each pause is random, and all of its values are equally likely, from a half of its bound to
-// the whole of it: "equal jitter" in "Exponential Backoff and Jitter" (AWS Architecture Blog, 2015). Without the random part a thousand ranks that began
-// together would ask a file server together each time. The other form there, full jitter, has pauses from nothing on. It spreads calls a little
-// better, but then a bounded number of tries may be over at once, and tries here wait for views of file systems that take seconds to change.
+// The bounds are First, 2 First, 4 First and so on, up to Most. Each pause is random, and all of its values are equally likely, from a
+// half of its bound to the whole of it: "equal jitter" in "Exponential Backoff and Jitter" (AWS Architecture Blog, 2015). Without the
+// random part a thousand ranks that began together would ask a file server together each time. The other form there, full jitter, has
+// pauses from nothing on. It spreads calls a little better, but then a bounded number of tries may be over at once, and tries here wait
+// for views of file systems that take seconds to change.
 package backoff

@@ -47,7 +47,8 @@ func (c *checker) checkRules(values map[string]any, root *position) {
 	}
 }
 
-// warnOfDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all the same.
+// warnOfDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all
+// the same.
 func (c *checker) warnOfDeltas(root *position) {
 	delta := toml.Key{"checkpoint", "delta"}
 	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.hasNoFault(delta.String(), "checkpoint.local") {

@@ -186,22 +186,19 @@ func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
 
 // wordsOf are the words of a name, in small letters: torch, store, port of torchStorePort, and of torch_store_port.
 func wordsOf(name string) []string {
-	var all []string
+	var split strings.Builder
 	runes := []rune(name)
-	start := 0
-	for i := 1; i <= len(runes); i++ {
-		switch {
-		case i < len(runes) && runes[i] == '_':
-		case i < len(runes) && runes[i-1] == '_':
-		case i < len(runes) && !(unicode.IsUpper(runes[i]) && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1]))):
-			continue
+	for i, r := range runes {
+		begins := unicode.IsUpper(r) && i > 0
+		if begins && unicode.IsUpper(runes[i-1]) { // in the middle of HTTP, or the S of HTTPServer
+			begins = i+1 < len(runes) && unicode.IsLower(runes[i+1])
 		}
-		if word := strings.ToLower(strings.Trim(string(runes[start:i]), "_")); word != "" {
-			all = append(all, word)
+		if begins {
+			split.WriteByte('_')
 		}
-		start = i
+		split.WriteRune(unicode.ToLower(r))
 	}
-	return all
+	return strings.FieldsFunc(split.String(), func(r rune) bool { return r == '_' })
 }
 
 func TestWordsOf(t *testing.T) {

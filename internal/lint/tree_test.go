@@ -128,7 +128,8 @@ func TestSizesOfFiles(t *testing.T) {
 		}
 	}
 	slices.Sort(lines)
-	t.Logf("%d production files of %d lines, median %d; %d have fewer than %d lines, doc.go left out", len(lines), total, lines[len(lines)/2], small, least)
+	t.Logf("%d production files of %d lines, median %d; %d have fewer than %d lines, doc.go left out",
+		len(lines), total, lines[len(lines)/2], small, least)
 }
 
 // TestLibrariesKeepTheirHandsOff holds that no library ends the process or speaks where its caller did not tell it

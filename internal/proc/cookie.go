@@ -191,9 +191,9 @@ func markOf(cookie string) mark {
 	return mark(leastMark | n&(leastMark-1))
 }
 
-// start starts a child that has the mark; where the kernel lets nobody have it, one without. This process bears it until the child is there, as
-// a child has its limits from the process that forks it. So one child is started at a time, and one that os/exec starts elsewhere at
-// that moment has the mark, too: see isHelper.
+// start starts a child that has the mark; where the kernel lets nobody have it, one without. This process bears it until the child is
+// there, as a child has its limits from the process that forks it. So one child is started at a time, and one that os/exec starts
+// elsewhere at that moment has the mark, too: see isHelper.
 func (m mark) start(start func() error) error {
 	if drop, err := m.set(); err == nil {
 		defer drop()

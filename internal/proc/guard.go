@@ -175,8 +175,8 @@ const (
 	endPatience   = 10 * time.Second // for what takes milliseconds: its start, and its end after that of its files
 )
 
-// guardProcess is one guard's process. Its parent ends at once, so that it is init's child, or that of the next subreaper above this process,
-// which may be this one.
+// guardProcess is one guard's process. Its parent ends at once, so that it is init's child, or that of the next subreaper above this
+// process, which may be this one.
 type guardProcess struct {
 	process *handle
 	orders  *os.File

@@ -184,8 +184,8 @@ func (f *childTable) forget(pid int) {
 	}
 }
 
-// noteDescendants remembers the descendants that this process has now, but for those that are waited for. A program that executes another leaves it
-// its children. The caller holds f.mu.
+// noteDescendants remembers the descendants that this process has now, but for those that are waited for. A program that executes another
+// leaves it its children. The caller holds f.mu.
 func (f *childTable) noteDescendants() error {
 	all, err := stats()
 	if err != nil {
@@ -204,8 +204,8 @@ func (f *childTable) noteDescendants() error {
 	return nil
 }
 
-// isOrphanOfWorker tells whether a process is an orphan that some worker has left, in the process self, which is this one. The first process
-// of a container is handed those of others, too.
+// isOrphanOfWorker tells whether a process is an orphan that some worker has left, in the process self, which is this one. The first
+// process of a container is handed those of others, too.
 func (f *childTable) isOrphanOfWorker(s stat, self int) bool {
 	if s.parent != self || self == 1 {
 		return false

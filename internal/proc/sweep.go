@@ -38,11 +38,11 @@ type Swept struct {
 	Left   []Victim // they have not: the kernel holds them, or refused the signal
 }
 
-// Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has
-// started since, wherever they went; and where an environment has no cookie, every process whose limits have the cookie's mark, as those have
-// that cleared or overwrote it. It looks again until none is left, as those that are killed may have started more, or until ctx
-// ends; then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has
-// another cookie alone, as a run within this one has. Zombies are of no interest.
+// Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has started
+// since, wherever they went; and where an environment has no cookie, every process whose limits have the cookie's mark, as those have
+// that cleared or overwrote it. It looks again until none is left, as those that are killed may have started more, or until ctx ends;
+// then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has another cookie
+// alone, as a run within this one has. Zombies are of no interest.
 //
 // Processes of other users do not count, as anybody can read the cookie's mark and bear it: root kills them, and nobody waits for their
 // end. The error says that it cannot be told whether any is left.
@@ -276,8 +276,8 @@ func (p targets) matches(s stat, env environ) bool {
 	return p.others != nil && p.others(s, env)
 }
 
-// hasMark tells whether a process has one of the marks. A cookie in its environment says more, be it that of a run within this one whose marks
-// could not be given.
+// hasMark tells whether a process has one of the marks. A cookie in its environment says more, be it that of a run within this one whose
+// marks could not be given.
 func (p targets) hasMark(s stat, env environ) bool {
 	return len(p.marks) > 0 && len(env.cookies) == 0 && !isHelper(s) && p.marks[readMark(s.pid)]
 }

@@ -108,7 +108,8 @@ const (
 	lastStaleWait  = 200 * time.Millisecond
 )
 
-// retryStale reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it (ESTALE).
+// retryStale reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it
+// (ESTALE).
 func retryStale[T any](read func() (T, error)) (T, error) {
 	wait := backoff.Backoff{First: firstStaleWait, Most: lastStaleWait}
 	for try := 1; ; try++ {

@@ -217,9 +217,9 @@ const (
 	lastLockWait  = 100 * time.Millisecond
 )
 
-// waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and brings
-// the file up to date (flock(2)). Where the file system has no locks, or another process does not let go, f is written to without: a line that
-// may be lost is better than none.
+// waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and
+// brings the file up to date (flock(2)). Where the file system has no locks, or another process does not let go, f is written to without:
+// a line that may be lost is better than none.
 func waitForLock(f *os.File) {
 	limited, cancel := context.WithTimeout(context.Background(), lockLimit)
 	defer cancel()

@@ -179,9 +179,9 @@ func (r *Running) signal(sig syscall.Signal) {
 	}
 }
 
-// Warn sends a signal to every task that runs on a node that answers and has a handler for it: to that process alone, as a worker that the
-// task is about to start is in its process group for a moment, and would be killed. It is false as long as not all of them have got it, since
-// one has only just begun, or as nobody is left to be warned; it may be called again then.
+// Warn sends a signal to every task that runs on a node that answers and has a handler for it: to that process alone, as a worker that
+// the task is about to start is in its process group for a moment, and would be killed. It is false as long as not all of them have got
+// it, since one has only just begun, or as nobody is left to be warned; it may be called again then.
 func (r *Running) Warn(sig syscall.Signal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
