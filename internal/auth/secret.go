@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
@@ -174,34 +176,21 @@ func private(info fs.FileInfo) error {
 	return nil
 }
 
-// createKey makes the file if it is still absent. It is written whole under
-// another name and then linked: link(2), unlike rename(2), leaves a file that
-// is already there alone.
+// createKey makes the file if it is still absent, whole.
 func createKey(path string) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	s, err := NewSecret()
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return err
+	o := replace.Options{Mode: 0o600, Keep: true}
+	err = replace.FileWith(context.Background(), vfs.OS{}, path, o, replace.Bytes([]byte(s.Hex()+"\n")))
+	if errors.Is(err, fs.ErrExist) {
+		return nil
 	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(s.Hex() + "\n")
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+	return err
 }
 
 // withoutPath drops the path from an error, which names it already.

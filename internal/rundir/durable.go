@@ -11,50 +11,19 @@ import (
 	"time"
 
 	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
 // writeFile replaces path by a file that holds what fill writes, durably: a
-// crash at any moment leaves the old file or the whole new one. The order is
-// temporary file, fsync, rename, fsync of the directory (rename(2) alone orders
-// nothing after a power loss).
-func writeFile(path string, perm os.FileMode, fill func(io.Writer) error) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreGone(os.Remove(f.Name())))
-		}
-	}()
-	if err := fillAndSync(f, perm, fill); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return vfs.OS{}.SyncDir(dir)
-}
-
-func fillAndSync(f *os.File, perm os.FileMode, fill func(io.Writer) error) error {
-	err := f.Chmod(perm)
-	if err == nil {
-		err = fill(f)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+// crash at any moment leaves the old file or the whole new one.
+func writeFile(path string, perm os.FileMode, fill func(io.Writer) error) error {
+	return replace.FileWith(context.Background(), vfs.OS{}, path, replace.Options{Mode: perm}, fill)
 }
 
 // writeBytes is writeFile for text that is at hand.
 func writeBytes(path string, perm os.FileMode, data []byte) error {
-	return writeFile(path, perm, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return writeFile(path, perm, replace.Bytes(data))
 }
 
 // readFile reads a regular file of at most limit bytes, as it is now.
