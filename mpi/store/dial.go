@@ -8,11 +8,26 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/secure"
 )
+
+const (
+	connectTimeout = 5 * time.Second       // for TCP to reach one address
+	firstRetry     = 10 * time.Millisecond // pause before an address is tried again, doubled each time
+	lastRetry      = 250 * time.Millisecond
+	strangerRetry  = 2 * time.Second // until an address is tried again where somebody else answered
+)
+
+// LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before that
+// is the last word: it may be about to end.
+const LastRefusal = 3
 
 // DialConfig says what to prove to a store.
 type DialConfig struct {
@@ -183,4 +198,71 @@ func endsSooner(limited, parent context.Context) bool {
 	own, _ := limited.Deadline()
 	given, _ := parent.Deadline()
 	return !own.Equal(given)
+}
+
+// DialError says why the store was not reached. It matches the context's error and the reason.
+type DialError struct {
+	Addr   string
+	Reason error // of the last try; nil where there was no time for one
+	Tries  int
+	Err    error // the context's error; nil where the reason was the last word
+}
+
+func (e *DialError) Error() string {
+	why := "refused"
+	if e.Err != nil {
+		why = e.Err.Error()
+	}
+	return fmt.Sprintf("connect to the store: %s after %d tries: %s: %s", why, e.Tries, e.Addr, reason(e.Reason))
+}
+
+// Unwrap gives the context's error and the reason.
+func (e *DialError) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
+}
+
+// reason is an error in one line, without the address where net tells it again.
+func reason(err error) string {
+	var op *net.OpError
+	switch {
+	case err == nil:
+		return "not tried"
+	case errors.As(err, &op) && op.Op == "dial":
+		err = op.Err
+	}
+	return strings.ReplaceAll(err.Error(), "\n", " ")
+}
+
+// A connection whose other end is gone without a word is noticed within about
+// 20 seconds: while it is idle by three keep-alive probes that nobody answers
+// (tcp(7): TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT), while data is under way by
+// TCP_USER_TIMEOUT (RFC 5482).
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+const userTimeout = 20 * time.Second
+
+// tune sets these on a TCP connection. Others are left as they are.
+func tune(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	if err := tcp.SetKeepAliveConfig(keepAlive); err != nil {
+		return fmt.Errorf("set keep-alive: %w", err)
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("set the user timeout: %w", err)
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) {
+		setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	})
+	if err == nil {
+		err = setErr
+	}
+	if err != nil {
+		return fmt.Errorf("set the user timeout: %w", err)
+	}
+	return nil
 }

@@ -27,7 +27,7 @@
 //
 // # In a file
 //
-// A [File] is a log: each change is a record at its end (filerecord.go), and every call first reads what others have
+// A [File] is a log: each change is a record at its end (filelog.go), and every call first reads what others have
 // added. flock(2) keeps writers apart, so the file system must have that, between machines if they share
 // it: NFS on Linux does, Lustre only where it is mounted with flock. Of a MultiSet under which a process was killed
 // the first items may be there. The log is never shortened while it is in use, as PyTorch's processes remember how
@@ -45,7 +45,7 @@
 // as constants; no length off the wire is believed before it is checked.
 //
 // With ServerConfig.Torch, PyTorch's TCPStore clients are served on the same port. They are told
-// apart from ddpbatch's, and from each other, by their first bytes (torchquery.go, torchdoor.go). They prove nothing,
+// apart from ddpbatch's, and from each other, by their first bytes (torchquery.go, torchmux.go). They prove nothing,
 // so their part of the store, TorchPrefix, is open to whoever reaches the port. The limits hold for them, too; a
 // query that has begun must come whole within 30 seconds, and a reply be taken; a malformed one ends its connection, and
 // no other, and so does one for which [MaxTorchBytes] has no room left. A reply waits until [MaxTorchReplies] has room

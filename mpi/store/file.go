@@ -1,11 +1,14 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -54,6 +57,246 @@ func OpenFile(path string, cfg FileConfig) (*File, error) {
 // irregular refuses what could make a reader wait for ever.
 func irregular(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s is no regular file but %v", path, info.Mode().Type())
+}
+
+func (f *File) Set(ctx context.Context, key string, value []byte) error {
+	return f.write(ctx, "set "+quote(key), func() ([]Item, error) { return []Item{{key, value}}, nil })
+}
+
+func (f *File) Append(ctx context.Context, key string, value []byte) error {
+	return f.write(ctx, "append to "+quote(key), func() ([]Item, error) {
+		old, err := f.view.peek(key)
+		return []Item{{key, slices.Concat(old, value)}}, err
+	})
+}
+
+func (f *File) Add(ctx context.Context, key string, delta int64) (sum int64, err error) {
+	err = f.write(ctx, "add to "+quote(key), func() ([]Item, error) {
+		old, err := f.view.peek(key)
+		if err == nil {
+			sum, err = plus(old, delta)
+		}
+		return []Item{{key, decimal(sum)}}, err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sum, nil
+}
+
+func (f *File) CompareSet(ctx context.Context, key string, expected, desired []byte) (there []byte, err error) {
+	err = f.write(ctx, "compare and set "+quote(key), func() ([]Item, error) {
+		old, err := f.view.peek(key)
+		if err != nil || !bytes.Equal(old, expected) {
+			there = bytes.Clone(old)
+			return nil, err
+		}
+		there = append([]byte{}, desired...)
+		return []Item{{key, desired}}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return there, nil
+}
+
+func (f *File) MultiSet(ctx context.Context, items ...Item) error {
+	return f.write(ctx, "set several keys", func() ([]Item, error) { return items, checkItems(items) })
+}
+
+func (f *File) Delete(ctx context.Context, key string) (was bool, err error) {
+	err = f.change(ctx, "delete "+quote(key), func() ([]byte, error) {
+		old, err := f.view.peek(key)
+		if was = old != nil; err != nil || !was {
+			return nil, err
+		}
+		return appendRecord(nil, deleteMark+key, nil), nil
+	})
+	if err != nil {
+		return false, err
+	}
+	return was, nil
+}
+
+func (f *File) Get(ctx context.Context, key string) (value []byte, err error) {
+	err = f.wait(ctx, "get "+quote(key), func(ctx context.Context) (err error) {
+		value, err = f.view.Get(ctx, key)
+		return err
+	})
+	return value, err
+}
+
+func (f *File) MultiGet(ctx context.Context, keys ...string) (values [][]byte, err error) {
+	err = f.wait(ctx, "get several keys", func(ctx context.Context) (err error) {
+		values, err = f.view.MultiGet(ctx, keys...)
+		return err
+	})
+	return values, err
+}
+
+func (f *File) Wait(ctx context.Context, keys ...string) error {
+	return f.wait(ctx, "wait", func(ctx context.Context) error { return f.view.Wait(ctx, keys...) })
+}
+
+func (f *File) Check(ctx context.Context, keys ...string) (bool, error) {
+	if err := f.read(ctx); err != nil {
+		return false, fmt.Errorf("check: %w", err)
+	}
+	return f.view.Check(ctx, keys...)
+}
+
+func (f *File) NumKeys(ctx context.Context, prefix string) (int, error) {
+	if err := f.read(ctx); err != nil {
+		return 0, fmt.Errorf("count the keys: %w", err)
+	}
+	return f.view.NumKeys(ctx, prefix)
+}
+
+func (f *File) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := f.read(ctx); err != nil {
+		return nil, fmt.Errorf("list the keys: %w", err)
+	}
+	return f.view.List(ctx, prefix)
+}
+
+// write sets what items makes of the view, which is then up to date and of which nobody else can make anything else
+// meanwhile.
+func (f *File) write(ctx context.Context, what string, items func() ([]Item, error)) error {
+	return f.change(ctx, what, func() (records []byte, err error) {
+		list, err := items()
+		if err == nil {
+			err = f.view.takes(list)
+		}
+		if err != nil {
+			return nil, err
+		}
+		last := make(map[string]int, len(list)) // of two items with one key, the later one alone is written
+		for i, item := range list {
+			last[item.Key] = i
+		}
+		for i, item := range list {
+			if last[item.Key] == i {
+				records = appendRecord(records, string(keyMark)+item.Key, item.Value)
+			}
+		}
+		return records, nil
+	})
+}
+
+// change appends the records that records makes of the view; see write.
+func (f *File) change(ctx context.Context, what string, records func() ([]byte, error)) error {
+	err := f.begin(ctx)
+	if err == nil {
+		err = f.locked(ctx, records)
+		f.end()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// locked is change in its turn.
+func (f *File) locked(ctx context.Context, records func() ([]byte, error)) error {
+	file, err := f.lock(ctx, os.O_RDWR|os.O_CREATE, exclusive)
+	if err != nil {
+		return err
+	}
+	defer f.unlock(file)
+	if err := f.refresh(ctx, file); err != nil {
+		return err
+	}
+	text, err := records()
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	if err := f.append(file, text); err != nil {
+		return err
+	}
+	return f.refresh(context.WithoutCancel(ctx), file) // what is written is done
+}
+
+// wait calls until, which waits for something in the view, and looks into the file meanwhile.
+func (f *File) wait(ctx context.Context, what string, until func(context.Context) error) error {
+	if err := f.read(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	waiting, stop := context.WithCancelCause(ctx)
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		f.look(waiting, stop)
+	}()
+	err := until(waiting)
+	stop(nil)
+	<-looked
+	if cause := context.Cause(waiting); err != nil && ctx.Err() == nil && cause != context.Canceled {
+		return fmt.Errorf("%s: %w", what, cause)
+	}
+	return err
+}
+
+const (
+	firstLook = time.Millisecond // pause before a file is looked at again for what is waited for, doubled each time
+	lastLook  = 25 * time.Millisecond
+)
+
+// look reads the file again and again until ctx ends. It ends ctx itself where the file cannot be read.
+func (f *File) look(ctx context.Context, stop context.CancelCauseFunc) {
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return
+		}
+		if err := f.read(ctx); err != nil && ctx.Err() == nil {
+			stop(err)
+			return
+		}
+	}
+}
+
+// read brings the view up to date. A file that is not there yet is an empty store.
+func (f *File) read(ctx context.Context) error {
+	if err := f.begin(ctx); err != nil {
+		return err
+	}
+	defer f.end()
+	file, err := f.lock(ctx, os.O_RDONLY, shared)
+	if errors.Is(err, fs.ErrNotExist) {
+		f.forget(nil)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.unlock(file)
+	return f.refresh(ctx, file)
+}
+
+// begin takes the file for one call of this process, until end.
+func (f *File) begin(ctx context.Context) error {
+	if err := f.view.closed(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case f.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// end lets the next call have the file. After Close, none comes that needs the pin.
+func (f *File) end() {
+	if pin := f.log.pin; pin != nil && f.view.closed() != nil {
+		f.log = logState{}
+		pin.Close()
+	}
+	<-f.turn
 }
 
 // closeTime bounds how long Close waits for the lock of another process.

@@ -3,13 +3,24 @@ package store
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/vfs"
 )
+
+// maxFile bounds a File's log: it only grows, and who opens it reads all of it.
+const maxFile = 2 << 30
 
 // logState is how far the file was read.
 type logState struct {
@@ -133,4 +144,188 @@ func (f *File) append(file *os.File, records []byte) error {
 		return nil
 	}
 	return errors.Join(err, file.Truncate(f.log.read))
+}
+
+// The locks of flock(2), which PyTorch's FileStore takes, too.
+const (
+	shared    = unix.LOCK_SH
+	exclusive = unix.LOCK_EX
+)
+
+const (
+	firstLockRetry = 100 * time.Microsecond // pause before a lock is tried for again, doubled each time
+	lastLockRetry  = 10 * time.Millisecond
+)
+
+// lock opens the file and locks it, until unlock. It does not wait in the kernel, as a
+// process that was stopped with the lock would hold up ctx there.
+func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
+	for pause := firstLockRetry; ; pause = min(2*pause, lastLockRetry) {
+		file, err := f.tryLock(flags, kind)
+		if file != nil || err != nil {
+			return file, err
+		}
+		select {
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w, and another process holds the lock of %s", ctx.Err(), f.path)
+		}
+	}
+}
+
+// unlock ends a lock, and closes the file unless it is the pin.
+func (f *File) unlock(file *os.File) {
+	if file != f.log.pin {
+		file.Close()
+		return
+	}
+	if lockErr, err := flock(file, unix.LOCK_UN); lockErr != nil || err != nil {
+		f.forget(nil) // closing it ends the lock, too
+	}
+}
+
+// tryLock is lock without waiting; nil: not yet.
+func (f *File) tryLock(flags, kind int) (*os.File, error) {
+	// Without O_NONBLOCK, opening a FIFO would wait for its other end. A link may be another user's, and lead to any file of this user's.
+	file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a link: name the file that it leads to", f.path)
+	}
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, nil // another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
+	}
+	if err != nil {
+		return nil, err
+	}
+	locked, err := f.holds(file, kind)
+	if err != nil || !locked {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// holds tells whether file could be locked, and is still the one at the path.
+func (f *File) holds(file *os.File, kind int) (bool, error) {
+	lockErr, err := flock(file, kind|unix.LOCK_NB)
+	switch {
+	case err != nil:
+		return false, err
+	case errors.Is(lockErr, unix.EWOULDBLOCK):
+		return false, nil
+	case lockErr != nil:
+		return false, fmt.Errorf("lock %s: %w (the file must be on a file system that has flock)", f.path, lockErr)
+	}
+	here, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !vfs.Trusted(here) {
+		return false, fmt.Errorf("%s: %w: it belongs to the user with the id %d; name a file in a folder of your own",
+			f.path, vfs.ErrExposed, vfs.Owner(here))
+	}
+	there, err := os.Stat(f.path)
+	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it
+}
+
+// flock calls flock(2). err says that it could not be called.
+func flock(file *os.File, how int) (lockErr, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	err = raw.Control(func(fd uintptr) {
+		for {
+			if lockErr = unix.Flock(int(fd), how); lockErr != unix.EINTR {
+				return
+			}
+		}
+	})
+	return lockErr, err
+}
+
+// A record of the file is a key and its new value, each with its length (4 bytes, little-endian: PyTorch writes its
+// host's order, and knows no other host) before it. What users call k is "/k"; "-/k" says that k is deleted. Every
+// other key is FileStore's own. (torch/csrc/distributed/c10d/FileStore.cpp.)
+const (
+	keyMark    = '/'
+	deleteMark = "-/"
+	closedKey  = "cleanup/" // decimal: how many processes have closed the file
+
+	maxRecordKey = int64(MaxKey + len(deleteMark))
+)
+
+// errTorn is where the file ends in the middle of a record.
+var errTorn = errors.New("the record is incomplete")
+
+// appendRecord appends a record to buf; key is as it is in the file.
+func appendRecord(buf []byte, key string, value []byte) []byte {
+	buf = append(binary.LittleEndian.AppendUint32(buf, uint32(len(key))), key...)
+	return append(binary.LittleEndian.AppendUint32(buf, uint32(len(value))), value...)
+}
+
+// readRecord reads one record, of size bytes, where left bytes are left of the file. At the end between two, the error
+// is io.EOF. One that is whole but over this store's limits, as PyTorch may write it, is ErrTooLarge.
+func readRecord(r *bufio.Reader, left int64) (key string, value []byte, size int64, err error) {
+	if _, err := r.Peek(1); err == io.EOF {
+		return "", nil, 0, io.EOF
+	}
+	text, err := readField(r, maxRecordKey, func(n int64) error { return largeKey(r, n, left-4) })
+	if err != nil {
+		return "", nil, 0, fmt.Errorf("its key: %w", err)
+	}
+	key, size = string(text), int64(4+len(text)+4)
+	value, err = readField(r, MaxValue, func(n int64) error { return largeValue(key, n, left-size) })
+	if err != nil {
+		return "", nil, 0, fmt.Errorf("its value: %w", err)
+	}
+	return key, value, size + int64(len(value)), nil
+}
+
+// largeKey and largeValue tell what a length over the limit is: that of a field, where left bytes of the file have room
+// for so many, else of something that is no record.
+func largeKey(r *bufio.Reader, n, left int64) error {
+	if n > left {
+		return fmt.Errorf("it has %d bytes, more than %d: %w", n, maxRecordKey, ErrMalformedFile)
+	}
+	begin, err := r.Peek(1 + namedBytes + 1) // so much that quote shows that there is more
+	if err != nil {
+		return torn(err)
+	}
+	return fmt.Errorf("%s has %d bytes, more than %d: %w", userKey(string(begin)), n-1, MaxKey, ErrTooLarge)
+}
+
+func largeValue(key string, n, left int64) error {
+	if n > left {
+		return fmt.Errorf("it has %d bytes, more than %d: %w", n, MaxValue, ErrMalformedFile)
+	}
+	return fmt.Errorf("that of %s has %d bytes, more than %d: %w", userKey(key), n, MaxValue, ErrTooLarge)
+}
+
+// userKey shows a record's key as its users call it.
+func userKey(key string) string { return quote(strings.TrimPrefix(key, string(keyMark))) }
+
+// readField reads a length and that many bytes, or returns what large makes of a length over most.
+func readField(r *bufio.Reader, most int64, large func(size int64) error) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, torn(err)
+	}
+	size := int64(binary.LittleEndian.Uint32(head[:]))
+	if size > most {
+		return nil, large(size)
+	}
+	field := make([]byte, size)
+	if _, err := io.ReadFull(r, field); err != nil {
+		return nil, torn(err)
+	}
+	return field, nil
+}
+
+// torn tells an end from a failing disk.
+func torn(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errTorn
+	}
+	return err
 }

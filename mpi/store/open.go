@@ -2,9 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"strconv"
+	"strings"
 
 	"ddpbatch/internal/auth"
 )
@@ -74,4 +78,142 @@ func listenAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error)
 		return nil, fmt.Errorf("serve the store at %s, as rank 0: %w", addr, err)
 	}
 	return Serve(l, ServerConfig{Secret: cfg.Secret, Binding: cfg.Binding, Log: cfg.Log}), nil
+}
+
+// Place is where a store is, in a word: an init method of torch.distributed.
+//
+//	tcp://HOST:PORT      a store that rank 0 serves at that address
+//	file:///PATH         a store in a file
+//
+// Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
+// torch.distributed does.
+type Place struct {
+	Scheme    string // "tcp" or "file"
+	Addr      string // of tcp: "host:port"
+	Path      string // of file
+	Rank      int    // -1: it is not named
+	WorldSize int    // -1: it is not named
+}
+
+const (
+	maxPlace = 8 << 10 // bytes in the word
+	maxWorld = 1 << 24 // ranks
+)
+
+// ParsePlace takes the word apart.
+func ParsePlace(word string) (Place, error) {
+	p, err := parsePlace(word)
+	if err != nil {
+		return Place{}, fmt.Errorf("open a store: %w", err)
+	}
+	return p, nil
+}
+
+func parsePlace(word string) (Place, error) {
+	if len(word) > maxPlace {
+		return Place{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxPlace, ErrTooLarge)
+	}
+	u, err := url.Parse(word)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err // it names the word again
+		}
+		return Place{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
+	}
+	p := Place{Scheme: u.Scheme}
+	switch u.Scheme {
+	case "tcp":
+		p.Addr, err = tcpPlace(u)
+	case "file":
+		p.Path, err = filePlace(u)
+	case "":
+		return Place{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
+	default:
+		return Place{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
+	}
+	if err == nil {
+		p.Rank, p.WorldSize, err = namedRanks(u.RawQuery)
+	}
+	if err != nil {
+		return Place{}, fmt.Errorf("%s:// rendezvous: %w", u.Scheme, err)
+	}
+	return p, nil
+}
+
+func tcpPlace(u *url.URL) (string, error) {
+	host, port := u.Hostname(), u.Port()
+	switch n, err := strconv.Atoi(port); {
+	case host == "":
+		return "", errors.New("host missing: write tcp://HOST:PORT")
+	case strings.ContainsAny(host, "[]"): // net/url takes them alone where a zone stands
+		return "", fmt.Errorf("the host is %s, with one bracket: write tcp://HOST:PORT, an IPv6 address as tcp://[::1]:PORT", quote(host))
+	case port == "":
+		return "", errors.New("port number missing: write tcp://HOST:PORT")
+	case err != nil || n < 1 || n > 65535:
+		return "", fmt.Errorf("the port number is %s; it must be 1 to 65535", port)
+	case u.User != nil:
+		return "", errors.New("a user's name has no place in it: write tcp://HOST:PORT")
+	case u.Path != "" && u.Path != "/":
+		return "", fmt.Errorf("a path, %s, has no place in it: write tcp://HOST:PORT", quote(u.Path))
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func filePlace(u *url.URL) (string, error) {
+	switch {
+	case u.Host != "" && u.Host != "localhost":
+		return "", fmt.Errorf("%s stands where a host does: write file:///PATH, with three slashes", quote(u.Host))
+	case u.Path == "" || u.Path == "/":
+		return "", errors.New("path missing: write file:///PATH")
+	case strings.ContainsRune(u.Path, 0):
+		return "", errors.New("the path has a zero byte")
+	}
+	return u.Path, nil
+}
+
+// namedRanks reads the parameters rank and world_size; -1 stands for one that is absent.
+func namedRanks(query string) (rank, size int, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the parameters: %w", err)
+	}
+	number := func(name string, least int) (int, error) {
+		if !values.Has(name) {
+			return -1, nil
+		}
+		n, err := strconv.Atoi(values.Get(name))
+		if err != nil || n < least || n > maxWorld || len(values[name]) > 1 {
+			return 0, fmt.Errorf("%s is %s; it must be one number from %d to %d", name, quote(strings.Join(values[name], ",")), least, maxWorld)
+		}
+		return n, nil
+	}
+	if rank, err = number("rank", 0); err != nil {
+		return 0, 0, err
+	}
+	if size, err = number("world_size", 1); err != nil {
+		return 0, 0, err
+	}
+	if rank >= 0 && size >= 0 && rank >= size {
+		return 0, 0, fmt.Errorf("rank is %d, and world_size %d: ranks go from 0 to %d", rank, size, size-1)
+	}
+	return rank, size, nil
+}
+
+// who returns the rank and the world size that the place names, or else the caller, whose worldSize is then
+// not 0; never both.
+func (p Place) who(rank, worldSize int) (int, int, error) {
+	switch {
+	case worldSize == 0 && p.Rank < 0:
+		return 0, 0, errors.New("rank parameter missing")
+	case worldSize == 0 && p.WorldSize < 0:
+		return 0, 0, errors.New("world size parameter missing")
+	case worldSize == 0:
+		return p.Rank, p.WorldSize, nil
+	case p.Rank >= 0 || p.WorldSize >= 0:
+		return 0, 0, errors.New("the init method has node-specific arguments (rank, world_size) already")
+	case rank < 0 || rank >= worldSize:
+		return 0, 0, fmt.Errorf("rank is %d, and the world size %d: ranks go from 0 to %d", rank, worldSize, worldSize-1)
+	}
+	return rank, worldSize, nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
 )
 
 // appendTorch2 is a query as a client of the later form sends it, from the tables in the reference of the wire.
@@ -69,33 +68,19 @@ func FuzzTorchQuery(f *testing.F) {
 	})
 }
 
-// FuzzTorchSession plays arbitrary bytes to a session: it must end, leave nobody waiting, and keep the books.
-func FuzzTorchSession(f *testing.F) {
-	f.Add([]byte("\x01"+str("/k")+str("v1")+"\x06"+le8(2)+str("/k")+str("/l")+"\x0c\x07"), true)
-	f.Add([]byte("\x0e"+str("/q")+str("v")+"\x06"+le8(1)+str("/q")+"\x0f"+str("/q")+"\x06"+le8(1)+str("/q")), true)
-	f.Add([]byte("\x05"+le8(1)+str("/k")+"\x00"+str("/k")+str("v")+"\x02"+str("/k")), false)
-	f.Fuzz(func(t *testing.T, words []byte, later bool) {
-		m, conn, all := newMemory(), &deafConn{scriptConn{in: bytes.NewReader(words)}}, &allowance{most: MaxTorchBytes}
-		line := &replyLine{most: MaxTorchReplies}
-		s := &torchSession{store: m, conn: conn, replies: line, out: bufio.NewWriter(conn), in: torchReader{r: bufio.NewReader(conn), allowance: all}}
-		if later {
-			s.in.form = torch2
+// TestTorchAllowance has clients send more than all of them may.
+func TestTorchAllowance(t *testing.T) {
+	a := &allowance{most: 100}
+	for _, c := range []struct {
+		size int
+		ok   bool
+	}{{60, true}, {41, false}, {40, true}, {1, false}, {0, true}} {
+		if ok := a.take(c.size); ok != c.ok {
+			t.Errorf("take %d of 100: %v", c.size, ok)
 		}
-		s.serve(t.Context())
-		if n := m.awaited(); n != 0 {
-			t.Errorf("%d keys are still waited for", n)
-		}
-		if n := all.used.Load(); n != 0 {
-			t.Errorf("%d bytes are still held", n)
-		}
-		if line.used != 0 || len(line.waiting) != 0 {
-			t.Errorf("%d bytes are still held for replies, and %d wait", line.used, len(line.waiting))
-		}
-	})
+	}
+	a.give(100)
+	if !a.take(100) {
+		t.Error("what was given back is lost")
+	}
 }
-
-// deafConn has no deadlines.
-type deafConn struct{ scriptConn }
-
-func (deafConn) SetReadDeadline(time.Time) error  { return nil }
-func (deafConn) SetWriteDeadline(time.Time) error { return nil }
