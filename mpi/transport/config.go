@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 
 	"ddpbatch/internal/auth"
 )
@@ -113,3 +114,49 @@ func machineID() string {
 }
 
 var errNoSharing = errors.New("the ranks are to use shared memory alone, and these two have none: are they on one machine, of one user, in one container?")
+
+// MaxStreams is the largest number of TCP connections of a data link.
+const MaxStreams = 16
+
+const (
+	// autoStreams and autoConns bound the streams that are picked: for each pair, and for all of a rank.
+	autoStreams = 4
+	autoConns   = 256
+)
+
+// streams is how many TCP connections the data link to a rank is to have, if it shares no memory with this one. Those that are picked
+// outdo the limits that networks have for each flow; ranks of many others have flows enough as it is.
+func (cfg Config) streams(near bool) int {
+	switch {
+	case cfg.Streams > 0:
+		return cfg.Streams
+	case near:
+		return 1
+	}
+	return min(max(autoConns/cfg.Size, 1), autoStreams)
+}
+
+// entry is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
+// the run's secret. Whoever has not read the ticket in the Directory can neither pass for a rank nor stand between two.
+type entry struct {
+	addr, machine string
+	ticket        auth.Secret
+}
+
+func (e entry) encode() []byte { return []byte(e.addr + " " + e.ticket.Hex() + " " + e.machine) }
+
+func decodeEntry(value []byte) (_ netip.AddrPort, machine string, ticket auth.Secret, err error) {
+	if len(value) > 256 {
+		value = value[:256]
+	}
+	text, rest, _ := strings.Cut(string(value), " ")
+	addr, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return addr, "", ticket, fmt.Errorf("%q is not an address", text)
+	}
+	text, machine, _ = strings.Cut(rest, " ")
+	if ticket, err = auth.ParseSecret(text); err != nil {
+		return addr, "", ticket, fmt.Errorf("the ticket of %s: %w", addr, err)
+	}
+	return addr, machine, ticket, nil
+}

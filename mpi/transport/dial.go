@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
@@ -136,60 +135,116 @@ func (s *meeting) knock(ctx context.Context, to route, st *seat, stream int, off
 	return &sealedConn{conn, keys}, shared, nil
 }
 
-// introduce goes through the handshake of a connection that was dialled.
-func (s *meeting) introduce(
-	ctx context.Context, conn *net.TCPConn, key auth.Secret, st *seat, stream int, offer *pair,
-) (keys *sealing, shared bool, err error) {
-	addr := conn.RemoteAddr()
-	ours := s.hello(stream, st.try, st.near, offer).encode()
-	theirs, err := auth.Client(ctx, conn, key, s.cfg.binding(), ours)
-	if errors.Is(err, auth.ErrRefused) {
-		err = fmt.Errorf("%w; or one of the two ranks encrypts its data (mpi.encrypt), and the other does not", err)
+// room is how many connections may be on their way through the handshake, in a small group.
+const room = 256
+
+// accept lets the higher ranks in until l is closed.
+func (s *meeting) accept(ctx context.Context, l net.Listener) {
+	ours := s.hello(0, 0, false, nil).encode()
+	gate := &auth.Gate{
+		Secret: s.key, Binding: s.cfg.binding(), Hello: ours,
+		Room: max(room, s.cfg.Size*(1+s.cfg.streams(false))), Log: s.cfg.Log,
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", addr, err)
-	}
-	h, err := decodeHello(theirs)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", addr, err)
-	}
-	if int64(h.size) != int64(s.cfg.Size) {
-		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
-			errRefused, h.rank, h.size, s.cfg.Size)
-	}
-	if int64(h.rank) != int64(st.rank) {
-		return nil, false, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, st.rank)
-	}
-	keys = newSealing(key, ours, theirs, true)
-	reply, err := keys.hear(conn)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: wait for its answer: %w", addr, err)
-	}
-	if err := answer(reply).err(); err != nil {
-		return nil, false, fmt.Errorf("rank %d at %s: %w", st.rank, addr, err)
-	}
-	use := useNoMemory
-	if answer(reply) == sharing && offer != nil && offer.openBell(h) == nil {
-		use = useMemory
-	}
-	err = keys.say(conn, use)
-	return keys, err == nil && use == useMemory, err
+	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error {
+		return s.receive(ctx, sealedConn{conn.(*net.TCPConn), newSealing(s.key, theirs, ours, false)}, theirs)
+	})
 }
 
-// hello says who this rank is, which of its connections this is, and what memory it offers.
-func (s *meeting) hello(stream int, try uint32, near bool, offer *pair) hello {
-	h := hello{
-		rank: uint32(s.cfg.Rank), size: uint32(s.cfg.Size), nonce: s.nonce,
-		stream: uint32(stream), streams: uint32(s.cfg.streams(near)), try: try,
+// receive takes a connection that has proved itself to its place.
+func (s *meeting) receive(ctx context.Context, conn sealedConn, theirs []byte) error {
+	h, err := decodeHello(theirs)
+	if err != nil {
+		return err
 	}
-	if near {
-		h.near = 1
+	v := &visitor{conn: conn, hello: h, release: context.AfterFunc(ctx, func() { conn.Close() })}
+	defer v.release()
+	conn.SetDeadline(time.Now().Add(auth.Timeout))
+	if h.stream == 0 {
+		err = s.receiveControl(v)
+	} else {
+		err = s.receiveStream(ctx, v)
 	}
-	if s.cfg.Sharing != ShareNever {
-		h.pid, h.bell = uint32(os.Getpid()), uint32(s.bell.write)
+	if err != nil {
+		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, err)
 	}
-	if offer != nil {
-		h.memory = offer.segment.Handle().Encode()
+	return nil
+}
+
+// receiveControl welcomes a rank, and opens the memory that it offers.
+func (s *meeting) receiveControl(v *visitor) error {
+	st, reply := s.claim(v.hello)
+	if reply != welcome {
+		return v.refuse(reply)
 	}
-	return h
+	p, err := s.welcome(v)
+	if err == nil {
+		if err = s.seatControl(st, &v.conn, p); err == nil {
+			return nil
+		}
+	}
+	if p != nil {
+		p.close()
+	}
+	if !errors.Is(err, net.ErrClosed) { // or this meeting is over
+		s.note(st.rank, "%v", err)
+		s.leave(st)
+	}
+	return err
+}
+
+// welcome returns the memory that is shared with the rank, or nil.
+func (s *meeting) welcome(v *visitor) (*pair, error) {
+	p, reply := s.take(v.hello), welcome
+	switch {
+	case p != nil:
+		reply = sharing
+	case s.cfg.Sharing == ShareAlways:
+		v.refuse(unshared)
+		return nil, errNoSharing
+	}
+	use, err := v.admit(reply)
+	if err != nil || use == useMemory {
+		return p, err
+	}
+	if s.cfg.Sharing == ShareAlways {
+		return p, errNoSharing
+	}
+	if p != nil {
+		p.close()
+	}
+	return nil, nil
+}
+
+// receiveStream welcomes a stream of a data link once its control link is confirmed. Where that broke instead, the stream
+// is refused, by which the dialling rank learns that it must begin anew.
+func (s *meeting) receiveStream(ctx context.Context, v *visitor) error {
+	st := s.awaiting(v.hello)
+	if st == nil {
+		return v.refuse(stray)
+	}
+	select {
+	case <-st.heard:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if s.awaiting(v.hello) != st {
+		return v.refuse(stray)
+	}
+	if _, err := v.admit(welcome); err != nil {
+		return err
+	}
+	return s.seatStream(st, v.hello.stream, &v.conn)
+}
+
+// take opens the memory that a rank offers, if this one is to share any and can.
+func (s *meeting) take(h hello) *pair {
+	if s.cfg.Sharing == ShareNever || !h.offers() {
+		return nil
+	}
+	p, err := openPair(h)
+	if err != nil {
+		s.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
+		return nil
+	}
+	return p
 }

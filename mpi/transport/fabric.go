@@ -1,6 +1,11 @@
 package transport
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
 
 // Link is a reliable, ordered stream of bytes to one other rank, and one back.
 // Its methods never wait. One goroutine at a time may use it.
@@ -61,3 +66,9 @@ type Manner struct {
 	Yield    bool          // ranks share cores: give them away between polls
 	OnDemand bool          // links come to be when they are first used
 }
+
+// ErrClosedThere is the io.EOF of a Network's link whose other end was closed by its rank, which was not killed.
+var ErrClosedThere = fmt.Errorf("the other rank has closed its links: %w", io.EOF)
+
+// ErrProtocol: a rank sent what no rank of this version sends.
+var ErrProtocol = errors.New("protocol violation")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -217,4 +218,14 @@ func (s *Sockets) closeConns() error {
 		errs = append(errs, unix.Close(s.poll))
 	}
 	return errors.Join(errs...)
+}
+
+// epollNow is epoll_wait(2) that does not wait.
+func epollNow(fd int, events []unix.EpollEvent) (int, unix.Errno) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd),
+		uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
 }

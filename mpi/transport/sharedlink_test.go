@@ -241,3 +241,37 @@ func TestOfferTakenBack(t *testing.T) {
 		})
 	}
 }
+
+// A process that scribbles over the memory it shares gets an error for it, and harms nobody: neither a crash nor a hang.
+func TestScribbledMemory(t *testing.T) {
+	for _, fill := range []byte{0xff, 0x7f, 0x01} {
+		fabrics := meetAll(t, 2, share(ShareAlways))
+		l := fabrics[0].shared[1]
+		mem := fabrics[1].shared[0].pair.segment.Bytes()
+		for i := range mem {
+			mem[i] = fill
+		}
+		if n, err := l.Read(make([]byte, 1000)); !errors.Is(err, shm.ErrCorrupt) {
+			t.Errorf("%x: read %d bytes, %v", fill, n, err)
+		}
+		if n, err := l.Write(make([]byte, ringBytes+1), nil); !errors.Is(err, shm.ErrCorrupt) {
+			t.Errorf("%x: wrote %d bytes, %v", fill, n, err)
+		}
+		fabrics[0].Nudge(1)
+		fabrics[0].Arm()
+		fabrics[0].Disarm()
+	}
+}
+
+// The memory and the bell of a rank that has gone can still be used: they say nothing, and harm nobody.
+func TestPairOfTheGone(t *testing.T) {
+	fabrics := meetAll(t, 2, share(ShareAlways))
+	write(t, fabrics[1].Data(0), "last words")
+	fabrics[1].Arm()
+	fabrics[1].Close()
+	fabrics[0].Nudge(1) // nobody hears the bell
+	write(t, fabrics[0].Data(1), "too late")
+	if got := drain(t, fabrics[0].Data(1), 10); string(got) != "last words" {
+		t.Errorf("read %q", got)
+	}
+}

@@ -3,7 +3,6 @@ package transport
 import (
 	"encoding/hex"
 	"errors"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -62,31 +61,4 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestEntry(t *testing.T) {
-	for _, e := range []entry{{"10.0.0.7:4000", machineID(), testSecret}, {"[fd00::1]:1", "unknown", testSecret}, {"10.0.0.7:4000", "", testSecret}} {
-		addr, machine, ticket, err := decodeEntry(e.encode())
-		if err != nil || addr != netip.MustParseAddrPort(e.addr) || machine != e.machine || ticket != e.ticket {
-			t.Errorf("%+v becomes %v, %q, %v", e, addr, machine, err)
-		}
-	}
-}
-
-func FuzzDecodeEntry(f *testing.F) {
-	f.Add([]byte("10.0.0.7:4000 0f3c"))
-	f.Add(entry{"10.0.0.7:4000", "0f3c", testSecret}.encode())
-	f.Add([]byte("localhost:1 x"))
-	f.Fuzz(func(t *testing.T, value []byte) {
-		addr, machine, ticket, err := decodeEntry(value)
-		if err != nil {
-			if len(err.Error()) > 2000 {
-				t.Fatalf("an error of %d bytes", len(err.Error()))
-			}
-			return
-		}
-		if !addr.IsValid() || len(machine) > 256 || ticket.IsZero() {
-			t.Fatalf("%v, %q", addr, machine)
-		}
-	})
 }

@@ -241,3 +241,60 @@ func TestNoLostRing(t *testing.T) {
 		})
 	})
 }
+
+func TestCloseTwice(t *testing.T) {
+	fabrics := meetAll(t, 3, nil)
+	before := openFiles(t)
+	if err := fabrics[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	between := openFiles(t)
+	b, err := newBell() // may get the numbers that were just given back
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	if err := fabrics[0].Close(); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if between >= before {
+		t.Errorf("%d descriptors, then %d", before, between)
+	}
+	for _, fd := range []int{b.read, b.write} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			t.Errorf("another's descriptor was closed: %v", err)
+		}
+	}
+}
+
+// Closing waits for what was written to arrive, but not at a rank that has gone. What else the machine does may hold up some tries, and
+// hardly all.
+func TestCloseDoesNotWaitForTheGone(t *testing.T) {
+	var took []time.Duration
+	for range 20 {
+		took = append(took, closeWithoutPeer(t))
+		if took[len(took)-1] < linger/2 {
+			return
+		}
+	}
+	t.Errorf("closing took %v, never less than %v", took, linger/2)
+}
+
+// closeWithoutPeer tells how long it takes to close a full link to a rank that has gone.
+func closeWithoutPeer(t *testing.T) time.Duration {
+	t.Helper()
+	fabrics := meetAll(t, 2, share(ShareNever))
+	l := fabrics[0].Control(1)
+	testkit.Eventually(t, "the link is full", func() bool {
+		n, err := l.Write(nil, make([]byte, 1<<20))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+	fabrics[1].Close()
+	testkit.Eventually(t, "its end is noticed", func() bool { _, err := l.Write(nil, []byte("x")); return err != nil })
+	start := time.Now()
+	fabrics[0].Close()
+	return time.Since(start)
+}
