@@ -89,7 +89,7 @@ func (cfg Config) listen(ctx context.Context, machine string, ticket auth.Secret
 	if err != nil {
 		return nil, fmt.Errorf("listen for the other ranks: %w", err)
 	}
-	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), entry{l.Addr().String(), machine, ticket}.encode()); err != nil {
+	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), addressRecord{l.Addr().String(), machine, ticket}.encode()); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("publish the address of rank %d: %w", cfg.Rank, err)
 	}
@@ -101,8 +101,10 @@ func (cfg Config) key(ticket auth.Secret) auth.Secret { return cfg.Secret.Derive
 
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
 
-// crowded tells whether near ranks and this one have fewer cores than they are.
-func (cfg Config) crowded(near int) bool { return !cfg.OwnCores && near+1 > runtime.NumCPU() }
+// oversubscribed tells whether so many other ranks of this machine and this one have fewer cores than they are.
+func (cfg Config) oversubscribed(others int) bool {
+	return !cfg.OwnCores && others+1 > runtime.NumCPU()
+}
 
 // machineID tells machines apart, as far as sharing memory goes: it is that of the kernel's life (random(4)).
 func machineID() string {
@@ -126,26 +128,28 @@ const (
 
 // streams is how many TCP connections the data link to a rank is to have, if it shares no memory with this one. Those that are picked
 // outdo the limits that networks have for each flow; ranks of many others have flows enough as it is.
-func (cfg Config) streams(near bool) int {
+func (cfg Config) streams(local bool) int {
 	switch {
 	case cfg.Streams > 0:
 		return cfg.Streams
-	case near:
+	case local:
 		return 1
 	}
 	return min(max(autoConns/cfg.Size, 1), autoStreams)
 }
 
-// entry is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
+// addressRecord is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
 // the run's secret. Whoever has not read the ticket in the Directory can neither pass for a rank nor stand between two.
-type entry struct {
+type addressRecord struct {
 	addr, machine string
 	ticket        auth.Secret
 }
 
-func (e entry) encode() []byte { return []byte(e.addr + " " + e.ticket.Hex() + " " + e.machine) }
+func (e addressRecord) encode() []byte {
+	return []byte(e.addr + " " + e.ticket.Hex() + " " + e.machine)
+}
 
-func decodeEntry(value []byte) (_ netip.AddrPort, machine string, ticket auth.Secret, err error) {
+func decodeAddressRecord(value []byte) (_ netip.AddrPort, machine string, ticket auth.Secret, err error) {
 	if len(value) > 256 {
 		value = value[:256]
 	}

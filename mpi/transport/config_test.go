@@ -37,7 +37,7 @@ func TestStreamsOfPairs(t *testing.T) {
 		{ShareNever, 2, 16, 16}, {ShareWhereItWorks, 2, 2, 0}, {ShareAlways, 16, 16, 0},
 	} {
 		t.Run(fmt.Sprintf("%d_%d_%d", tt.sharing, tt.low, tt.high), func(t *testing.T) {
-			fabrics := meetAll(t, 2, func(c *Config) { c.Sharing, c.Streams = tt.sharing, [2]int{tt.low, tt.high}[c.Rank] })
+			fabrics := connectRanks(t, 2, func(c *Config) { c.Sharing, c.Streams = tt.sharing, [2]int{tt.low, tt.high}[c.Rank] })
 			for rank, f := range fabrics {
 				streams := 0
 				switch l := f.Data(1 - rank).(type) {
@@ -84,21 +84,23 @@ func TestConfigFaults(t *testing.T) {
 	}
 }
 
-func TestEntry(t *testing.T) {
-	for _, e := range []entry{{"10.0.0.7:4000", machineID(), testSecret}, {"[fd00::1]:1", "unknown", testSecret}, {"10.0.0.7:4000", "", testSecret}} {
-		addr, machine, ticket, err := decodeEntry(e.encode())
+func TestAddressRecord(t *testing.T) {
+	for _, e := range []addressRecord{
+		{"10.0.0.7:4000", machineID(), testSecret}, {"[fd00::1]:1", "unknown", testSecret}, {"10.0.0.7:4000", "", testSecret},
+	} {
+		addr, machine, ticket, err := decodeAddressRecord(e.encode())
 		if err != nil || addr != netip.MustParseAddrPort(e.addr) || machine != e.machine || ticket != e.ticket {
 			t.Errorf("%+v becomes %v, %q, %v", e, addr, machine, err)
 		}
 	}
 }
 
-func FuzzDecodeEntry(f *testing.F) {
+func FuzzDecodeAddressRecord(f *testing.F) {
 	f.Add([]byte("10.0.0.7:4000 0f3c"))
-	f.Add(entry{"10.0.0.7:4000", "0f3c", testSecret}.encode())
+	f.Add(addressRecord{"10.0.0.7:4000", "0f3c", testSecret}.encode())
 	f.Add([]byte("localhost:1 x"))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		addr, machine, ticket, err := decodeEntry(value)
+		addr, machine, ticket, err := decodeAddressRecord(value)
 		if err != nil {
 			if len(err.Error()) > 2000 {
 				t.Fatalf("an error of %d bytes", len(err.Error()))
@@ -111,16 +113,17 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-func TestCrowded(t *testing.T) {
+func TestOversubscribed(t *testing.T) {
 	cores := runtime.NumCPU()
 	var cfg Config
-	if cfg.crowded(cores-1) || !cfg.crowded(cores) {
-		t.Errorf("on %d cores, %d other ranks are a crowd: %v, %d: %v", cores, cores-1, cfg.crowded(cores-1), cores, cfg.crowded(cores))
+	if cfg.oversubscribed(cores-1) || !cfg.oversubscribed(cores) {
+		t.Errorf("on %d cores, %d other ranks are a crowd: %v, %d: %v",
+			cores, cores-1, cfg.oversubscribed(cores-1), cores, cfg.oversubscribed(cores))
 	}
-	if (Config{OwnCores: true}).crowded(cores) {
+	if (Config{OwnCores: true}).oversubscribed(cores) {
 		t.Error("a rank with cores of its own is in a crowd")
 	}
-	if m := meetAll(t, cores+1, nil)[0].Manner(); !m.Yield {
+	if m := connectRanks(t, cores+1, nil)[0].Manner(); !m.Yield {
 		t.Error("ranks that are more than the cores do not give them away")
 	}
 }

@@ -94,8 +94,8 @@ func TestStrangerRank(t *testing.T) {
 			t.Parallel() // it waits
 			// The others must meet before the time is over: where a busy machine is slower, they get more of it.
 			limit := 3 * time.Second
-			err := strangerComes(t, limit, tt.change, tt.logged)
-			for ; err != nil && limit < testkit.Patience; err = strangerComes(t, limit, tt.change, tt.logged) {
+			err := connectWithStranger(t, limit, tt.change, tt.logged)
+			for ; err != nil && limit < testkit.Patience; err = connectWithStranger(t, limit, tt.change, tt.logged) {
 				t.Logf("within %v: %v", limit, err)
 				limit *= 4
 			}
@@ -106,7 +106,7 @@ func TestStrangerRank(t *testing.T) {
 	}
 }
 
-func strangerComes(t *testing.T, limit time.Duration, change func(*Config), logged string) error {
+func connectWithStranger(t *testing.T, limit time.Duration, change func(*Config), logged string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	dir := store.NewMemory()
@@ -142,12 +142,12 @@ func strangerComes(t *testing.T, limit time.Duration, change func(*Config), logg
 // proved is a connection that has proved itself to a rank as the one that hello says.
 func proved(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
 	t.Helper()
-	conn, _ := knockAt(ctx, t, dir, to)
+	conn, _ := dialPort(ctx, t, dir, to)
 	text, err := dir.Get(ctx, addressKey(to))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, ticket, err := decodeEntry(text)
+	_, _, ticket, err := decodeAddressRecord(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +159,11 @@ func proved(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *
 	return &sealedConn{conn.(*net.TCPConn), newSealing(cfg.key(ticket), h.encode(), theirs, true)}
 }
 
-// claim proves itself to a rank as the one that hello says, and returns the answer, and the connection.
-func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, *sealedConn) {
+// dialAs proves itself to a rank as the one that hello says, and returns the answer, and the connection.
+func dialAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, *sealedConn) {
 	t.Helper()
 	conn := proved(ctx, t, dir, to, h)
-	reply, err := conn.keys.hear(conn)
+	reply, err := conn.keys.receiveByte(conn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,58 +172,58 @@ func claim(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (a
 
 func confirm(t *testing.T, conn *sealedConn, use byte) {
 	t.Helper()
-	if err := conn.keys.say(conn, use); err != nil {
+	if err := conn.keys.sendByte(conn, use); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// seatAs makes one connection, which must be welcome.
-func seatAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
+// joinAs makes one connection, which must be welcome.
+func joinAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
 	t.Helper()
-	got, conn := claim(ctx, t, dir, to, h)
-	if got != welcome {
+	got, conn := dialAs(ctx, t, dir, to, h)
+	if got != answerWelcome {
 		t.Fatalf("stream %d of rank %d got answer %d", h.stream, h.rank, got)
 	}
 	confirm(t, conn, useNoMemory)
 	return conn
 }
 
-// seatAll makes all connections of a rank, and returns them: the control link's, then the streams.
-func seatAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) []*sealedConn {
+// joinAll makes all connections of a rank, and returns them: the control link's, then the streams.
+func joinAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) []*sealedConn {
 	t.Helper()
 	var conns []*sealedConn
 	for h.stream = range h.streams + 1 {
-		conns = append(conns, seatAs(ctx, t, dir, to, h))
+		conns = append(conns, joinAs(ctx, t, dir, to, h))
 	}
 	return conns
 }
 
-// seatFirmly does so, and waits until all are counted: a stream is a stray then if it comes again. The meeting must go on after it.
-func seatFirmly(ctx context.Context, t *testing.T, dir Directory, to int, h hello) {
+// joinAndWait does so, and waits until all are counted: a stream that comes again is stale then. Connect must go on after it.
+func joinAndWait(ctx context.Context, t *testing.T, dir Directory, to int, h hello) {
 	t.Helper()
-	seatAll(ctx, t, dir, to, h)
+	joinAll(ctx, t, dir, to, h)
 	for h.stream = 1; h.stream <= h.streams; h.stream++ {
 		testkit.Eventually(t, "a stream that is there already is refused", func() bool {
-			got, _ := claim(ctx, t, dir, to, h)
-			return got == stray
+			got, _ := dialAs(ctx, t, dir, to, h)
+			return got == answerStale
 		})
 	}
 }
 
-// met is what a rank's Connect returned.
-type met struct {
+// connected is what a rank's Connect returned.
+type connected struct {
 	fabric *Sockets
 	err    error
 }
 
-// meeter is a rank of 3 that meets the others.
-func meeter(ctx context.Context, dir Directory, rank int) (*testkit.Journal, chan met) {
-	log, done := new(testkit.Journal), make(chan met, 1)
+// connectRank is a rank of 3 that connects to the others.
+func connectRank(ctx context.Context, dir Directory, rank int) (*testkit.Journal, chan connected) {
+	log, done := new(testkit.Journal), make(chan connected, 1)
 	go func() {
 		cfg := testConfig(dir, rank, 3)
 		cfg.Log = log.Logger()
 		fabric, err := Connect(ctx, cfg)
-		done <- met{fabric, err}
+		done <- connected{fabric, err}
 	}()
 	return log, done
 }
@@ -232,7 +232,7 @@ func meeter(ctx context.Context, dir Directory, rank int) (*testkit.Journal, cha
 func TestImpossibleAndDuplicateRanks(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
-	log, done := meeter(ctx, dir, 1)
+	log, done := connectRank(ctx, dir, 1)
 	other := nonce{1}
 	for _, tt := range []struct {
 		name   string
@@ -240,35 +240,35 @@ func TestImpossibleAndDuplicateRanks(t *testing.T) {
 		want   answer
 		logged string // of the first few alone: others may go unlogged
 	}{
-		{"itself", hello{rank: 1, size: 3, streams: 1}, impossible, "rank 1 of 3: refused: no such rank is due there"},
-		{"lower", hello{rank: 0, size: 3, streams: 1}, impossible, ""},
-		{"beyond", hello{rank: 3, size: 3, streams: 1}, impossible, ""},
-		{"far_beyond", hello{rank: 1 << 31, size: 3, streams: 1}, impossible, ""},
-		{"other_size", hello{rank: 2, size: 4, streams: 1}, impossible, ""},
-		{"no_streams", hello{rank: 2, size: 3}, impossible, ""},
-		{"many_streams", hello{rank: 2, size: 3, streams: MaxStreams + 1}, impossible, ""},
-		{"endless_streams", hello{rank: 2, size: 3, streams: 1<<32 - 1}, impossible, ""},
-		{"stream_before_control", hello{rank: 2, size: 3, streams: 1, stream: 1}, stray, "rank 2 of 3: nobody waits for this connection"},
-		{"stream_of_nobody", hello{rank: 1 << 31, size: 3, streams: 1, stream: 1}, stray, ""},
-		{"right", hello{rank: 2, size: 3, streams: 2, try: 1}, welcome, ""},
-		{"again", hello{rank: 2, size: 3, streams: 2, try: 2, nonce: other}, stray, ""}, // until that one confirms
-		{"same_try", hello{rank: 2, size: 3, streams: 2, try: 1}, stray, ""},
-		{"older_try", hello{rank: 2, size: 3, streams: 2, try: 0}, stray, ""},
-		{"next_try", hello{rank: 2, size: 3, streams: 2, try: 2}, welcome, ""},
-		{"stream_beyond", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 3}, stray, ""},
-		{"stream_far_beyond", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 1<<32 - 1}, stray, ""},
-		{"stream_of_another", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 1, nonce: other}, stray, ""},
-		{"stream_of_older_try", hello{rank: 2, size: 3, streams: 2, try: 1, stream: 1}, stray, ""},
-		{"stream_of_newer_try", hello{rank: 2, size: 3, streams: 2, try: 3, stream: 1}, stray, ""},
+		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible, "rank 1 of 3: refused: no such rank is due there"},
+		{"lower", hello{rank: 0, size: 3, streams: 1}, answerImpossible, ""},
+		{"beyond", hello{rank: 3, size: 3, streams: 1}, answerImpossible, ""},
+		{"far_beyond", hello{rank: 1 << 31, size: 3, streams: 1}, answerImpossible, ""},
+		{"other_size", hello{rank: 2, size: 4, streams: 1}, answerImpossible, ""},
+		{"no_streams", hello{rank: 2, size: 3}, answerImpossible, ""},
+		{"many_streams", hello{rank: 2, size: 3, streams: MaxStreams + 1}, answerImpossible, ""},
+		{"endless_streams", hello{rank: 2, size: 3, streams: 1<<32 - 1}, answerImpossible, ""},
+		{"stream_before_control", hello{rank: 2, size: 3, streams: 1, stream: 1}, answerStale, "rank 2 of 3: nobody waits for this connection"},
+		{"stream_of_nobody", hello{rank: 1 << 31, size: 3, streams: 1, stream: 1}, answerStale, ""},
+		{"right", hello{rank: 2, size: 3, streams: 2, try: 1}, answerWelcome, ""},
+		{"again", hello{rank: 2, size: 3, streams: 2, try: 2, nonce: other}, answerStale, ""}, // until that one confirms
+		{"same_try", hello{rank: 2, size: 3, streams: 2, try: 1}, answerStale, ""},
+		{"older_try", hello{rank: 2, size: 3, streams: 2, try: 0}, answerStale, ""},
+		{"next_try", hello{rank: 2, size: 3, streams: 2, try: 2}, answerWelcome, ""},
+		{"stream_beyond", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 3}, answerStale, ""},
+		{"stream_far_beyond", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 1<<32 - 1}, answerStale, ""},
+		{"stream_of_another", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 1, nonce: other}, answerStale, ""},
+		{"stream_of_older_try", hello{rank: 2, size: 3, streams: 2, try: 1, stream: 1}, answerStale, ""},
+		{"stream_of_newer_try", hello{rank: 2, size: 3, streams: 2, try: 3, stream: 1}, answerStale, ""},
 	} {
-		if got, _ := claim(ctx, t, dir, 1, tt.h); got != tt.want {
+		if got, _ := dialAs(ctx, t, dir, 1, tt.h); got != tt.want {
 			t.Errorf("%s: answer %d, want %d", tt.name, got, tt.want)
 		}
 		if tt.logged != "" {
 			wantLogged(t, log, tt.logged)
 		}
 	}
-	seatFirmly(ctx, t, dir, 1, hello{rank: 2, size: 3, streams: 2, try: 3})
+	joinAndWait(ctx, t, dir, 1, hello{rank: 2, size: 3, streams: 2, try: 3})
 	wantMissing(t, cancel, done, 0)
 }
 
@@ -276,13 +276,13 @@ func TestImpossibleAndDuplicateRanks(t *testing.T) {
 func TestDuplicateRank(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
-	log, done := meeter(ctx, dir, 1)
+	log, done := connectRank(ctx, dir, 1)
 	h := hello{rank: 2, size: 3, streams: 2, try: 3}
-	seatFirmly(ctx, t, dir, 1, h)
+	joinAndWait(ctx, t, dir, 1, h)
 	h.nonce = nonce{1}
 	for h.try = range 6 {
-		if got, _ := claim(ctx, t, dir, 1, h); got != duplicate {
-			t.Errorf("try %d: answer %d, want %d", h.try, got, duplicate)
+		if got, _ := dialAs(ctx, t, dir, 1, h); got != answerDuplicate {
+			t.Errorf("try %d: answer %d, want %d", h.try, got, answerDuplicate)
 		}
 	}
 	wantLogged(t, log, "rank 2 of 3: refused: a rank of that number is there already")
@@ -295,8 +295,8 @@ func wantLogged(t *testing.T, log *testkit.Journal, text string) {
 	testkit.Eventually(t, "there is logged "+text, func() bool { return strings.Contains(log.String(), text) })
 }
 
-// wantMissing ends a meeting, and checks who alone was missing then.
-func wantMissing(t *testing.T, cancel func(), done chan met, rank int) {
+// wantMissing ends a Connect, and checks who alone was missing then.
+func wantMissing(t *testing.T, cancel func(), done chan connected, rank int) {
 	t.Helper()
 	cancel()
 	var missing *MissingError
@@ -306,29 +306,29 @@ func wantMissing(t *testing.T, cancel func(), done chan met, rank int) {
 }
 
 // A rank of which something is missing when the waiting ends is named, with what that is.
-func TestHalfSeated(t *testing.T) {
+func TestIncompleteRanks(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		come func(ctx context.Context, dir Directory)
 		text string
 	}{
 		{"unconfirmed", func(ctx context.Context, dir Directory) {
-			claim(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
+			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
 		}, "rank 2 (it has connected, but has not confirmed that it was let in)"},
 		{"control_alone", func(ctx context.Context, dir Directory) {
-			seatAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
-			// What is welcome as a stream shows that the control link has been seated.
-			claim(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, stream: 1})
+			joinAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
+			// What is welcome as a stream shows that the control link is there.
+			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, stream: 1})
 		}, "rank 2 (0 of its 2 data streams are there)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			dir := store.NewMemory()
-			_, done := meeter(ctx, dir, 0)
+			_, done := connectRank(ctx, dir, 0)
 			tt.come(t.Context(), dir)
 			cancel()
-			var got met
+			var got connected
 			testkit.Within(t, testkit.Patience, func() { got = <-done })
 			if got.err == nil || !strings.Contains(got.err.Error(), tt.text) {
 				t.Errorf("got %v, want %q", got.err, tt.text)
@@ -341,17 +341,17 @@ func TestHalfSeated(t *testing.T) {
 func TestHalfOpenControl(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
-	_, done := meeter(ctx, dir, 0)
+	_, done := connectRank(ctx, dir, 0)
 	h := hello{rank: 2, size: 3, streams: 1}
-	_, half := claim(ctx, t, dir, 0, h)
+	_, half := dialAs(ctx, t, dir, 0, h)
 	h.nonce = nonce{1}
-	if got, _ := claim(ctx, t, dir, 0, h); got != stray {
-		t.Errorf("while it may still confirm: answer %d, want %d", got, stray)
+	if got, _ := dialAs(ctx, t, dir, 0, h); got != answerStale {
+		t.Errorf("while it may still confirm: answer %d, want %d", got, answerStale)
 	}
 	half.Close()
 	testkit.Eventually(t, "another one is let in", func() bool {
-		got, _ := claim(ctx, t, dir, 0, h)
-		return got == welcome
+		got, _ := dialAs(ctx, t, dir, 0, h)
+		return got == answerWelcome
 	})
 	cancel()
 	if got := <-done; got.err == nil {
@@ -363,13 +363,13 @@ func TestHalfOpenControl(t *testing.T) {
 func TestStreamOfBrokenControl(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := store.NewMemory()
-	_, done := meeter(ctx, dir, 0)
+	_, done := connectRank(ctx, dir, 0)
 	h := hello{rank: 2, size: 3, streams: 1}
-	_, control := claim(ctx, t, dir, 0, h)
+	_, control := dialAs(ctx, t, dir, 0, h)
 	h.stream = 1
 	conn := proved(ctx, t, dir, 0, h)
 	control.Close()
-	if reply, err := conn.keys.hear(conn); err != nil || answer(reply) != stray {
+	if reply, err := conn.keys.receiveByte(conn); err != nil || answer(reply) != answerStale {
 		t.Errorf("answer %d, %v", reply, err)
 	}
 	cancel()
@@ -383,15 +383,15 @@ func TestLaterTryIsTheOne(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	dir := store.NewMemory()
-	_, done := meeter(ctx, dir, 0)
-	first := seatAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, try: 1})
-	second := seatAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 2})
+	_, done := connectRank(ctx, dir, 0)
+	first := joinAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, try: 1})
+	second := joinAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 2})
 	for i, conn := range first {
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("connection %d of the first try is not closed", i)
 		}
 	}
-	seatAll(ctx, t, dir, 0, hello{rank: 1, size: 3, streams: 1, try: 1})
+	joinAll(ctx, t, dir, 0, hello{rank: 1, size: 3, streams: 1, try: 1})
 	got := <-done
 	if got.err != nil {
 		t.Fatal(got.err)
@@ -410,9 +410,9 @@ func TestLaterTryIsTheOne(t *testing.T) {
 	}
 }
 
-// What waiting does not mend ends a meeting at once: a rank with another size of the world, and a second
+// What waiting does not mend ends Connect at once: a rank with another size of the world, and a second
 // one of the same number.
-func TestMeetingThatCannotBe(t *testing.T) {
+func TestImpossibleGroups(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		rank, size int // who comes to rank 0 of 3, where a rank 2 is
@@ -429,7 +429,7 @@ func TestMeetingThatCannotBe(t *testing.T) {
 				_, err := Connect(ctx, testConfig(dir, 0, 3))
 				done <- err
 			}()
-			seatFirmly(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 1})
+			joinAndWait(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 1})
 			var err error
 			testkit.Within(t, testkit.Patience, func() { _, err = Connect(ctx, testConfig(dir, tt.rank, tt.size)) })
 			var missing *MissingError
@@ -444,14 +444,14 @@ func TestMeetingThatCannotBe(t *testing.T) {
 	}
 }
 
-// knockAt connects to a rank's port.
-func knockAt(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn, string) {
+// dialPort connects to a rank's port.
+func dialPort(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn, string) {
 	t.Helper()
 	text, err := dir.Get(ctx, addressKey(to))
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr, _, _, err := decodeEntry(text)
+	addr, _, _, err := decodeAddressRecord(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -463,7 +463,7 @@ func knockAt(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn
 	return conn, addr.String()
 }
 
-// A thousand connections that send rubbish, or nothing, do not disturb a meeting, even where they are more than there is room for;
+// A thousand connections that send rubbish, or nothing, do not disturb Connect, even where they are more than there is room for;
 // after it nothing listens any more, and what they cost is given back.
 func TestStrangersDoNotDisturb(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
@@ -486,7 +486,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	var addr string
 	for i := range strangers {
 		var conn net.Conn
-		conn, addr = knockAt(ctx, t, dir, 0)
+		conn, addr = dialPort(ctx, t, dir, 0)
 		conns = append(conns, conn)
 		io.WriteString(conn, rubbish[i%len(rubbish)]) // fails where it is refused already
 	}
@@ -496,7 +496,7 @@ func TestStrangersDoNotDisturb(t *testing.T) {
 	}
 	if conn, err := net.Dial("tcp", addr); err == nil {
 		conn.Close()
-		t.Error("somebody still listens after the meeting")
+		t.Error("somebody still listens after Connect")
 	}
 	for _, conn := range conns {
 		conn.Close()
@@ -555,20 +555,20 @@ func TestImpostorAtAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	knocks := make(chan struct{}, 100)
+	attempts := make(chan struct{}, 100)
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
-				close(knocks)
+				close(attempts)
 				return
 			}
-			knocks <- struct{}{}
+			attempts <- struct{}{}
 			conn.Close()
 		}
 	}()
 	dir := store.NewMemory()
-	dir.Set(t.Context(), addressKey(0), entry{l.Addr().String(), "", testSecret}.encode())
+	dir.Set(t.Context(), addressKey(0), addressRecord{l.Addr().String(), "", testSecret}.encode())
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -576,13 +576,13 @@ func TestImpostorAtAddress(t *testing.T) {
 		_, err := Connect(ctx, testConfig(dir, 1, 2))
 		done <- err
 	}()
-	<-knocks
-	<-knocks
+	<-attempts
+	<-attempts
 	cancel()
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "rank 1 of 2 did not meet rank 0 ("+l.Addr().String()) {
 		t.Errorf("got %v", err)
 	}
 	l.Close()
-	for range knocks {
+	for range attempts {
 	}
 }

@@ -19,46 +19,46 @@ const (
 	longestPause = time.Second
 )
 
-// route is where a rank listens, and the key of the connections to it.
-type route struct {
+// listenAddr is where a rank listens, and the key of the connections to it.
+type listenAddr struct {
 	addr netip.AddrPort
 	key  auth.Secret
 }
 
-// dial connects to a lower rank, trying until ctx ends. Its error is one that
+// dialRank connects to a lower rank, trying until ctx ends. Its error is one that
 // trying again does not mend.
-func (s *meeting) dial(ctx context.Context, rank int) error {
-	s.note(rank, "it has not published an address")
-	text, err := s.cfg.Directory.Get(ctx, addressKey(rank))
+func (c *connector) dialRank(ctx context.Context, rank int) error {
+	c.setReason(rank, "it has not published an address")
+	text, err := c.cfg.Directory.Get(ctx, addressKey(rank))
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
-	addr, machine, ticket, err := decodeEntry(text)
+	addr, machine, ticket, err := decodeAddressRecord(text)
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
-	s.note(rank, "%s does not answer", addr)
-	st, to := &seat{rank: rank, near: machine == s.machine}, route{addr, s.cfg.key(ticket)}
+	c.setReason(rank, "%s does not answer", addr)
+	r, to := &remoteRank{rank: rank, local: machine == c.machine}, listenAddr{addr, c.cfg.key(ticket)}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		st.try++
-		err := s.visit(ctx, to, st)
+		r.try++
+		err := c.tryRank(ctx, to, r)
 		if err == nil {
-			s.seatAll(st)
+			c.addRank(r)
 			return nil
 		}
-		st.close()
-		st.control, st.pair, st.streams = nil, nil, nil
+		r.close()
+		r.control, r.memory, r.streams = nil, nil, nil
 		if ctx.Err() != nil {
 			return nil // the reason of the attempt before says more
 		}
-		s.note(rank, "%v", err)
+		c.setReason(rank, "%v", err)
 		if errors.Is(err, errRefused) {
 			return err
 		}
-		s.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
+		c.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -67,22 +67,22 @@ func (s *meeting) dial(ctx context.Context, rank int) error {
 	}
 }
 
-// visit makes one try at st's rank, and offers memory if that is on the same machine. What it has opened when it
-// fails is in st.
-func (s *meeting) visit(ctx context.Context, to route, st *seat) (err error) {
-	if s.cfg.Sharing == ShareAlways && !st.near {
-		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
+// tryRank makes one try at a rank, and offers memory if that is on the same machine. What it has opened when it
+// fails is in r.
+func (c *connector) tryRank(ctx context.Context, to listenAddr, r *remoteRank) (err error) {
+	if c.cfg.Sharing == ShareAlways && !r.local {
+		return fmt.Errorf("%w: rank %d: %w", errRefused, r.rank, errNoSharing)
 	}
-	var offer *pair
-	if s.cfg.Sharing != ShareNever && st.near {
-		if offer, err = newPair(); err != nil {
+	var offer *pairMemory
+	if c.cfg.Sharing != ShareNever && r.local {
+		if offer, err = newPairMemory(); err != nil {
 			return err
 		}
 	}
 	shared := false
-	st.control, shared, err = s.knock(ctx, to, st, 0, offer)
+	r.control, shared, err = c.dialConn(ctx, to, r, 0, offer)
 	if shared {
-		st.pair = offer
+		r.memory = offer
 		return nil
 	}
 	if offer != nil {
@@ -91,39 +91,41 @@ func (s *meeting) visit(ctx context.Context, to route, st *seat) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.cfg.Sharing == ShareAlways {
-		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
+	if c.cfg.Sharing == ShareAlways {
+		return fmt.Errorf("%w: rank %d: %w", errRefused, r.rank, errNoSharing)
 	}
-	return s.visitMore(ctx, to, st)
+	return c.dialStreams(ctx, to, r)
 }
 
-// visitMore opens the streams of the data link.
-func (s *meeting) visitMore(ctx context.Context, to route, st *seat) error {
-	st.streams = make([]*sealedConn, s.cfg.streams(st.near))
-	errs := make([]error, len(st.streams))
+// dialStreams opens the streams of the data link.
+func (c *connector) dialStreams(ctx context.Context, to listenAddr, r *remoteRank) error {
+	r.streams = make([]*sealedConn, c.cfg.streams(r.local))
+	errs := make([]error, len(r.streams))
 	var tasks sync.WaitGroup
-	for i := range st.streams {
-		tasks.Go(func() { st.streams[i], _, errs[i] = s.knock(ctx, to, st, i+1, nil) })
+	for i := range r.streams {
+		tasks.Go(func() { r.streams[i], _, errs[i] = c.dialConn(ctx, to, r, i+1, nil) })
 	}
 	tasks.Wait()
 	return cmp.Or(errs...)
 }
 
-// knock connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
+// dialConn connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
 // memory offered.
-func (s *meeting) knock(ctx context.Context, to route, st *seat, stream int, offer *pair) (_ *sealedConn, shared bool, err error) {
+func (c *connector) dialConn(
+	ctx context.Context, to listenAddr, r *remoteRank, stream int, offer *pairMemory,
+) (_ *sealedConn, shared bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
 	defer cancel()
 	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "tcp", to.addr.String())
+	dialled, err := dialer.DialContext(ctx, "tcp", to.addr.String())
 	if err != nil {
 		return nil, false, err
 	}
-	conn := c.(*net.TCPConn)
+	conn := dialled.(*net.TCPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	var keys *sealing
 	if err = tune(conn); err == nil {
-		keys, shared, err = s.introduce(ctx, conn, to.key, st, stream, offer)
+		keys, shared, err = c.dialHandshake(ctx, conn, to.key, r, stream, offer)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -135,34 +137,34 @@ func (s *meeting) knock(ctx context.Context, to route, st *seat, stream int, off
 	return &sealedConn{conn, keys}, shared, nil
 }
 
-// room is how many connections may be on their way through the handshake, in a small group.
-const room = 256
+// handshakeRoom is how many connections may be on their way through the handshake, in a small group.
+const handshakeRoom = 256
 
 // accept lets the higher ranks in until l is closed.
-func (s *meeting) accept(ctx context.Context, l net.Listener) {
-	ours := s.hello(0, 0, false, nil).encode()
+func (c *connector) accept(ctx context.Context, l net.Listener) {
+	ours := c.ownHello(0, 0, false, nil).encode()
 	gate := &auth.Gate{
-		Secret: s.key, Binding: s.cfg.binding(), Hello: ours,
-		Room: max(room, s.cfg.Size*(1+s.cfg.streams(false))), Log: s.cfg.Log,
+		Secret: c.key, Binding: c.cfg.binding(), Hello: ours,
+		Room: max(handshakeRoom, c.cfg.Size*(1+c.cfg.streams(false))), Log: c.cfg.Log,
 	}
 	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error {
-		return s.receive(ctx, sealedConn{conn.(*net.TCPConn), newSealing(s.key, theirs, ours, false)}, theirs)
+		return c.receiveConn(ctx, sealedConn{conn.(*net.TCPConn), newSealing(c.key, theirs, ours, false)}, theirs)
 	})
 }
 
-// receive takes a connection that has proved itself to its place.
-func (s *meeting) receive(ctx context.Context, conn sealedConn, theirs []byte) error {
+// receiveConn serves a connection that has proved itself.
+func (c *connector) receiveConn(ctx context.Context, conn sealedConn, theirs []byte) error {
 	h, err := decodeHello(theirs)
 	if err != nil {
 		return err
 	}
-	v := &visitor{conn: conn, hello: h, release: context.AfterFunc(ctx, func() { conn.Close() })}
-	defer v.release()
+	in := &inboundConn{conn: conn, hello: h, release: context.AfterFunc(ctx, func() { conn.Close() })}
+	defer in.release()
 	conn.SetDeadline(time.Now().Add(auth.Timeout))
 	if h.stream == 0 {
-		err = s.receiveControl(v)
+		err = c.receiveControl(in)
 	} else {
-		err = s.receiveStream(ctx, v)
+		err = c.receiveStream(ctx, in)
 	}
 	if err != nil {
 		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, err)
@@ -171,42 +173,42 @@ func (s *meeting) receive(ctx context.Context, conn sealedConn, theirs []byte) e
 }
 
 // receiveControl welcomes a rank, and opens the memory that it offers.
-func (s *meeting) receiveControl(v *visitor) error {
-	st, reply := s.claim(v.hello)
-	if reply != welcome {
-		return v.refuse(reply)
+func (c *connector) receiveControl(in *inboundConn) error {
+	r, reply := c.reserve(in.hello)
+	if reply != answerWelcome {
+		return in.refuse(reply)
 	}
-	p, err := s.welcome(v)
+	p, err := c.admitControl(in)
 	if err == nil {
-		if err = s.seatControl(st, &v.conn, p); err == nil {
+		if err = c.addControl(r, &in.conn, p); err == nil {
 			return nil
 		}
 	}
 	if p != nil {
 		p.close()
 	}
-	if !errors.Is(err, net.ErrClosed) { // or this meeting is over
-		s.note(st.rank, "%v", err)
-		s.leave(st)
+	if !errors.Is(err, net.ErrClosed) { // or this connector is done
+		c.setReason(r.rank, "%v", err)
+		c.drop(r)
 	}
 	return err
 }
 
-// welcome returns the memory that is shared with the rank, or nil.
-func (s *meeting) welcome(v *visitor) (*pair, error) {
-	p, reply := s.take(v.hello), welcome
+// admitControl admits a control connection, and returns the memory that is shared with the rank, or nil.
+func (c *connector) admitControl(in *inboundConn) (*pairMemory, error) {
+	p, reply := c.openOffer(in.hello), answerWelcome
 	switch {
 	case p != nil:
-		reply = sharing
-	case s.cfg.Sharing == ShareAlways:
-		v.refuse(unshared)
+		reply = answerSharing
+	case c.cfg.Sharing == ShareAlways:
+		in.refuse(answerUnshared)
 		return nil, errNoSharing
 	}
-	use, err := v.admit(reply)
+	use, err := in.admit(reply)
 	if err != nil || use == useMemory {
 		return p, err
 	}
-	if s.cfg.Sharing == ShareAlways {
+	if c.cfg.Sharing == ShareAlways {
 		return p, errNoSharing
 	}
 	if p != nil {
@@ -217,33 +219,33 @@ func (s *meeting) welcome(v *visitor) (*pair, error) {
 
 // receiveStream welcomes a stream of a data link once its control link is confirmed. Where that broke instead, the stream
 // is refused, by which the dialling rank learns that it must begin anew.
-func (s *meeting) receiveStream(ctx context.Context, v *visitor) error {
-	st := s.awaiting(v.hello)
-	if st == nil {
-		return v.refuse(stray)
+func (c *connector) receiveStream(ctx context.Context, in *inboundConn) error {
+	r := c.awaitingStream(in.hello)
+	if r == nil {
+		return in.refuse(answerStale)
 	}
 	select {
-	case <-st.heard:
+	case <-r.controlDone:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if s.awaiting(v.hello) != st {
-		return v.refuse(stray)
+	if c.awaitingStream(in.hello) != r {
+		return in.refuse(answerStale)
 	}
-	if _, err := v.admit(welcome); err != nil {
+	if _, err := in.admit(answerWelcome); err != nil {
 		return err
 	}
-	return s.seatStream(st, v.hello.stream, &v.conn)
+	return c.addStream(r, in.hello.stream, &in.conn)
 }
 
-// take opens the memory that a rank offers, if this one is to share any and can.
-func (s *meeting) take(h hello) *pair {
-	if s.cfg.Sharing == ShareNever || !h.offers() {
+// openOffer opens the memory that a rank offers, if this one is to share any and can.
+func (c *connector) openOffer(h hello) *pairMemory {
+	if c.cfg.Sharing == ShareNever || !h.offers() {
 		return nil
 	}
-	p, err := openPair(h)
+	p, err := openPairMemory(h)
 	if err != nil {
-		s.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
+		c.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
 		return nil
 	}
 	return p

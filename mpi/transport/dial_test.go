@@ -17,26 +17,26 @@ import (
 // welcomeAt is how many bytes of the accepting rank come before its answer: those of package auth's handshake.
 const welcomeAt = len("ddpbatch") + 2 + 32 + 2 + helloSize + 1 + 32
 
-// detour is a Directory that sends whoever asks for rank 0 by a proxy, which resets some of its connections.
-type detour struct {
+// resettingProxy is a Directory that sends whoever asks for rank 0 by a proxy, which resets some of its connections.
+type resettingProxy struct {
 	store.Store
-	via    net.Listener
-	serial atomic.Int64
-	reset  func(serial int64) bool // which ones, from 0
-	deaf   bool                    // not before, but after the dialling rank has heard its welcome
-	tasks  sync.WaitGroup
+	via              net.Listener
+	serial           atomic.Int64
+	reset            func(serial int64) bool // which ones, from 0
+	loseConfirmation bool                    // not before, but after the dialling rank has received its welcome
+	tasks            sync.WaitGroup
 }
 
-func (d *detour) Get(ctx context.Context, key string) ([]byte, error) {
+func (d *resettingProxy) Get(ctx context.Context, key string) ([]byte, error) {
 	value, err := d.Store.Get(ctx, key)
 	if err != nil || key != addressKey(0) {
 		return value, err
 	}
-	_, machine, ticket, err := decodeEntry(value)
-	return entry{d.via.Addr().String(), machine, ticket}.encode(), err
+	_, machine, ticket, err := decodeAddressRecord(value)
+	return addressRecord{d.via.Addr().String(), machine, ticket}.encode(), err
 }
 
-func (d *detour) serve() {
+func (d *resettingProxy) serve() {
 	for {
 		conn, err := d.via.Accept()
 		if err != nil {
@@ -47,13 +47,13 @@ func (d *detour) serve() {
 	}
 }
 
-// plain keeps io.Copy from splice(2), whose pipes stay open for a while.
-type plain struct{ io.Writer }
+// plainWriter keeps io.Copy from splice(2), whose pipes stay open for a while.
+type plainWriter struct{ io.Writer }
 
 // pass copies both ways, until either side ends or, if it is to reset, the answer is there.
-func (d *detour) pass(near *net.TCPConn, reset bool) {
+func (d *resettingProxy) pass(near *net.TCPConn, reset bool) {
 	value, _ := d.Store.Get(context.Background(), addressKey(0))
-	addr, _, _, _ := decodeEntry(value)
+	addr, _, _, _ := decodeAddressRecord(value)
 	conn, err := net.Dial("tcp", addr.String())
 	if err != nil {
 		near.Close()
@@ -71,21 +71,21 @@ func (d *detour) pass(near *net.TCPConn, reset bool) {
 	defer end()
 	d.tasks.Go(func() {
 		defer end()
-		if reset && d.deaf {
-			io.CopyN(plain{far}, near, int64(len("ddpbatch")+2+32+2+helloSize+32)) // but not the confirmation
+		if reset && d.loseConfirmation {
+			io.CopyN(plainWriter{far}, near, int64(len("ddpbatch")+2+32+2+helloSize+32)) // but not the confirmation
 			near.Read(make([]byte, 1))
 			return
 		}
-		io.Copy(plain{far}, near)
+		io.Copy(plainWriter{far}, near)
 	})
 	if !reset {
-		io.Copy(plain{near}, far)
+		io.Copy(plainWriter{near}, far)
 		return
 	}
-	io.CopyN(plain{near}, far, int64(welcomeAt))
+	io.CopyN(plainWriter{near}, far, int64(welcomeAt))
 	var answer [recordHead + 1 + recordTag]byte
 	io.ReadFull(far, answer[:])
-	if d.deaf {
+	if d.loseConfirmation {
 		near.Write(answer[:])
 		io.Copy(io.Discard, near) // until the other direction ends
 	}
@@ -119,7 +119,7 @@ func TestResetAfterWelcome(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := &detour{Store: store.NewMemory(), via: l, reset: tt.reset, deaf: tt.deaf}
+			d := &resettingProxy{Store: store.NewMemory(), via: l, reset: tt.reset, loseConfirmation: tt.deaf}
 			d.tasks.Go(d.serve)
 			fabrics := make([]*Sockets, 2)
 			errs := testkit.Each(2, func(rank int) (err error) {

@@ -32,7 +32,7 @@ func drain(t testing.TB, l Link, n int) []byte {
 // Bytes come out in the order they went in, whatever the pieces, and more than the link holds; nothing to read is no
 // error, and neither is no room.
 func TestLinkIsAStream(t *testing.T) {
-	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
+	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
 		for name, l := range links(fabrics[0], 1) {
 			other := links(fabrics[1], 0)[name]
@@ -72,9 +72,9 @@ func TestLinkIsAStream(t *testing.T) {
 
 // A link whose reader does not read takes no more at some point, but on a Network, and goes on afterwards.
 func TestLinkFillsUp(t *testing.T) {
-	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
+	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
-		if _, endless := fabrics[0].(*node); endless {
+		if _, endless := fabrics[0].(*networkRank); endless {
 			t.Skip("a Network takes everything")
 		}
 		for name, l := range links(fabrics[0], 1) {
@@ -113,7 +113,7 @@ func TestLinkFillsUp(t *testing.T) {
 // The other side reads on both links what was written before the end, then io.EOF, and cannot write any more after that;
 // but memory tells nothing of an end.
 func TestLinkEnds(t *testing.T) {
-	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
+	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
 		for _, l := range links(fabrics[0], 1) {
 			if n, err := l.Write([]byte("last "), []byte("words")); n != 10 || err != nil {

@@ -12,7 +12,7 @@ import (
 // By hand: eight numbers, big-endian, the nonce, then the handle.
 func TestHelloLayout(t *testing.T) {
 	h := hello{
-		rank: 1, size: 0x01020304, near: 1, pid: 5, bell: 0xfffffffe, stream: 6, streams: 7, try: 8,
+		rank: 1, size: 0x01020304, local: 1, pid: 5, pipe: 0xfffffffe, stream: 6, streams: 7, try: 8,
 		nonce: nonce{0xaa, 15: 0xbb}, memory: [shm.HandleSize]byte{1, 2, 3},
 	}
 	want := "00000001" + "01020304" + "00000001" + "00000005" + "fffffffe" + "00000006" + "00000007" + "00000008" +
@@ -43,16 +43,16 @@ func TestAnswers(t *testing.T) {
 	for a := range answer(255) {
 		err := a.err()
 		switch a {
-		case welcome, sharing:
+		case answerWelcome, answerSharing:
 			if err != nil {
 				t.Errorf("answer %d: %v", a, err)
 			}
-		case impossible, duplicate, unshared:
+		case answerImpossible, answerDuplicate, answerUnshared:
 			if !errors.Is(err, errRefused) {
 				t.Errorf("answer %d: %v", a, err)
 			}
-		case stray:
-			if errors.Is(err, errRefused) || !errors.Is(err, errStray) {
+		case answerStale:
+			if errors.Is(err, errRefused) || !errors.Is(err, errStale) {
 				t.Errorf("answer %d: %v", a, err)
 			}
 		default:

@@ -12,7 +12,7 @@ import (
 // Network joins ranks that live in one process: for tests, with the faults that real networks have,
 // and wherever ranks are goroutines. What befalls ranks befalls both links between them. Its methods are safe for concurrent use.
 type Network struct {
-	nodes []*node
+	ranks []*networkRank
 
 	mu    sync.RWMutex
 	delay time.Duration
@@ -22,19 +22,19 @@ type Network struct {
 
 // NewNetwork makes a network of size ranks.
 func NewNetwork(size int) *Network {
-	n := &Network{nodes: make([]*node, size), cut: make(map[[2]int]bool)}
-	for rank := range n.nodes {
-		n.nodes[rank] = &node{rank: rank, network: n, inboxes: make(map[News]*inbox), news: make(chan struct{}, 1)}
+	n := &Network{ranks: make([]*networkRank, size), cut: make(map[[2]int]bool)}
+	for rank := range n.ranks {
+		n.ranks[rank] = &networkRank{rank: rank, network: n, inboxes: make(map[News]*inbox), wakeup: make(chan struct{}, 1)}
 	}
 	return n
 }
 
 // Fabric is a rank's end of the network. It is used once.
 func (n *Network) Fabric(rank int) (Fabric, error) {
-	if rank < 0 || rank >= len(n.nodes) {
-		return nil, fmt.Errorf("there is no rank %d in a network of %d", rank, len(n.nodes))
+	if rank < 0 || rank >= len(n.ranks) {
+		return nil, fmt.Errorf("there is no rank %d in a network of %d", rank, len(n.ranks))
 	}
-	node := n.nodes[rank]
+	node := n.ranks[rank]
 	node.mu.Lock()
 	defer node.mu.Unlock()
 	if node.taken {
@@ -66,36 +66,36 @@ func (n *Network) Cut(a, b int) {
 }
 
 // Kill ends a rank as the end of its process would.
-func (n *Network) Kill(rank int) { n.nodes[rank].end(killed) }
+func (n *Network) Kill(rank int) { n.ranks[rank].end(endKilled) }
 
-// route tells how what from writes to to fares.
-func (n *Network) route(from, to int) (delay time.Duration, lost bool) {
+// faults tells what happens to what one rank writes to another.
+func (n *Network) faults(from, to int) (delay time.Duration, lost bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.delay, n.cut[[2]int{from, to}] || n.drop != nil && n.drop(from, to)
 }
 
 // Size is the number of ranks.
-func (n *Network) Size() int { return len(n.nodes) }
+func (n *Network) Size() int { return len(n.ranks) }
 
-// node is one rank of a Network, and its Fabric.
-type node struct {
+// networkRank is one rank of a Network, and its Fabric.
+type networkRank struct {
 	rank    int
 	network *Network
-	news    chan struct{} // holds one
+	wakeup  chan struct{} // holds one
 
 	ended atomic.Int32 // 0, closed or killed
 
 	mu      sync.Mutex
 	taken   bool
 	inboxes map[News]*inbox // by sender and link
-	fresh   []News          // what Ready has not told yet
+	ready   []News          // what Ready has not named yet
 }
 
 // How a node ends.
 const (
-	closed int32 = iota + 1
-	killed
+	endClosed int32 = iota + 1
+	endKilled
 )
 
 // inbox is what one rank has written to another.
@@ -104,7 +104,7 @@ type inbox struct {
 	r      int
 	marks  []mark // of what has not arrived yet; oldest first
 	closed bool
-	fresh  bool // it is in node.fresh
+	ready  bool // it is in node.fresh
 }
 
 // mark says when the bytes from start to the next mark's start arrive.
@@ -113,85 +113,85 @@ type mark struct {
 	at    time.Time
 }
 
-func (n *node) Rank() int { return n.rank }
-func (n *node) Size() int { return len(n.network.nodes) }
+func (n *networkRank) Rank() int { return n.rank }
+func (n *networkRank) Size() int { return len(n.network.ranks) }
 
 // Manner: ranks of one process that poll would take the processor from those that they wait for.
-func (n *node) Manner() Manner { return Manner{OnDemand: true} }
+func (n *networkRank) Manner() Manner { return Manner{OnDemand: true} }
 
-func (n *node) Control(rank int) Link { return localLink{n, n.network.nodes[rank], false} }
-func (n *node) Data(rank int) Link    { return localLink{n, n.network.nodes[rank], true} }
-func (n *node) Shared() []int         { return nil }
-func (n *node) Arm()                  {}
-func (n *node) Disarm()               {}
-func (n *node) Sleep()                { <-n.news }
+func (n *networkRank) Control(rank int) Link { return networkLink{n, n.network.ranks[rank], false} }
+func (n *networkRank) Data(rank int) Link    { return networkLink{n, n.network.ranks[rank], true} }
+func (n *networkRank) Shared() []int         { return nil }
+func (n *networkRank) Arm()                  {}
+func (n *networkRank) Disarm()               {}
+func (n *networkRank) Sleep()                { <-n.wakeup }
 
-func (n *node) Wake() {
+func (n *networkRank) Wake() {
 	select {
-	case n.news <- struct{}{}:
+	case n.wakeup <- struct{}{}:
 	default:
 	}
 }
 
 // Nudge needs not ask whether the rank is armed.
-func (n *node) Nudge(rank int) { n.network.nodes[rank].Wake() }
+func (n *networkRank) Nudge(rank int) { n.network.ranks[rank].Wake() }
 
-func (n *node) Ready(news []News) []News {
+func (n *networkRank) Ready(news []News) []News {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, one := range n.fresh {
-		n.inboxes[one].fresh = false
+	for _, one := range n.ready {
+		n.inboxes[one].ready = false
 	}
-	news = append(news, n.fresh...)
-	n.fresh = n.fresh[:0]
+	news = append(news, n.ready...)
+	n.ready = n.ready[:0]
 	return news
 }
 
-func (n *node) Close() error {
-	n.end(closed)
+func (n *networkRank) Close() error {
+	n.end(endClosed)
 	return nil
 }
 
 // end closes the links of the rank: the others read what it has written, then io.EOF. Those between whom and it nothing ever
 // went are told only if it is killed.
-func (n *node) end(how int32) {
+func (n *networkRank) end(how int32) {
 	n.ended.CompareAndSwap(0, how)
 	n.mu.Lock()
-	if how == killed { // what goes on of it finds out that its own ends are closed
-		for _, other := range n.network.nodes {
+	if how == endKilled { // what goes on of it finds out that its own ends are closed
+		for _, other := range n.network.ranks {
 			if other != n {
-				n.tell(News{other.rank, false})
-				n.tell(News{other.rank, true})
+				n.markReady(News{other.rank, false})
+				n.markReady(News{other.rank, true})
 			}
 		}
 	}
 	n.mu.Unlock()
 	control, data := News{n.rank, false}, News{n.rank, true}
-	for _, other := range n.network.nodes {
+	for _, other := range n.network.ranks {
 		if other == n {
 			continue
 		}
 		other.mu.Lock()
-		if how == killed || other.inboxes[control] != nil || other.inboxes[data] != nil {
+		if how == endKilled || other.inboxes[control] != nil || other.inboxes[data] != nil {
 			for _, from := range [2]News{control, data} {
 				other.inbox(from).closed = true
-				other.tell(from)
+				other.markReady(from)
 			}
 		}
 		other.mu.Unlock()
 	}
 }
 
-// tell makes Ready name a link. mu is held.
-func (n *node) tell(from News) {
-	if b := n.inbox(from); !b.fresh {
-		b.fresh = true
-		n.fresh = append(n.fresh, from)
+// markReady makes Ready name a link. mu is held.
+func (n *networkRank) markReady(from News) {
+	if b := n.inbox(from); !b.ready {
+		b.ready = true
+		n.ready = append(n.ready, from)
 	}
 	n.Wake()
 }
 
-func (n *node) inbox(from News) *inbox {
+func (n *networkRank) inbox(from News) *inbox {
 	b := n.inboxes[from]
 	if b == nil {
 		b = &inbox{}
@@ -200,19 +200,19 @@ func (n *node) inbox(from News) *inbox {
 	return b
 }
 
-// localLink is a Link from one node to another.
-type localLink struct {
-	here, there *node
+// networkLink is a Link from one node to another.
+type networkLink struct {
+	here, there *networkRank
 	data        bool
 }
 
 // Write takes everything.
-func (l localLink) Write(head, body []byte) (int, error) {
+func (l networkLink) Write(head, body []byte) (int, error) {
 	if l.here.ended.Load() != 0 || l.there.ended.Load() != 0 {
 		return 0, net.ErrClosed
 	}
 	size := len(head) + len(body)
-	delay, lost := l.here.network.route(l.here.rank, l.there.rank)
+	delay, lost := l.here.network.faults(l.here.rank, l.there.rank)
 	if lost {
 		return size, nil
 	}
@@ -225,19 +225,19 @@ func (l localLink) Write(head, body []byte) (int, error) {
 		time.AfterFunc(delay, func() {
 			to.mu.Lock()
 			defer to.mu.Unlock()
-			to.tell(from)
+			to.markReady(from)
 		})
 	}
 	if len(b.marks) == 0 && b.r > len(b.buf)/2 { // or a reader that lags a little would make it grow for ever
 		b.buf, b.r = b.buf[:copy(b.buf, b.buf[b.r:])], 0
 	}
 	b.buf = append(append(b.buf, head...), body...)
-	to.tell(from)
+	to.markReady(from)
 	return size, nil
 }
 
 // Read sees the end of a rank that left in peace though it told nothing of it here: that did not know of the link.
-func (l localLink) Read(buf []byte) (int, error) {
+func (l networkLink) Read(buf []byte) (int, error) {
 	n, how := l.here, l.there.ended.Load() // before looking for what was written until then
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -253,7 +253,7 @@ func (l localLink) Read(buf []byte) (int, error) {
 		end = b.marks[0].start
 	}
 	switch drained := b.r == end && len(b.marks) == 0; {
-	case drained && how == closed:
+	case drained && how == endClosed:
 		return 0, ErrClosedThere
 	case drained && b.closed:
 		return 0, io.EOF

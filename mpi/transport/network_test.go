@@ -68,7 +68,7 @@ func testDelay(t *testing.T, name string) {
 		t.Errorf("%d bytes came before their time, %v", n, err)
 	}
 	fabrics[1].Ready(nil)
-	wantAwake(t, asleep(fabrics[1]))
+	expectWoken(t, startSleep(fabrics[1]))
 	if got := drain(t, other, 13); string(got) != "late after it" || time.Since(start) < delay {
 		t.Errorf("read %q after %v", got, time.Since(start))
 	}
@@ -137,7 +137,7 @@ func TestNetworkEnds(t *testing.T) {
 			t.Errorf("%s: whom it had not talked to got %v", name, err)
 		}
 	}
-	calm(t, fabrics[2])
+	clearReady(t, fabrics[2])
 	n.Kill(1)
 	if news := fabrics[2].Ready(nil); !slices.Equal(news, []News{{Rank: 1}, {Rank: 1, Data: true}}) {
 		t.Errorf("a stranger to a killed rank has news of %v", news)
@@ -175,7 +175,7 @@ func TestNetworkDoesNotGrow(t *testing.T) {
 		l.Write(make([]byte, frame), nil)
 		drain(t, other, frame)
 	}
-	b := fabrics[1].(*node).inbox(News{Rank: 0})
+	b := fabrics[1].(*networkRank).inbox(News{Rank: 0})
 	if c := cap(b.buf); c > 100*frame {
 		t.Errorf("%d bytes for %d", c, len(b.buf)-b.r)
 	}

@@ -16,84 +16,84 @@ const (
 	// ringBytes is the capacity of the ring of each direction: what fits the cores' own caches.
 	ringBytes = 256 << 10
 
-	ringSpace = ringBytes + shm.RingOverhead
-	sideSpace = 64 // bytes of a cache line
-	pairSpace = 2*sideSpace + 2*ringSpace
+	ringSpace      = ringBytes + shm.RingOverhead
+	flagsSpace     = 64 // bytes of a cache line
+	pairMemorySize = 2*flagsSpace + 2*ringSpace
 )
 
-// side is what one of two ranks tells the other through their memory.
-type side struct {
-	asleep atomic.Uint32 // it wants to be woken by news
-	short  atomic.Uint32 // it has more to write than there was room for
-	_      [sideSpace - 8]byte
+// sharedFlags are what one of two ranks sets for the other in their memory.
+type sharedFlags struct {
+	asleep    atomic.Uint32 // it wants to be woken by news
+	wantsRoom atomic.Uint32 // it has more to write than there was room for
+	_         [flagsSpace - 8]byte
 }
 
-// pair is the memory that two ranks share: the sides, then the rings, of the lower rank and of the higher one.
-type pair struct {
+// pairMemory is the memory that two ranks share: the flags, then the rings, of the lower rank and of the higher one.
+type pairMemory struct {
 	segment *shm.Segment
 	low     bool // this process is the lower rank
-	bell    int  // of the other process
+	wakeFD  int  // of the other process
 }
 
-// newPair makes the memory of a pair, on the side of the higher rank.
-func newPair() (*pair, error) {
-	segment, err := shm.Create(pairSpace)
+// newPairMemory makes the memory of a pair, on the side of the higher rank.
+func newPairMemory() (*pairMemory, error) {
+	segment, err := shm.Create(pairMemorySize)
 	if err != nil {
 		return nil, err
 	}
-	return &pair{segment: segment, bell: -1}, nil
+	return &pairMemory{segment: segment, wakeFD: -1}, nil
 }
 
-// openPair opens the memory that the higher rank has made.
-func openPair(h hello) (*pair, error) {
+// openPairMemory opens the memory that the higher rank has made.
+func openPairMemory(h hello) (*pairMemory, error) {
 	handle, err := shm.DecodeHandle(h.memory[:])
 	if err != nil {
 		return nil, err
 	}
-	if handle.Size != pairSpace {
-		return nil, fmt.Errorf("a pair's memory of %d bytes, not %d", handle.Size, pairSpace)
+	if handle.Size != pairMemorySize {
+		return nil, fmt.Errorf("a pair's memory of %d bytes, not %d", handle.Size, pairMemorySize)
 	}
 	segment, err := shm.Open(handle)
 	if err != nil {
 		return nil, err
 	}
-	p := &pair{segment: segment, low: true, bell: -1}
-	if err := p.openBell(h); err != nil {
+	p := &pairMemory{segment: segment, low: true, wakeFD: -1}
+	if err := p.openWakePipe(h); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *pair) openBell(h hello) (err error) {
-	p.bell, err = openBell(int(h.pid), int(h.bell))
+func (p *pairMemory) openWakePipe(h hello) (err error) {
+	p.wakeFD, err = openWakePipe(int(h.pid), int(h.pipe))
 	return err
 }
 
-func (p *pair) close() error {
+func (p *pairMemory) close() error {
 	errs := []error{p.segment.Close()}
-	if p.bell >= 0 {
-		errs = append(errs, unix.Close(p.bell))
+	if p.wakeFD >= 0 {
+		errs = append(errs, unix.Close(p.wakeFD))
 	}
 	return errors.Join(errs...)
 }
 
 // link lays the link over the memory.
-func (p *pair) link() *sharedLink {
+func (p *pairMemory) link() *sharedLink {
 	mem := p.segment.Bytes()
-	low, high := (*side)(unsafe.Pointer(&mem[0])), (*side)(unsafe.Pointer(&mem[sideSpace]))
-	rings := mem[2*sideSpace:]
+	low, high := (*sharedFlags)(unsafe.Pointer(&mem[0])), (*sharedFlags)(unsafe.Pointer(&mem[flagsSpace]))
+	rings := mem[2*flagsSpace:]
 	fromLow, fromHigh := shm.NewRing(rings[:ringSpace]), shm.NewRing(rings[ringSpace:][:ringSpace])
 	if p.low {
-		return &sharedLink{pair: p, mine: low, theirs: high, out: fromLow, in: fromHigh}
+		return &sharedLink{memory: p, mine: low, theirs: high, out: fromLow, in: fromHigh}
 	}
-	return &sharedLink{pair: p, mine: high, theirs: low, out: fromHigh, in: fromLow}
+	return &sharedLink{memory: p, mine: high, theirs: low, out: fromHigh, in: fromLow}
 }
 
 // sharedLink is a Link of two rings.
 type sharedLink struct {
-	pair         *pair
-	mine, theirs *side
+	memory       *pairMemory
+	mine, theirs *sharedFlags
 	out, in      *shm.Ring
 }
 
@@ -101,11 +101,11 @@ type sharedLink struct {
 func (l *sharedLink) Write(head, body []byte) (int, error) {
 	n, err := l.out.Write(head, body)
 	if short := n < len(head)+len(body); short {
-		l.mine.short.Store(1)
-		more, again := l.retry(n, head, body) // room may have come before short was set
+		l.mine.wantsRoom.Store(1)
+		more, again := l.retry(n, head, body) // room may have come before wantsRoom was set
 		n, err = n+more, errors.Join(err, again)
 	}
-	l.rouse()
+	l.wakeOther()
 	return n, err
 }
 
@@ -119,73 +119,73 @@ func (l *sharedLink) retry(n int, head, body []byte) (int, error) {
 // Read implements Link.
 func (l *sharedLink) Read(buf []byte) (int, error) {
 	n, err := l.in.Read(buf)
-	if n > 0 && l.theirs.short.Load() == 1 {
-		l.theirs.short.Store(0)
-		l.rouse()
+	if n > 0 && l.theirs.wantsRoom.Load() == 1 {
+		l.theirs.wantsRoom.Store(0)
+		l.wakeOther()
 	}
 	return n, err
 }
 
-// rouse wakes the other process if it wants to be.
-func (l *sharedLink) rouse() {
+// wakeOther wakes the other process if it wants to be.
+func (l *sharedLink) wakeOther() {
 	if l.theirs.asleep.Load() == 1 && l.theirs.asleep.CompareAndSwap(1, 0) {
-		ringAt(l.pair.bell)
+		wakeAt(l.memory.wakeFD)
 	}
 }
 
-func (l *sharedLink) close() error { return l.pair.close() }
+func (l *sharedLink) close() error { return l.memory.close() }
 
-// bell is how others wake this process: a pipe that they may open by /proc/PID/fd (proc(5)).
-type bell struct {
+// wakePipe is how others wake this process: a pipe that they may open by /proc/PID/fd (proc(5)).
+type wakePipe struct {
 	read, write int
-	scratch     [drained / 16]byte // of drain
+	scratch     [pipeCapacity / 16]byte // of drain
 }
 
-func newBell() (*bell, error) {
+func newWakePipe() (*wakePipe, error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
 		return nil, fmt.Errorf("make a pipe to be woken by: %w", err)
 	}
-	return &bell{read: fds[0], write: fds[1]}, nil
+	return &wakePipe{read: fds[0], write: fds[1]}, nil
 }
 
-// ring makes the pipe readable. A full one is readable already.
-func (b *bell) ring() { ringAt(b.write) }
+// wake makes the pipe readable. A full one is readable already.
+func (b *wakePipe) wake() { wakeAt(b.write) }
 
-func ringAt(fd int) {
-	unix.Write(fd, stroke) // EAGAIN: full; EPIPE: nobody is there to be woken
+func wakeAt(fd int) {
+	unix.Write(fd, wakeByte) // EAGAIN: full; EPIPE: nobody is there to be woken
 }
 
-// stroke is what is written to a bell.
-var stroke = []byte{0}
+// wakeByte is what is written to a wake pipe.
+var wakeByte = []byte{0}
 
-// drained is how many bytes drain takes at most: what a pipe holds (pipe(7)).
-const drained = 64 << 10
+// pipeCapacity is how many bytes drain takes at most: what a pipe holds (pipe(7)).
+const pipeCapacity = 64 << 10
 
-// drain makes it unreadable again, unless somebody rings without end. It is for one goroutine at a time.
-func (b *bell) drain() {
-	for range drained / len(b.scratch) {
+// drain makes it unreadable again, unless somebody writes without end. It is for one goroutine at a time.
+func (b *wakePipe) drain() {
+	for range pipeCapacity / len(b.scratch) {
 		if n, err := unix.Read(b.read, b.scratch[:]); n < len(b.scratch) || err != nil {
 			return
 		}
 	}
 }
 
-func (b *bell) close() error { return errors.Join(unix.Close(b.read), unix.Close(b.write)) }
+func (b *wakePipe) close() error { return errors.Join(unix.Close(b.read), unix.Close(b.write)) }
 
-// openBell opens the bell of another process, and returns the descriptor to ring.
-func openBell(pid, fd int) (int, error) {
+// openWakePipe opens the wake pipe of another process, and returns the descriptor to write to.
+func openWakePipe(pid, fd int) (int, error) {
 	path := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
 	info, err := os.Stat(path)
 	if err != nil {
-		return -1, fmt.Errorf("open the bell of process %d: %w", pid, err)
+		return -1, fmt.Errorf("open the wake pipe of process %d: %w", pid, err)
 	}
 	if info.Mode()&os.ModeNamedPipe == 0 {
-		return -1, fmt.Errorf("open the bell of process %d: %s is no pipe", pid, path)
+		return -1, fmt.Errorf("open the wake pipe of process %d: %s is no pipe", pid, path)
 	}
 	opened, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return -1, fmt.Errorf("open the bell of process %d: %w", pid, err)
+		return -1, fmt.Errorf("open the wake pipe of process %d: %w", pid, err)
 	}
 	return opened, nil
 }

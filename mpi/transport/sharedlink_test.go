@@ -29,7 +29,7 @@ func TestSharing(t *testing.T) {
 		{"higher_never", false, [2]Sharing{ShareWhereItWorks, ShareNever}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fabrics := meetAll(t, 2, func(c *Config) { c.Sharing = tt.ranks[c.Rank] })
+			fabrics := connectRanks(t, 2, func(c *Config) { c.Sharing = tt.ranks[c.Rank] })
 			for rank, f := range fabrics {
 				if shared := len(f.Shared()) > 0; shared != tt.shared || shared != isShared(f.Data(1-rank)) {
 					t.Errorf("rank %d shares memory with %v", rank, f.Shared())
@@ -85,14 +85,14 @@ func TestSharingThatCannotBe(t *testing.T) {
 	}
 }
 
-// What a rank offers as memory and as its bell is not believed: the pair talks over TCP then.
-func TestHostileOffers(t *testing.T) {
-	p, err := newPair()
+// What a rank offers as memory and as its wake pipe is not believed: the pair talks over TCP then.
+func TestHostileMemoryOffers(t *testing.T) {
+	p, err := newPairMemory()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.close()
-	b, err := newBell()
+	b, err := newWakePipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,10 @@ func TestHostileOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	good := hello{rank: 1, size: 2, near: 1, streams: 1, try: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
+	good := hello{
+		rank: 1, size: 2, local: 1, streams: 1, try: 1, pid: uint32(os.Getpid()), pipe: uint32(b.write),
+		memory: p.segment.Handle().Encode(),
+	}
 	handle := func(change func(*shm.Handle)) func(*hello) {
 		return func(h *hello) {
 			handle := p.segment.Handle()
@@ -120,26 +123,26 @@ func TestHostileOffers(t *testing.T) {
 		change func(*hello)
 		want   answer
 	}{
-		{"good", func(*hello) {}, sharing},
-		{"no_memory", func(h *hello) { clear(h.memory[:]) }, welcome},
-		{"rubbish", func(h *hello) { h.memory = [shm.HandleSize]byte{0xff, 0xff, 0xff, 0xff, 0xff} }, welcome},
-		{"other_size", func(h *hello) { h.memory = small.Handle().Encode() }, welcome},
-		{"size_of_another", handle(func(h *shm.Handle) { h.Size = 100 }), welcome},
+		{"good", func(*hello) {}, answerSharing},
+		{"no_memory", func(h *hello) { clear(h.memory[:]) }, answerWelcome},
+		{"rubbish", func(h *hello) { h.memory = [shm.HandleSize]byte{0xff, 0xff, 0xff, 0xff, 0xff} }, answerWelcome},
+		{"other_size", func(h *hello) { h.memory = small.Handle().Encode() }, answerWelcome},
+		{"size_of_another", handle(func(h *shm.Handle) { h.Size = 100 }), answerWelcome},
 		{"size_that_is_not_its_own", func(h *hello) {
 			handle := small.Handle()
-			handle.Size = pairSpace
+			handle.Size = pairMemorySize
 			h.memory = handle.Encode()
-		}, welcome},
-		{"wrong_token", handle(func(h *shm.Handle) { h.Token[3]++ }), welcome},
-		{"no_such_process", handle(func(h *shm.Handle) { h.PID = math.MaxInt32 }), welcome},
-		{"process_1", handle(func(h *shm.Handle) { h.PID = 1 }), welcome},
-		{"no_such_file", handle(func(h *shm.Handle) { h.FD = 1 << 20 }), welcome},
-		{"a_file", handle(func(h *shm.Handle) { h.FD = int(file.Fd()) }), welcome},
-		{"bell_nowhere", func(h *hello) { h.bell = math.MaxUint32 }, welcome},
-		{"bell_of_nobody", func(h *hello) { h.pid = math.MaxUint32 }, welcome},
-		{"bell_of_0", func(h *hello) { h.pid = 0 }, welcome},
-		{"bell_is_a_file", func(h *hello) { h.bell = uint32(file.Fd()) }, welcome},
-		{"bell_is_memory", func(h *hello) { h.bell = uint32(p.segment.Handle().FD) }, welcome},
+		}, answerWelcome},
+		{"wrong_token", handle(func(h *shm.Handle) { h.Token[3]++ }), answerWelcome},
+		{"no_such_process", handle(func(h *shm.Handle) { h.PID = math.MaxInt32 }), answerWelcome},
+		{"process_1", handle(func(h *shm.Handle) { h.PID = 1 }), answerWelcome},
+		{"no_such_file", handle(func(h *shm.Handle) { h.FD = 1 << 20 }), answerWelcome},
+		{"a_file", handle(func(h *shm.Handle) { h.FD = int(file.Fd()) }), answerWelcome},
+		{"bell_nowhere", func(h *hello) { h.pipe = math.MaxUint32 }, answerWelcome},
+		{"bell_of_nobody", func(h *hello) { h.pid = math.MaxUint32 }, answerWelcome},
+		{"bell_of_0", func(h *hello) { h.pid = 0 }, answerWelcome},
+		{"bell_is_a_file", func(h *hello) { h.pipe = uint32(file.Fd()) }, answerWelcome},
+		{"bell_is_memory", func(h *hello) { h.pipe = uint32(p.segment.Handle().FD) }, answerWelcome},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := openFiles(t)
@@ -155,23 +158,23 @@ func TestHostileOffers(t *testing.T) {
 			}()
 			h := good
 			tt.change(&h)
-			got, conn := claim(ctx, t, dir, 0, h)
+			got, conn := dialAs(ctx, t, dir, 0, h)
 			if got != tt.want {
 				t.Errorf("answer %d, want %d", got, tt.want)
 			}
 			stream := conn
-			if got == sharing {
+			if got == answerSharing {
 				confirm(t, conn, useMemory)
 			} else {
 				confirm(t, conn, useNoMemory)
 				h.stream = 1
-				stream = seatAs(ctx, t, dir, 0, h)
+				stream = joinAs(ctx, t, dir, 0, h)
 			}
 			testkit.Within(t, testkit.Patience, func() { err = <-done })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if shared := len(f.Shared()) == 1; shared != (tt.want == sharing) {
+			if shared := len(f.Shared()) == 1; shared != (tt.want == answerSharing) {
 				t.Errorf("shares memory: %v", shared)
 			}
 			f.Close()
@@ -183,15 +186,15 @@ func TestHostileOffers(t *testing.T) {
 }
 
 // A rank that offers memory and then does not want it, or goes silent, costs nothing that stays.
-func TestOfferTakenBack(t *testing.T) {
+func TestMemoryOfferWithdrawn(t *testing.T) {
 	for name, finish := range map[string]func(conn *sealedConn, stream func()){
-		"no":      func(conn *sealedConn, stream func()) { conn.keys.say(conn, useNoMemory); stream() },
-		"rubbish": func(conn *sealedConn, _ func()) { conn.keys.say(conn, 2) },
+		"no":      func(conn *sealedConn, stream func()) { conn.keys.sendByte(conn, useNoMemory); stream() },
+		"rubbish": func(conn *sealedConn, _ func()) { conn.keys.sendByte(conn, 2) },
 		"hang_up": func(conn *sealedConn, _ func()) { conn.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := openFiles(t)
-			p, err := newPair()
+			p, err := newPairMemory()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,19 +215,22 @@ func TestOfferTakenBack(t *testing.T) {
 				}
 				done <- err
 			}()
-			b, err := newBell()
+			b, err := newWakePipe()
 			if err != nil {
 				t.Fatal(err)
 			}
-			h := hello{rank: 1, size: 2, near: 1, streams: 1, try: 1, pid: uint32(os.Getpid()), bell: uint32(b.write), memory: p.segment.Handle().Encode()}
-			got, conn := claim(ctx, t, dir, 0, h)
-			if got != sharing {
+			h := hello{
+				rank: 1, size: 2, local: 1, streams: 1, try: 1, pid: uint32(os.Getpid()), pipe: uint32(b.write),
+				memory: p.segment.Handle().Encode(),
+			}
+			got, conn := dialAs(ctx, t, dir, 0, h)
+			if got != answerSharing {
 				t.Fatalf("answer %d", got)
 			}
 			stream := conn
 			finish(conn, func() {
 				h.stream = 1
-				stream = seatAs(ctx, t, dir, 0, h)
+				stream = joinAs(ctx, t, dir, 0, h)
 			})
 			if name != "no" {
 				testkit.Eventually(t, "it is noticed", func() bool { return strings.Contains(log.String(), "transport: connection refused") })
@@ -245,9 +251,9 @@ func TestOfferTakenBack(t *testing.T) {
 // A process that scribbles over the memory it shares gets an error for it, and harms nobody: neither a crash nor a hang.
 func TestScribbledMemory(t *testing.T) {
 	for _, fill := range []byte{0xff, 0x7f, 0x01} {
-		fabrics := meetAll(t, 2, share(ShareAlways))
+		fabrics := connectRanks(t, 2, share(ShareAlways))
 		l := fabrics[0].shared[1]
-		mem := fabrics[1].shared[0].pair.segment.Bytes()
+		mem := fabrics[1].shared[0].memory.segment.Bytes()
 		for i := range mem {
 			mem[i] = fill
 		}
@@ -263,13 +269,13 @@ func TestScribbledMemory(t *testing.T) {
 	}
 }
 
-// The memory and the bell of a rank that has gone can still be used: they say nothing, and harm nobody.
-func TestPairOfTheGone(t *testing.T) {
-	fabrics := meetAll(t, 2, share(ShareAlways))
+// The memory and the wake pipe of a rank that has gone can still be used: they say nothing, and harm nobody.
+func TestMemoryOfALostRank(t *testing.T) {
+	fabrics := connectRanks(t, 2, share(ShareAlways))
 	write(t, fabrics[1].Data(0), "last words")
 	fabrics[1].Arm()
 	fabrics[1].Close()
-	fabrics[0].Nudge(1) // nobody hears the bell
+	fabrics[0].Nudge(1) // nobody reads the pipe
 	write(t, fabrics[0].Data(1), "too late")
 	if got := drain(t, fabrics[0].Data(1), 10); string(got) != "last words" {
 		t.Errorf("read %q", got)

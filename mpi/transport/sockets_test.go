@@ -15,8 +15,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// asleep runs Sleep, and tells by the channel that it has returned.
-func asleep(f Fabric) chan struct{} {
+// startSleep runs Sleep, and tells by the channel that it has returned.
+func startSleep(f Fabric) chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		f.Sleep()
@@ -25,13 +25,13 @@ func asleep(f Fabric) chan struct{} {
 	return done
 }
 
-func wantAwake(t testing.TB, done chan struct{}) {
+func expectWoken(t testing.TB, done chan struct{}) {
 	t.Helper()
 	testkit.Within(t, testkit.Patience, func() { <-done })
 }
 
-// calm empties what there is to be told of, so that the next Sleep sleeps.
-func calm(t testing.TB, f Fabric) {
+// clearReady empties what there is to be told of, so that the next Sleep sleeps.
+func clearReady(t testing.TB, f Fabric) {
 	t.Helper()
 	f.Ready(nil)
 	f.Wake()
@@ -41,10 +41,10 @@ func calm(t testing.TB, f Fabric) {
 
 // Ready tells once of each link with news, and of both of a rank that has ended.
 func TestReady(t *testing.T) {
-	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
+	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 4)
 		f := fabrics[0]
-		calm(t, f)
+		clearReady(t, f)
 		if news := f.Ready(nil); len(news) != 0 {
 			t.Errorf("news of %v before anybody said anything", news)
 		}
@@ -89,10 +89,10 @@ func TestReadyToWrite(t *testing.T) {
 					sent += n
 					return n == 0
 				})
-				calm(t, fabrics[0])
-				done := asleep(fabrics[0])
+				clearReady(t, fabrics[0])
+				done := startSleep(fabrics[0])
 				drain(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
-				wantAwake(t, done)
+				expectWoken(t, done)
 				news, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
 				if !slices.Equal(news, []News{want}) {
 					t.Errorf("news of %v, want %v", news, want)
@@ -102,14 +102,14 @@ func TestReadyToWrite(t *testing.T) {
 	}
 }
 
-// A neighbour that rings without end does not hold the rank.
+// A neighbour that writes without end does not hold the rank.
 func TestDrainIsBounded(t *testing.T) {
-	b, err := newBell()
+	b, err := newWakePipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.close()
-	size, err := unix.FcntlInt(uintptr(b.write), unix.F_SETPIPE_SZ, 4*drained) // any process that has it open may
+	size, err := unix.FcntlInt(uintptr(b.write), unix.F_SETPIPE_SZ, 4*pipeCapacity) // any process that has it open may
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,23 +118,23 @@ func TestDrainIsBounded(t *testing.T) {
 	}
 	b.drain()
 	left, err := unix.IoctlGetInt(b.read, unix.TIOCINQ)
-	if err != nil || left != size-drained {
+	if err != nil || left != size-pipeCapacity {
 		t.Errorf("%d of %d bytes are left, %v", left, size, err)
 	}
 }
 
 func TestWake(t *testing.T) {
-	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
+	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		f := join(t, 2)[0]
-		calm(t, f)
-		done := asleep(f)
+		clearReady(t, f)
+		done := startSleep(f)
 		f.Wake()
-		wantAwake(t, done)
-		calm(t, f)
+		expectWoken(t, done)
+		clearReady(t, f)
 		for range 100_000 { // more than a pipe holds
 			f.Wake()
 		}
-		wantAwake(t, asleep(f)) // a Wake before the Sleep counts
+		expectWoken(t, startSleep(f)) // a Wake before the Sleep counts
 	})
 }
 
@@ -147,25 +147,25 @@ func TestArm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fabrics := kinds["shared"](t, 2)
 			f := fabrics[0].(*Sockets)
-			calm(t, f)
+			clearReady(t, f)
 			f.Arm()
-			done := asleep(f)
+			done := startSleep(f)
 			tell(fabrics[1])
-			wantAwake(t, done)
+			expectWoken(t, done)
 			f.Arm()
 			tell(fabrics[1]) // between Arm and Sleep
-			wantAwake(t, asleep(f))
+			expectWoken(t, startSleep(f))
 			f.Arm()
 			f.Disarm()
 			tell(fabrics[1])
-			done = asleep(f)
+			done = startSleep(f)
 			select {
 			case <-done:
 				t.Error("it was woken and is not armed")
 			case <-time.After(20 * time.Millisecond):
 			}
 			f.Wake()
-			wantAwake(t, done)
+			expectWoken(t, done)
 		})
 	}
 }
@@ -185,19 +185,19 @@ func TestArmForRoom(t *testing.T) {
 	if sent != ringBytes {
 		t.Errorf("it took %d bytes, not %d", sent, ringBytes)
 	}
-	calm(t, f)
+	clearReady(t, f)
 	f.Arm()
-	done := asleep(f)
+	done := startSleep(f)
 	drain(t, fabrics[1].Data(0), 1)
-	wantAwake(t, done)
+	expectWoken(t, done)
 }
 
-// Whoever polls while another goroutine sleeps does not take the ring from it: who rang has disarmed the rank, and will not
-// ring again.
-func TestRingIsTheSleepers(t *testing.T) {
+// Whoever polls while another goroutine sleeps does not take the byte from it: who woke the rank has disarmed it, and will not
+// wake it again.
+func TestWakeupIsTheSleepers(t *testing.T) {
 	fabrics := kinds["shared"](t, 2)
 	f := fabrics[0]
-	calm(t, f)
+	clearReady(t, f)
 	for range 200 {
 		f.Arm()
 		done := make(chan struct{})
@@ -205,16 +205,16 @@ func TestRingIsTheSleepers(t *testing.T) {
 		runtime.Gosched()
 		fabrics[1].Nudge(0)
 		f.Ready(nil)
-		wantAwake(t, done)
+		expectWoken(t, done)
 	}
 }
 
 // Two ranks pass bytes to each other, and sleep between, for times around those that it takes to be woken.
-func TestNoLostRing(t *testing.T) {
-	overAll(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
+func TestNoLostWakeup(t *testing.T) {
+	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
 		const turns = 2000
-		testkit.Within(t, 4*testkit.Patience, func() { // a ring that is lost is so for ever
+		testkit.Within(t, 4*testkit.Patience, func() { // a wake-up that is lost is so for ever
 			testkit.Each(2, func(rank int) error {
 				f, l := fabrics[rank], fabrics[rank].Data(1-rank)
 				rng := rand.New(rand.NewPCG(1, uint64(rank)))
@@ -243,13 +243,13 @@ func TestNoLostRing(t *testing.T) {
 }
 
 func TestCloseTwice(t *testing.T) {
-	fabrics := meetAll(t, 3, nil)
+	fabrics := connectRanks(t, 3, nil)
 	before := openFiles(t)
 	if err := fabrics[0].Close(); err != nil {
 		t.Fatal(err)
 	}
 	between := openFiles(t)
-	b, err := newBell() // may get the numbers that were just given back
+	b, err := newWakePipe() // may get the numbers that were just given back
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestCloseDoesNotWaitForTheGone(t *testing.T) {
 // closeWithoutPeer tells how long it takes to close a full link to a rank that has gone.
 func closeWithoutPeer(t *testing.T) time.Duration {
 	t.Helper()
-	fabrics := meetAll(t, 2, share(ShareNever))
+	fabrics := connectRanks(t, 2, share(ShareNever))
 	l := fabrics[0].Control(1)
 	testkit.Eventually(t, "the link is full", func() bool {
 		n, err := l.Write(nil, make([]byte, 1<<20))

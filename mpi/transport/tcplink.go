@@ -53,7 +53,7 @@ func (l *tcpLink) Write(head, body []byte) (int, error) {
 	if count == 0 {
 		return 0, nil
 	}
-	n, err := call(unix.SYS_WRITEV, l.fd, unsafe.Pointer(&l.vector), count, len(body) > longCopy)
+	n, err := tryIO(unix.SYS_WRITEV, l.fd, unsafe.Pointer(&l.vector), count, len(body) > longCopy)
 	l.vector = [2]unix.Iovec{}
 	return n, err
 }
@@ -63,7 +63,7 @@ func (l *tcpLink) Read(buf []byte) (int, error) {
 	if len(buf) == 0 {
 		return 0, nil
 	}
-	n, err := call(unix.SYS_READ, l.fd, unsafe.Pointer(unsafe.SliceData(buf)), len(buf), len(buf) > longCopy)
+	n, err := tryIO(unix.SYS_READ, l.fd, unsafe.Pointer(unsafe.SliceData(buf)), len(buf), len(buf) > longCopy)
 	if n == 0 && err == errEnd {
 		return 0, io.EOF
 	}
@@ -90,21 +90,21 @@ const cellBytes = 256 << 10
 type stripedLink struct {
 	streams []Link
 	cell    int
-	out, in turn
+	out, in cellPosition
 	failure error // of Read, to be told by the next one, as this one had bytes
 }
 
-// turn is the stream whose cell one direction is in, and how much of that cell is left.
-type turn struct{ stream, left int }
+// cellPosition is the stream whose cell one direction is in, and how much of that cell is left.
+type cellPosition struct{ stream, left int }
 
 func newStripedLink(streams []Link, cell int) *stripedLink {
-	return &stripedLink{streams: streams, cell: cell, out: turn{left: cell}, in: turn{left: cell}}
+	return &stripedLink{streams: streams, cell: cell, out: cellPosition{left: cell}, in: cellPosition{left: cell}}
 }
 
-// pass moves on by n bytes, which the cell has.
-func (l *stripedLink) pass(t *turn, n int) {
+// advance moves on by n bytes, which the cell has.
+func (l *stripedLink) advance(t *cellPosition, n int) {
 	if t.left -= n; t.left == 0 {
-		*t = turn{stream: (t.stream + 1) % len(l.streams), left: l.cell}
+		*t = cellPosition{stream: (t.stream + 1) % len(l.streams), left: l.cell}
 	}
 }
 
@@ -116,7 +116,7 @@ func (l *stripedLink) Write(head, body []byte) (int, error) {
 		b := body[:min(len(body), l.out.left-len(h))]
 		n, err := l.streams[l.out.stream].Write(h, b)
 		total += n
-		l.pass(&l.out, n)
+		l.advance(&l.out, n)
 		if n < len(h)+len(b) || err != nil {
 			return total, err
 		}
@@ -132,7 +132,7 @@ func (l *stripedLink) Read(buf []byte) (int, error) {
 		part := buf[total:min(len(buf), total+l.in.left)]
 		n, err := l.streams[l.in.stream].Read(part)
 		total += n
-		l.pass(&l.in, n)
+		l.advance(&l.in, n)
 		l.failure = err
 		if n < len(part) {
 			break
@@ -147,8 +147,8 @@ func (l *stripedLink) Read(buf []byte) (int, error) {
 // errEnd says that a system call moved nothing although it could have.
 var errEnd = errors.New("end of stream")
 
-// call reads or writes without waiting. Nothing to move is no error.
-func call(number uintptr, fd int, memory unsafe.Pointer, size int, long bool) (int, error) {
+// tryIO reads or writes without waiting. Nothing to move is no error.
+func tryIO(number uintptr, fd int, memory unsafe.Pointer, size int, long bool) (int, error) {
 	for {
 		var n uintptr
 		var errno unix.Errno
