@@ -149,7 +149,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// cancelGrace is how long a cancelled call waits to hear what became of it.
+// cancelGrace is how long a cancelled call waits for what became of it.
 const cancelGrace = 250 * time.Millisecond
 
 // do sends a request and returns what the server makes of it. When ctx ends
@@ -160,7 +160,7 @@ func (c *Client) do(ctx context.Context, req *request) (result, error) {
 		return nil, fmt.Errorf("%v: %w", req, err)
 	}
 	if ctx.Err() != nil {
-		return nil, unsent(ctx, req)
+		return nil, unsentError(ctx, req)
 	}
 	answer, err := c.expect(req)
 	if err != nil {
@@ -172,13 +172,13 @@ func (c *Client) do(ctx context.Context, req *request) (result, error) {
 	case <-c.done:
 		return nil, fmt.Errorf("%v: %w", req, c.Err())
 	case <-ctx.Done():
-		return nil, unsent(ctx, req)
+		return nil, unsentError(ctx, req)
 	}
 	select {
 	case rep := <-answer:
 		return rep.outcome(ctx, req)
 	case <-c.done:
-		return c.lastWord(ctx, req, answer)
+		return c.replyBeforeEnd(ctx, req, answer)
 	case <-ctx.Done():
 	}
 
@@ -188,22 +188,22 @@ func (c *Client) do(ctx context.Context, req *request) (result, error) {
 	select {
 	case c.out <- cancel.frame():
 	case <-c.done:
-		return c.lastWord(ctx, req, answer)
+		return c.replyBeforeEnd(ctx, req, answer)
 	case <-grace.C:
-		return nil, unanswered(ctx, req)
+		return nil, unansweredError(ctx, req)
 	}
 	select {
 	case rep := <-answer:
 		return rep.outcome(ctx, req)
 	case <-c.done:
-		return c.lastWord(ctx, req, answer)
+		return c.replyBeforeEnd(ctx, req, answer)
 	case <-grace.C:
-		return nil, unanswered(ctx, req)
+		return nil, unansweredError(ctx, req)
 	}
 }
 
-// lastWord is the reply that came before the connection ended, if one did.
-func (c *Client) lastWord(ctx context.Context, req *request, answer <-chan reply) (result, error) {
+// replyBeforeEnd is the reply that came before the connection ended, if one did.
+func (c *Client) replyBeforeEnd(ctx context.Context, req *request, answer <-chan reply) (result, error) {
 	select {
 	case rep := <-answer:
 		return rep.outcome(ctx, req)
@@ -212,24 +212,24 @@ func (c *Client) lastWord(ctx context.Context, req *request, answer <-chan reply
 	}
 }
 
-// unsent is the error of a request that did not leave before its context ended.
-func unsent(ctx context.Context, req *request) error {
+// unsentError is the error of a request that did not leave before its context ended.
+func unsentError(ctx context.Context, req *request) error {
 	if keys := req.awaited(); keys != nil {
 		return &WaitError{Keys: keys, Err: ctx.Err()}
 	}
 	return fmt.Errorf("%v: %w", req, ctx.Err())
 }
 
-// unanswered is the error of a request that was sent, but of which nothing was
+// unansweredError is the error of a request that was sent, but of which nothing was
 // heard by the end of its context and cancelGrace.
-func unanswered(ctx context.Context, req *request) error {
+func unansweredError(ctx context.Context, req *request) error {
 	if keys := req.awaited(); keys != nil {
 		return &WaitError{Keys: keys, Err: fmt.Errorf("%w, and the server does not answer", ctx.Err())}
 	}
 	return fmt.Errorf("%v: %w, and the server does not answer: whether it was done is not known", req, ctx.Err())
 }
 
-// expect gives a request its id and a place for the reply.
+// expect gives a request its id and a channel for the reply.
 func (c *Client) expect(req *request) (chan reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,10 +51,10 @@ func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &search{addr: addr, cfg: &cfg, keys: keys}
-	conn := s.run(ctx)
+	d := &dialing{addr: addr, cfg: &cfg, keys: keys}
+	conn := d.run(ctx)
 	if conn == nil {
-		return nil, &DialError{Addr: addr, Reason: s.reason, Tries: s.tries, Err: ctx.Err()}
+		return nil, &DialError{Addr: addr, Reason: d.reason, Tries: d.tries, Err: ctx.Err()}
 	}
 	return newClient(conn), nil
 }
@@ -65,7 +65,7 @@ func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(ctx, addr, &cfg, keys)
+	conn, err := dialOnce(ctx, addr, &cfg, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (c *DialConfig) check() (*secure.Client, error) {
 	return keys, nil
 }
 
-// search is a Dial under way.
-type search struct {
+// dialing is a Dial under way.
+type dialing struct {
 	addr     string
 	cfg      *DialConfig
 	keys     *secure.Client
@@ -95,23 +95,23 @@ type search struct {
 }
 
 // run tries until somebody proves to be the store, refuses for good, or ctx ends: then it returns nil.
-func (s *search) run(ctx context.Context) net.Conn {
+func (d *dialing) run(ctx context.Context) net.Conn {
 	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
-		conn, err := dial(ctx, s.addr, s.cfg, s.keys)
+		conn, err := dialOnce(ctx, d.addr, d.cfg, d.keys)
 		if err == nil {
 			return conn
 		}
-		s.note(ctx, err)
-		if s.isFinal(err) {
+		d.noteFailure(ctx, err)
+		if d.isFinal(err) {
 			return nil
 		}
 		// Between a half and the whole pause, so that ranks that began together do not go on together.
-		rest := pause/2 + rand.N(pause/2)
+		wait := pause/2 + rand.N(pause/2)
 		if Stranger(err) {
-			rest = strangerRetry
+			wait = strangerRetry
 		}
 		select {
-		case <-time.After(rest):
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
 	}
@@ -119,24 +119,24 @@ func (s *search) run(ctx context.Context) net.Conn {
 }
 
 // isFinal tells whether it is of no use to try again. Another run's store may be about to end.
-func (s *search) isFinal(err error) bool {
+func (d *dialing) isFinal(err error) bool {
 	if !errors.Is(err, auth.ErrRefused) {
-		s.refusals = 0
+		d.refusals = 0
 		return false
 	}
-	s.refusals++
-	return s.refusals == LastRefusal || errors.Is(err, ErrOtherSecret)
+	d.refusals++
+	return d.refusals == LastRefusal || errors.Is(err, ErrOtherSecret)
 }
 
-// note keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
+// noteFailure keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
 // less than the try before.
-func (s *search) note(ctx context.Context, err error) {
-	s.tries++
-	before := s.reason
+func (d *dialing) noteFailure(ctx context.Context, err error) {
+	d.tries++
+	before := d.reason
 	if before != nil && ctx.Err() != nil {
 		return
 	}
-	s.reason = err
+	d.reason = err
 	if ctx.Err() != nil || before != nil && before.Error() == err.Error() {
 		return
 	}
@@ -144,7 +144,7 @@ func (s *search) note(ctx context.Context, err error) {
 	if Stranger(err) {
 		level = slog.LevelWarn
 	}
-	s.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", s.addr, "err", err)
+	d.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", d.addr, "err", err)
 }
 
 // Stranger tells whether somebody answered who does not belong to this run: another job, most likely, or
@@ -153,8 +153,8 @@ func Stranger(err error) bool {
 	return errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }
 
-// dial makes one attempt at one address.
-func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
+// dialOnce makes one attempt at one address.
+func dialOnce(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -166,7 +166,7 @@ func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client
 		}
 		return nil, err
 	}
-	opened, err := prove(ctx, conn, cfg, keys)
+	opened, err := handshake(ctx, conn, cfg, keys)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -174,7 +174,7 @@ func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client
 	return opened, nil
 }
 
-func prove(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
+func handshake(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
 	if err := tune(conn); err != nil {
 		return nil, err
 	}
@@ -213,7 +213,7 @@ func (e *DialError) Error() string {
 	if e.Err != nil {
 		why = e.Err.Error()
 	}
-	return fmt.Sprintf("connect to the store: %s after %d tries: %s: %s", why, e.Tries, e.Addr, reason(e.Reason))
+	return fmt.Sprintf("connect to the store: %s after %d tries: %s: %s", why, e.Tries, e.Addr, oneLine(e.Reason))
 }
 
 // Unwrap gives the context's error and the reason.
@@ -221,8 +221,8 @@ func (e *DialError) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
 }
 
-// reason is an error in one line, without the address where net tells it again.
-func reason(err error) string {
+// oneLine is an error in one line, without the address where net tells it again.
+func oneLine(err error) string {
 	var op *net.OpError
 	switch {
 	case err == nil:

@@ -50,7 +50,7 @@
 // query that has begun must come whole within 30 seconds, and a reply be taken; a malformed one ends its connection, and
 // no other, and so does one for which [MaxTorchBytes] has no room left. A reply waits until [MaxTorchReplies] has room
 // for it, in the order of the queries; one of a few kilobytes does not, unless it is to a compare_set or a pop. A
-// client of 1.13 takes two of the [MaxTorchClients] places: its second connection, on which it says nothing, is never closed while the first is there. Unlike
+// client of 1.13 takes two of the [MaxTorchClients] slots: its second connection, on which it says nothing, is never closed while the first is there. Unlike
 // PyTorch's own server, this one wakes who waits at every change, and sends nothing to a client that has given
 // up waiting. The queues of 2.8 are served: a key may have one beside its value, which only these clients see. A value that
 // is pushed wakes one of those who wait for it, and the next where that one ends, or does something else. Not

@@ -25,12 +25,12 @@ type FileConfig struct {
 // What a process waits for it looks for again and again, at the longest every 25 ms. A process that
 // ends while it writes leaves half a record, which the next to write takes away.
 type File struct {
-	path    string
-	workers int
-	turn    chan struct{} // holds a token while a call reads or writes the file
-	view    *memory       // what was read so far
-	log     logState      // how far; used with turn
-	ending  sync.Once
+	path      string
+	workers   int
+	busy      chan struct{} // holds a token while a call reads or writes the file
+	view      *memory       // what was read so far
+	log       logState      // how far; used by who holds busy
+	closeOnce sync.Once
 }
 
 // OpenFile opens the store in the file at path, which the first call that writes makes, with mode 0600. Whoever may
@@ -49,13 +49,13 @@ func OpenFile(path string, cfg FileConfig) (*File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("open the store's file: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("open the store's file: %w", irregular(path, info))
+		return nil, fmt.Errorf("open the store's file: %w", irregularError(path, info))
 	}
-	return &File{path: path, workers: cfg.Workers, turn: make(chan struct{}, 1), view: newMemory()}, nil
+	return &File{path: path, workers: cfg.Workers, busy: make(chan struct{}, 1), view: newMemory()}, nil
 }
 
-// irregular refuses what could make a reader wait for ever.
-func irregular(path string, info fs.FileInfo) error {
+// irregularError refuses what could make a reader wait for ever.
+func irregularError(path string, info fs.FileInfo) error {
 	return fmt.Errorf("%s is no regular file but %v", path, info.Mode().Type())
 }
 
@@ -165,7 +165,7 @@ func (f *File) write(ctx context.Context, what string, items func() ([]Item, err
 	return f.change(ctx, what, func() (records []byte, err error) {
 		list, err := items()
 		if err == nil {
-			err = f.view.takes(list)
+			err = f.view.fitsAll(list)
 		}
 		if err != nil {
 			return nil, err
@@ -185,10 +185,10 @@ func (f *File) write(ctx context.Context, what string, items func() ([]Item, err
 
 // change appends the records that records makes of the view; see write.
 func (f *File) change(ctx context.Context, what string, records func() ([]byte, error)) error {
-	err := f.begin(ctx)
+	err := f.acquire(ctx)
 	if err == nil {
-		err = f.locked(ctx, records)
-		f.end()
+		err = f.changeLocked(ctx, records)
+		f.release()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
@@ -196,8 +196,8 @@ func (f *File) change(ctx context.Context, what string, records func() ([]byte, 
 	return nil
 }
 
-// locked is change in its turn.
-func (f *File) locked(ctx context.Context, records func() ([]byte, error)) error {
+// changeLocked is change for who has acquired the file.
+func (f *File) changeLocked(ctx context.Context, records func() ([]byte, error)) error {
 	file, err := f.lock(ctx, os.O_RDWR|os.O_CREATE, exclusive)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (f *File) locked(ctx context.Context, records func() ([]byte, error)) error
 	if err != nil || len(text) == 0 {
 		return err
 	}
-	if err := f.append(file, text); err != nil {
+	if err := f.appendRecords(file, text); err != nil {
 		return err
 	}
 	return f.refresh(context.WithoutCancel(ctx), file) // what is written is done
@@ -222,14 +222,14 @@ func (f *File) wait(ctx context.Context, what string, until func(context.Context
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	waiting, stop := context.WithCancelCause(ctx)
-	looked := make(chan struct{})
+	polled := make(chan struct{})
 	go func() {
-		defer close(looked)
-		f.look(waiting, stop)
+		defer close(polled)
+		f.poll(waiting, stop)
 	}()
 	err := until(waiting)
 	stop(nil)
-	<-looked
+	<-polled
 	if cause := context.Cause(waiting); err != nil && ctx.Err() == nil && cause != context.Canceled {
 		return fmt.Errorf("%s: %w", what, cause)
 	}
@@ -237,13 +237,13 @@ func (f *File) wait(ctx context.Context, what string, until func(context.Context
 }
 
 const (
-	firstLook = time.Millisecond // pause before a file is looked at again for what is waited for, doubled each time
-	lastLook  = 25 * time.Millisecond
+	firstPoll = time.Millisecond // pause before a file is looked at again for what is waited for, doubled each time
+	lastPoll  = 25 * time.Millisecond
 )
 
-// look reads the file again and again until ctx ends. It ends ctx itself where the file cannot be read.
-func (f *File) look(ctx context.Context, stop context.CancelCauseFunc) {
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+// poll reads the file again and again until ctx ends. It ends ctx itself where the file cannot be read.
+func (f *File) poll(ctx context.Context, stop context.CancelCauseFunc) {
+	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		select {
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		case <-ctx.Done():
@@ -258,13 +258,13 @@ func (f *File) look(ctx context.Context, stop context.CancelCauseFunc) {
 
 // read brings the view up to date. A file that is not there yet is an empty store.
 func (f *File) read(ctx context.Context) error {
-	if err := f.begin(ctx); err != nil {
+	if err := f.acquire(ctx); err != nil {
 		return err
 	}
-	defer f.end()
+	defer f.release()
 	file, err := f.lock(ctx, os.O_RDONLY, shared)
 	if errors.Is(err, fs.ErrNotExist) {
-		f.forget(nil)
+		f.reset(nil)
 		return nil
 	}
 	if err != nil {
@@ -274,8 +274,8 @@ func (f *File) read(ctx context.Context) error {
 	return f.refresh(ctx, file)
 }
 
-// begin takes the file for one call of this process, until end.
-func (f *File) begin(ctx context.Context) error {
+// acquire takes the file for one call of this process, until end.
+func (f *File) acquire(ctx context.Context) error {
 	if err := f.view.closed(); err != nil {
 		return err
 	}
@@ -283,36 +283,36 @@ func (f *File) begin(ctx context.Context) error {
 		return err
 	}
 	select {
-	case f.turn <- struct{}{}:
+	case f.busy <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// end lets the next call have the file. After Close, none comes that needs the pin.
-func (f *File) end() {
-	if pin := f.log.pin; pin != nil && f.view.closed() != nil {
+// release lets the next call have the file. After Close, none comes that needs the open file.
+func (f *File) release() {
+	if file := f.log.file; file != nil && f.view.closed() != nil {
 		f.log = logState{}
-		pin.Close()
+		file.Close()
 	}
-	<-f.turn
+	<-f.busy
 }
 
-// closeTime bounds how long Close waits for the lock of another process.
-const closeTime = 5 * time.Second
+// closeTimeout bounds how long Close waits for the lock of another process.
+const closeTimeout = 5 * time.Second
 
 // Close ends this process's use of the store, and tells so in the file; the last of FileConfig.Workers
 // removes it. Whoever waits gets ErrClosed.
 func (f *File) Close() (err error) {
-	f.ending.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	f.closeOnce.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err = f.finish(ctx)
+		err = f.countClosed(ctx)
 		f.view.Close()
 		select {
-		case f.turn <- struct{}{}:
-			f.end()
+		case f.busy <- struct{}{}:
+			f.release()
 		case <-ctx.Done(): // the call that has the file still will end it
 		}
 	})
@@ -322,12 +322,12 @@ func (f *File) Close() (err error) {
 	return nil
 }
 
-// finish counts this process among those that have closed the file.
-func (f *File) finish(ctx context.Context) error {
-	if err := f.begin(ctx); err != nil {
+// countClosed counts this process among those that have closed the file.
+func (f *File) countClosed(ctx context.Context) error {
+	if err := f.acquire(ctx); err != nil {
 		return err
 	}
-	defer f.end()
+	defer f.release()
 	file, err := f.lock(ctx, os.O_RDWR, exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // nobody wrote, or somebody tidied up
@@ -340,7 +340,7 @@ func (f *File) finish(ctx context.Context) error {
 		return err
 	}
 	closed := f.log.closed + 1
-	if err := f.append(file, appendRecord(nil, closedKey, decimal(closed))); err != nil {
+	if err := f.appendRecords(file, appendRecord(nil, closedKey, decimal(closed))); err != nil {
 		return err
 	}
 	if closed == int64(f.workers) {

@@ -24,7 +24,7 @@ const maxFile = 2 << 30
 
 // logState is how far the file was read.
 type logState struct {
-	pin    *os.File // the file, open as long as it is the one that was read; nil: none
+	file   *os.File // the file, open as long as it is the one that was read; nil: none
 	read   int64    // bytes, all of them whole records
 	closed int64    // processes that have closed the file
 }
@@ -68,37 +68,37 @@ func (f *File) identify(file *os.File) (int64, error) {
 		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, irregular(f.path, info)
+		return 0, irregularError(f.path, info)
 	}
 	switch {
-	case !f.pinned(info):
-		f.forget(file)
+	case !f.isCurrent(info):
+		f.reset(file)
 	case info.Size() < f.log.read:
-		f.forget(f.log.pin)
+		f.reset(f.log.file)
 	}
 	return info.Size(), nil
 }
 
-// pinned tells whether the file with info is the one that was read. An inode's number says so only while that file is
+// isCurrent tells whether the file with info is the one that was read. An inode's number says so only while that file is
 // open: ext4 gives the number of one that is gone to the next that is made. (On NFS another machine may remove it all
 // the same; fstat(2) then fails with ESTALE.)
-func (f *File) pinned(info os.FileInfo) bool {
-	if f.log.pin == nil {
+func (f *File) isCurrent(info os.FileInfo) bool {
+	if f.log.file == nil {
 		return false
 	}
-	before, err := f.log.pin.Stat()
+	before, err := f.log.file.Stat()
 	return err == nil && os.SameFile(before, info)
 }
 
-// forget begins anew, with the file that pin has open, or with none.
-func (f *File) forget(pin *os.File) {
-	if pin == nil && f.log == (logState{}) {
+// reset begins anew, with an open file, or with none.
+func (f *File) reset(file *os.File) {
+	if file == nil && f.log == (logState{}) {
 		return
 	}
-	if f.log.pin != nil && f.log.pin != pin {
-		f.log.pin.Close()
+	if f.log.file != nil && f.log.file != file {
+		f.log.file.Close()
 	}
-	f.log = logState{pin: pin}
+	f.log = logState{file: file}
 	f.view.clear()
 }
 
@@ -115,14 +115,14 @@ func (f *File) apply(key string, value []byte) error {
 		_, err := f.view.drop(key[len(deleteMark):])
 		return err
 	case key != "" && key[0] == keyMark:
-		return f.view.accept(key[1:], value)
+		return f.view.acceptRecord(key[1:], value)
 	}
 	return nil
 }
 
-// accept is put for what is in the file already. Between the records of a MultiSet that fits as a whole, the store
+// acceptRecord is put for what is in the file already. Between the records of a MultiSet that fits as a whole, the store
 // may be over its limits. mu is held.
-func (m *memory) accept(key string, value []byte) error {
+func (m *memory) acceptRecord(key string, value []byte) error {
 	if err := m.usable(key); err != nil {
 		return err
 	}
@@ -133,9 +133,9 @@ func (m *memory) accept(key string, value []byte) error {
 	return nil
 }
 
-// append adds whole records to the file, on which the caller holds the exclusive lock, or leaves it as
+// appendRecords adds whole records to the file, on which the caller holds the exclusive lock, or leaves it as
 // it was. What a process that died has left of a record makes room.
-func (f *File) append(file *os.File, records []byte) error {
+func (f *File) appendRecords(file *os.File, records []byte) error {
 	err := file.Truncate(f.log.read)
 	if err == nil {
 		_, err = file.WriteAt(records, f.log.read)
@@ -173,14 +173,14 @@ func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
 	}
 }
 
-// unlock ends a lock, and closes the file unless it is the pin.
+// unlock ends a lock, and closes the file unless it is the one kept open.
 func (f *File) unlock(file *os.File) {
-	if file != f.log.pin {
+	if file != f.log.file {
 		file.Close()
 		return
 	}
 	if lockErr, err := flock(file, unix.LOCK_UN); lockErr != nil || err != nil {
-		f.forget(nil) // closing it ends the lock, too
+		f.reset(nil) // closing it ends the lock, too
 	}
 }
 
@@ -197,7 +197,7 @@ func (f *File) tryLock(flags, kind int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	locked, err := f.holds(file, kind)
+	locked, err := f.lockIfCurrent(file, kind)
 	if err != nil || !locked {
 		file.Close()
 		return nil, err
@@ -205,8 +205,8 @@ func (f *File) tryLock(flags, kind int) (*os.File, error) {
 	return file, nil
 }
 
-// holds tells whether file could be locked, and is still the one at the path.
-func (f *File) holds(file *os.File, kind int) (bool, error) {
+// lockIfCurrent tells whether file could be locked, and is still the one at the path.
+func (f *File) lockIfCurrent(file *os.File, kind int) (bool, error) {
 	lockErr, err := flock(file, kind|unix.LOCK_NB)
 	switch {
 	case err != nil:
@@ -290,7 +290,7 @@ func largeKey(r *bufio.Reader, n, left int64) error {
 	}
 	begin, err := r.Peek(1 + namedBytes + 1) // so much that quote shows that there is more
 	if err != nil {
-		return torn(err)
+		return asTorn(err)
 	}
 	return fmt.Errorf("%s has %d bytes, more than %d: %w", userKey(string(begin)), n-1, MaxKey, ErrTooLarge)
 }
@@ -309,7 +309,7 @@ func userKey(key string) string { return quote(strings.TrimPrefix(key, string(ke
 func readField(r *bufio.Reader, most int64, large func(size int64) error) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return nil, torn(err)
+		return nil, asTorn(err)
 	}
 	size := int64(binary.LittleEndian.Uint32(head[:]))
 	if size > most {
@@ -317,13 +317,13 @@ func readField(r *bufio.Reader, most int64, large func(size int64) error) ([]byt
 	}
 	field := make([]byte, size)
 	if _, err := io.ReadFull(r, field); err != nil {
-		return nil, torn(err)
+		return nil, asTorn(err)
 	}
 	return field, nil
 }
 
-// torn tells an end from a failing disk.
-func torn(err error) error {
+// asTorn tells an end from a failing disk.
+func asTorn(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return errTorn
 	}

@@ -363,8 +363,8 @@ func (m *memory) room(items []Item) error {
 	return m.fits(keys, size)
 }
 
-// takes is room for who does not hold mu.
-func (m *memory) takes(items []Item) error {
+// fitsAll is room for who does not hold mu.
+func (m *memory) fitsAll(items []Item) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.room(items)

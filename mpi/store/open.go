@@ -26,7 +26,7 @@ type OpenConfig struct {
 	Log *slog.Logger // nil: nothing is logged
 }
 
-// Opened is a store with the place of the one who opened it.
+// Opened is a store with the rank of the one who opened it.
 type Opened struct {
 	Store           // to be closed: rank 0's ends that of all others
 	Rank, WorldSize int
@@ -36,21 +36,21 @@ type Opened struct {
 // address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
 // close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
-	place, err := ParsePlace(method)
+	parsed, err := ParsePlace(method)
 	if err != nil {
 		return nil, err
 	}
 	o := &Opened{}
-	if o.Rank, o.WorldSize, err = place.who(cfg.Rank, cfg.WorldSize); err != nil {
-		return nil, fmt.Errorf("open a store: %s:// rendezvous: %w", place.Scheme, err)
+	if o.Rank, o.WorldSize, err = parsed.ranks(cfg.Rank, cfg.WorldSize); err != nil {
+		return nil, fmt.Errorf("open a store: %s:// rendezvous: %w", parsed.Scheme, err)
 	}
 	switch {
-	case place.Scheme == "file":
-		o.Store, err = opened(OpenFile(place.Path, FileConfig{Workers: o.WorldSize}))
+	case parsed.Scheme == "file":
+		o.Store, err = asStore(OpenFile(parsed.Path, FileConfig{Workers: o.WorldSize}))
 	case o.Rank == 0:
-		o.Store, err = opened(listenAt(ctx, place.Addr, cfg))
+		o.Store, err = asStore(serveAt(ctx, parsed.Addr, cfg))
 	default:
-		o.Store, err = opened(Dial(ctx, place.Addr, DialConfig{
+		o.Store, err = asStore(Dial(ctx, parsed.Addr, DialConfig{
 			Secret: cfg.Secret, Binding: cfg.Binding, Name: fmt.Sprintf("rank %d", o.Rank), Log: cfg.Log,
 		}))
 	}
@@ -60,15 +60,15 @@ func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	return o, nil
 }
 
-// opened keeps a nil pointer from becoming a Store.
-func opened[S Store](s S, err error) (Store, error) {
+// asStore keeps a nil pointer from becoming a Store.
+func asStore[S Store](s S, err error) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func listenAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) {
+func serveAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) {
 	if cfg.Secret.IsZero() {
 		return nil, fmt.Errorf("serve the store at %s: %w", addr, auth.ErrNoSecret)
 	}
@@ -96,22 +96,22 @@ type Place struct {
 }
 
 const (
-	maxPlace = 8 << 10 // bytes in the word
-	maxWorld = 1 << 24 // ranks
+	maxInitMethod = 8 << 10 // bytes in the word
+	maxWorld      = 1 << 24 // ranks
 )
 
 // ParsePlace takes the word apart.
 func ParsePlace(word string) (Place, error) {
-	p, err := parsePlace(word)
+	p, err := parseInitMethod(word)
 	if err != nil {
 		return Place{}, fmt.Errorf("open a store: %w", err)
 	}
 	return p, nil
 }
 
-func parsePlace(word string) (Place, error) {
-	if len(word) > maxPlace {
-		return Place{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxPlace, ErrTooLarge)
+func parseInitMethod(word string) (Place, error) {
+	if len(word) > maxInitMethod {
+		return Place{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
 	}
 	u, err := url.Parse(word)
 	if err != nil {
@@ -124,9 +124,9 @@ func parsePlace(word string) (Place, error) {
 	p := Place{Scheme: u.Scheme}
 	switch u.Scheme {
 	case "tcp":
-		p.Addr, err = tcpPlace(u)
+		p.Addr, err = tcpAddr(u)
 	case "file":
-		p.Path, err = filePlace(u)
+		p.Path, err = filePath(u)
 	case "":
 		return Place{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
 	default:
@@ -141,7 +141,7 @@ func parsePlace(word string) (Place, error) {
 	return p, nil
 }
 
-func tcpPlace(u *url.URL) (string, error) {
+func tcpAddr(u *url.URL) (string, error) {
 	host, port := u.Hostname(), u.Port()
 	switch n, err := strconv.Atoi(port); {
 	case host == "":
@@ -160,7 +160,7 @@ func tcpPlace(u *url.URL) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-func filePlace(u *url.URL) (string, error) {
+func filePath(u *url.URL) (string, error) {
 	switch {
 	case u.Host != "" && u.Host != "localhost":
 		return "", fmt.Errorf("%s stands where a host does: write file:///PATH, with three slashes", quote(u.Host))
@@ -200,9 +200,9 @@ func namedRanks(query string) (rank, size int, err error) {
 	return rank, size, nil
 }
 
-// who returns the rank and the world size that the place names, or else the caller, whose worldSize is then
+// ranks returns the rank and the world size that the init method names, or else the caller, whose worldSize is then
 // not 0; never both.
-func (p Place) who(rank, worldSize int) (int, int, error) {
+func (p Place) ranks(rank, worldSize int) (int, int, error) {
 	switch {
 	case worldSize == 0 && p.Rank < 0:
 		return 0, 0, errors.New("rank parameter missing")

@@ -108,7 +108,7 @@ func TestOpen(t *testing.T) {
 					} else {
 						cfg.Rank, cfg.WorldSize = rank, ranks
 					}
-					return meet(bounded(t), rank, word, cfg)
+					return openAll(bounded(t), rank, word, cfg)
 				}) {
 					if err != nil {
 						t.Errorf("rank %d: %v", rank, err)
@@ -119,8 +119,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// meet opens a store as one of four ranks, and leaves it when all have come.
-func meet(ctx context.Context, rank int, word string, cfg OpenConfig) error {
+// openAll opens a store as one of four ranks, and leaves it when all have come.
+func openAll(ctx context.Context, rank int, word string, cfg OpenConfig) error {
 	s, err := Open(ctx, word, cfg)
 	if err != nil {
 		return err

@@ -120,29 +120,29 @@ func TestQueueWakesOneForEachValue(t *testing.T) {
 	conns := queueUp(t, s, 3)
 	for i := range 2 {
 		value := fmt.Sprint("value ", i)
-		say(t, other, pushQueue("/q", value))
-		hear(t, conns[i], "\x00")
-		say(t, conns[i], popQueue("/q"))
-		hear(t, conns[i], le8(1)+str(value))
+		send(t, other, pushQueue("/q", value))
+		expectBytes(t, conns[i], "\x00")
+		send(t, conns[i], popQueue("/q"))
+		expectBytes(t, conns[i], le8(1)+str(value))
 		if n := s.waiters("/q"); n != 2-i {
 			t.Errorf("%d wait after push %d, want %d", n, i, 2-i)
 		}
 	}
 	conns = append(conns[2:], queueUp(t, s, 1)...)
-	say(t, other, "\x01"+str("/q")+str("a value of the key"))
+	send(t, other, "\x01"+str("/q")+str("a value of the key"))
 	for _, conn := range conns {
-		hear(t, conn, "\x00")
+		expectBytes(t, conn, "\x00")
 	}
 }
 
-// TestQueuePassesTheTurn has a client that is woken go away, or ask for something else: the next gets the value.
-func TestQueuePassesTheTurn(t *testing.T) {
+// TestQueuePassesTheWakeup has a client that is woken go away, or ask for something else: the next gets the value.
+func TestQueuePassesTheWakeup(t *testing.T) {
 	for name, instead := range map[string]func(conn net.Conn){
 		"it ends":             func(conn net.Conn) { conn.Close() },
-		"it says rubbish":     func(conn net.Conn) { say(t, conn, "\xff") },
-		"it asks else":        func(conn net.Conn) { say(t, conn, "\x07") },
-		"it pops from others": func(conn net.Conn) { say(t, conn, popQueue("/other")) },
-		"it waits again":      func(conn net.Conn) { say(t, conn, awaitQueue("/nothing")) },
+		"it says rubbish":     func(conn net.Conn) { send(t, conn, "\xff") },
+		"it asks else":        func(conn net.Conn) { send(t, conn, "\x07") },
+		"it pops from others": func(conn net.Conn) { send(t, conn, popQueue("/other")) },
+		"it waits again":      func(conn net.Conn) { send(t, conn, awaitQueue("/nothing")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, ServerConfig{Torch: true})
@@ -150,14 +150,14 @@ func TestQueuePassesTheTurn(t *testing.T) {
 			if err := s.push("/q", []byte("v")); err != nil {
 				t.Fatal(err)
 			}
-			hear(t, conns[0], "\x00")
+			expectBytes(t, conns[0], "\x00")
 			if n := s.waiters("/q"); n != 1 {
 				t.Fatalf("%d wait, want 1", n)
 			}
 			instead(conns[0])
-			hear(t, conns[1], "\x00")
-			say(t, conns[1], popQueue("/q"))
-			hear(t, conns[1], le8(1)+str("v"))
+			expectBytes(t, conns[1], "\x00")
+			send(t, conns[1], popQueue("/q"))
+			expectBytes(t, conns[1], le8(1)+str("v"))
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestQueueWaitEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := dialTorch(t, s, torchHello+awaitQueue("/q")+popQueue("/q"))
-	hear(t, last, "\x00"+le8(1)+str(""))
+	expectBytes(t, last, "\x00"+le8(1)+str(""))
 }
 
 // TestQueueIsNobodyElses holds that what is queued is not seen by calls that know no queues.
@@ -204,25 +204,25 @@ func TestQueueIsNobodyElses(t *testing.T) {
 	})
 }
 
-// TestQueueStolen has somebody pop what another was woken for: who comes next in the line waits on.
+// TestQueueStolen has somebody pop what another was woken for: who comes next waits on.
 func TestQueueStolen(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conns := queueUp(t, s, 2)
 	if err := s.push("/q", nil); err != nil {
 		t.Fatal(err)
 	}
-	hear(t, conns[0], "\x00")
+	expectBytes(t, conns[0], "\x00")
 	if n, _, err := s.pop("/q", anyLength); n != 1 || err != nil {
 		t.Fatalf("pop: %d, %v", n, err)
 	}
-	say(t, conns[0], "\x07")
-	hear(t, conns[0], le8(0))
+	send(t, conns[0], "\x07")
+	expectBytes(t, conns[0], le8(0))
 	if n := s.waiters("/q"); n != 1 {
 		t.Errorf("%d wait, want 1", n)
 	}
 }
 
-// TestQueueCancelAtThePush has the first in the line give up, and a value come before that is heard of: the second is woken.
+// TestQueueCancelAtThePush has the first who waits give up, and a value come before that is heard of: the second is woken.
 func TestQueueCancelAtThePush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -238,7 +238,7 @@ func TestQueueCancelAtThePush(t *testing.T) {
 		m.mu.Lock()
 		cancel()
 		m.queues["q"] = [][]byte{{}}
-		m.wakeNext("q")
+		m.wakePopper("q")
 		m.mu.Unlock()
 		if err := <-first; !errors.Is(err, context.Canceled) {
 			t.Errorf("the first: %v", err)
@@ -282,12 +282,12 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 	})
 }
 
-// A reply that cannot be long needs no turn, when all that there is for long ones is taken.
+// A reply that cannot be long need not wait, when all that there is for long ones is taken.
 func TestShortRepliesOvertake(t *testing.T) {
 	m := newMemory()
-	line := &replyLine{most: MaxValue}
-	s := &torchSession{store: m, replies: line}
-	if err := line.take(t.Context(), MaxValue); err != nil {
+	budget := &replyBudget{most: MaxValue}
+	s := &torchSession{store: m, replies: budget}
+	if err := budget.take(t.Context(), MaxValue); err != nil {
 		t.Fatal(err)
 	}
 	long := make([]byte, smallReply+1)
@@ -300,7 +300,7 @@ func TestShortRepliesOvertake(t *testing.T) {
 		"compare and set": {op: torchCompareSet, key: "k", expected: []byte("old"), value: []byte("new")},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
-		if _, _, err := s.replyInTurn(ctx, q); err != nil {
+		if _, _, err := s.replyWithinBudget(ctx, q); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		cancel()
@@ -312,7 +312,7 @@ func TestShortRepliesOvertake(t *testing.T) {
 		"compare with much": {op: torchCompareSet, key: "k", expected: long, value: []byte("other")},
 		"set to much":       {op: torchCompareSet, key: "k", expected: []byte("new"), value: long},
 	} {
-		if _, _, err := s.replyInTurn(ctx, q); !errors.Is(err, context.Canceled) {
+		if _, _, err := s.replyWithinBudget(ctx, q); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // TestErrorsCrossTheWire sends each error of a store, and looks at what the client makes of it.
 func TestErrorsCrossTheWire(t *testing.T) {
-	for _, s := range statuses {
+	for _, s := range replyCodes {
 		sent := errorReply(9, &remoteError{"set k: " + s.err.Error(), s.err})
 		var wire bytes.Buffer
 		w := bufio.NewWriter(&wire)
@@ -68,8 +68,8 @@ func FuzzReply(f *testing.F) {
 		}
 		for _, req := range []request{{op: opGet, key: "k"}, {op: opWait, keys: []string{"a", "b"}}, {op: opAdd}} {
 			res, err := rep.outcome(t.Context(), &req)
-			if (err == nil) != (rep.status == statusDone) {
-				t.Errorf("status %d gave error %v", rep.status, err)
+			if (err == nil) != (rep.code == replyDone) {
+				t.Errorf("status %d gave error %v", rep.code, err)
 			}
 			if err != nil {
 				_ = err.Error()

@@ -63,13 +63,13 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
 	if cfg.Torch {
-		door := newTorchDoor(s.ctx, l, s.memory, &cfg, s.log)
-		s.accepting.Go(door.tasks.Wait)
+		mux := newTorchMux(s.ctx, l, s.memory, &cfg, s.log)
+		s.accepting.Go(mux.tasks.Wait)
 		if onAllInterfaces(l.Addr()) {
 			s.log.Warn("store: every machine that reaches this one may read and change the store by PyTorch's wire; bind it to one interface",
 				"addr", l.Addr().String())
 		}
-		l = door
+		l = mux
 	}
 	s.accepting.Go(func() {
 		gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })

@@ -137,7 +137,7 @@ func TestServerRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := prove(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
+			if _, err := handshake(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
 				t.Errorf("error %v, want ErrRefused, and ErrOtherSecret of the secret alone", err)
 			}
 			testkit.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })

@@ -119,7 +119,7 @@ func (s *session) handle(req *request) error {
 	case opMultiSet:
 		return s.answer(req.id, nil, s.store.multiSet(req.items))
 	case opCancel:
-		s.interrupt(req.id)
+		s.cancelWait(req.id)
 	}
 	return nil
 }
@@ -161,8 +161,8 @@ func (s *session) startWaiting(id uint64, size int) (context.Context, error) {
 	return ctx, nil
 }
 
-// interrupt makes a waiting request end. One that has ended already has its answer on the way.
-func (s *session) interrupt(id uint64) {
+// cancelWait makes a waiting request end. One that has ended already has its answer on the way.
+func (s *session) cancelWait(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel, ok := s.waiting[id]; ok {
@@ -180,7 +180,7 @@ func (s *session) endWaiting(id uint64, size int) {
 
 // answer sends a result or, where err is set, that.
 func (s *session) answer(id uint64, res result, err error) error {
-	r := reply{id, statusDone, res}
+	r := reply{id, replyDone, res}
 	if err != nil {
 		r = errorReply(id, err)
 	}

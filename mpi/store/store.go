@@ -79,15 +79,15 @@ var (
 
 // ErrOtherSecret says that the store at an address is the one that was looked for, by what it says of itself, and has another secret. It
 // matches auth.ErrRefused.
-var ErrOtherSecret error = otherSecret{}
+var ErrOtherSecret error = otherSecretError{}
 
-type otherSecret struct{}
+type otherSecretError struct{}
 
-func (otherSecret) Error() string {
+func (otherSecretError) Error() string {
 	return "this very run refused this side's secret, which is another one: give all the same DDPBATCH_SECRET, or the same key file"
 }
 
-func (otherSecret) Unwrap() error { return auth.ErrRefused }
+func (otherSecretError) Unwrap() error { return auth.ErrRefused }
 
 var (
 	// ErrSilent says that somebody took the connection and proved nothing in time: a store that is slow, or no store.
@@ -129,9 +129,9 @@ const (
 
 func (e *WaitError) Error() string {
 	if len(e.Keys) == 1 || e.Absent == 0 {
-		return fmt.Sprintf("waiting for %s: %v", list(e.Keys, len(e.Keys)), e.Err)
+		return fmt.Sprintf("waiting for %s: %v", listKeys(e.Keys, len(e.Keys)), e.Err)
 	}
-	return fmt.Sprintf("waiting for %d keys, missing %s: %v", len(e.Keys), list(e.Missing, e.Absent), e.Err)
+	return fmt.Sprintf("waiting for %d keys, missing %s: %v", len(e.Keys), listKeys(e.Missing, e.Absent), e.Err)
 }
 
 // Unwrap gives the context's error.
@@ -151,8 +151,8 @@ func (e *LostError) Error() string {
 // Unwrap gives the cause.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// list shows the first few of several keys.
-func list(keys []string, total int) string {
+// listKeys shows the first few of several keys.
+func listKeys(keys []string, total int) string {
 	if total == 0 {
 		return "no keys"
 	}
@@ -191,7 +191,7 @@ const (
 
 	// Of a server that speaks PyTorch's wire, which proves nothing; of connections also no more than a quarter of the
 	// files that the process may open:
-	MaxTorchClients = 8192      // places of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
+	MaxTorchClients = 8192      // slots of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
 	MaxTorchSilent  = 8192      // connections that have asked nothing yet, without 1.13's second ones; one more ends the oldest
 	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys; one for which there is no room ends its connection
 	MaxTorchReplies = 128 << 20 // bytes in replies that are being sent; one for which there is no room waits for its turn

@@ -52,8 +52,8 @@ var stores = map[string]func(t testing.TB) (Store, *memory, string){
 	},
 }
 
-// conform runs a test over every kind of store.
-func conform(t *testing.T, test func(t *testing.T, s Store, m *memory, prefix string)) {
+// forEachStore runs a test over every kind of store.
+func forEachStore(t *testing.T, test func(t *testing.T, s Store, m *memory, prefix string)) {
 	for name, open := range stores {
 		t.Run(name, func(t *testing.T) {
 			s, m, prefix := open(t)
@@ -63,7 +63,7 @@ func conform(t *testing.T, test func(t *testing.T, s Store, m *memory, prefix st
 }
 
 func TestSetGetDelete(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+	forEachStore(t, func(t *testing.T, s Store, _ *memory, _ string) {
 		ctx := bounded(t)
 		for _, key := range []string{"k", "", "-k", "a/b", "\x00\xff\n", strings.Repeat("k", 4000)} {
 			for _, value := range []string{"v", "", "another", "\x00\xff", strings.Repeat("v", 100_000)} {
@@ -84,7 +84,7 @@ func TestSetGetDelete(t *testing.T) {
 }
 
 func TestValuesAreCopied(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+	forEachStore(t, func(t *testing.T, s Store, _ *memory, _ string) {
 		ctx := bounded(t)
 		mine := []byte("abc")
 		if err := s.Set(ctx, "k", mine); err != nil {
@@ -106,7 +106,7 @@ func TestValuesAreCopied(t *testing.T) {
 }
 
 func TestAdd(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+	forEachStore(t, func(t *testing.T, s Store, _ *memory, _ string) {
 		ctx := bounded(t)
 		for _, step := range []struct{ delta, want int64 }{
 			{1, 1}, {2, 3}, {3, 6}, {0, 6}, {-10, -4}, {math.MaxInt64, math.MaxInt64 - 4}, {4, math.MaxInt64},
@@ -138,7 +138,7 @@ func TestAddRefuses(t *testing.T) {
 		"sum far too low": {"-2", math.MinInt64},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+			forEachStore(t, func(t *testing.T, s Store, _ *memory, _ string) {
 				ctx := bounded(t)
 				if err := s.Set(ctx, "n", []byte(c.value)); err != nil {
 					t.Fatal(err)
@@ -168,7 +168,7 @@ func TestCompareSet(t *testing.T) {
 		{"old", "ol", "new", "old"},
 	} {
 		t.Run(fmt.Sprintf("%q, %q to %q", c.before, c.expected, c.desired), func(t *testing.T) {
-			conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+			forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 				ctx := bounded(t)
 				if c.before != absent {
 					if err := s.Set(ctx, "k", []byte(c.before)); err != nil {
@@ -211,7 +211,7 @@ func callsOn(ctx context.Context, s Store, key string, value []byte) map[string]
 // TestManyGoroutines has goroutines share one store: numbers are drawn, and
 // every one is announced and waited for by its neighbour.
 func TestManyGoroutines(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, _ string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, _ string) {
 		const goroutines, rounds = 32, 20
 		ctx := bounded(t)
 		var all sync.WaitGroup
@@ -257,7 +257,7 @@ func openFile(t testing.TB, path string) *File {
 }
 
 func TestEndedContext(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for name, err := range calls(ctx, s) {
@@ -275,7 +275,7 @@ func TestEndedContext(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		if prefix != "" {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
@@ -337,7 +337,7 @@ func TestViewsAreApart(t *testing.T) {
 
 // TestTooMuchTogether asks for more at a time than there may be.
 func TestTooMuchTogether(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		half := bytes.Repeat([]byte("v"), MaxTogether/2-4)
 		var items []Item
@@ -388,7 +388,7 @@ func TestLongList(t *testing.T) {
 
 // TestMultiSetIsOneMoment has two writers set three keys to one value each, and readers look.
 func TestMultiSetIsOneMoment(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, _ *memory, _ string) {
+	forEachStore(t, func(t *testing.T, s Store, _ *memory, _ string) {
 		ctx := bounded(t)
 		var all sync.WaitGroup
 		for writer := range 2 {
@@ -416,7 +416,7 @@ func TestMultiSetIsOneMoment(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) { // without the race detector
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		longest := strings.Repeat("k", MaxKey-len(prefix))
 		largest := bytes.Repeat([]byte("v"), MaxValue)
@@ -456,7 +456,7 @@ func TestLimits(t *testing.T) { // without the race detector
 }
 
 func TestFull(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		m.maxKeys, m.maxBytes = 3, 3*(len(prefix)+1)+10
 		for key, value := range map[string]string{"a": "1", "b": "22", "c": "333"} {

@@ -18,39 +18,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// torchDoor stands at the listener of a server that speaks PyTorch's wire, too, and parts connections by their first
-// bytes: who begins with a query's number is a PyTorch client and served; all others are what the door's Accept
+// torchMux is the protocol multiplexer of a server that speaks PyTorch's wire, too: a listener that tells connections apart by their first
+// bytes. Who begins with a query's number is a PyTorch client, and is served here. All others are what Accept
 // returns, for the gate. (A ddpbatch begins with a letter.)
-type torchDoor struct {
+type torchMux struct {
 	net.Listener
 	ctx       context.Context // ends with the server
 	store     *memory
 	prefix    string
 	log       *slog.Logger
 	allowance allowance // of queries
-	replies   replyLine
-	files     int // how many files a kind of connections may take
-	came      chan accepted
+	replies   replyBudget
+	maxConns  int // how many files connections of a kind may take
+	accepted  chan acceptResult
 	tasks     sync.WaitGroup
-	silent    lobby
-	places    atomic.Int64 // that clients take
+	pending   pendingConns
+	slots     atomic.Int64 // that clients have
 	dropped   atomic.Int64
 }
 
-type accepted struct {
+type acceptResult struct {
 	conn net.Conn
 	err  error
 }
 
-func newTorchDoor(ctx context.Context, l net.Listener, store *memory, cfg *ServerConfig, log *slog.Logger) *torchDoor {
+func newTorchMux(ctx context.Context, l net.Listener, store *memory, cfg *ServerConfig, log *slog.Logger) *torchMux {
 	files := quarterOfFiles()
-	d := &torchDoor{
+	m := &torchMux{
 		Listener: l, ctx: ctx, store: store, prefix: cfg.TorchPrefix, log: log,
-		allowance: allowance{most: MaxTorchBytes}, replies: replyLine{most: MaxTorchReplies}, files: files, came: make(chan accepted),
-		silent: lobby{room: max(1, min(MaxTorchSilent, files))},
+		allowance: allowance{most: MaxTorchBytes}, replies: replyBudget{most: MaxTorchReplies}, maxConns: files,
+		accepted: make(chan acceptResult), pending: pendingConns{room: max(1, min(MaxTorchSilent, files))},
 	}
-	d.tasks.Go(d.run)
-	return d
+	m.tasks.Go(m.run)
+	return m
 }
 
 // quarterOfFiles is a quarter of the files that this process may open. Strangers must not take them all.
@@ -63,27 +63,27 @@ func quarterOfFiles() int {
 }
 
 // Accept returns the next connection that is no PyTorch client's.
-func (d *torchDoor) Accept() (net.Conn, error) {
+func (m *torchMux) Accept() (net.Conn, error) {
 	select {
-	case a := <-d.came:
+	case a := <-m.accepted:
 		return a.conn, a.err
-	case <-d.ctx.Done():
+	case <-m.ctx.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 // run accepts connections until the listener is closed. After an error it goes on when Accept is called again, which
 // is when the gate has paused.
-func (d *torchDoor) run() {
+func (m *torchMux) run() {
 	for {
-		conn, err := d.Listener.Accept()
+		conn, err := m.Listener.Accept()
 		if err == nil {
-			d.tasks.Go(func() { d.part(conn) })
+			m.tasks.Go(func() { m.dispatch(conn) })
 			continue
 		}
 		select {
-		case d.came <- accepted{nil, err}:
-		case <-d.ctx.Done():
+		case m.accepted <- acceptResult{nil, err}:
+		case <-m.ctx.Done():
 			return
 		}
 		if errors.Is(err, net.ErrClosed) {
@@ -92,15 +92,15 @@ func (d *torchDoor) run() {
 	}
 }
 
-// part serves a connection, or hands it on.
-func (d *torchDoor) part(conn net.Conn) {
-	stop := context.AfterFunc(d.ctx, func() { conn.Close() })
-	first, form, err := d.hear(conn)
+// dispatch serves a connection, or hands it on.
+func (m *torchMux) dispatch(conn net.Conn) {
+	stop := context.AfterFunc(m.ctx, func() { conn.Close() })
+	first, form, err := m.identify(conn)
 	if form == torch1 && len(first) > 0 && first[0] > torch1Delete {
 		stop()
 		select {
-		case d.came <- accepted{&heardConn{conn, first}, nil}:
-		case <-d.ctx.Done():
+		case m.accepted <- acceptResult{&peekedConn{conn, first}, nil}:
+		case <-m.ctx.Done():
 			conn.Close()
 		}
 		return
@@ -108,38 +108,38 @@ func (d *torchDoor) part(conn net.Conn) {
 	defer stop()
 	defer conn.Close()
 	if err == nil {
-		err = d.serve(conn, first, form)
+		err = m.serve(conn, first, form)
 	}
-	if err != nil && err != errSilent {
-		d.tell(conn, err)
+	if err != nil && err != errNoQuery {
+		m.logDropped(conn, err)
 	}
 }
 
-// tell logs why a client was dropped: of the first ones, and then of fewer and fewer, lest a flood fills the log.
-func (d *torchDoor) tell(conn net.Conn, err error) {
-	n := d.dropped.Add(1)
-	if d.ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
-		d.log.Warn("store: PyTorch client dropped", "remote", conn.RemoteAddr().String(), "err", err, "so_far", n)
+// logDropped logs why a client was dropped: of the first ones, and then of fewer and fewer, lest a flood fills the log.
+func (m *torchMux) logDropped(conn net.Conn, err error) {
+	n := m.dropped.Add(1)
+	if m.ctx.Err() == nil && (n <= 16 || n&(n-1) == 0) {
+		m.log.Warn("store: PyTorch client dropped", "remote", conn.RemoteAddr().String(), "err", err, "so_far", n)
 	}
 }
 
 // torchQueryTime is for a query that has begun to arrive, and for a reply to be taken once it is its turn.
 const torchQueryTime = 30 * time.Second
 
-// hear reads as many first bytes of a connection as it takes to tell whose they are; those of torch2's hello, which
+// identify reads as many first bytes of a connection as it takes to tell whose they are; those of torch2's hello, which
 // has then done its work, are not returned, and what begins the query after it is. A connection that ends without a
-// byte, or with no more than a hello, gives errSilent. Until all is told, it is in the lobby.
-func (d *torchDoor) hear(conn net.Conn) (first []byte, form torchForm, err error) {
+// byte, or with no more than a hello, gives errNoQuery. Until that is known, it is pending.
+func (m *torchMux) identify(conn net.Conn) (first []byte, form torchForm, err error) {
 	if err := tune(conn); err != nil {
 		return nil, 0, err
 	}
-	d.silent.enter(conn)
-	first, err = hearFirst(conn)
-	switch stayed := d.silent.leave(conn); {
-	case !stayed:
+	m.pending.add(conn)
+	first, err = readFirst(conn)
+	switch kept := m.pending.remove(conn); {
+	case !kept:
 		return nil, 0, errors.New("it had not said yet whose it is when too many others came after it")
 	case len(first) == 0, string(first) == torchHello:
-		return nil, 0, errSilent
+		return nil, 0, errNoQuery
 	case err != nil:
 		return nil, 0, err
 	case len(first) > len(torchHello):
@@ -148,9 +148,9 @@ func (d *torchDoor) hear(conn net.Conn) (first []byte, form torchForm, err error
 	return first, torch1, nil
 }
 
-// hearFirst reads the first byte, whenever it comes, and where torch2's hello begins with it, as many as that has. Of what
-// comes after a hello it also reads the first byte, whenever that comes: anybody can say hello, and it takes no place.
-func hearFirst(conn net.Conn) ([]byte, error) {
+// readFirst reads the first byte, whenever it comes, and where torch2's hello begins with it, as many as that has. Of what
+// comes after a hello it also reads the first byte, whenever that comes: anybody can send a hello, and it takes no slot.
+func readFirst(conn net.Conn) ([]byte, error) {
 	const hello = len(torchHello)
 	first := make([]byte, hello+1)
 	if n, err := conn.Read(first[:1]); n == 0 || first[0] != torchHello[0] {
@@ -170,39 +170,39 @@ func hearFirst(conn net.Conn) ([]byte, error) {
 	return first[:hello+n], err
 }
 
-// errSilent is the end of a connection that never said a word, of which nobody is told.
-var errSilent = errors.New("silent")
+// errNoQuery is the end of a connection that never asked anything, which is not logged.
+var errNoQuery = errors.New("silent")
 
 // serve serves a PyTorch client, of which first was read already.
-func (d *torchDoor) serve(conn net.Conn, first []byte, form torchForm) error {
-	places := int64(1)
+func (m *torchMux) serve(conn net.Conn, first []byte, form torchForm) error {
+	slots := int64(1)
 	if form == torch1 {
-		places = 2 // the other is its second connection's
+		slots = 2 // the other is its second connection's
 	}
-	defer d.places.Add(-places)
-	if n := d.places.Add(places); n > MaxTorchClients || n > int64(d.files) {
-		return fmt.Errorf("PyTorch clients have %d places already, and it needs %d", n-places, places)
+	defer m.slots.Add(-slots)
+	if n := m.slots.Add(slots); n > MaxTorchClients || n > int64(m.maxConns) {
+		return fmt.Errorf("PyTorch clients have %d places already, and it needs %d", n-slots, slots)
 	}
 	if form == torch1 {
 		host := hostOf(conn)
-		d.silent.serving(host, 1)
-		defer d.silent.serving(host, -1)
+		m.pending.countClient(host, 1)
+		defer m.pending.countClient(host, -1)
 	}
-	heard := &heardConn{conn, first}
+	peeked := &peekedConn{conn, first}
 	s := &torchSession{
-		store: d.store, conn: heard, replies: &d.replies, out: bufio.NewWriterSize(heard, smallReply),
-		in: torchReader{r: bufio.NewReaderSize(heard, 4<<10), form: form, prefix: d.prefix, allowance: &d.allowance},
+		store: m.store, conn: peeked, replies: &m.replies, out: bufio.NewWriterSize(peeked, smallReply),
+		in: torchReader{r: bufio.NewReaderSize(peeked, 4<<10), form: form, prefix: m.prefix, allowance: &m.allowance},
 	}
-	return s.serve(d.ctx)
+	return s.serve(m.ctx)
 }
 
-// heardConn is a connection of which the first bytes were read already.
-type heardConn struct {
+// peekedConn is a connection of which the first bytes were read already.
+type peekedConn struct {
 	net.Conn
 	first []byte
 }
 
-func (c *heardConn) Read(p []byte) (int, error) {
+func (c *peekedConn) Read(p []byte) (int, error) {
 	if len(c.first) == 0 {
 		return c.Conn.Read(p)
 	}
@@ -211,17 +211,17 @@ func (c *heardConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// lobby holds connections that have not said yet whose they are, or no more than hello. A PyTorch 1.13 client's second one
-// never does, and is never sent away: from each host as many stay as it has such clients, the oldest ones. Of all others there is room
-// for some; when there is none for another, the oldest goes.
-type lobby struct {
+// pendingConns holds connections that have not sent yet what tells whose they are, or no more than a hello. A PyTorch 1.13 client's
+// second one never does, and is never closed: from each host as many stay as it has such clients, the oldest ones. Of all others there
+// is room for some; when there is none for another, the oldest goes.
+type pendingConns struct {
 	room    int
 	mu      sync.Mutex
-	guests  []guest            // the oldest first
+	conns   []pendingConn      // the oldest first
 	clients map[netip.Addr]int // PyTorch 1.13's that are served, by host
 }
 
-type guest struct {
+type pendingConn struct {
 	conn net.Conn
 	host netip.Addr
 }
@@ -232,55 +232,55 @@ func hostOf(conn net.Conn) netip.Addr {
 	return addr.AddrPort().Addr().Unmap()
 }
 
-// enter adds conn, until leave.
-func (l *lobby) enter(conn net.Conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.guests = append(l.guests, guest{conn, hostOf(conn)})
-	l.settle()
+// add adds conn, until remove. The oldest is closed where there is no room.
+func (p *pendingConns) add(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns = append(p.conns, pendingConn{conn, hostOf(conn)})
+	p.evict()
 }
 
-// leave tells whether conn was still there.
-func (l *lobby) leave(conn net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	i := slices.IndexFunc(l.guests, func(g guest) bool { return g.conn == conn })
+// remove removes conn, and tells whether it was still there.
+func (p *pendingConns) remove(conn net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.conns, func(c pendingConn) bool { return c.conn == conn })
 	if i < 0 {
 		return false
 	}
-	l.guests = slices.Delete(l.guests, i, i+1)
+	p.conns = slices.Delete(p.conns, i, i+1)
 	return true
 }
 
-// serving counts a PyTorch 1.13 client of the host (+1), or one less (-1).
-func (l *lobby) serving(host netip.Addr, change int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.clients == nil {
-		l.clients = make(map[netip.Addr]int)
+// countClient counts a PyTorch 1.13 client of the host (+1), or one less (-1).
+func (p *pendingConns) countClient(host netip.Addr, change int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.clients == nil {
+		p.clients = make(map[netip.Addr]int)
 	}
-	if l.clients[host] += change; l.clients[host] == 0 {
-		delete(l.clients, host)
+	if p.clients[host] += change; p.clients[host] == 0 {
+		delete(p.clients, host)
 	}
-	l.settle()
+	p.evict()
 }
 
-// settle sends away those for whom there is no room. mu is held.
-func (l *lobby) settle() {
-	if len(l.guests) <= l.room {
+// evict closes those for which there is no room. mu is held.
+func (p *pendingConns) evict() {
+	if len(p.conns) <= p.room {
 		return
 	}
-	stay := make(map[netip.Addr]int)
-	var others []net.Conn
-	for _, g := range l.guests {
-		if stay[g.host] < l.clients[g.host] {
-			stay[g.host]++
+	kept := make(map[netip.Addr]int)
+	var evictable []net.Conn
+	for _, c := range p.conns {
+		if kept[c.host] < p.clients[c.host] {
+			kept[c.host]++
 			continue
 		}
-		others = append(others, g.conn)
+		evictable = append(evictable, c.conn)
 	}
-	for _, conn := range others[:max(0, len(others)-l.room)] {
+	for _, conn := range evictable[:max(0, len(evictable)-p.room)] {
 		conn.Close() // its read fails
-		l.guests = slices.DeleteFunc(l.guests, func(g guest) bool { return g.conn == conn })
+		p.conns = slices.DeleteFunc(p.conns, func(c pendingConn) bool { return c.conn == conn })
 	}
 }

@@ -15,22 +15,22 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// callerConn is a connection of which the remote address is given.
-type callerConn struct {
+// connFrom is a connection of which the remote address is given.
+type connFrom struct {
 	net.Conn
 	from string
 }
 
-func (c callerConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 4} }
+func (c connFrom) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.from), Port: 4} }
 
-func guests(l *lobby) int {
+func pendingCount(l *pendingConns) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.guests)
+	return len(l.conns)
 }
 
-// TestLobby has connections come in the order given, to a lobby with room for 2, while hosts have so many 1.13 clients.
-func TestLobby(t *testing.T) {
+// TestPendingConns has connections come in the order given, to pendingConns with room for 2, while hosts have so many 1.13 clients.
+func TestPendingConns(t *testing.T) {
 	for name, c := range map[string]struct {
 		clients map[string]int
 		come    []string
@@ -46,7 +46,7 @@ func TestLobby(t *testing.T) {
 		"a host with nobody silent": {map[string]int{"::9": 3}, []string{"::1", "::2", "::3"}, []int{0}, []int{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := lobby{room: 2}
+			l := pendingConns{room: 2}
 			var ends []net.Conn
 			expect := func(want []int) {
 				t.Helper()
@@ -64,7 +64,7 @@ func TestLobby(t *testing.T) {
 			serving := func(sign int) {
 				for host, n := range c.clients {
 					for range n {
-						l.serving(hostOf(callerConn{nil, host}), sign)
+						l.countClient(hostOf(connFrom{nil, host}), sign)
 					}
 				}
 			}
@@ -74,8 +74,8 @@ func TestLobby(t *testing.T) {
 				near, far := net.Pipe()
 				defer near.Close()
 				defer far.Close()
-				ends, conns = append(ends, near), append(conns, callerConn{far, from})
-				l.enter(conns[len(conns)-1])
+				ends, conns = append(ends, near), append(conns, connFrom{far, from})
+				l.add(conns[len(conns)-1])
 			}
 			expect(c.go1st)
 			serving(-1)
@@ -84,7 +84,7 @@ func TestLobby(t *testing.T) {
 				t.Errorf("clients left: %v", l.clients)
 			}
 			for i, conn := range conns {
-				if there := l.leave(conn); there == slices.Contains(c.then, i) {
+				if there := l.remove(conn); there == slices.Contains(c.then, i) {
 					t.Errorf("connection %d was there: %v", i, there)
 				}
 			}
@@ -92,11 +92,11 @@ func TestLobby(t *testing.T) {
 	}
 }
 
-// TestHalfAHello says the first byte of the later hello and no more: the connection stays in the lobby, from which
-// others send it away, and which it leaves after a time.
+// TestHalfAHello sends the first byte of the later hello and no more: the connection stays pending, until
+// others push it out, or a time has passed.
 func TestHalfAHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &torchDoor{ctx: t.Context(), silent: lobby{room: 1}}
+		d := &torchMux{ctx: t.Context(), pending: pendingConns{room: 1}}
 		begin, errs := time.Now(), make(chan error, 2)
 		for i := range 2 {
 			near, far := net.Pipe()
@@ -104,13 +104,13 @@ func TestHalfAHello(t *testing.T) {
 			defer far.Close()
 			go func() {
 				defer far.Close()
-				_, _, err := d.hear(far)
+				_, _, err := d.identify(far)
 				errs <- err
 			}()
-			say(t, near, torchHello[:1+i])
+			send(t, near, torchHello[:1+i])
 			synctest.Wait()
-			if n := guests(&d.silent); n != 1 {
-				t.Errorf("%d are in the lobby, want 1", n)
+			if n := pendingCount(&d.pending); n != 1 {
+				t.Errorf("%d are pending, want 1", n)
 			}
 		}
 		if err := <-errs; err == nil || !strings.Contains(err.Error(), "too many others") || time.Since(begin) != 0 {
@@ -125,19 +125,19 @@ func TestHalfAHello(t *testing.T) {
 // TestSecondConnectionStays has a 1.13 client with its silent second connection, when strangers come after it.
 func TestSecondConnectionStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &torchDoor{
-			ctx: t.Context(), store: newMemory(), log: slog.New(slog.DiscardHandler), files: 8,
-			allowance: allowance{most: MaxTorchBytes}, silent: lobby{room: 1},
+		d := &torchMux{
+			ctx: t.Context(), store: newMemory(), log: slog.New(slog.DiscardHandler), maxConns: 8,
+			allowance: allowance{most: MaxTorchBytes}, pending: pendingConns{room: 1},
 		}
 		var ends []net.Conn
 		for _, from := range []string{"::1", "::1", "::2", "::3"} {
 			near, far := net.Pipe()
 			defer near.Close()
 			ends = append(ends, near)
-			go d.part(callerConn{far, from})
+			go d.dispatch(connFrom{far, from})
 			if len(ends) == 1 {
-				say(t, near, "\x06")
-				hear(t, near, le8(0))
+				send(t, near, "\x06")
+				expectBytes(t, near, le8(0))
 			}
 			synctest.Wait()
 		}
@@ -147,33 +147,33 @@ func TestSecondConnectionStays(t *testing.T) {
 				t.Errorf("connection %d: %v", i, err)
 			}
 		}
-		if n := d.places.Load(); n != 2 {
-			t.Errorf("the client takes %d places, want 2", n)
+		if n := d.slots.Load(); n != 2 {
+			t.Errorf("the client takes %d slots, want 2", n)
 		}
 		for _, end := range ends {
 			end.Close()
 		}
 		synctest.Wait()
-		if n := d.places.Load(); n != 0 || len(d.silent.clients) != 0 || guests(&d.silent) != 0 {
-			t.Errorf("left: %d places, clients %v, %d guests", n, d.silent.clients, guests(&d.silent))
+		if n := d.slots.Load(); n != 0 || len(d.pending.clients) != 0 || pendingCount(&d.pending) != 0 {
+			t.Errorf("left: %d slots, clients %v, %d pending", n, d.pending.clients, pendingCount(&d.pending))
 		}
 	})
 }
 
-// TestHelloTakesNoPlace has more strangers than there are places say the later hello and no more: they stay in the lobby. Who
+// TestHelloTakesNoPlace has more strangers than there are slots send the later hello and no more: they stay pending. Who
 // asks something after them is served, and stays when more of them come.
 func TestHelloTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Journal
-		d := &torchDoor{
-			ctx: t.Context(), store: newMemory(), log: log.Logger(), files: 2,
-			allowance: allowance{most: MaxTorchBytes}, replies: replyLine{most: MaxTorchReplies}, silent: lobby{room: 3},
+		d := &torchMux{
+			ctx: t.Context(), store: newMemory(), log: log.Logger(), maxConns: 2,
+			allowance: allowance{most: MaxTorchBytes}, replies: replyBudget{most: MaxTorchReplies}, pending: pendingConns{room: 3},
 		}
 		come := func(words string) net.Conn {
 			near, far := net.Pipe()
 			t.Cleanup(func() { near.Close() })
-			go d.part(callerConn{far, "::1"})
-			say(t, near, words)
+			go d.dispatch(connFrom{far, "::1"})
+			send(t, near, words)
 			return near
 		}
 		var strangers []net.Conn
@@ -182,16 +182,16 @@ func TestHelloTakesNoPlace(t *testing.T) {
 		}
 		time.Sleep(time.Hour) // they may be silent for as long as they like
 		client := come(torchHello)
-		say(t, client, "\x0d\x01\x02\x03\x04")
-		hear(t, client, "\x01\x02\x03\x04")
+		send(t, client, "\x0d\x01\x02\x03\x04")
+		expectBytes(t, client, "\x01\x02\x03\x04")
 		for range 3 {
 			strangers = append(strangers, come(torchHello))
 		}
 		synctest.Wait()
-		say(t, client, "\x0d\x05\x06\x07\x08")
-		hear(t, client, "\x05\x06\x07\x08")
-		if n := guests(&d.silent); n != 3 || d.places.Load() != 1 {
-			t.Errorf("%d are in the lobby, and %d places are taken; want 3 and 1", n, d.places.Load())
+		send(t, client, "\x0d\x05\x06\x07\x08")
+		expectBytes(t, client, "\x05\x06\x07\x08")
+		if n := pendingCount(&d.pending); n != 3 || d.slots.Load() != 1 {
+			t.Errorf("%d are pending, and %d slots are taken; want 3 and 1", n, d.slots.Load())
 		}
 		for i, conn := range strangers {
 			conn.SetReadDeadline(time.Now().Add(time.Second))
@@ -202,8 +202,8 @@ func TestHelloTakesNoPlace(t *testing.T) {
 		}
 		client.Close()
 		synctest.Wait()
-		if n := len(log.Lines()); n != 3 || guests(&d.silent) != 0 || d.places.Load() != 0 {
-			t.Errorf("%d are left in the lobby, %d places are taken; log: %s", guests(&d.silent), d.places.Load(), log.String())
+		if n := len(log.Lines()); n != 3 || pendingCount(&d.pending) != 0 || d.slots.Load() != 0 {
+			t.Errorf("%d are still pending, %d slots are taken; log: %s", pendingCount(&d.pending), d.slots.Load(), log.String())
 		}
 	})
 }
@@ -254,8 +254,8 @@ func TestHostileTorch(t *testing.T) {
 			if err := ours.Set(bounded(t), "k", []byte(name)); err != nil {
 				t.Errorf("our client: %v", err)
 			}
-			say(t, theirs, "\x03"+str("k"))
-			hear(t, theirs, str(name))
+			send(t, theirs, "\x03"+str("k"))
+			expectBytes(t, theirs, str(name))
 		})
 	}
 	if n, err := s.NumKeys(bounded(t), ""); n != 2 || err != nil {
@@ -274,7 +274,7 @@ func TestTorchRubbish(t *testing.T) {
 		if err := connect(t, s).Set(bounded(t), "k", []byte{byte(i)}); err != nil {
 			t.Fatal(err)
 		}
-		hear(t, dialTorch(t, s, torchHello+"\x03"+str("k")), str(string([]byte{byte(i)})))
+		expectBytes(t, dialTorch(t, s, torchHello+"\x03"+str("k")), str(string([]byte{byte(i)})))
 	}
 }
 
@@ -293,20 +293,20 @@ func TestAllInterfacesAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestTorchClientsAreBounded comes when all places are taken, or all files that there may be.
+// TestTorchClientsAreBounded comes when all slots are taken, or all files that there may be.
 func TestTorchClientsAreBounded(t *testing.T) {
 	for files, clients := range map[int]int64{1 << 20: MaxTorchClients, 100: 100} {
 		near, far := net.Pipe()
 		defer near.Close()
 		defer far.Close()
-		d := &torchDoor{ctx: t.Context(), store: newMemory(), files: files}
-		d.places.Store(clients)
-		if err := d.serve(far, nil, torch2); err == nil || d.places.Load() != clients {
-			t.Errorf("%d files: error %v, %d places", files, err, d.places.Load())
+		d := &torchMux{ctx: t.Context(), store: newMemory(), maxConns: files}
+		d.slots.Store(clients)
+		if err := d.serve(far, nil, torch2); err == nil || d.slots.Load() != clients {
+			t.Errorf("%d files: error %v, %d slots", files, err, d.slots.Load())
 		}
-		d.places.Store(clients - 1)
-		if err := d.serve(far, nil, torch1); err == nil || d.places.Load() != clients-1 {
-			t.Errorf("%d files, of 1.13: error %v, %d places", files, err, d.places.Load())
+		d.slots.Store(clients - 1)
+		if err := d.serve(far, nil, torch1); err == nil || d.slots.Load() != clients-1 {
+			t.Errorf("%d files, of 1.13: error %v, %d slots", files, err, d.slots.Load())
 		}
 	}
 }

@@ -18,21 +18,21 @@ import (
 // another one while it waits has given up waiting: the byte that it no longer expects is not sent, or it would take
 // it for the beginning of the next reply (as it does with PyTorch 1.13's own server).
 type torchSession struct {
-	store   *memory
-	conn    net.Conn
-	in      torchReader
-	out     *bufio.Writer
-	replies *replyLine
-	wait    *torchWaiting // nil: none
-	turn    *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
+	store    *memory
+	conn     net.Conn
+	in       torchReader
+	out      *bufio.Writer
+	replies  *replyBudget
+	wait     *torchWaiting // nil: none
+	wokenFor *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
 }
 
 // torchWaiting is a torchWait query under way. Until it has ended, out is its own.
 type torchWaiting struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	turn   *string // this and err are set before done is closed
-	err    error
+	cancel   context.CancelFunc
+	done     chan struct{}
+	wokenFor *string // this and err are set before done is closed
+	err      error
 }
 
 // serve answers queries until the connection or ctx ends, and closes the connection. The error is nil where the
@@ -42,7 +42,7 @@ func (s *torchSession) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
 	defer s.conn.Close()
 	defer stop()
-	defer s.passTurn()
+	defer s.passWakeup()
 	defer s.endWait()
 	defer cancel()
 	for {
@@ -64,10 +64,10 @@ func (s *torchSession) serve(ctx context.Context) error {
 			s.in.allowance.give(q.size)
 			return err
 		}
-		if q.op == torchQueuePop && s.turn != nil && *s.turn == q.key {
-			s.turn = nil
+		if q.op == torchQueuePop && s.wokenFor != nil && *s.wokenFor == q.key {
+			s.wokenFor = nil
 		}
-		s.passTurn()
+		s.passWakeup()
 		if err := s.answer(ctx, &q); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 		}
 	}
 	defer s.in.allowance.give(q.size)
-	reply, size, err := s.replyInTurn(ctx, q)
+	reply, size, err := s.replyWithinBudget(ctx, q)
 	defer s.replies.give(size)
 	if err != nil || len(reply) == 0 {
 		return err
@@ -118,8 +118,8 @@ func (s *torchSession) beginWait(ctx context.Context, q *torchQuery) {
 		defer close(w.done)
 		defer s.in.allowance.give(q.size)
 		var cancelled *WaitError
-		turn, err := s.store.waitOrPop(ctx, q.keys)
-		w.turn = turn
+		wokenFor, err := s.store.waitOrPop(ctx, q.keys)
+		w.wokenFor = wokenFor
 		switch {
 		case err == nil:
 			s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)) // where it fails, so does the write
@@ -143,25 +143,25 @@ func (s *torchSession) endWait() error {
 	s.wait = nil
 	w.cancel()
 	<-w.done
-	s.turn = w.turn
+	s.wokenFor = w.wokenFor
 	return w.err
 }
 
-// passTurn has another client pop what this one was woken for and has not popped.
-func (s *torchSession) passTurn() {
-	if s.turn != nil {
-		s.store.passTurn(*s.turn)
-		s.turn = nil
+// passWakeup has another client pop what this one was woken for and has not popped.
+func (s *torchSession) passWakeup() {
+	if s.wokenFor != nil {
+		s.store.wakeNextPopper(*s.wokenFor)
+		s.wokenFor = nil
 	}
 }
 
 // smallReply is what a reply may cost, in bytes, without waiting for its turn.
 const smallReply = 4 << 10
 
-// replyInTurn is reply when there is room for it, of which size bytes are then the caller's to give back. The parts are
+// replyWithinBudget is reply when there is room for it, of which size bytes are then the caller's to give back. The parts are
 // the store's own, not copies: what they cost is the values that are replaced while a client is slow to take
 // them. A reply that waits for its turn has none yet.
-func (s *torchSession) replyInTurn(ctx context.Context, q *torchQuery) (parts [][]byte, size int, err error) {
+func (s *torchSession) replyWithinBudget(ctx context.Context, q *torchQuery) (parts [][]byte, size int, err error) {
 	most := MaxValue + 4*fieldCost
 	switch q.op {
 	case torchMultiGet:
@@ -274,59 +274,59 @@ func torchValues(values ...[]byte) [][]byte {
 	return parts
 }
 
-// replyLine is a number of bytes that replies share. Who finds too few left waits for its turn, in the order of coming.
-type replyLine struct {
+// replyBudget is a number of bytes that replies share. Who finds too few left waits for its turn, in the order of coming.
+type replyBudget struct {
 	most int
 
 	mu      sync.Mutex
 	used    int
-	waiting []*inLine // the first to be served first
+	waiting []*replyWaiter // the first to be served first
 }
 
-type inLine struct {
-	size int
-	turn chan struct{} // closed when the bytes are its own
+type replyWaiter struct {
+	size    int
+	granted chan struct{} // closed when the bytes are its own
 }
 
 // take returns when size bytes, which must not be more than most, are the caller's, or with ctx's error.
-func (l *replyLine) take(ctx context.Context, size int) error {
-	l.mu.Lock()
-	if len(l.waiting) == 0 && l.used+size <= l.most {
-		l.used += size
-		l.mu.Unlock()
+func (b *replyBudget) take(ctx context.Context, size int) error {
+	b.mu.Lock()
+	if len(b.waiting) == 0 && b.used+size <= b.most {
+		b.used += size
+		b.mu.Unlock()
 		return nil
 	}
-	w := &inLine{size, make(chan struct{})}
-	l.waiting = append(l.waiting, w)
-	l.mu.Unlock()
+	w := &replyWaiter{size, make(chan struct{})}
+	b.waiting = append(b.waiting, w)
+	b.mu.Unlock()
 	select {
-	case <-w.turn:
+	case <-w.granted:
 		return nil
 	case <-ctx.Done():
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if i := slices.Index(l.waiting, w); i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.waiting, w); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
 	} else {
-		l.used -= size // its turn has just come
+		b.used -= size // they have just been granted
 	}
-	l.call()
+	b.grantNext()
 	return ctx.Err()
 }
 
-func (l *replyLine) give(size int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.used -= size
-	l.call()
+func (b *replyBudget) give(size int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= size
+	b.grantNext()
 }
 
-// call serves the first in the line for as long as there is room. mu is held.
-func (l *replyLine) call() {
-	for len(l.waiting) > 0 && l.used+l.waiting[0].size <= l.most {
-		l.used += l.waiting[0].size
-		close(l.waiting[0].turn)
-		l.waiting = slices.Delete(l.waiting, 0, 1)
+// grantNext serves the first who wait for as long as there is room. mu is held.
+func (b *replyBudget) grantNext() {
+	for len(b.waiting) > 0 && b.used+b.waiting[0].size <= b.most {
+		b.used += b.waiting[0].size
+		close(b.waiting[0].granted)
+		b.waiting = slices.Delete(b.waiting, 0, 1)
 	}
 }

@@ -32,18 +32,18 @@ func dialTorch(t testing.TB, s *Server, hello string) net.Conn {
 	}
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(testkit.Patience))
-	say(t, conn, hello)
+	send(t, conn, hello)
 	return conn
 }
 
-func say(t testing.TB, conn net.Conn, words string) {
+func send(t testing.TB, conn net.Conn, words string) {
 	t.Helper()
 	if _, err := io.WriteString(conn, words); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func hear(t testing.TB, conn net.Conn, want string) {
+func expectBytes(t testing.TB, conn net.Conn, want string) {
 	t.Helper()
 	got := make([]byte, len(want))
 	if n, err := io.ReadFull(conn, got); err != nil || string(got) != want {
@@ -76,8 +76,8 @@ func TestTorch1Transcript(t *testing.T) {
 		{"08 0200000000000000 2f6b", "0100000000000000"},
 		{"08 0200000000000000 2f6b", "0000000000000000"},
 	} {
-		say(t, conn, string(unhex(t, c.say)))
-		hear(t, conn, string(unhex(t, c.hear)))
+		send(t, conn, string(unhex(t, c.say)))
+		expectBytes(t, conn, string(unhex(t, c.hear)))
 	}
 }
 
@@ -119,8 +119,8 @@ func TestTorch2(t *testing.T) {
 		{"\x01" + str("/k") + str("v2+"), ""},
 		{"\x07", le8(4)},
 	} {
-		say(t, conn, c.say)
-		hear(t, conn, c.hear)
+		send(t, conn, c.say)
+		expectBytes(t, conn, c.hear)
 	}
 	if got, err := s.MultiGet(bounded(t), "/k", "/a"); err != nil || string(got[0]) != "v2+" || string(got[1]) != "1" {
 		t.Errorf("the server itself has %q, %v", got, err)
@@ -132,12 +132,16 @@ func TestTorchWaits(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	other := dialTorch(t, s, torchHello)
 	for name, change := range map[string]func() error{
-		"set":        func() error { say(t, other, "\x01"+str("/k")+str("7")); return nil },
-		"compareset": func() error { say(t, other, "\x02"+str("/k")+str("")+str("7")); hear(t, other, str("7")); return nil },
-		"add":        func() error { say(t, other, "\x04"+str("/k")+le8(7)); hear(t, other, le8(7)); return nil },
-		"append":     func() error { say(t, other, "\x09"+str("/k")+str("7")); return nil },
-		"multiset":   func() error { say(t, other, "\x0b"+le8(1)+str("/k")+str("7")); return nil },
-		"ours":       func() error { return s.Set(bounded(t), "/k", []byte("7")) },
+		"set": func() error { send(t, other, "\x01"+str("/k")+str("7")); return nil },
+		"compareset": func() error {
+			send(t, other, "\x02"+str("/k")+str("")+str("7"))
+			expectBytes(t, other, str("7"))
+			return nil
+		},
+		"add":      func() error { send(t, other, "\x04"+str("/k")+le8(7)); expectBytes(t, other, le8(7)); return nil },
+		"append":   func() error { send(t, other, "\x09"+str("/k")+str("7")); return nil },
+		"multiset": func() error { send(t, other, "\x0b"+le8(1)+str("/k")+str("7")); return nil },
+		"ours":     func() error { return s.Set(bounded(t), "/k", []byte("7")) },
 	} {
 		for form, query := range map[string]string{"": "\x05", torchHello: "\x06"} {
 			t.Run(fmt.Sprintf("%s, %q", name, form), func(t *testing.T) {
@@ -149,7 +153,7 @@ func TestTorchWaits(t *testing.T) {
 				if err := change(); err != nil {
 					t.Fatal(err)
 				}
-				hear(t, conn, "\x00")
+				expectBytes(t, conn, "\x00")
 			})
 		}
 	}
@@ -164,15 +168,15 @@ func TestTorchGivesUpWaiting(t *testing.T) {
 	} {
 		conn := dialTorch(t, s, form+c.wait+le8(1)+str("/late"))
 		testkit.Eventually(t, "it waits", func() bool { return s.waiters("/late") == 1 })
-		say(t, conn, c.cancel)
-		hear(t, conn, c.cancelled)
-		say(t, conn, c.count)
-		hear(t, conn, le8(0))
+		send(t, conn, c.cancel)
+		expectBytes(t, conn, c.cancelled)
+		send(t, conn, c.count)
+		expectBytes(t, conn, le8(0))
 		if err := s.Set(bounded(t), "/late", nil); err != nil {
 			t.Fatal(err)
 		}
-		say(t, conn, c.count)
-		hear(t, conn, le8(1))
+		send(t, conn, c.count)
+		expectBytes(t, conn, le8(1))
 		if _, err := s.Delete(bounded(t), "/late"); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +199,7 @@ func TestTorchKeySpace(t *testing.T) {
 	}
 	for _, key := range []string{"plan", "/plan", "torch", "", "/", "../plan", "./../plan", "torch/../plan", "\x00plan", "\b\b\b\b\b\bplan"} {
 		conn := dialTorch(t, s, torchHello+"\x07")
-		hear(t, conn, le8(0)) // keys
+		expectBytes(t, conn, le8(0)) // keys
 		for _, c := range []struct{ say, hear string }{
 			{"\x03" + str(key), str("")},                        // GET
 			{"\x05" + le8(1) + str(key), "\x01"},                // CHECK: it is not there
@@ -212,8 +216,8 @@ func TestTorchKeySpace(t *testing.T) {
 			{"\x0f" + str(key), le8(1) + str("theirs")},         // QUEUE_POP
 			{"\x08" + str(key), le8(1)},                         // DELETE: its own
 		} {
-			say(t, conn, c.say)
-			hear(t, conn, c.hear)
+			send(t, conn, c.say)
+			expectBytes(t, conn, c.hear)
 		}
 	}
 	expectList(t, s, "/plan=ours plan=ours torch=ours")
@@ -225,9 +229,9 @@ func TestTorchPrefix(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := dialTorch(t, s, torchHello+"\x05"+le8(1)+str("/k"))
-	hear(t, conn, "\x01")
-	say(t, conn, "\x01"+str("/k")+str("theirs")+"\x07")
-	hear(t, conn, le8(1))
+	expectBytes(t, conn, "\x01")
+	send(t, conn, "\x01"+str("/k")+str("theirs")+"\x07")
+	expectBytes(t, conn, le8(1))
 	expectList(t, s, "/k=ours torch/k=theirs")
 }
 
@@ -236,7 +240,7 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		s := &torchSession{
-			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyLine{most: MaxTorchReplies},
+			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyBudget{most: MaxTorchReplies},
 			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &allowance{most: MaxTorchBytes}},
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -259,10 +263,10 @@ func torchPipe(t *testing.T, test func(t *testing.T, near net.Conn, s *torchSess
 func TestTorchSilence(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, _ <-chan error) {
 		time.Sleep(time.Hour)
-		say(t, near, "\x06"+le8(1)+str("/k"))
+		send(t, near, "\x06"+le8(1)+str("/k"))
 		time.Sleep(time.Hour)
-		say(t, near, "\x0c")
-		hear(t, near, "\x01")
+		send(t, near, "\x0c")
+		expectBytes(t, near, "\x01")
 	})
 }
 
@@ -290,18 +294,18 @@ func TestTorchSlowQuery(t *testing.T) {
 func TestTorchTakesNoReply(t *testing.T) {
 	torchPipe(t, func(t *testing.T, near net.Conn, _ *torchSession, ended <-chan error) {
 		begin := time.Now()
-		say(t, near, "\x07")
+		send(t, near, "\x07")
 		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != torchQueryTime {
 			t.Errorf("ended after %v: %v", time.Since(begin), err)
 		}
 	})
 }
 
-// TestReplyLine has many come to a line: they are served in the order of coming, also the small ones, and whoever gives up
+// TestReplyBudget has many ask for bytes: they are served in the order of coming, also the small ones, and whoever gives up
 // holds up nobody.
-func TestReplyLine(t *testing.T) {
+func TestReplyBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &replyLine{most: 100}
+		l := &replyBudget{most: 100}
 		if err := l.take(t.Context(), 60); err != nil {
 			t.Fatal(err)
 		}
@@ -327,7 +331,7 @@ func TestReplyLine(t *testing.T) {
 		cancel() // the large one goes
 		synctest.Wait()
 		if got := served.String(); got != "small\n" || l.used != 70 {
-			t.Errorf("served when the first in the line had gone: %q, with %d bytes used", got, l.used)
+			t.Errorf("served when the first to wait had gone: %q, with %d bytes used", got, l.used)
 		}
 		for i, want := range []string{"small\nhalf\n", "small\nhalf\nmore\n"} {
 			l.give(30)
@@ -339,10 +343,10 @@ func TestReplyLine(t *testing.T) {
 	})
 }
 
-// TestReplyLineGiveUpAtTheTurn has one give up, and its turn come before that is heard of: the bytes are not lost.
-func TestReplyLineGiveUpAtTheTurn(t *testing.T) {
+// TestReplyBudgetGivenUpWhenGranted has one give up, and its bytes granted before that is seen: the bytes are not lost.
+func TestReplyBudgetGivenUpWhenGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &replyLine{most: 1, used: 1}
+		l := &replyBudget{most: 1, used: 1}
 		ctx, cancel := context.WithCancel(t.Context())
 		taken := make(chan error, 1)
 		go func() { taken <- l.take(ctx, 1) }()
@@ -350,7 +354,7 @@ func TestReplyLineGiveUpAtTheTurn(t *testing.T) {
 		l.mu.Lock()
 		cancel()
 		l.used--
-		l.call()
+		l.grantNext()
 		l.mu.Unlock()
 		if err := <-taken; !errors.Is(err, context.Canceled) || l.used != 0 || len(l.waiting) != 0 {
 			t.Errorf("%v; %d bytes are used, %d wait", err, l.used, len(l.waiting))
@@ -400,7 +404,7 @@ func TestManyFetchALargeValue(t *testing.T) {
 	}
 }
 
-// TestReplyIsCounted has a client not read a large reply, which is held against the line meanwhile; those who ask for another wait
+// TestReplyIsCounted has a client not read a large reply, which is held against the budget meanwhile; those who ask for another wait
 // for it, and those who ask for a small one do not.
 func TestReplyIsCounted(t *testing.T) {
 	const size = 100 << 10
@@ -416,12 +420,12 @@ func TestReplyIsCounted(t *testing.T) {
 			s.store.set("k", make([]byte, size))
 			s.store.push("q", make([]byte, size))
 			s.store.set("small", nil)
-			say(t, near, ask)
+			send(t, near, ask)
 			synctest.Wait()
 			if n := s.replies.used; n < size || n > size+1000 {
 				t.Errorf("%s: %d bytes are held while the reply is sent, want about %d", name, n, size)
 			}
-			hear(t, near, reply)
+			expectBytes(t, near, reply)
 			synctest.Wait()
 			if n := s.replies.used; n != 0 {
 				t.Errorf("%s: %d bytes are held after the reply", name, n)
@@ -429,33 +433,33 @@ func TestReplyIsCounted(t *testing.T) {
 
 			s.store.push("q", make([]byte, size))
 			s.replies.take(t.Context(), MaxTorchReplies)
-			say(t, near, "\x03"+str("small"))
-			hear(t, near, str(""))
-			say(t, near, ask)
+			send(t, near, "\x03"+str("small"))
+			expectBytes(t, near, str(""))
+			send(t, near, ask)
 			synctest.Wait()
 			if n := len(s.replies.waiting); n != 1 {
 				t.Errorf("%s: %d wait, want 1", name, n)
 			}
 			s.replies.give(MaxTorchReplies)
-			hear(t, near, reply)
+			expectBytes(t, near, reply)
 		})
 	}
 }
 
-// TestReplyInLineEndsWithTheServer has a server end while a reply waits for its turn.
-func TestReplyInLineEndsWithTheServer(t *testing.T) {
+// TestWaitingReplyEndsWithTheServer has a server end while a reply waits for the budget.
+func TestWaitingReplyEndsWithTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer near.Close()
 		s := &torchSession{
-			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyLine{most: MaxTorchReplies, used: MaxTorchReplies},
+			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyBudget{most: MaxTorchReplies, used: MaxTorchReplies},
 			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &allowance{most: MaxTorchBytes}},
 		}
 		s.store.set("k", make([]byte, MaxValue))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.serve(ctx) }()
-		say(t, near, "\x03"+str("k"))
+		send(t, near, "\x03"+str("k"))
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) || len(s.replies.waiting) != 0 || s.replies.used != MaxTorchReplies {
@@ -470,9 +474,9 @@ func FuzzTorchSession(f *testing.F) {
 	f.Add([]byte("\x0e"+str("/q")+str("v")+"\x06"+le8(1)+str("/q")+"\x0f"+str("/q")+"\x06"+le8(1)+str("/q")), true)
 	f.Add([]byte("\x05"+le8(1)+str("/k")+"\x00"+str("/k")+str("v")+"\x02"+str("/k")), false)
 	f.Fuzz(func(t *testing.T, words []byte, later bool) {
-		m, conn, all := newMemory(), &deafConn{scriptConn{in: bytes.NewReader(words)}}, &allowance{most: MaxTorchBytes}
-		line := &replyLine{most: MaxTorchReplies}
-		s := &torchSession{store: m, conn: conn, replies: line, out: bufio.NewWriter(conn), in: torchReader{r: bufio.NewReader(conn), allowance: all}}
+		m, conn, all := newMemory(), &deadlineFreeConn{scriptConn{in: bytes.NewReader(words)}}, &allowance{most: MaxTorchBytes}
+		budget := &replyBudget{most: MaxTorchReplies}
+		s := &torchSession{store: m, conn: conn, replies: budget, out: bufio.NewWriter(conn), in: torchReader{r: bufio.NewReader(conn), allowance: all}}
 		if later {
 			s.in.form = torch2
 		}
@@ -483,15 +487,15 @@ func FuzzTorchSession(f *testing.F) {
 		if n := all.used.Load(); n != 0 {
 			t.Errorf("%d bytes are still held", n)
 		}
-		if line.used != 0 || len(line.waiting) != 0 {
-			t.Errorf("%d bytes are still held for replies, and %d wait", line.used, len(line.waiting))
+		if budget.used != 0 || len(budget.waiting) != 0 {
+			t.Errorf("%d bytes are still held for replies, and %d wait", budget.used, len(budget.waiting))
 		}
 	})
 }
 
-// deafConn has no deadlines.
-type deafConn struct{ scriptConn }
+// deadlineFreeConn has no deadlines.
+type deadlineFreeConn struct{ scriptConn }
 
-func (deafConn) SetReadDeadline(time.Time) error { return nil }
+func (deadlineFreeConn) SetReadDeadline(time.Time) error { return nil }
 
-func (deafConn) SetWriteDeadline(time.Time) error { return nil }
+func (deadlineFreeConn) SetWriteDeadline(time.Time) error { return nil }
