@@ -16,7 +16,7 @@ func NewMemory() Store { return newMemory() }
 
 // memory is the store itself; a Server gives clients access to one. Its
 // exported methods are Store's; the others are what they and a Server's
-// sessions are made of: they do not wait, and copy no values out.
+// sessions are made of: they copy no values out, and most do not wait.
 type memory struct {
 	maxKeys, maxBytes int
 
@@ -40,32 +40,24 @@ func newMemory() *memory {
 }
 
 func (m *memory) Set(ctx context.Context, key string, value []byte) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("set %s: %w", quote(key), err)
-	}
-	return m.set(key, value)
-}
-
-func (m *memory) set(key string, value []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.put(key, value); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = m.put(key, value)
+	}
+	if err != nil {
 		return fmt.Errorf("set %s: %w", quote(key), err)
 	}
 	return nil
 }
 
-func (m *memory) Add(ctx context.Context, key string, delta int64) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("add to %s: %w", quote(key), err)
-	}
-	return m.add(key, delta)
-}
-
-func (m *memory) add(key string, delta int64) (int64, error) {
+func (m *memory) Add(ctx context.Context, key string, delta int64) (sum int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sum, err := plus(m.values[key], delta)
+	if err = ctx.Err(); err == nil {
+		sum, err = plus(m.values[key], delta)
+	}
 	if err == nil {
 		err = m.put(key, decimal(sum))
 	}
@@ -76,16 +68,13 @@ func (m *memory) add(key string, delta int64) (int64, error) {
 }
 
 func (m *memory) Append(ctx context.Context, key string, value []byte) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("append to %s: %w", quote(key), err)
-	}
-	return m.extend(key, value)
-}
-
-func (m *memory) extend(key string, value []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.put(key, slices.Concat(m.values[key], value)); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = m.put(key, slices.Concat(m.values[key], value))
+	}
+	if err != nil {
 		return fmt.Errorf("append to %s: %w", quote(key), err)
 	}
 	return nil
@@ -117,17 +106,12 @@ func (m *memory) compareSet(key string, expected, desired []byte, longest int) (
 	return m.values[key], nil
 }
 
-func (m *memory) Delete(ctx context.Context, key string) (bool, error) {
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("delete %s: %w", quote(key), err)
-	}
-	return m.remove(key)
-}
-
-func (m *memory) remove(key string) (bool, error) {
+func (m *memory) Delete(ctx context.Context, key string) (was bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was, err := m.drop(key)
+	if err = ctx.Err(); err == nil {
+		was, err = m.drop(key)
+	}
 	if err != nil {
 		return false, fmt.Errorf("delete %s: %w", quote(key), err)
 	}
@@ -158,16 +142,13 @@ func (m *memory) Check(ctx context.Context, keys ...string) (bool, error) {
 }
 
 func (m *memory) NumKeys(ctx context.Context, prefix string) (int, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("count the keys: %w", err)
-	}
-	return m.count(prefix)
-}
-
-func (m *memory) count(prefix string) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.usable(prefix); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = m.usable(prefix)
+	}
+	if err != nil {
 		return 0, fmt.Errorf("count the keys: %w", err)
 	}
 	if prefix == "" {
@@ -182,15 +163,10 @@ func (m *memory) count(prefix string) (int, error) {
 	return n, nil
 }
 
-func (m *memory) List(ctx context.Context, prefix string) ([]string, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("list the keys: %w", err)
+func (m *memory) List(ctx context.Context, prefix string) (keys []string, err error) {
+	if err = ctx.Err(); err == nil {
+		keys, err = m.keys(prefix)
 	}
-	return m.list(prefix)
-}
-
-func (m *memory) list(prefix string) ([]string, error) {
-	keys, err := m.keys(prefix)
 	if err == nil {
 		err = checkKeys(keys)
 	}
@@ -265,19 +241,15 @@ func (m *memory) valuesOf(keys []string) ([][]byte, error) {
 }
 
 func (m *memory) MultiSet(ctx context.Context, items ...Item) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("set several keys: %w", err)
-	}
-	return m.multiSet(items)
-}
-
-func (m *memory) multiSet(items []Item) error {
-	if err := checkItems(items); err != nil {
-		return fmt.Errorf("set several keys: %w", err)
+	err := ctx.Err()
+	if err == nil {
+		err = checkItems(items)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.closed() // also where there is no item
+	if err == nil {
+		err = m.closed() // also where there is no item
+	}
 	if err == nil {
 		err = m.room(items)
 	}

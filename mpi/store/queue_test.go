@@ -82,7 +82,7 @@ func TestQueueLimits(t *testing.T) {
 			t.Errorf("push %d: %v", i, err)
 		}
 	}
-	if err := m.set("k", nil); !errors.Is(err, ErrFull) {
+	if err := m.Set(t.Context(), "k", nil); !errors.Is(err, ErrFull) {
 		t.Errorf("a key beside the queue: %v", err)
 	}
 	m.Close()
@@ -267,7 +267,7 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 		if n, value, err := m.pop("q", anyLength); n != 1 || string(value) != "1" || err != nil {
 			t.Errorf("pop: %d, %q, %v", n, value, err)
 		}
-		m.set("k", nil)
+		m.Set(t.Context(), "k", nil)
 		synctest.Wait()
 		if len(both) != 0 {
 			t.Error("who waits for both went on without the queue")
@@ -291,7 +291,7 @@ func TestShortRepliesOvertake(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := make([]byte, smallReply+1)
-	if err := errors.Join(m.push("q", []byte("1")), m.push("q", long), m.set("k", []byte("old"))); err != nil {
+	if err := errors.Join(m.push("q", []byte("1")), m.push("q", long), m.Set(t.Context(), "k", []byte("old"))); err != nil {
 		t.Fatal(err)
 	}
 	for what, q := range map[string]*torchQuery{

@@ -69,17 +69,18 @@ func (s *session) serve() error {
 
 // handle answers a request, or has it wait. An error ends the session.
 func (s *session) handle(req *request) error {
+	ctx := context.Background() // what has come is done, though the session may end
 	switch req.op {
 	case opSet:
-		return s.answer(req.id, nil, s.store.set(req.key, req.value))
+		return s.answer(req.id, nil, s.store.Set(ctx, req.key, req.value))
 	case opAdd:
-		sum, err := s.store.add(req.key, req.delta)
+		sum, err := s.store.Add(ctx, req.key, req.delta)
 		return s.answer(req.id, numberResult(sum), err)
 	case opCompareSet:
 		value, err := s.store.compareSet(req.key, req.expected, req.value, anyLength)
 		return s.answer(req.id, optionalResult(value), err)
 	case opDelete:
-		was, err := s.store.remove(req.key)
+		was, err := s.store.Delete(ctx, req.key)
 		return s.answer(req.id, boolResult(was), err)
 	case opGet:
 		value, err := s.store.peek(req.key)
@@ -96,15 +97,15 @@ func (s *session) handle(req *request) error {
 		keys := req.keys
 		return s.wait(req, func(ctx context.Context) ([]byte, error) { return nil, s.store.Wait(ctx, keys...) })
 	case opAppend:
-		return s.answer(req.id, nil, s.store.extend(req.key, req.value))
+		return s.answer(req.id, nil, s.store.Append(ctx, req.key, req.value))
 	case opCheck:
 		present, err := s.store.present(req.keys, s.store.has)
 		return s.answer(req.id, boolResult(present), err)
 	case opNumKeys:
-		n, err := s.store.count(req.key)
+		n, err := s.store.NumKeys(ctx, req.key)
 		return s.answer(req.id, numberResult(int64(n)), err)
 	case opList:
-		keys, err := s.store.list(req.key)
+		keys, err := s.store.List(ctx, req.key)
 		return s.answer(req.id, listResult(keys), err)
 	case opMultiGet:
 		values, all, err := s.store.peekAll(req.keys)
@@ -117,7 +118,7 @@ func (s *session) handle(req *request) error {
 			return listResult(values), err
 		})
 	case opMultiSet:
-		return s.answer(req.id, nil, s.store.multiSet(req.items))
+		return s.answer(req.id, nil, s.store.MultiSet(ctx, req.items...))
 	case opCancel:
 		s.cancelWait(req.id)
 	}

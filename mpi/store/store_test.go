@@ -343,7 +343,7 @@ func TestTooMuchTogether(t *testing.T) {
 		var items []Item
 		for _, key := range []string{"a", "b", "c"} {
 			items = append(items, Item{key, half})
-			if err := m.set(prefix+key, half); err != nil {
+			if err := m.Set(t.Context(), prefix+key, half); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -364,7 +364,7 @@ func TestLongList(t *testing.T) {
 	s := serve(t, ServerConfig{})
 	c := connect(t, s)
 	for i := range MaxRequestKeys {
-		if err := s.set(fmt.Sprint("list/", i), nil); err != nil {
+		if err := s.Set(t.Context(), fmt.Sprint("list/", i), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -373,7 +373,7 @@ func TestLongList(t *testing.T) {
 			t.Errorf("as many keys as there may be: %d, %v", len(keys), err)
 		}
 	}
-	if err := s.set("more", nil); err != nil {
+	if err := s.Set(t.Context(), "more", nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, store := range []Store{c, s} {
@@ -504,7 +504,7 @@ func TestAgainstMap(t *testing.T) {
 				model := &mapModel{store: s, values: map[string][]byte{}}
 				t.Repeat(rapid.StateMachineActions(model))
 				for key := range model.values { // the next run finds it empty
-					if _, err := m.remove(prefix + key); err != nil {
+					if _, err := m.Delete(t.Context(), prefix+key); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -200,13 +200,14 @@ func costOf(parts [][]byte) int {
 // reply returns the parts of the reply. They are not copied from the store. What changes the store and would have a value of more than
 // longest bytes for its reply is not done: the error is errTooLong.
 func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
+	ctx := context.Background() // what has come is done, though the session may end
 	switch q.op {
 	case torchSet:
-		return nil, s.store.set(q.key, q.value)
+		return nil, s.store.Set(ctx, q.key, q.value)
 	case torchAppend:
-		return nil, s.store.extend(q.key, q.value)
+		return nil, s.store.Append(ctx, q.key, q.value)
 	case torchMultiSet:
-		return nil, s.store.multiSet(q.items)
+		return nil, s.store.MultiSet(ctx, q.items...)
 	case torchCompareSet:
 		value, err := s.store.compareSet(q.key, q.expected, q.value, longest)
 		if value == nil {
@@ -223,13 +224,13 @@ func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
 		values, _, err := s.store.peekAll(q.keys)
 		return torchValues(values...), err
 	case torchAdd:
-		sum, err := s.store.add(q.key, q.delta)
+		sum, err := s.store.Add(ctx, q.key, q.delta)
 		return torchNumber(sum), err
 	case torchDelete:
-		was, err := s.store.remove(q.key)
+		was, err := s.store.Delete(ctx, q.key)
 		return torchNumber(int64(boolResult(was)[0])), err
 	case torchNumKeys:
-		n, err := s.store.count(s.in.prefix)
+		n, err := s.store.NumKeys(ctx, s.in.prefix)
 		return torchNumber(int64(n)), err
 	case torchCheck:
 		present, err := s.store.present(q.keys, s.store.hasOrQueues)

@@ -417,9 +417,9 @@ func TestReplyIsCounted(t *testing.T) {
 			if name == "pop" {
 				reply = le8(1) + reply
 			}
-			s.store.set("k", make([]byte, size))
+			s.store.Set(t.Context(), "k", make([]byte, size))
 			s.store.push("q", make([]byte, size))
-			s.store.set("small", nil)
+			s.store.Set(t.Context(), "small", nil)
 			send(t, near, ask)
 			synctest.Wait()
 			if n := s.replies.used; n < size || n > size+1000 {
@@ -455,7 +455,7 @@ func TestWaitingReplyEndsWithTheServer(t *testing.T) {
 			store: newMemory(), conn: far, out: bufio.NewWriter(far), replies: &replyBudget{most: MaxTorchReplies, used: MaxTorchReplies},
 			in: torchReader{r: bufio.NewReader(far), form: torch2, allowance: &allowance{most: MaxTorchBytes}},
 		}
-		s.store.set("k", make([]byte, MaxValue))
+		s.store.Set(t.Context(), "k", make([]byte, MaxValue))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.serve(ctx) }()

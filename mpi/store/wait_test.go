@@ -69,7 +69,7 @@ func TestGetSeesKeyThatGoesAtOnce(t *testing.T) {
 			got <- fmt.Sprint(string(value), err)
 		}()
 		testkit.Eventually(t, "a call waits for k", func() bool { return m.waiters(prefix+"k") == 1 })
-		if err := errors.Join(m.set(prefix+"k", []byte("short-lived")), drop(m.remove(prefix+"k"))); err != nil {
+		if err := errors.Join(m.Set(t.Context(), prefix+"k", []byte("short-lived")), drop(m.Delete(t.Context(), prefix+"k"))); err != nil {
 			t.Fatal(err)
 		}
 		if text := <-got; text != "short-lived<nil>" {
@@ -120,7 +120,7 @@ func TestWaitMany(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- s.Wait(ctx, keys...) }()
 		for _, key := range keys {
-			if err := m.set(prefix+key, nil); err != nil {
+			if err := m.Set(t.Context(), prefix+key, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
