@@ -66,14 +66,8 @@ func share(sharing Sharing) func(*Config) { return func(c *Config) { c.Sharing =
 // kinds are the ways to join ranks that this package has.
 var kinds = map[string]func(t testing.TB, size int) []Fabric{
 	"in_process": func(t testing.TB, size int) []Fabric {
-		n := NewNetwork(size)
-		fabrics := make([]Fabric, size)
-		for rank := range fabrics {
-			f, err := n.Fabric(rank)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fabrics[rank] = f
+		_, fabrics := newNetwork(t, size)
+		for _, f := range fabrics {
 			t.Cleanup(func() { f.Close() })
 		}
 		return fabrics

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func newNetwork(t *testing.T, size int) (*Network, []Fabric) {
+func newNetwork(t testing.TB, size int) (*Network, []Fabric) {
 	t.Helper()
 	n := NewNetwork(size)
 	fabrics := make([]Fabric, size)

@@ -24,25 +24,14 @@ import (
 // tcpPair is both ends of a TCP connection.
 func tcpPair(t testing.TB) (a, b *tcpLink) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	near, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	far, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	near, far := dialledPair(t)
 	var links [2]*tcpLink
-	for i, conn := range []net.Conn{near, far} {
-		if err := tune(conn.(*net.TCPConn)); err != nil {
-			t.Fatal(err)
+	for i, conn := range []*net.TCPConn{near, far} {
+		err := tune(conn)
+		if err == nil {
+			links[i], err = takeOver(conn)
 		}
-		if links[i], err = takeOver(conn.(*net.TCPConn)); err != nil {
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
