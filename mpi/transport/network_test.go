@@ -26,7 +26,7 @@ func newNetwork(t testing.TB, size int) (*Network, []Fabric) {
 	return n, fabrics
 }
 
-func TestNetworkPlaces(t *testing.T) {
+func TestNetworkRanks(t *testing.T) {
 	n, fabrics := newNetwork(t, 2)
 	if n.Size() != 2 || fabrics[1].Rank() != 1 || fabrics[1].Size() != 2 {
 		t.Errorf("rank %d of %d, of %d", fabrics[1].Rank(), fabrics[1].Size(), n.Size())

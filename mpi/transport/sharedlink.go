@@ -150,7 +150,7 @@ func newWakePipe() (*wakePipe, error) {
 }
 
 // wake makes the pipe readable. A full one is readable already.
-func (b *wakePipe) wake() { wakeAt(b.write) }
+func (w *wakePipe) wake() { wakeAt(w.write) }
 
 func wakeAt(fd int) {
 	unix.Write(fd, wakeByte) // EAGAIN: full; EPIPE: nobody is there to be woken
@@ -163,15 +163,15 @@ var wakeByte = []byte{0}
 const pipeCapacity = 64 << 10
 
 // drain makes it unreadable again, unless somebody writes without end. It is for one goroutine at a time.
-func (b *wakePipe) drain() {
-	for range pipeCapacity / len(b.scratch) {
-		if n, err := unix.Read(b.read, b.scratch[:]); n < len(b.scratch) || err != nil {
+func (w *wakePipe) drain() {
+	for range pipeCapacity / len(w.scratch) {
+		if n, err := unix.Read(w.read, w.scratch[:]); n < len(w.scratch) || err != nil {
 			return
 		}
 	}
 }
 
-func (b *wakePipe) close() error { return errors.Join(unix.Close(b.read), unix.Close(b.write)) }
+func (w *wakePipe) close() error { return errors.Join(unix.Close(w.read), unix.Close(w.write)) }
 
 // openWakePipe opens the wake pipe of another process, and returns the descriptor to write to.
 func openWakePipe(pid, fd int) (int, error) {
