@@ -153,7 +153,7 @@ func (c *Client) Close() error {
 const cancelGrace = 250 * time.Millisecond
 
 // do sends a request and returns what the server makes of it. When ctx ends
-// first, the server is told, and has cancelGrace to say what is missing, or
+// first, the server gets a cancel, and has cancelGrace to say what is missing, or
 // that the request was carried out after all.
 func (c *Client) do(ctx context.Context, req *request) (result, error) {
 	if err := req.check(); err != nil {

@@ -148,7 +148,7 @@ func (d *dialing) noteFailure(ctx context.Context, err error) {
 }
 
 // Stranger tells whether somebody answered who does not belong to this run: another job, most likely, or
-// the same run with another secret, which a person must hear of.
+// the same run with another secret, which a person must learn of.
 func Stranger(err error) bool {
 	return errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }

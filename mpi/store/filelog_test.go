@@ -49,9 +49,9 @@ func TestTornRecord(t *testing.T) {
 
 func TestHostileFiles(t *testing.T) {
 	for name, c := range map[string]struct {
-		text string
-		want error
-		tell string
+		text    string
+		want    error
+		message string
 	}{
 		"text":           {"this is a letter\n", ErrMalformedFile, "record at byte 0"},
 		"huge key":       {torchFile + "\xff\xff\xff\xff", ErrMalformedFile, fmt.Sprint("record at byte ", len(torchFile))},
@@ -68,8 +68,8 @@ func TestHostileFiles(t *testing.T) {
 			path := tempPath(t)
 			writeFile(t, path, c.text)
 			for call, err := range calls(bounded(t), openFile(t, path)) {
-				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.tell) {
-					t.Errorf("%s: %v; want %v, the path and %q", call, err, c.want, c.tell)
+				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.message) {
+					t.Errorf("%s: %v; want %v, the path and %q", call, err, c.want, c.message)
 				}
 			}
 			if now, err := os.ReadFile(path); err != nil || string(now) != c.text {

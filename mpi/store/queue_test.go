@@ -255,14 +255,14 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 		m := newMemory()
 		defer m.Close()
 		both, one := make(chan *string, 1), make(chan *string, 1)
-		go func() { turn, _ := m.waitOrPop(t.Context(), []string{"q", "k"}); both <- turn }()
+		go func() { wokenFor, _ := m.waitOrPop(t.Context(), []string{"q", "k"}); both <- wokenFor }()
 		synctest.Wait()
-		go func() { turn, _ := m.waitOrPop(t.Context(), []string{"q"}); one <- turn }()
+		go func() { wokenFor, _ := m.waitOrPop(t.Context(), []string{"q"}); one <- wokenFor }()
 		synctest.Wait()
 		m.push("q", []byte("1"))
 		synctest.Wait()
-		if turn := <-one; turn == nil || *turn != "q" {
-			t.Errorf("who waits for the queue alone has turn %v", turn)
+		if wokenFor := <-one; wokenFor == nil || *wokenFor != "q" {
+			t.Errorf("who waits for the queue alone was woken for %v", wokenFor)
 		}
 		if n, value, err := m.pop("q", anyLength); n != 1 || string(value) != "1" || err != nil {
 			t.Errorf("pop: %d, %q, %v", n, value, err)
@@ -273,8 +273,8 @@ func TestQueueOfSeveralKeys(t *testing.T) {
 			t.Error("who waits for both went on without the queue")
 		}
 		m.push("q", nil)
-		if turn := <-both; turn == nil || *turn != "q" {
-			t.Errorf("who waits for both has turn %v", turn)
+		if wokenFor := <-both; wokenFor == nil || *wokenFor != "q" {
+			t.Errorf("who waits for both was woken for %v", wokenFor)
 		}
 		if n := m.awaited(); n != 0 {
 			t.Errorf("%d keys are still waited for", n)

@@ -23,8 +23,8 @@ const (
 
 // replyCodes pairs errors with their numbers on the wire.
 var replyCodes = []struct {
-	status replyCode
-	err    error
+	code replyCode
+	err  error
 }{
 	{replyClosed, ErrClosed},
 	{replyTooLarge, ErrTooLarge},
@@ -140,7 +140,7 @@ func errorReply(id uint64, err error) reply {
 	r := reply{id, replyOther, []byte(err.Error())}
 	for _, s := range replyCodes {
 		if errors.Is(err, s.err) {
-			r.code = s.status
+			r.code = s.code
 		}
 	}
 	return r
@@ -170,7 +170,7 @@ func (r *reply) outcome(ctx context.Context, req *request) (result, error) {
 		return nil, r.waitError(req.awaited(), err)
 	}
 	for _, s := range replyCodes {
-		if s.status == r.code {
+		if s.code == r.code {
 			return nil, &remoteError{string(r.rest), s.err}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"ddpbatch/internal/auth"
 )
 
-// Store is the key-value store that ranks meet at. Methods are safe for
+// Store is a key-value store through which ranks find each other. Methods are safe for
 // concurrent use. A key is any text, a value any bytes; both are copied, in
 // and out. When ctx ends first, the error matches ctx's; after Close it
 // matches ErrClosed.

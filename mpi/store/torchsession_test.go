@@ -62,7 +62,7 @@ func expectEnd(t testing.TB, conn net.Conn) {
 // TestTorch1Transcript has the bytes that went between a TCPStore client of PyTorch 1.13.1 and its own server.
 func TestTorch1Transcript(t *testing.T) {
 	conn := dialTorch(t, serve(t, ServerConfig{Torch: true}), "")
-	for _, c := range []struct{ say, hear string }{
+	for _, c := range []struct{ send, receive string }{
 		{"03 0500000000000000 696e69742f 0100000000000000", "0100000000000000"},
 		{"00 0200000000000000 2f6b 0200000000000000 7631", ""},
 		{"05 0100000000000000 0200000000000000 2f6b", "00"},
@@ -76,8 +76,8 @@ func TestTorch1Transcript(t *testing.T) {
 		{"08 0200000000000000 2f6b", "0100000000000000"},
 		{"08 0200000000000000 2f6b", "0000000000000000"},
 	} {
-		send(t, conn, string(unhex(t, c.say)))
-		expectBytes(t, conn, string(unhex(t, c.hear)))
+		send(t, conn, string(unhex(t, c.send)))
+		expectBytes(t, conn, string(unhex(t, c.receive)))
 	}
 }
 
@@ -85,7 +85,7 @@ func TestTorch1Transcript(t *testing.T) {
 func TestTorch2(t *testing.T) {
 	s := serve(t, ServerConfig{Torch: true})
 	conn := dialTorch(t, s, torchHello)
-	for _, c := range []struct{ say, hear string }{
+	for _, c := range []struct{ send, receive string }{
 		{"\x0d\x01\x02\x03\x04", "\x01\x02\x03\x04"}, // PING
 		{"\x01" + str("/k") + str("v1"), ""},
 		{"\x03" + str("/k"), str("v1")},
@@ -119,8 +119,8 @@ func TestTorch2(t *testing.T) {
 		{"\x01" + str("/k") + str("v2+"), ""},
 		{"\x07", le8(4)},
 	} {
-		send(t, conn, c.say)
-		expectBytes(t, conn, c.hear)
+		send(t, conn, c.send)
+		expectBytes(t, conn, c.receive)
 	}
 	if got, err := s.MultiGet(bounded(t), "/k", "/a"); err != nil || string(got[0]) != "v2+" || string(got[1]) != "1" {
 		t.Errorf("the server itself has %q, %v", got, err)
@@ -200,7 +200,7 @@ func TestTorchKeySpace(t *testing.T) {
 	for _, key := range []string{"plan", "/plan", "torch", "", "/", "../plan", "./../plan", "torch/../plan", "\x00plan", "\b\b\b\b\b\bplan"} {
 		conn := dialTorch(t, s, torchHello+"\x07")
 		expectBytes(t, conn, le8(0)) // keys
-		for _, c := range []struct{ say, hear string }{
+		for _, c := range []struct{ send, receive string }{
 			{"\x03" + str(key), str("")},                        // GET
 			{"\x05" + le8(1) + str(key), "\x01"},                // CHECK: it is not there
 			{"\x0a" + le8(1) + str(key), str("")},               // MULTI_GET
@@ -216,8 +216,8 @@ func TestTorchKeySpace(t *testing.T) {
 			{"\x0f" + str(key), le8(1) + str("theirs")},         // QUEUE_POP
 			{"\x08" + str(key), le8(1)},                         // DELETE: its own
 		} {
-			send(t, conn, c.say)
-			expectBytes(t, conn, c.hear)
+			send(t, conn, c.send)
+			expectBytes(t, conn, c.receive)
 		}
 	}
 	expectList(t, s, "/plan=ours plan=ours torch=ours")

@@ -14,8 +14,8 @@ func links(f Fabric, to int) map[string]Link {
 	return map[string]Link{"control": f.Control(to), "data": f.Data(to)}
 }
 
-// drain reads n bytes.
-func drain(t testing.TB, l Link, n int) []byte {
+// readN reads n bytes.
+func readN(t testing.TB, l Link, n int) []byte {
 	t.Helper()
 	buf, got := make([]byte, n), 0
 	testkit.Eventually(t, "bytes come", func() bool {
@@ -59,7 +59,7 @@ func TestLinkIsAStream(t *testing.T) {
 				}
 				done <- nil
 			}()
-			got := drain(t, other, len(sent))
+			got := readN(t, other, len(sent))
 			if err := <-done; err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -90,7 +90,7 @@ func TestLinkFillsUp(t *testing.T) {
 			_, single := l.(*tcpLink)
 			_, shared := l.(*sharedLink)
 			if single || shared {
-				drain(t, links(fabrics[1], 0)[name], sent)
+				readN(t, links(fabrics[1], 0)[name], sent)
 				if n, err := l.Write(nil, []byte("more")); n != 4 || err != nil {
 					t.Errorf("%s: after it was read empty it took %d bytes, %v", name, n, err)
 				}
@@ -122,7 +122,7 @@ func TestLinkEnds(t *testing.T) {
 		}
 		fabrics[0].Close()
 		for name, l := range links(fabrics[1], 0) {
-			if got := drain(t, l, 10); string(got) != "last words" {
+			if got := readN(t, l, 10); string(got) != "last words" {
 				t.Errorf("%s: read %q", name, got)
 			}
 			if _, mute := l.(*sharedLink); mute {

@@ -60,7 +60,7 @@ func connectRanks(t testing.TB, size int, change func(*Config)) []*Sockets {
 	return fabrics
 }
 
-// share is a change for meetAll.
+// share is a change for connectRanks.
 func share(sharing Sharing) func(*Config) { return func(c *Config) { c.Sharing = sharing } }
 
 // kinds are the ways to join ranks that this package has.

@@ -153,7 +153,7 @@ func (n *networkRank) Close() error {
 }
 
 // end closes the links of the rank: the others read what it has written, then io.EOF. Those between whom and it nothing ever
-// went are told only if it is killed.
+// went learn of it only if it is killed.
 func (n *networkRank) end(how int32) {
 	n.ended.CompareAndSwap(0, how)
 	n.mu.Lock()
@@ -236,7 +236,7 @@ func (l networkLink) Write(head, body []byte) (int, error) {
 	return size, nil
 }
 
-// Read sees the end of a rank that left in peace though it told nothing of it here: that did not know of the link.
+// Read sees the end of a rank that left in peace though it marked nothing here: that did not know of the link.
 func (l networkLink) Read(buf []byte) (int, error) {
 	n, how := l.here, l.there.ended.Load() // before looking for what was written until then
 	n.mu.Lock()
@@ -252,10 +252,10 @@ func (l networkLink) Read(buf []byte) (int, error) {
 	if len(b.marks) > 0 {
 		end = b.marks[0].start
 	}
-	switch drained := b.r == end && len(b.marks) == 0; {
-	case drained && how == endClosed:
+	switch allRead := b.r == end && len(b.marks) == 0; {
+	case allRead && how == endClosed:
 		return 0, ErrClosedThere
-	case drained && b.closed:
+	case allRead && b.closed:
 		return 0, io.EOF
 	}
 	k := copy(buf, b.buf[b.r:end])

@@ -61,7 +61,7 @@ func testDelay(t *testing.T, name string) {
 	write(t, l, "late ")
 	n.Delay(0)
 	write(t, l, "after it") // the order is kept
-	if got := drain(t, other, 8); string(got) != "at once " {
+	if got := readN(t, other, 8); string(got) != "at once " {
 		t.Errorf("read %q", got)
 	}
 	if n, err := other.Read(make([]byte, 10)); n > 0 && time.Since(start) < delay || err != nil {
@@ -69,13 +69,13 @@ func testDelay(t *testing.T, name string) {
 	}
 	fabrics[1].Ready(nil)
 	expectWoken(t, startSleep(fabrics[1]))
-	if got := drain(t, other, 13); string(got) != "late after it" || time.Since(start) < delay {
+	if got := readN(t, other, 13); string(got) != "late after it" || time.Since(start) < delay {
 		t.Errorf("read %q after %v", got, time.Since(start))
 	}
 	n.Delay(delay)
 	write(t, l, "last words")
 	fabrics[0].Close() // the end comes after them
-	if got := drain(t, other, 10); string(got) != "last words" {
+	if got := readN(t, other, 10); string(got) != "last words" {
 		t.Errorf("read %q", got)
 	}
 	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -126,7 +126,7 @@ func TestNetworkEnds(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")
 	fabrics[0].Close()
-	drain(t, fabrics[1].Control(0), 1)
+	readN(t, fabrics[1].Control(0), 1)
 	for name, l := range links(fabrics[1], 0) {
 		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, ErrClosedThere) || !errors.Is(err, io.EOF) {
 			t.Errorf("%s: whom it had talked to got %v", name, err)
@@ -173,7 +173,7 @@ func TestNetworkDoesNotGrow(t *testing.T) {
 	write(t, l, "behind")
 	for range 10_000 {
 		l.Write(make([]byte, frame), nil)
-		drain(t, other, frame)
+		readN(t, other, frame)
 	}
 	b := fabrics[1].(*networkRank).inbox(News{Rank: 0})
 	if c := cap(b.buf); c > 100*frame {

@@ -119,7 +119,7 @@ type sealedLink struct {
 
 	record  []byte // that is being written
 	unsent  []byte // of record
-	held    bool   // its last byte has not been told to be taken
+	held    bool   // its last byte has not been reported as taken
 	raw     []byte // that was read, from the beginning of a record on
 	r, w    int    // raw[r:w] is not opened yet
 	opened  []byte // of raw, and not read yet

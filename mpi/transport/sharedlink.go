@@ -138,7 +138,7 @@ func (l *sharedLink) close() error { return l.memory.close() }
 // wakePipe is how others wake this process: a pipe that they may open by /proc/PID/fd (proc(5)).
 type wakePipe struct {
 	read, write int
-	scratch     [pipeCapacity / 16]byte // of drain
+	scratch     [pipeCapacity / 16]byte // of empty
 }
 
 func newWakePipe() (*wakePipe, error) {
@@ -159,11 +159,11 @@ func wakeAt(fd int) {
 // wakeByte is what is written to a wake pipe.
 var wakeByte = []byte{0}
 
-// pipeCapacity is how many bytes drain takes at most: what a pipe holds (pipe(7)).
+// pipeCapacity is how many bytes empty takes at most: what a pipe holds (pipe(7)).
 const pipeCapacity = 64 << 10
 
-// drain makes it unreadable again, unless somebody writes without end. It is for one goroutine at a time.
-func (w *wakePipe) drain() {
+// empty makes it unreadable again, unless somebody writes without end. It is for one goroutine at a time.
+func (w *wakePipe) empty() {
 	for range pipeCapacity / len(w.scratch) {
 		if n, err := unix.Read(w.read, w.scratch[:]); n < len(w.scratch) || err != nil {
 			return

@@ -277,7 +277,7 @@ func TestMemoryOfALostRank(t *testing.T) {
 	fabrics[1].Close()
 	fabrics[0].Nudge(1) // nobody reads the pipe
 	write(t, fabrics[0].Data(1), "too late")
-	if got := drain(t, fabrics[0].Data(1), 10); string(got) != "last words" {
+	if got := readN(t, fabrics[0].Data(1), 10); string(got) != "last words" {
 		t.Errorf("read %q", got)
 	}
 }

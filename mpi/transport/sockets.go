@@ -150,7 +150,7 @@ func (s *Sockets) Sleep() {
 	fds := [2]unix.PollFd{{Fd: int32(s.poll), Events: unix.POLLIN}, {Fd: int32(s.pipe.read), Events: unix.POLLIN}}
 	unix.Poll(fds[:], -1) // EINTR is as good as news
 	if fds[1].Revents != 0 {
-		s.pipe.drain()
+		s.pipe.empty()
 	}
 }
 

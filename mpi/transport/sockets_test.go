@@ -56,23 +56,23 @@ func TestReady(t *testing.T) {
 		write(t, fabrics[3].Control(0), "x")
 		write(t, fabrics[3].Data(0), "x")
 		f.Sleep()
-		var told []News
-		testkit.Eventually(t, "all are told of", func() bool { told = f.Ready(told); return len(told) >= len(want) })
-		slices.SortFunc(told, func(a, b News) int {
+		var ready []News
+		testkit.Eventually(t, "all are told of", func() bool { ready = f.Ready(ready); return len(ready) >= len(want) })
+		slices.SortFunc(ready, func(a, b News) int {
 			return cmp.Or(cmp.Compare(a.Rank, b.Rank), strings.Compare(fmt.Sprint(a.Data), fmt.Sprint(b.Data)))
 		})
-		if !slices.Equal(told, want) {
-			t.Errorf("news of %v, want %v", told, want)
+		if !slices.Equal(ready, want) {
+			t.Errorf("news of %v, want %v", ready, want)
 		}
 		if again := f.Ready(nil); len(again) != 0 {
 			t.Errorf("news of %v twice", again)
 		}
-		drain(t, f.Control(2), 1)
+		readN(t, f.Control(2), 1)
 		fabrics[2].Close()
-		told = nil
+		ready = nil
 		testkit.Eventually(t, "the end is told of", func() bool {
-			told = f.Ready(told)
-			return slices.Contains(told, News{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(told, News{Rank: 2, Data: true}))
+			ready = f.Ready(ready)
+			return slices.Contains(ready, News{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(ready, News{Rank: 2, Data: true}))
 		})
 	})
 }
@@ -91,7 +91,7 @@ func TestReadyToWrite(t *testing.T) {
 				})
 				clearReady(t, fabrics[0])
 				done := startSleep(fabrics[0])
-				drain(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
+				readN(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
 				expectWoken(t, done)
 				news, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
 				if !slices.Equal(news, []News{want}) {
@@ -103,7 +103,7 @@ func TestReadyToWrite(t *testing.T) {
 }
 
 // A neighbour that writes without end does not hold the rank.
-func TestDrainIsBounded(t *testing.T) {
+func TestEmptyingIsBounded(t *testing.T) {
 	b, err := newWakePipe()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func TestDrainIsBounded(t *testing.T) {
 	if n, err := unix.Write(b.write, make([]byte, size)); n != size || err != nil {
 		t.Fatal(n, err)
 	}
-	b.drain()
+	b.empty()
 	left, err := unix.IoctlGetInt(b.read, unix.TIOCINQ)
 	if err != nil || left != size-pipeCapacity {
 		t.Errorf("%d of %d bytes are left, %v", left, size, err)
@@ -140,7 +140,7 @@ func TestWake(t *testing.T) {
 
 // Shared memory wakes only those that are armed: by what is put there, by room, and by a nudge.
 func TestArm(t *testing.T) {
-	for name, tell := range map[string]func(other Fabric){
+	for name, wake := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
 		"nudge": func(other Fabric) { other.Nudge(0) },
 	} {
@@ -150,14 +150,14 @@ func TestArm(t *testing.T) {
 			clearReady(t, f)
 			f.Arm()
 			done := startSleep(f)
-			tell(fabrics[1])
+			wake(fabrics[1])
 			expectWoken(t, done)
 			f.Arm()
-			tell(fabrics[1]) // between Arm and Sleep
+			wake(fabrics[1]) // between Arm and Sleep
 			expectWoken(t, startSleep(f))
 			f.Arm()
 			f.Disarm()
-			tell(fabrics[1])
+			wake(fabrics[1])
 			done = startSleep(f)
 			select {
 			case <-done:
@@ -188,7 +188,7 @@ func TestArmForRoom(t *testing.T) {
 	clearReady(t, f)
 	f.Arm()
 	done := startSleep(f)
-	drain(t, fabrics[1].Data(0), 1)
+	readN(t, fabrics[1].Data(0), 1)
 	expectWoken(t, done)
 }
 
@@ -213,14 +213,14 @@ func TestWakeupIsTheSleepers(t *testing.T) {
 func TestNoLostWakeup(t *testing.T) {
 	forEachKind(t, func(t *testing.T, join func(testing.TB, int) []Fabric) {
 		fabrics := join(t, 2)
-		const turns = 2000
+		const exchanges = 2000
 		testkit.Within(t, 4*testkit.Patience, func() { // a wake-up that is lost is so for ever
 			testkit.Each(2, func(rank int) error {
 				f, l := fabrics[rank], fabrics[rank].Data(1-rank)
 				rng := rand.New(rand.NewPCG(1, uint64(rank)))
 				var buf [1]byte
-				for turn := range turns {
-					if turn%2 == rank {
+				for i := range exchanges {
+					if i%2 == rank {
 						for start, d := time.Now(), time.Duration(rng.IntN(30))*time.Microsecond; time.Since(start) < d; {
 						}
 						l.Write(buf[:], nil)

@@ -72,7 +72,7 @@ func (l *tcpLink) Read(buf []byte) (int, error) {
 
 // delivered tells whether the other end's system has all that was written, or the connection is gone.
 func (l *tcpLink) delivered() bool {
-	fds := [1]unix.PollFd{{Fd: int32(l.fd)}} // POLLERR and POLLHUP are told unasked
+	fds := [1]unix.PollFd{{Fd: int32(l.fd)}} // POLLERR and POLLHUP are reported unasked
 	if gone, err := unix.Poll(fds[:], 0); gone > 0 || err != nil {
 		return true
 	}
@@ -91,7 +91,7 @@ type stripedLink struct {
 	streams []Link
 	cell    int
 	out, in cellPosition
-	failure error // of Read, to be told by the next one, as this one had bytes
+	failure error // of Read, to be returned by the next one, as this one had bytes
 }
 
 // cellPosition is the stream whose cell one direction is in, and how much of that cell is left.

@@ -123,7 +123,7 @@ func TestStripedLayout(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	for i, want := range []string{"abcdmnop", "efghqrst", "ijkl"} {
-		if got := drain(t, b.streams[i], len(want)); string(got) != want {
+		if got := readN(t, b.streams[i], len(want)); string(got) != want {
 			t.Errorf("stream %d had %q, want %q", i, got, want)
 		}
 	}
@@ -141,13 +141,13 @@ func TestStripedEnds(t *testing.T) {
 			}
 			last := a.out.stream
 			if reset { // it may overtake what was sent, so that only the others are sure to arrive
-				drainAll(t, b, text)
+				readBoth(t, b, text)
 			}
 			for i, l := range a.streams {
 				shut(t, l.(*tcpLink), reset && i == last)
 			}
 			if !reset {
-				drainAll(t, b, text)
+				readBoth(t, b, text)
 			}
 			for range 3 {
 				var err error
@@ -167,9 +167,9 @@ func TestStripedEnds(t *testing.T) {
 	}
 }
 
-func drainAll(t testing.TB, l Link, want []byte) {
+func readBoth(t testing.TB, l Link, want []byte) {
 	t.Helper()
-	if got := drain(t, l, len(want)); !bytes.Equal(got, want) {
+	if got := readN(t, l, len(want)); !bytes.Equal(got, want) {
 		t.Fatalf("%x came, want %x", got, want)
 	}
 }
@@ -183,7 +183,7 @@ func TestStripedResetInTheMiddle(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	shut(t, a.streams[2].(*tcpLink), true)
-	drainAll(t, b, text)
+	readBoth(t, b, text)
 	testkit.Eventually(t, "the reset is told", func() bool { _, err := b.Read(make([]byte, 100)); return errors.Is(err, unix.ECONNRESET) })
 	if _, err := b.Read(make([]byte, 100)); !errors.Is(err, unix.ECONNRESET) {
 		t.Errorf("then %v", err)
@@ -227,11 +227,11 @@ func TestStripedFull(t *testing.T) {
 		sent = append(sent, block[:n]...)
 		return n == 0
 	})
-	drainAll(t, b, sent)
+	readBoth(t, b, sent)
 	if n, err := a.Write([]byte("more"), []byte(" of it")); n != 10 || err != nil {
 		t.Fatal(n, err)
 	}
-	drainAll(t, b, []byte("more of it"))
+	readBoth(t, b, []byte("more of it"))
 }
 
 // flowVariable makes this binary one of the two processes of a flow: "RANK STREAMS BYTES RATE DIRECTORY".
