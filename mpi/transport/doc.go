@@ -38,7 +38,7 @@
 // # Waiting
 //
 // Nothing here waits but Sleep: links are polled, with system calls that Go's scheduler does not hear of, since being woken
-// costs more than most messages take. An epoll instance of the rank's own tells which sockets have news. A rank that sleeps says so
+// costs more than most messages take. An epoll instance of the rank's own tells which sockets are ready. A rank that sleeps says so
 // in the memory it shares, and is woken, by a byte in a pipe, by whoever puts something there.
 //
 // # Limits

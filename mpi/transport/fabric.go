@@ -10,7 +10,7 @@ import (
 // Link is a reliable, ordered stream of bytes to one other rank, and one back.
 // Its methods never wait. One goroutine at a time may use it.
 type Link interface {
-	// Write takes what it can of head and then body at once, and tells how many bytes that was. Whoever is told that less was taken comes
+	// Write takes what it can of head and then body at once, and returns how many bytes that was. A caller of which less was taken comes
 	// again with the rest, which begins with the same byte.
 	Write(head, body []byte) (int, error)
 
@@ -19,7 +19,7 @@ type Link interface {
 	Read(buf []byte) (int, error)
 }
 
-// Fabric is one rank's links to all others, and the place where it sleeps until one of them has news. Wake may be called by
+// Fabric is one rank's links to all others, and how it sleeps until one of them is ready. Wake may be called by
 // any goroutine at any time, Arm, Disarm and Sleep by one, the other methods by one at a time.
 type Fabric interface {
 	Rank() int
@@ -27,20 +27,20 @@ type Fabric interface {
 	Manner() Manner
 
 	// Control is the link to a rank for what must not wait behind payloads. Data is the one for those: sockets of
-	// their own, or shared memory. A rank that ends, ends both, but memory tells nothing of it.
+	// their own, or shared memory. A rank that ends, ends both, but memory does not show that.
 	Control(rank int) Link
 	Data(rank int) Link
 
 	// Ready appends the links that may have something to read, or room to write after they had none, since the
 	// last call.
-	Ready(news []News) []News
+	Ready(links []News) []News
 
-	// Shared is the ranks whose data link is shared memory: only a look tells whether there is news on
-	// them, unless the fabric is armed.
+	// Shared is the ranks whose data link is shared memory: only a look at them shows whether they
+	// are ready, unless the fabric is armed.
 	Shared() []int
 
 	// Sleep returns when Ready may have something to say, or after Wake, or, between Arm and Disarm, when a
-	// Shared link has news.
+	// Shared link is ready.
 	Sleep()
 	Arm()
 	Disarm()
@@ -54,7 +54,7 @@ type Fabric interface {
 	Close() error
 }
 
-// News names a link that has some.
+// News names a link.
 type News struct {
 	Rank int
 	Data bool // it is the data link; else the control link

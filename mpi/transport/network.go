@@ -136,15 +136,15 @@ func (n *networkRank) Wake() {
 // Nudge needs not ask whether the rank is armed.
 func (n *networkRank) Nudge(rank int) { n.network.ranks[rank].Wake() }
 
-func (n *networkRank) Ready(news []News) []News {
+func (n *networkRank) Ready(links []News) []News {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, one := range n.ready {
-		n.inboxes[one].ready = false
+	for _, link := range n.ready {
+		n.inboxes[link].ready = false
 	}
-	news = append(news, n.ready...)
+	links = append(links, n.ready...)
 	n.ready = n.ready[:0]
-	return news
+	return links
 }
 
 func (n *networkRank) Close() error {

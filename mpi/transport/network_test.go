@@ -139,8 +139,8 @@ func TestNetworkEnds(t *testing.T) {
 	}
 	clearReady(t, fabrics[2])
 	n.Kill(1)
-	if news := fabrics[2].Ready(nil); !slices.Equal(news, []News{{Rank: 1}, {Rank: 1, Data: true}}) {
-		t.Errorf("a stranger to a killed rank has news of %v", news)
+	if links := fabrics[2].Ready(nil); !slices.Equal(links, []News{{Rank: 1}, {Rank: 1, Data: true}}) {
+		t.Errorf("a stranger to a killed rank has events of %v", links)
 	}
 	for name, l := range links(fabrics[2], 1) {
 		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || errors.Is(err, ErrClosedThere) {
@@ -150,8 +150,8 @@ func TestNetworkEnds(t *testing.T) {
 			t.Errorf("%s: writing to it got %v", name, err)
 		}
 	}
-	if news := fabrics[1].Ready(nil); !slices.Contains(news, News{Rank: 2}) || !slices.Contains(news, News{Rank: 2, Data: true}) {
-		t.Errorf("what goes on of the killed rank has news of %v", news)
+	if links := fabrics[1].Ready(nil); !slices.Contains(links, News{Rank: 2}) || !slices.Contains(links, News{Rank: 2, Data: true}) {
+		t.Errorf("what goes on of the killed rank has events of %v", links)
 	}
 	for _, rank := range []int{0, 1} {
 		for name, l := range links(fabrics[rank], 2) {

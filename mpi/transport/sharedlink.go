@@ -23,7 +23,7 @@ const (
 
 // sharedFlags are what one of two ranks sets for the other in their memory.
 type sharedFlags struct {
-	asleep    atomic.Uint32 // it wants to be woken by news
+	asleep    atomic.Uint32 // it wants to be woken when something comes
 	wantsRoom atomic.Uint32 // it has more to write than there was room for
 	_         [flagsSpace - 8]byte
 }

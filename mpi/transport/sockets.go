@@ -18,7 +18,7 @@ const spinTime = 300 * time.Microsecond
 // more of them, or shared memory where both are on one machine.
 type Sockets struct {
 	rank       int
-	manner     Manner
+	waitPolicy Manner
 	conns      []*tcpLink    // all of them
 	control    []*sealedLink // by rank; nil for this rank itself
 	data       []Link        // by rank; nil for this rank itself
@@ -37,7 +37,7 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 	size := c.cfg.Size
 	s := &Sockets{
 		rank: c.cfg.Rank, control: make([]*sealedLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
-		pipe: c.pipe, manner: Manner{Spin: spinTime, Yield: c.cfg.oversubscribed(c.countLocal())}, reportedIn: make([]uint, size),
+		pipe: c.pipe, waitPolicy: Manner{Spin: spinTime, Yield: c.cfg.oversubscribed(c.countLocal())}, reportedIn: make([]uint, size),
 	}
 	defer func() {
 		if err != nil {
@@ -68,14 +68,14 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 }
 
 // adopt takes a connection over, and watches it for Ready.
-func (s *Sockets) adopt(conn *net.TCPConn, news News) (*tcpLink, error) {
+func (s *Sockets) adopt(conn *net.TCPConn, link News) (*tcpLink, error) {
 	l, err := takeOver(conn)
 	if err != nil {
 		return nil, err
 	}
 	s.conns = append(s.conns, l)
-	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(news.Rank)}
-	if news.Data {
+	event := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(link.Rank)}
+	if link.Data {
 		event.Pad = 1 // Fd and Pad are the two halves of what epoll_event(3type) calls data
 	}
 	if err := unix.EpollCtl(s.poll, unix.EPOLL_CTL_ADD, l.fd, &event); err != nil {
@@ -85,10 +85,10 @@ func (s *Sockets) adopt(conn *net.TCPConn, news News) (*tcpLink, error) {
 }
 
 // adoptAll makes a data link of its streams.
-func (s *Sockets) adoptAll(conns []*sealedConn, news News, encrypt bool) (Link, error) {
+func (s *Sockets) adoptAll(conns []*sealedConn, link News, encrypt bool) (Link, error) {
 	streams := make([]Link, len(conns))
 	for i, conn := range conns {
-		tcp, err := s.adopt(conn.TCPConn, news)
+		tcp, err := s.adopt(conn.TCPConn, link)
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +109,7 @@ func (s *Sockets) Rank() int { return s.rank }
 func (s *Sockets) Size() int { return len(s.control) }
 
 // Manner implements Fabric.
-func (s *Sockets) Manner() Manner { return s.manner }
+func (s *Sockets) Manner() Manner { return s.waitPolicy }
 
 // Control implements Fabric.
 func (s *Sockets) Control(rank int) Link { return s.control[rank] }
@@ -121,25 +121,25 @@ func (s *Sockets) Data(rank int) Link { return s.data[rank] }
 func (s *Sockets) Shared() []int { return s.sharing }
 
 // Ready implements Fabric. It tells of a link once, whatever the number of its streams.
-func (s *Sockets) Ready(news []News) []News {
+func (s *Sockets) Ready(links []News) []News {
 	s.readyCalls++
 	for {
 		n, errno := epollNow(s.poll, s.events[:])
 		if errno != 0 {
-			return news // EINTR; the next look finds them
+			return links // EINTR; the next look finds them
 		}
 		for _, event := range s.events[:n] {
-			one := News{Rank: int(event.Fd), Data: event.Pad != 0}
-			if one.Data {
-				if s.reportedIn[one.Rank] == s.readyCalls {
+			link := News{Rank: int(event.Fd), Data: event.Pad != 0}
+			if link.Data {
+				if s.reportedIn[link.Rank] == s.readyCalls {
 					continue
 				}
-				s.reportedIn[one.Rank] = s.readyCalls
+				s.reportedIn[link.Rank] = s.readyCalls
 			}
-			news = append(news, one)
+			links = append(links, link)
 		}
 		if n < len(s.events) {
-			return news
+			return links
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (s *Sockets) Ready(news []News) []News {
 // it, so only who arms it again may take the byte.
 func (s *Sockets) Sleep() {
 	fds := [2]unix.PollFd{{Fd: int32(s.poll), Events: unix.POLLIN}, {Fd: int32(s.pipe.read), Events: unix.POLLIN}}
-	unix.Poll(fds[:], -1) // EINTR is as good as news
+	unix.Poll(fds[:], -1) // EINTR is as good as an event
 	if fds[1].Revents != 0 {
 		s.pipe.empty()
 	}

@@ -45,8 +45,8 @@ func TestReady(t *testing.T) {
 		fabrics := join(t, 4)
 		f := fabrics[0]
 		clearReady(t, f)
-		if news := f.Ready(nil); len(news) != 0 {
-			t.Errorf("news of %v before anybody said anything", news)
+		if links := f.Ready(nil); len(links) != 0 {
+			t.Errorf("news of %v before anybody said anything", links)
 		}
 		want := []News{{Rank: 2}, {Rank: 3}, {Rank: 3, Data: true}}
 		if isShared(f.Data(3)) { // only a look tells
@@ -93,9 +93,9 @@ func TestReadyToWrite(t *testing.T) {
 				done := startSleep(fabrics[0])
 				readN(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
 				expectWoken(t, done)
-				news, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
-				if !slices.Equal(news, []News{want}) {
-					t.Errorf("news of %v, want %v", news, want)
+				links, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
+				if !slices.Equal(links, []News{want}) {
+					t.Errorf("news of %v, want %v", links, want)
 				}
 			})
 		}
@@ -138,11 +138,11 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// Shared memory wakes only those that are armed: by what is put there, by room, and by a nudge.
+// Shared memory wakes only those that are armed: by what is put there, by room, and by another rank.
 func TestArm(t *testing.T) {
 	for name, wake := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
-		"nudge": func(other Fabric) { other.Nudge(0) },
+		"wake": func(other Fabric) { other.Nudge(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabrics := kinds["shared"](t, 2)
