@@ -142,7 +142,7 @@ func TestWake(t *testing.T) {
 func TestArm(t *testing.T) {
 	for name, wake := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
-		"wake": func(other Fabric) { other.Nudge(0) },
+		"wake":  func(other Fabric) { other.Nudge(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabrics := kinds["shared"](t, 2)
