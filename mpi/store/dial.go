@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -15,12 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/secure"
 )
 
 const (
 	connectTimeout = 5 * time.Second       // for TCP to reach one address
-	firstRetry     = 10 * time.Millisecond // pause before an address is tried again, doubled each time
+	firstRetry     = 10 * time.Millisecond // bounds of the pauses before an address is tried again
 	lastRetry      = 250 * time.Millisecond
 	strangerRetry  = 2 * time.Second // until an address is tried again where somebody else answered
 )
@@ -96,7 +97,7 @@ type dialing struct {
 
 // run tries until somebody proves to be the store, refuses for good, or ctx ends: then it returns nil.
 func (d *dialing) run(ctx context.Context) net.Conn {
-	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
+	for again := (backoff.Backoff{First: firstRetry, Most: lastRetry}); ctx.Err() == nil; {
 		conn, err := dialOnce(ctx, d.addr, d.cfg, d.keys)
 		if err == nil {
 			return conn
@@ -105,15 +106,11 @@ func (d *dialing) run(ctx context.Context) net.Conn {
 		if d.isFinal(err) {
 			return nil
 		}
-		// Between a half and the whole pause, so that ranks that began together do not go on together.
-		wait := pause/2 + rand.N(pause/2)
+		wait := again.Next()
 		if Stranger(err) {
 			wait = strangerRetry
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, wait) // the loop ends with ctx
 	}
 	return nil
 }

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"ddpbatch/internal/backoff"
 )
 
 // FileConfig says how a store in a file ends.
@@ -237,18 +238,13 @@ func (f *File) wait(ctx context.Context, what string, until func(context.Context
 }
 
 const (
-	firstPoll = time.Millisecond // pause before a file is looked at again for what is waited for, doubled each time
+	firstPoll = time.Millisecond // bounds of the pauses before a file is read again for what is waited for
 	lastPoll  = 25 * time.Millisecond
 )
 
 // poll reads the file again and again until ctx ends. It ends ctx itself where the file cannot be read.
 func (f *File) poll(ctx context.Context, stop context.CancelCauseFunc) {
-	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return
-		}
+	for wait := (backoff.Backoff{First: firstPoll, Most: lastPoll}); wait.Wait(ctx) == nil; {
 		if err := f.read(ctx); err != nil && ctx.Err() == nil {
 			stop(err)
 			return

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -153,22 +153,20 @@ const (
 )
 
 const (
-	firstLockRetry = 100 * time.Microsecond // pause before a lock is tried for again, doubled each time
+	firstLockRetry = 100 * time.Microsecond // bounds of the pauses before a lock is tried for again
 	lastLockRetry  = 10 * time.Millisecond
 )
 
 // lock opens the file and locks it, until unlock. It does not wait in the kernel, as a
 // process that was stopped with the lock would hold up ctx there.
 func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
-	for pause := firstLockRetry; ; pause = min(2*pause, lastLockRetry) {
+	for wait := (backoff.Backoff{First: firstLockRetry, Most: lastLockRetry}); ; {
 		file, err := f.tryLock(flags, kind)
 		if file != nil || err != nil {
 			return file, err
 		}
-		select {
-		case <-time.After(pause/2 + rand.N(pause/2)):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%w, and another process holds the lock of %s", ctx.Err(), f.path)
+		if err := wait.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("%w, and another process holds the lock of %s", err, f.path)
 		}
 	}
 }

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/backoff"
 )
 
-// Pauses between attempts to reach a rank double from the first to the longest.
+// Bounds of the pauses between attempts to reach a rank.
 const (
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
@@ -42,7 +43,7 @@ func (c *connector) dialRank(ctx context.Context, rank int) error {
 	}
 	c.setReason(rank, "%s does not answer", addr)
 	r, to := &remoteRank{rank: rank, local: machine == c.machine}, listenAddr{addr, c.cfg.key(ticket)}
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for wait := (backoff.Backoff{First: firstPause, Most: longestPause}); ; {
 		r.try++
 		err := c.tryRank(ctx, to, r)
 		if err == nil {
@@ -59,10 +60,8 @@ func (c *connector) dialRank(ctx context.Context, rank int) error {
 			return err
 		}
 		c.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
-		select {
-		case <-ctx.Done():
+		if wait.Wait(ctx) != nil {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }
