@@ -106,7 +106,7 @@ func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm
 	}
 	votes, err := k.allGatherBytes(ctx, []byte{ok})
 	if err == nil && !slices.ContainsFunc(votes, func(vote []byte) bool { return vote[0] == 0 }) {
-		return segments, own.Shut() // all have opened it
+		return segments, own.CloseFile() // all have opened it
 	}
 	closeSegments(segments...)
 	if err == nil && k.world.config.Transport == "shm" {

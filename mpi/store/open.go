@@ -32,11 +32,11 @@ type Opened struct {
 	Rank, WorldSize int
 }
 
-// Open opens the store that an init method names (see Place). Of tcp://, rank 0 serves the store, at the named
+// Open opens the store that an init method names (see InitMethod). Of tcp://, rank 0 serves the store, at the named
 // address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
 // close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
-	parsed, err := ParsePlace(method)
+	parsed, err := ParseInitMethod(method)
 	if err != nil {
 		return nil, err
 	}
@@ -80,14 +80,14 @@ func serveAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) 
 	return Serve(l, ServerConfig{Secret: cfg.Secret, Binding: cfg.Binding, Log: cfg.Log}), nil
 }
 
-// Place is where a store is, in a word: an init method of torch.distributed.
+// InitMethod is where a store is, in a word: an init method of torch.distributed.
 //
 //	tcp://HOST:PORT      a store that rank 0 serves at that address
 //	file:///PATH         a store in a file
 //
 // Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
 // torch.distributed does.
-type Place struct {
+type InitMethod struct {
 	Scheme    string // "tcp" or "file"
 	Addr      string // of tcp: "host:port"
 	Path      string // of file
@@ -100,18 +100,18 @@ const (
 	maxWorld      = 1 << 24 // ranks
 )
 
-// ParsePlace takes the word apart.
-func ParsePlace(word string) (Place, error) {
+// ParseInitMethod takes the word apart.
+func ParseInitMethod(word string) (InitMethod, error) {
 	p, err := parseInitMethod(word)
 	if err != nil {
-		return Place{}, fmt.Errorf("open a store: %w", err)
+		return InitMethod{}, fmt.Errorf("open a store: %w", err)
 	}
 	return p, nil
 }
 
-func parseInitMethod(word string) (Place, error) {
+func parseInitMethod(word string) (InitMethod, error) {
 	if len(word) > maxInitMethod {
-		return Place{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
+		return InitMethod{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
 	}
 	u, err := url.Parse(word)
 	if err != nil {
@@ -119,24 +119,24 @@ func parseInitMethod(word string) (Place, error) {
 		if errors.As(err, &parse) {
 			err = parse.Err // it names the word again
 		}
-		return Place{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
+		return InitMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
 	}
-	p := Place{Scheme: u.Scheme}
+	p := InitMethod{Scheme: u.Scheme}
 	switch u.Scheme {
 	case "tcp":
 		p.Addr, err = tcpAddr(u)
 	case "file":
 		p.Path, err = filePath(u)
 	case "":
-		return Place{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
+		return InitMethod{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
 	default:
-		return Place{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
+		return InitMethod{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
 	}
 	if err == nil {
 		p.Rank, p.WorldSize, err = namedRanks(u.RawQuery)
 	}
 	if err != nil {
-		return Place{}, fmt.Errorf("%s:// rendezvous: %w", u.Scheme, err)
+		return InitMethod{}, fmt.Errorf("%s:// rendezvous: %w", u.Scheme, err)
 	}
 	return p, nil
 }
@@ -202,7 +202,7 @@ func namedRanks(query string) (rank, size int, err error) {
 
 // ranks returns the rank and the world size that the init method names, or else the caller, whose worldSize is then
 // not 0; never both.
-func (p Place) ranks(rank, worldSize int) (int, int, error) {
+func (p InitMethod) ranks(rank, worldSize int) (int, int, error) {
 	switch {
 	case worldSize == 0 && p.Rank < 0:
 		return 0, 0, errors.New("rank parameter missing")

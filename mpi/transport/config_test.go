@@ -123,7 +123,7 @@ func TestOversubscribed(t *testing.T) {
 	if (Config{OwnCores: true}).oversubscribed(cores) {
 		t.Error("a rank with cores of its own is in a crowd")
 	}
-	if m := connectRanks(t, cores+1, nil)[0].Manner(); !m.Yield {
+	if m := connectRanks(t, cores+1, nil)[0].WaitPolicy(); !m.Yield {
 		t.Error("ranks that are more than the cores do not give them away")
 	}
 }

@@ -24,7 +24,7 @@ type Link interface {
 type Fabric interface {
 	Rank() int
 	Size() int
-	Manner() Manner
+	WaitPolicy() WaitPolicy
 
 	// Control is the link to a rank for what must not wait behind payloads. Data is the one for those: sockets of
 	// their own, or shared memory. A rank that ends, ends both, but memory does not show that.
@@ -33,7 +33,7 @@ type Fabric interface {
 
 	// Ready appends the links that may have something to read, or room to write after they had none, since the
 	// last call.
-	Ready(links []News) []News
+	Ready(links []LinkID) []LinkID
 
 	// Shared is the ranks whose data link is shared memory: only a look at them shows whether they
 	// are ready, unless the fabric is armed.
@@ -46,22 +46,22 @@ type Fabric interface {
 	Disarm()
 	Wake()
 
-	// Nudge makes the Sleep of another rank return, if it is armed: this one has changed what the
+	// WakeRank makes the Sleep of another rank return, if it is armed: this one has changed what the
 	// two share.
-	Nudge(rank int)
+	WakeRank(rank int)
 
 	// Close closes all links.
 	Close() error
 }
 
-// News names a link.
-type News struct {
+// LinkID names a link.
+type LinkID struct {
 	Rank int
 	Data bool // it is the data link; else the control link
 }
 
-// Manner is how ranks are to wait on a fabric.
-type Manner struct {
+// WaitPolicy is how ranks are to wait on a fabric.
+type WaitPolicy struct {
 	Spin     time.Duration // how long to poll before sleeping
 	Yield    bool          // ranks share cores: give them away between polls
 	OnDemand bool          // links come to be when they are first used

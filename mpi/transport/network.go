@@ -24,7 +24,7 @@ type Network struct {
 func NewNetwork(size int) *Network {
 	n := &Network{ranks: make([]*networkRank, size), cut: make(map[[2]int]bool)}
 	for rank := range n.ranks {
-		n.ranks[rank] = &networkRank{rank: rank, network: n, inboxes: make(map[News]*inbox), wakeup: make(chan struct{}, 1)}
+		n.ranks[rank] = &networkRank{rank: rank, network: n, inboxes: make(map[LinkID]*inbox), wakeup: make(chan struct{}, 1)}
 	}
 	return n
 }
@@ -88,8 +88,8 @@ type networkRank struct {
 
 	mu      sync.Mutex
 	taken   bool
-	inboxes map[News]*inbox // by sender and link
-	ready   []News          // what Ready has not named yet
+	inboxes map[LinkID]*inbox // by sender and link
+	ready   []LinkID          // what Ready has not named yet
 }
 
 // How a node ends.
@@ -116,8 +116,8 @@ type mark struct {
 func (n *networkRank) Rank() int { return n.rank }
 func (n *networkRank) Size() int { return len(n.network.ranks) }
 
-// Manner: ranks of one process that poll would take the processor from those that they wait for.
-func (n *networkRank) Manner() Manner { return Manner{OnDemand: true} }
+// WaitPolicy: ranks of one process that poll would take the processor from those that they wait for.
+func (n *networkRank) WaitPolicy() WaitPolicy { return WaitPolicy{OnDemand: true} }
 
 func (n *networkRank) Control(rank int) Link { return networkLink{n, n.network.ranks[rank], false} }
 func (n *networkRank) Data(rank int) Link    { return networkLink{n, n.network.ranks[rank], true} }
@@ -133,10 +133,10 @@ func (n *networkRank) Wake() {
 	}
 }
 
-// Nudge needs not ask whether the rank is armed.
-func (n *networkRank) Nudge(rank int) { n.network.ranks[rank].Wake() }
+// WakeRank needs not ask whether the rank is armed.
+func (n *networkRank) WakeRank(rank int) { n.network.ranks[rank].Wake() }
 
-func (n *networkRank) Ready(links []News) []News {
+func (n *networkRank) Ready(links []LinkID) []LinkID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, link := range n.ready {
@@ -160,20 +160,20 @@ func (n *networkRank) end(how int32) {
 	if how == endKilled { // what goes on of it finds out that its own ends are closed
 		for _, other := range n.network.ranks {
 			if other != n {
-				n.markReady(News{other.rank, false})
-				n.markReady(News{other.rank, true})
+				n.markReady(LinkID{other.rank, false})
+				n.markReady(LinkID{other.rank, true})
 			}
 		}
 	}
 	n.mu.Unlock()
-	control, data := News{n.rank, false}, News{n.rank, true}
+	control, data := LinkID{n.rank, false}, LinkID{n.rank, true}
 	for _, other := range n.network.ranks {
 		if other == n {
 			continue
 		}
 		other.mu.Lock()
 		if how == endKilled || other.inboxes[control] != nil || other.inboxes[data] != nil {
-			for _, from := range [2]News{control, data} {
+			for _, from := range [2]LinkID{control, data} {
 				other.inbox(from).closed = true
 				other.markReady(from)
 			}
@@ -183,7 +183,7 @@ func (n *networkRank) end(how int32) {
 }
 
 // markReady makes Ready name a link. mu is held.
-func (n *networkRank) markReady(from News) {
+func (n *networkRank) markReady(from LinkID) {
 	if b := n.inbox(from); !b.ready {
 		b.ready = true
 		n.ready = append(n.ready, from)
@@ -191,7 +191,7 @@ func (n *networkRank) markReady(from News) {
 	n.Wake()
 }
 
-func (n *networkRank) inbox(from News) *inbox {
+func (n *networkRank) inbox(from LinkID) *inbox {
 	b := n.inboxes[from]
 	if b == nil {
 		b = &inbox{}
@@ -216,7 +216,7 @@ func (l networkLink) Write(head, body []byte) (int, error) {
 	if lost {
 		return size, nil
 	}
-	to, from := l.there, News{l.here.rank, l.data}
+	to, from := l.there, LinkID{l.here.rank, l.data}
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	b := to.inbox(from)
@@ -244,7 +244,7 @@ func (l networkLink) Read(buf []byte) (int, error) {
 	if n.ended.Load() != 0 {
 		return 0, net.ErrClosed
 	}
-	b := n.inbox(News{l.there.rank, l.data})
+	b := n.inbox(LinkID{l.there.rank, l.data})
 	for len(b.marks) > 0 && !time.Now().Before(b.marks[0].at) {
 		b.marks = b.marks[1:]
 	}

@@ -139,7 +139,7 @@ func TestNetworkEnds(t *testing.T) {
 	}
 	clearReady(t, fabrics[2])
 	n.Kill(1)
-	if links := fabrics[2].Ready(nil); !slices.Equal(links, []News{{Rank: 1}, {Rank: 1, Data: true}}) {
+	if links := fabrics[2].Ready(nil); !slices.Equal(links, []LinkID{{Rank: 1}, {Rank: 1, Data: true}}) {
 		t.Errorf("a stranger to a killed rank has events of %v", links)
 	}
 	for name, l := range links(fabrics[2], 1) {
@@ -150,7 +150,7 @@ func TestNetworkEnds(t *testing.T) {
 			t.Errorf("%s: writing to it got %v", name, err)
 		}
 	}
-	if links := fabrics[1].Ready(nil); !slices.Contains(links, News{Rank: 2}) || !slices.Contains(links, News{Rank: 2, Data: true}) {
+	if links := fabrics[1].Ready(nil); !slices.Contains(links, LinkID{Rank: 2}) || !slices.Contains(links, LinkID{Rank: 2, Data: true}) {
 		t.Errorf("what goes on of the killed rank has events of %v", links)
 	}
 	for _, rank := range []int{0, 1} {
@@ -175,7 +175,7 @@ func TestNetworkDoesNotGrow(t *testing.T) {
 		l.Write(make([]byte, frame), nil)
 		readN(t, other, frame)
 	}
-	b := fabrics[1].(*networkRank).inbox(News{Rank: 0})
+	b := fabrics[1].(*networkRank).inbox(LinkID{Rank: 0})
 	if c := cap(b.buf); c > 100*frame {
 		t.Errorf("%d bytes for %d", c, len(b.buf)-b.r)
 	}

@@ -34,7 +34,7 @@ func TestSharing(t *testing.T) {
 				if shared := len(f.Shared()) > 0; shared != tt.shared || shared != isShared(f.Data(1-rank)) {
 					t.Errorf("rank %d shares memory with %v", rank, f.Shared())
 				}
-				if m := f.Manner(); m.OnDemand || m.Spin <= 0 {
+				if m := f.WaitPolicy(); m.OnDemand || m.Spin <= 0 {
 					t.Errorf("rank %d is to wait like %+v", rank, m)
 				}
 			}
@@ -263,7 +263,7 @@ func TestScribbledMemory(t *testing.T) {
 		if n, err := l.Write(make([]byte, ringBytes+1), nil); !errors.Is(err, shm.ErrCorrupt) {
 			t.Errorf("%x: wrote %d bytes, %v", fill, n, err)
 		}
-		fabrics[0].Nudge(1)
+		fabrics[0].WakeRank(1)
 		fabrics[0].Arm()
 		fabrics[0].Disarm()
 	}
@@ -275,7 +275,7 @@ func TestMemoryOfALostRank(t *testing.T) {
 	write(t, fabrics[1].Data(0), "last words")
 	fabrics[1].Arm()
 	fabrics[1].Close()
-	fabrics[0].Nudge(1) // nobody reads the pipe
+	fabrics[0].WakeRank(1) // nobody reads the pipe
 	write(t, fabrics[0].Data(1), "too late")
 	if got := readN(t, fabrics[0].Data(1), 10); string(got) != "last words" {
 		t.Errorf("read %q", got)

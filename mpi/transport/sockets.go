@@ -18,7 +18,7 @@ const spinTime = 300 * time.Microsecond
 // more of them, or shared memory where both are on one machine.
 type Sockets struct {
 	rank       int
-	waitPolicy Manner
+	waitPolicy WaitPolicy
 	conns      []*tcpLink    // all of them
 	control    []*sealedLink // by rank; nil for this rank itself
 	data       []Link        // by rank; nil for this rank itself
@@ -37,7 +37,7 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 	size := c.cfg.Size
 	s := &Sockets{
 		rank: c.cfg.Rank, control: make([]*sealedLink, size), data: make([]Link, size), shared: make([]*sharedLink, size), poll: -1,
-		pipe: c.pipe, waitPolicy: Manner{Spin: spinTime, Yield: c.cfg.oversubscribed(c.countLocal())}, reportedIn: make([]uint, size),
+		pipe: c.pipe, waitPolicy: WaitPolicy{Spin: spinTime, Yield: c.cfg.oversubscribed(c.countLocal())}, reportedIn: make([]uint, size),
 	}
 	defer func() {
 		if err != nil {
@@ -51,7 +51,7 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 		if rank == s.rank {
 			continue
 		}
-		control, err := s.adopt(r.control.TCPConn, News{Rank: rank})
+		control, err := s.adopt(r.control.TCPConn, LinkID{Rank: rank})
 		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
@@ -60,7 +60,7 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 			s.shared[rank] = r.memory.link()
 			s.data[rank] = s.shared[rank]
 			s.sharing = append(s.sharing, rank)
-		} else if s.data[rank], err = s.adoptAll(r.streams, News{Rank: rank, Data: true}, c.cfg.Encrypt); err != nil {
+		} else if s.data[rank], err = s.adoptAll(r.streams, LinkID{Rank: rank, Data: true}, c.cfg.Encrypt); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", rank, err)
 		}
 	}
@@ -68,7 +68,7 @@ func newSockets(c *connector) (_ *Sockets, err error) {
 }
 
 // adopt takes a connection over, and watches it for Ready.
-func (s *Sockets) adopt(conn *net.TCPConn, link News) (*tcpLink, error) {
+func (s *Sockets) adopt(conn *net.TCPConn, link LinkID) (*tcpLink, error) {
 	l, err := takeOver(conn)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (s *Sockets) adopt(conn *net.TCPConn, link News) (*tcpLink, error) {
 }
 
 // adoptAll makes a data link of its streams.
-func (s *Sockets) adoptAll(conns []*sealedConn, link News, encrypt bool) (Link, error) {
+func (s *Sockets) adoptAll(conns []*sealedConn, link LinkID, encrypt bool) (Link, error) {
 	streams := make([]Link, len(conns))
 	for i, conn := range conns {
 		tcp, err := s.adopt(conn.TCPConn, link)
@@ -108,8 +108,8 @@ func (s *Sockets) Rank() int { return s.rank }
 // Size implements Fabric.
 func (s *Sockets) Size() int { return len(s.control) }
 
-// Manner implements Fabric.
-func (s *Sockets) Manner() Manner { return s.waitPolicy }
+// WaitPolicy implements Fabric.
+func (s *Sockets) WaitPolicy() WaitPolicy { return s.waitPolicy }
 
 // Control implements Fabric.
 func (s *Sockets) Control(rank int) Link { return s.control[rank] }
@@ -121,7 +121,7 @@ func (s *Sockets) Data(rank int) Link { return s.data[rank] }
 func (s *Sockets) Shared() []int { return s.sharing }
 
 // Ready implements Fabric. It tells of a link once, whatever the number of its streams.
-func (s *Sockets) Ready(links []News) []News {
+func (s *Sockets) Ready(links []LinkID) []LinkID {
 	s.readyCalls++
 	for {
 		n, errno := epollNow(s.poll, s.events[:])
@@ -129,7 +129,7 @@ func (s *Sockets) Ready(links []News) []News {
 			return links // EINTR; the next look finds them
 		}
 		for _, event := range s.events[:n] {
-			link := News{Rank: int(event.Fd), Data: event.Pad != 0}
+			link := LinkID{Rank: int(event.Fd), Data: event.Pad != 0}
 			if link.Data {
 				if s.reportedIn[link.Rank] == s.readyCalls {
 					continue
@@ -171,8 +171,8 @@ func (s *Sockets) Disarm() {
 	}
 }
 
-// Nudge implements Fabric.
-func (s *Sockets) Nudge(rank int) {
+// WakeRank implements Fabric.
+func (s *Sockets) WakeRank(rank int) {
 	if l := s.shared[rank]; l != nil {
 		l.wakeOther()
 	}

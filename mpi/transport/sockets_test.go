@@ -48,7 +48,7 @@ func TestReady(t *testing.T) {
 		if links := f.Ready(nil); len(links) != 0 {
 			t.Errorf("news of %v before anybody said anything", links)
 		}
-		want := []News{{Rank: 2}, {Rank: 3}, {Rank: 3, Data: true}}
+		want := []LinkID{{Rank: 2}, {Rank: 3}, {Rank: 3, Data: true}}
 		if isShared(f.Data(3)) { // only a look tells
 			want = want[:2]
 		}
@@ -56,9 +56,9 @@ func TestReady(t *testing.T) {
 		write(t, fabrics[3].Control(0), "x")
 		write(t, fabrics[3].Data(0), "x")
 		f.Sleep()
-		var ready []News
+		var ready []LinkID
 		testkit.Eventually(t, "all are told of", func() bool { ready = f.Ready(ready); return len(ready) >= len(want) })
-		slices.SortFunc(ready, func(a, b News) int {
+		slices.SortFunc(ready, func(a, b LinkID) int {
 			return cmp.Or(cmp.Compare(a.Rank, b.Rank), strings.Compare(fmt.Sprint(a.Data), fmt.Sprint(b.Data)))
 		})
 		if !slices.Equal(ready, want) {
@@ -72,7 +72,7 @@ func TestReady(t *testing.T) {
 		ready = nil
 		testkit.Eventually(t, "the end is told of", func() bool {
 			ready = f.Ready(ready)
-			return slices.Contains(ready, News{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(ready, News{Rank: 2, Data: true}))
+			return slices.Contains(ready, LinkID{Rank: 2}) && (isShared(f.Data(2)) || slices.Contains(ready, LinkID{Rank: 2, Data: true}))
 		})
 	})
 }
@@ -93,8 +93,8 @@ func TestReadyToWrite(t *testing.T) {
 				done := startSleep(fabrics[0])
 				readN(t, links(fabrics[1], 0)[name], sent-controlRecord) // the last record of a control link may be here still
 				expectWoken(t, done)
-				links, want := fabrics[0].Ready(nil), News{Rank: 1, Data: name == "data"}
-				if !slices.Equal(links, []News{want}) {
+				links, want := fabrics[0].Ready(nil), LinkID{Rank: 1, Data: name == "data"}
+				if !slices.Equal(links, []LinkID{want}) {
 					t.Errorf("news of %v, want %v", links, want)
 				}
 			})
@@ -142,7 +142,7 @@ func TestWake(t *testing.T) {
 func TestArm(t *testing.T) {
 	for name, wake := range map[string]func(other Fabric){
 		"bytes": func(other Fabric) { other.Data(0).Write([]byte("x"), nil) },
-		"wake":  func(other Fabric) { other.Nudge(0) },
+		"wake":  func(other Fabric) { other.WakeRank(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			fabrics := kinds["shared"](t, 2)
@@ -203,7 +203,7 @@ func TestWakeupIsTheSleepers(t *testing.T) {
 		done := make(chan struct{})
 		go func() { f.Sleep(); close(done) }()
 		runtime.Gosched()
-		fabrics[1].Nudge(0)
+		fabrics[1].WakeRank(0)
 		f.Ready(nil)
 		expectWoken(t, done)
 	}

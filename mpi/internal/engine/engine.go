@@ -14,7 +14,7 @@ import (
 type Engine struct {
 	fabric  transport.Fabric
 	options Options
-	manner  transport.Manner
+	policy  transport.WaitPolicy
 	clock   tick.Clock
 
 	mu            sync.Mutex // guards what follows, and what hangs on it
@@ -29,12 +29,12 @@ type Engine struct {
 	posted        uint64                // receives so far
 	writing       []*lane               // those that have something left to write
 	sleepers      []*waiter
-	unread        []*lane          // those that may have something to read of which the fabric will not tell
-	ready         []transport.News // scratch of look
-	visited       []*lane          // scratch of look
-	earlyLimit    int              // how many bytes of early messages may be held
-	earlyBytes    int              // how many are
-	spare         pool             // memory of early messages
+	unread        []*lane            // those that may have something to read of which the fabric will not tell
+	ready         []transport.LinkID // scratch of look
+	visited       []*lane            // scratch of look
+	earlyLimit    int                // how many bytes of early messages may be held
+	earlyBytes    int                // how many are
+	spare         pool               // memory of early messages
 	waiters       []*waiter
 	pursued       int // ops that are to go on though nobody waits for them
 	closed        bool
@@ -65,7 +65,7 @@ type Options struct {
 // New starts an engine on the links of fabric, which it closes in the end.
 func New(fabric transport.Fabric, options Options) *Engine {
 	e := &Engine{
-		fabric: fabric, options: options, manner: fabric.Manner(), clock: tick.NewClock(),
+		fabric: fabric, options: options, policy: fabric.WaitPolicy(), clock: tick.NewClock(),
 		peers:  make([]*peer, fabric.Size()),
 		groups: make(map[uint64]*Group), closedGroups: make(map[uint64]struct{}), news: make(map[uint64]*groupNews),
 		earlyLimit: maxEarly, answerTimeout: defaultAnswerTimeout, pursueTimer: time.NewTimer(time.Hour),
@@ -123,7 +123,7 @@ func (e *Engine) close() error {
 }
 
 // linked tells whether a rank is to receive goodbyes: they are no reason to make a link.
-func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.manner.OnDemand }
+func (e *Engine) linked(rank int) bool { return e.peers[rank] != nil || !e.policy.OnDemand }
 
 // peer finds what is known of a rank. mu is held.
 func (e *Engine) peer(rank int) *peer {

@@ -17,8 +17,8 @@ import (
 // scripted is the fabric of rank 0 of two, the other one of which is a script: what has come, link by link, and how it ends.
 type scripted struct {
 	mu    sync.Mutex
-	links map[transport.News]*scriptedLink
-	edges map[transport.News]bool
+	links map[transport.LinkID]*scriptedLink
+	edges map[transport.LinkID]bool
 	mute  bool // the data link is memory
 	woken chan struct{}
 }
@@ -26,7 +26,7 @@ type scripted struct {
 // scriptedLink takes what is written, and gives what the script lets come.
 type scriptedLink struct {
 	fabric *scripted
-	news   transport.News
+	news   transport.LinkID
 	script []byte // all that will come
 	come   int    // of it
 	read   int    // of that
@@ -36,11 +36,11 @@ type scriptedLink struct {
 }
 
 func newScripted(mute bool) (f *scripted, control, data *scriptedLink) {
-	f = &scripted{links: map[transport.News]*scriptedLink{}, edges: map[transport.News]bool{}, mute: mute, woken: make(chan struct{}, 1)}
-	for _, news := range []transport.News{{Rank: 1}, {Rank: 1, Data: true}} {
+	f = &scripted{links: map[transport.LinkID]*scriptedLink{}, edges: map[transport.LinkID]bool{}, mute: mute, woken: make(chan struct{}, 1)}
+	for _, news := range []transport.LinkID{{Rank: 1}, {Rank: 1, Data: true}} {
 		f.links[news] = &scriptedLink{fabric: f, news: news, end: io.EOF}
 	}
-	return f, f.links[transport.News{Rank: 1}], f.links[transport.News{Rank: 1, Data: true}]
+	return f, f.links[transport.LinkID{Rank: 1}], f.links[transport.LinkID{Rank: 1, Data: true}]
 }
 
 func (l *scriptedLink) Write(head, body []byte) (int, error) {
@@ -89,15 +89,15 @@ func (l *scriptedLink) breaks() {
 	l.fabric.mu.Unlock()
 }
 
-func (f *scripted) Rank() int                       { return 0 }
-func (f *scripted) Size() int                       { return 2 }
-func (f *scripted) Manner() transport.Manner        { return transport.Manner{OnDemand: true} }
-func (f *scripted) Control(rank int) transport.Link { return f.links[transport.News{Rank: rank}] }
+func (f *scripted) Rank() int                        { return 0 }
+func (f *scripted) Size() int                        { return 2 }
+func (f *scripted) WaitPolicy() transport.WaitPolicy { return transport.WaitPolicy{OnDemand: true} }
+func (f *scripted) Control(rank int) transport.Link  { return f.links[transport.LinkID{Rank: rank}] }
 func (f *scripted) Data(rank int) transport.Link {
-	return f.links[transport.News{Rank: rank, Data: true}]
+	return f.links[transport.LinkID{Rank: rank, Data: true}]
 }
 
-func (f *scripted) Ready(news []transport.News) []transport.News {
+func (f *scripted) Ready(news []transport.LinkID) []transport.LinkID {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for one := range f.edges {
@@ -123,7 +123,7 @@ func (f *scripted) Wake() {
 	default:
 	}
 }
-func (f *scripted) Nudge(int)    {}
+func (f *scripted) WakeRank(int) {}
 func (f *scripted) Close() error { return nil }
 
 // onScript starts an engine on the fabric, with a group that ends with its peer, and one that does not.

@@ -48,7 +48,7 @@ func (g *Group) Notify() {
 func (g *Group) nudge() {
 	for rank, world := range g.members {
 		if rank != g.rank {
-			g.e.fabric.Nudge(world)
+			g.e.fabric.WakeRank(world)
 		}
 	}
 }
@@ -82,7 +82,7 @@ const (
 // A rank that waits first polls: a message takes a tenth of the time that it takes to wake a sleeper. It
 // soon gives up, as the core may be wanted by whom it waits for.
 func (e *Engine) wait(ctx context.Context, g *Group, op *Op, ready func() bool) error {
-	if e.manner.Spin > 0 && e.spin(ctx, g, op, ready) {
+	if e.policy.Spin > 0 && e.spin(ctx, g, op, ready) {
 		return nil
 	}
 	return e.sleep(ctx, g, op, ready, true)
@@ -96,13 +96,13 @@ func waitIsOver(op *Op, ready func() bool) bool {
 	return ready()
 }
 
-// spin polls for as long as the fabric's manner allows, and tells whether that was enough.
+// spin polls for as long as the fabric's policy allows, and tells whether that was enough.
 func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) bool {
 	clock, look := readyClock, readyLook
 	if op != nil {
 		clock, look = opClock, opLook
 	}
-	if e.manner.Yield {
+	if e.policy.Yield {
 		clock, look = crowdedClock, opLook
 	}
 	var start time.Time
@@ -122,10 +122,10 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 			start = time.Now()
 		}
 		spent := time.Since(start)
-		if spent > e.manner.Spin || ctx.Err() != nil || g.failed.Load() {
+		if spent > e.policy.Spin || ctx.Err() != nil || g.failed.Load() {
 			return waitIsOver(op, ready)
 		}
-		if e.manner.Yield || spent > unsharedSpin {
+		if e.policy.Yield || spent > unsharedSpin {
 			unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		}
 		if i/clock%goSched == 0 {

@@ -198,7 +198,7 @@ func TestNoLostWakeUp(t *testing.T) {
 			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Patience })
 			for _, e := range w.engines {
 				e.mu.Lock()
-				e.manner.Spin = spin
+				e.policy.Spin = spin
 				e.mu.Unlock()
 			}
 			const games = 3
@@ -244,7 +244,7 @@ func TestNoLostNudge(t *testing.T) {
 			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Patience })
 			for _, e := range w.engines {
 				e.mu.Lock()
-				e.manner.Spin = spin
+				e.policy.Spin = spin
 				e.mu.Unlock()
 			}
 			const games = 2
@@ -293,7 +293,7 @@ func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
 		w := newWorld(t, k, 2, nil, 1)
 		e := w.engines[0]
 		e.mu.Lock()
-		e.manner.Spin = 0
+		e.policy.Spin = 0
 		e.mu.Unlock()
 		for i := range uint64(80) {
 			done := make(chan error, 1)
@@ -388,7 +388,7 @@ func TestCancel(t *testing.T) {
 					cancel(why)
 					done <- receive(ctx, w.groups[0], 1, 1, buf)
 				case "while_spinning":
-					w.engines[0].manner.Spin = 2 * testkit.Patience
+					w.engines[0].policy.Spin = 2 * testkit.Patience
 					go func() { done <- receive(ctx, w.groups[0], 1, 1, buf) }()
 					pause(5 * time.Millisecond) // it spins by now, or sees the context ended at once
 				case "sending":

@@ -167,8 +167,8 @@ func (s *Segment) Bytes() []byte {
 	return s.mem[page : page+s.handle.Size : page+s.handle.Size]
 }
 
-// Shut lets go of the file, so that nobody else can open the segment any more. Mappings stay.
-func (s *Segment) Shut() error {
+// CloseFile lets go of the file, so that nobody else can open the segment any more. Mappings stay.
+func (s *Segment) CloseFile() error {
 	if s.fd < 0 {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (s *Segment) Close() error {
 		errs = append(errs, unix.Munmap(s.mem))
 		s.mem = nil
 	}
-	return errors.Join(append(errs, s.Shut())...)
+	return errors.Join(append(errs, s.CloseFile())...)
 }
 
 const (
