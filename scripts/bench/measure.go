@@ -1,9 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"time"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/stats"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // measure launches all sides in turn, as often as asked; each turn begins with another side.
@@ -23,4 +32,185 @@ func measure(ctx context.Context, o options, s setting, sides []side, progress i
 	}
 	t.compare(sides)
 	return t, nil
+}
+
+// outcome is what came of one launch.
+type outcome struct {
+	samples []sample
+	hung    bool   // after its last row
+	fault   string // "": none
+}
+
+// launch runs one side once, and leaves none of its processes behind. Its error is that of outer: what goes wrong with the side is
+// a part of the outcome.
+func launch(outer context.Context, o options, s setting, side side) (outcome, error) {
+	ctx, cancel := context.WithTimeout(outer, o.launchLimit())
+	defer cancel()
+	out := &rowReader{parse: side.parse, started: time.Now(), ended: make(chan struct{}, 1)}
+	var complaint bytes.Buffer
+	commands := side.commands(o, s)
+	commands[0].Stdout, commands[0].Stderr = &processes.Lines{Hear: out.hear}, &complaint
+	group, err := processes.Start(commands...)
+	if err != nil {
+		return outcome{fault: fmt.Sprintf("start it: %v", err)}, nil
+	}
+	hung := group.Await(ctx, out.ended)
+	gaveUp := ctx.Err() != nil
+	group.Kill()
+	result := outcome{samples: out.rows(s), hung: hung}
+	switch {
+	case outer.Err() != nil:
+		return outcome{}, outer.Err()
+	case gaveUp:
+		result.fault = fmt.Sprintf("gave up after %v", o.launchLimit().Round(time.Second))
+	case !hung && group.Code(0) != 0:
+		result.fault = fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
+	}
+	return result, nil
+}
+
+// rowReader reads a launch's output, line by line as it comes.
+type rowReader struct {
+	parse   func(string) (sample, bool)
+	started time.Time
+	ended   chan struct{} // told of the line "end"; has room for one
+	samples []sample      // not to be read before the launch has ended
+	first   time.Duration // when the first row came
+}
+
+func (r *rowReader) hear(line string) {
+	if s, ok := r.parse(line); ok {
+		if len(r.samples) == 0 {
+			r.first = time.Since(r.started)
+		}
+		r.samples = append(r.samples, s)
+	} else if line == "end" {
+		select {
+		case r.ended <- struct{}{}:
+		default: // told already
+		}
+	}
+}
+
+// rows are those that came. Start-up is timed from here, for all alike: from the launch to the row that rank 0 prints
+// when all ranks have met.
+func (r *rowReader) rows(s setting) []sample {
+	if s.Collective == "startup" && len(r.samples) > 0 {
+		return []sample{{us: float64(r.first.Microseconds()), wrong: r.samples[0].wrong}}
+	}
+	return r.samples
+}
+
+// table is what was measured in one setting.
+type table struct {
+	Setting setting         `json:"setting"`
+	Rows    []*row          `json:"rows"`
+	Faults  []string        `json:"faults"`
+	Hung    map[string]int  `json:"hung"` // launches that did not end by themselves
+	failed  map[string]bool // sides of which a launch failed, or did not end by itself
+	sides   []string        // columns
+	turns   int             // launches of each side
+	bySize  map[int64]*row  // of Rows
+}
+
+// row is one size.
+type row struct {
+	Size        int64                    `json:"size"`
+	Samples     map[string]stats.Samples `json:"samples_us"` // by side and turn
+	Wrong       map[string]int64         `json:"wrong"`
+	Comparisons []comparison             `json:"comparisons"`
+}
+
+func newTable(o options, s setting, sides []side) table {
+	t := table{Setting: s, turns: o.launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*row{}}
+	for _, side := range sides {
+		t.sides = append(t.sides, side.name)
+	}
+	for _, size := range o.rowSizes(s) {
+		r := &row{Size: size, Samples: map[string]stats.Samples{}, Wrong: map[string]int64{}}
+		for _, name := range t.sides {
+			r.Samples[name] = slices.Repeat(stats.Samples{math.NaN()}, t.turns)
+		}
+		t.Rows, t.bySize[size] = append(t.Rows, r), r
+	}
+	return t
+}
+
+// add takes in what came of a side's launch. A row that a launch did not give is missing, and is shown so.
+func (t *table) add(turn int, side string, out outcome) {
+	if out.fault != "" {
+		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", side, turn+1, out.fault))
+	}
+	if out.hung {
+		t.Hung[side]++
+	}
+	if out.fault != "" || out.hung {
+		t.failed[side] = true
+	}
+	for _, s := range out.samples {
+		r := t.bySize[s.size]
+		if r == nil {
+			t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: a row of %d bytes, which nobody asked for", side, turn+1, s.size))
+			continue
+		}
+		r.Samples[side][turn] = s.us
+		r.Wrong[side] += s.wrong
+	}
+}
+
+// compare holds each of our columns against the best peer of the row.
+func (t *table) compare(sides []side) {
+	for _, r := range t.Rows {
+		best := r.bestPeer(sides)
+		for _, side := range sides {
+			if side.ours {
+				c := r.against(side.name, best)
+				if t.failed[side.name] {
+					c.Verdict = "lose"
+				}
+				r.Comparisons = append(r.Comparisons, c)
+			}
+		}
+	}
+}
+
+// bestPeer is the one with the smallest median among those that gave a right result in every launch; empty: there is none.
+func (r *row) bestPeer(sides []side) string {
+	best, least := "", math.Inf(1)
+	for _, side := range sides {
+		if m := r.Samples[side.name].Median(); !side.ours && r.sound(side.name) && m < least {
+			best, least = side.name, m
+		}
+	}
+	return best
+}
+
+// sound tells whether a side gave a result in every launch, and none that was wrong.
+func (r *row) sound(side string) bool {
+	return r.Wrong[side] == 0 && !slices.ContainsFunc(r.Samples[side], math.IsNaN)
+}
+
+// comparison is ours against one peer, launch by launch.
+type comparison struct {
+	Side     string         `json:"side"`
+	Peer     string         `json:"peer"` // "": there was none
+	Ratio    stats.Number   `json:"ratio"`
+	Interval stats.Interval `json:"interval"`
+	Verdict  string         `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer, or too few launches of it
+}
+
+func (r *row) against(side, peer string) comparison {
+	c := comparison{Side: side, Peer: peer}
+	var ratios stats.Samples
+	for turn, us := range r.Samples[side] {
+		if peer != "" && !math.IsNaN(us/r.Samples[peer][turn]) {
+			ratios = append(ratios, us/r.Samples[peer][turn])
+		}
+	}
+	c.Ratio, c.Interval = stats.Number(ratios.Median()), ratios.Interval()
+	c.Verdict = report.Verdict(c.Interval)
+	if !r.sound(side) { // the row is lost, whatever the rest of it says
+		c.Verdict = "lose"
+	}
+	return c
 }

@@ -85,20 +85,3 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
-
-func TestParseRows(t *testing.T) {
-	if s, ok := parsePeer("row 1048576 314.9000 0"); !ok || s != (sample{1048576, 314.9, 0}) {
-		t.Errorf("%+v, %v", s, ok)
-	}
-	if s, ok := parseOurs(`{"size":64,"count":16,"time_us":0.5,"wrong":2,"transport":"shm"}`); !ok || s != (sample{64, 0.5, 2}) {
-		t.Errorf("%+v, %v", s, ok)
-	}
-	for _, line := range []string{"", "end", "row", "row 4", "row four 1 0", "{}", `{"size":4}`, "# size", "[1]"} {
-		if _, ok := parsePeer(line); ok {
-			t.Errorf("%q is taken for a peer's row", line)
-		}
-		if _, ok := parseOurs(line); ok {
-			t.Errorf("%q is taken for a row of ours", line)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/tools"
 )
 
 func main() { command.Main("bench-checkpoint", run) }
@@ -78,4 +79,58 @@ func (r *report) compare(ctx context.Context, s *state, o options, p prepared, d
 		}
 	}
 	return nil
+}
+
+// options are what the command line asks for.
+type options struct {
+	launches int
+	mib      int    // of the state
+	dir      string // whose disk is measured
+	json     string // file; "": none
+	figures  bool   // only what has no peer
+}
+
+const usageText = `Checkpoints: ddpbatch beside torch.save and torch.load, zstd, and writing the bare bytes; the same state, in turn.
+
+  ./scripts/bench-checkpoint --quick
+  ./scripts/bench-checkpoint --figures --mib 128
+  ./scripts/bench-checkpoint --dir /scratch --mib 1024 --json checkpoint.json >checkpoint.md
+
+Tables are Markdown, on standard output; progress goes to standard error.
+
+`
+
+func parseOptions(args []string, stderr io.Writer) (o options, err error) {
+	f := command.NewFlags(usageText, " of 96 MiB", map[string]string{"mib": "96"})
+	f.IntVar(&o.mib, "mib", 384, "size of the state, in `MIB`")
+	f.StringVar(&o.dir, "dir", os.TempDir(), "`FOLDER` on the disk to measure")
+	f.BoolVar(&o.figures, "figures", false, "only checksums, incompressible data, memory, latest and commit, which need neither PyTorch nor zstd")
+	if err := f.Parse(args, stderr); err != nil {
+		return o, err
+	}
+	o.launches, o.json = f.Launches, f.JSON
+	if o.mib < 12 || o.mib > 1<<16 {
+		return o, command.Usagef("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
+	}
+	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
+		return o, command.Usagef("-dir: %s is no folder", o.dir)
+	}
+	return o, nil
+}
+
+// prepared is what is launched beside this program.
+type prepared struct {
+	python string // one that has PyTorch
+	torch  string // its version
+	codec  string // the benchmarks of the chunks' codec
+}
+
+// prepare finds the peers and builds the benchmarks, in dir. It names everything that is missing at once.
+func prepare(ctx context.Context, dir string) (p prepared, err error) {
+	python, version, err := tools.FindTorch(ctx)
+	if err = errors.Join(err, tools.FindZstd()); err != nil {
+		return p, fmt.Errorf("%w\n  or measure what needs neither: --figures", err)
+	}
+	p = prepared{python: python, torch: version, codec: filepath.Join(dir, "chunk.test")}
+	return p, tools.Run(ctx, "go", "test", "-c", "-o", p.codec, "./"+codecPackage)
 }

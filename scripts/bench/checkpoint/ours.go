@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 
 	"ddpbatch/checkpoint"
@@ -95,29 +94,6 @@ func newSaver(ctx context.Context, s *state, dir, codec string) (*distributed.Sa
 	return distributed.New(ctx, alone{}, d, arrays, distributed.Options{Async: true})
 }
 
-// memoryCopy copies the state into memory that has been touched before.
-func memoryCopy(s *state) side {
-	var to [][]byte
-	return side{
-		name: "memcpy",
-		prepare: func(context.Context, string) error {
-			if to == nil {
-				for _, t := range s.tensors {
-					to = append(to, append([]byte{}, t.Data...))
-				}
-			}
-			return nil
-		},
-		run: func(context.Context, string) (float64, int64, error) {
-			start := time.Now()
-			for i, t := range s.tensors {
-				copy(to[i], t.Data)
-			}
-			return time.Since(start).Seconds(), 0, nil
-		},
-	}
-}
-
 // alone is a group of one rank.
 type alone struct{}
 
@@ -127,11 +103,3 @@ func (alone) Gather(_ context.Context, payload []byte) ([][]byte, error) {
 	return [][]byte{payload}, nil
 }
 func (alone) Broadcast(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
-
-func sizeOf(path string) (int64, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 
+	"ddpbatch/internal/vfs"
 	bench "ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
@@ -108,4 +109,13 @@ func (r *report) save() error {
 		Rows    []row          `json:"rows"`
 		Figures []bench.Figure `json:"figures"`
 	}{r.header, r.codecs, r.rows, r.figures})
+}
+
+// fileSystem names the file system of a folder.
+func fileSystem(dir string) string {
+	space, err := vfs.OS{}.Space(dir)
+	if err != nil {
+		return "file system unknown"
+	}
+	return space.Type
 }

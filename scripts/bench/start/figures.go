@@ -2,11 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
+	"time"
 
+	"ddpbatch/internal/pause"
 	bench "ddpbatch/scripts/bench/internal/report"
+
+	"golang.org/x/sys/unix"
 )
 
 // part is something about agents that has no peer.
@@ -41,4 +48,220 @@ func measureFigures(ctx context.Context, ddpbatch, below string, o options, prog
 		all = append(all, p.figures...)
 	}
 	return all, nil
+}
+
+// meeting is many agents that meet and start their workers, each a shell, all on this machine.
+func (c cluster) meeting(s shape, times int) part {
+	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
+	return part{
+		name: "meet", times: times,
+		figures: []bench.Figure{
+			{What: of + "from the command to the first worker, so all have met", Unit: "ms"},
+			{What: of + "to the last worker's first line", Unit: "ms", Goal: "< 5000 (64x8)"},
+			{What: of + "from the workers' ends to the command's", Unit: "ms"},
+		},
+		measure: func(ctx context.Context, _ int) ([]float64, error) {
+			j, workers, err := c.start(ctx, s, workerScript)
+			if err != nil {
+				return nil, err
+			}
+			defer j.close()
+			released := time.Now()
+			j.release()
+			switch code, err := j.end(ctx); {
+			case err != nil:
+				return nil, err
+			case code != 0:
+				return nil, fmt.Errorf("a job whose workers end with 0 ends with %d", code)
+			}
+			return []float64{workers[0].at, workers[len(workers)-1].at, since(released)}, nil
+		},
+	}
+}
+
+// crash is a worker of several nodes that is killed: all others have to end.
+func (c cluster) crash(times int) part {
+	s := shape{nodes: 4, workers: 2}
+	of := fmt.Sprintf("a worker of %d nodes x %d is killed: ", s.nodes, s.workers)
+	return part{
+		name: "crash", times: times,
+		figures: []bench.Figure{
+			{What: of + "to all workers gone", Unit: "ms", Goal: "< 2000"},
+			{What: of + "to the command's end", Unit: "ms"},
+		},
+		measure: func(ctx context.Context, turn int) ([]float64, error) {
+			j, workers, err := c.start(ctx, s, sleepScript)
+			if err != nil {
+				return nil, err
+			}
+			defer j.close()
+			lives, err := watch(workers)
+			defer lives.close()
+			if err != nil {
+				return nil, err
+			}
+			killed := time.Now()
+			if err := unix.PidfdSendSignal(int(lives[turn%len(lives)].Fd), unix.SIGKILL, nil, 0); err != nil {
+				return nil, fmt.Errorf("kill a worker: %w", err)
+			}
+			if err := lives.awaitEnd(); err != nil {
+				return nil, err
+			}
+			gone := since(killed)
+			switch code, err := j.end(ctx); {
+			case err != nil:
+				return nil, err
+			case code == 0:
+				return nil, errors.New("a job whose worker was killed ends with 0")
+			}
+			return []float64{gone, since(killed)}, nil
+		},
+	}
+}
+
+// lives are processes by descriptors that can be read once they have ended (pidfd_open(2)).
+type lives []unix.PollFd
+
+func watch(workers []worker) (l lives, err error) {
+	for _, w := range workers {
+		fd, err := unix.PidfdOpen(w.pid, 0)
+		if err != nil {
+			return l, fmt.Errorf("watch worker %d: %w", w.pid, err)
+		}
+		l = append(l, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return l, nil
+}
+
+// awaitEnd returns when all have ended.
+func (l lives) awaitEnd() error {
+	deadline := time.Now().Add(launchLimit)
+	for _, one := range l {
+		for {
+			n, err := unix.Poll([]unix.PollFd{one}, int(time.Until(deadline).Milliseconds()))
+			if n == 1 {
+				break
+			}
+			if err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("wait for a worker's end: %w", err)
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("workers live %v after one was killed", launchLimit)
+			}
+		}
+	}
+	return nil
+}
+
+func (l lives) close() {
+	for _, one := range l {
+		unix.Close(int(one.Fd))
+	}
+}
+
+// settleTime is what agents have to come to rest once their workers are there.
+const settleTime = time.Second
+
+// idle is two agents whose workers sleep: they tell each other that they live, and look for signs that the workers hang, as in every job.
+// Figures are of the one that uses more.
+func (c cluster) idle(watched time.Duration) part {
+	s := shape{nodes: 2, workers: 8}
+	of := fmt.Sprintf("an agent of %d sleeping workers: ", s.workers)
+	return part{
+		name: "idle", times: 1,
+		figures: []bench.Figure{
+			{What: of + "resident memory", Unit: "MB", Goal: "< 20"},
+			{What: of + "its highest", Unit: "MB", Goal: "< 20"},
+			{What: of + "of it its own, not of the program's file", Unit: "MB"},
+			{What: fmt.Sprintf("%sprocessor time in %v, of a core", of, watched), Unit: "%", Goal: "< 1"},
+		},
+		measure: func(ctx context.Context, _ int) ([]float64, error) {
+			j, workers, err := c.start(ctx, s, sleepScript)
+			if err != nil {
+				return nil, err
+			}
+			defer j.close()
+			if err := pause.For(ctx, settleTime); err != nil {
+				return nil, err
+			}
+			before, err := usagesOf(workers)
+			if err != nil {
+				return nil, err
+			}
+			began := time.Now()
+			if err := pause.For(ctx, watched); err != nil {
+				return nil, err
+			}
+			after, err := usagesOf(workers)
+			if err != nil {
+				return nil, err
+			}
+			took := time.Since(began)
+			if len(after) != s.nodes {
+				return nil, fmt.Errorf("there are %d agents, want %d", len(after), s.nodes)
+			}
+			most := make([]float64, 4)
+			for agent, u := range after {
+				share := 100 * (u.cpu - before[agent].cpu).Seconds() / took.Seconds()
+				for i, x := range []float64{u.resident, u.highest, u.own, share} {
+					most[i] = max(most[i], x)
+				}
+			}
+			return most, nil
+		},
+	}
+}
+
+// usagesOf are those of the workers' agents.
+func usagesOf(workers []worker) (map[int]usage, error) {
+	all := map[int]usage{}
+	for _, w := range workers {
+		if _, ok := all[w.agent]; ok {
+			continue
+		}
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.agent))
+		if err != nil {
+			return nil, fmt.Errorf("look at an agent: %w", err)
+		}
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.agent))
+		if err != nil {
+			return nil, fmt.Errorf("look at an agent: %w", err)
+		}
+		u, err := parseUsage(string(status), string(stat))
+		if err != nil {
+			return nil, fmt.Errorf("look at agent %d: %w", w.agent, err)
+		}
+		all[w.agent] = u
+	}
+	return all, nil
+}
+
+// usage is what a process uses. Memory is in MB, of 1,000,000 bytes.
+type usage struct {
+	resident, highest, own float64
+	cpu                    time.Duration
+}
+
+// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 wherever Go runs on Linux.
+const clockTick = 10 * time.Millisecond
+
+// parseUsage reads /proc/PID/status and /proc/PID/stat (proc(5)).
+func parseUsage(status, stat string) (u usage, err error) {
+	for name, to := range map[string]*float64{"VmRSS": &u.resident, "VmHWM": &u.highest, "RssAnon": &u.own} {
+		_, rest, found := strings.Cut("\n"+status, "\n"+name+":")
+		if _, err := fmt.Sscanf(rest, "%f kB", to); !found || err != nil {
+			return u, fmt.Errorf("its status does not tell %s", name)
+		}
+		*to *= 1024 / 1e6
+	}
+	var user, system int64
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // fields[i] is the one that proc(5) numbers i+3
+	if len(fields) < 13 {
+		return u, fmt.Errorf("%.80q is no line of /proc/PID/stat", stat)
+	}
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		return u, fmt.Errorf("%.80q is no line of /proc/PID/stat", stat)
+	}
+	u.cpu = time.Duration(user+system) * clockTick
+	return u, nil
 }

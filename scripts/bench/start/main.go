@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
+	"time"
 
 	"ddpbatch/scripts/bench/internal/command"
 )
@@ -49,4 +51,76 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r.Figures, err = measureFigures(ctx, p.ddpbatch, dir, o, stderr)
 	r.printFigures(stdout)
 	return errors.Join(err, r.writeJSON(o.json))
+}
+
+// options are what the command line asks for.
+type options struct {
+	parts    []string
+	peers    []string
+	ranks    []int
+	launches int
+	meet     shape
+	idle     time.Duration
+	program  string // ddpbatch; "": this tree's is built
+	json     string // file; "": none
+}
+
+// shape is nodes of so many workers each.
+type shape struct{ nodes, workers int }
+
+func (s shape) String() string { return fmt.Sprintf("%dx%d", s.nodes, s.workers) }
+
+var (
+	knownParts = []string{"launch", "meet", "idle", "crash"}
+	knownPeers = []string{"mpich", "openmpi", "torch"}
+)
+
+const usageText = `How jobs begin and end: ddpbatch beside mpirun and torchrun, launched in turn; and many agents of it on this machine.
+
+  ./scripts/bench-start --quick
+  ./scripts/bench-start --json start.json >start.md
+  ./scripts/bench-start --part launch --ranks 2,8 --peers mpich
+
+launch: from the command to all ranks past a barrier. meet: agents of a pretend cluster. idle: what an agent uses whose workers sleep.
+crash: from a worker's death to the end of all. Tables are Markdown, on standard output; progress goes to standard error.
+
+`
+
+func parseOptions(args []string, stderr io.Writer) (o options, err error) {
+	f := command.NewFlags(usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "meet": "16x8", "idle": "5s"})
+	f.TakeProgram()
+	parts := f.String("part", "all", "`LIST` of "+strings.Join(knownParts, ", ")+", or all")
+	peers := f.String("peers", "all", "`LIST` of "+strings.Join(knownPeers, ", ")+", all, or none")
+	ranks := f.String("ranks", "1,2,4", "`LIST` of numbers of ranks")
+	meet := f.String("meet", "64x8", "agents that meet, and workers of each: `AxW`")
+	f.DurationVar(&o.idle, "idle", 3*time.Minute, "`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
+	if err := f.Parse(args, stderr); err != nil {
+		return o, err
+	}
+	o.launches, o.program, o.json = f.Launches, f.Program, f.JSON
+	if o.parts, err = command.Words("part", *parts, knownParts); err != nil {
+		return o, err
+	}
+	if o.peers, err = command.Peers(*peers, knownPeers); err != nil {
+		return o, err
+	}
+	if o.ranks, err = command.Numbers("ranks", *ranks, 1, mostProcesses); err != nil {
+		return o, err
+	}
+	if o.idle < time.Second || o.idle > time.Hour {
+		return o, command.Usagef("-idle is %v; it must be 1s to 1h", o.idle)
+	}
+	o.meet, err = parseShape("meet", *meet)
+	return o, err
+}
+
+// mostProcesses keeps a slip of the pen from filling the machine.
+const mostProcesses = 4096
+
+func parseShape(flag, text string) (s shape, err error) {
+	_, err = fmt.Sscanf(text, "%dx%d", &s.nodes, &s.workers)
+	if err != nil || s.String() != text || min(s.nodes, s.workers) < 1 || s.nodes > mostProcesses/s.workers {
+		return s, command.Usagef("-%s: %q is not written like 64x8, or is more than %d workers", flag, text, mostProcesses)
+	}
+	return s, nil
 }

@@ -5,10 +5,76 @@ import (
 	"io"
 	"math"
 	"strconv"
+	"strings"
 
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
+
+// method is how both sides are timed.
+const method = `
+Both sides train the same model on the same rows in the same order, with SGD and momentum, each rank on a core of its own (taskset) and
+with one thread. A step's time is rank 0's clock from the end of a warm-up to the end of the run, over the steps between. PyTorch's
+batches are tensors before the clock starts, no loss is read until it stops, and the CNN is in its channels_last format, the faster one;
+ddpbatch reads its batches, and writes its metrics, in that time. The sides are launched in turn, %d times; figures are medians over
+launches. "ratio" is that of samples/s, ours / PyTorch, launch by launch, its median, and the interval between order statistics that
+holds it with %s; "win": all of the interval is above 1; "lose": all below, or a launch of ours failed; "-": fewer than 2 of PyTorch's did not. "peak MiB" is the resident
+memory of the largest rank; ours writes a checkpoint at its end. "loss" is the mean of the last ten steps: initial values are equal on both
+sides but for the GPT's, which are drawn in another order. "outside products" is the share of our step that is spent outside of the BLAS
+library, by go test -bench Training ./trainer; "waits for communication" is the share in which a rank does nothing else.`
+
+// header says what was compared, on what and how, in Markdown.
+type header struct {
+	report.Stamp
+	Versions []string `json:"versions"`
+	Data     []string `json:"data"`
+	Commands []string `json:"commands"`
+	Method   string   `json:"method"`
+}
+
+func newHeader(o options, sides [2]side, data []string, library string) header {
+	h := header{
+		Stamp: report.NewStamp(), Data: data,
+		Method: strings.TrimSpace(fmt.Sprintf(method, o.launches, report.Certainty(o.launches))),
+	}
+	m := modelsOf(o.models)[0]
+	for _, side := range sides {
+		h.Versions = append(h.Versions, side.name+": "+side.version)
+		for _, ranks := range o.ranks {
+			h.Commands = append(h.Commands, commandLine(side, m, ranks))
+		}
+	}
+	h.Versions[0] += "; matrix products: " + library
+	return h
+}
+
+func (h header) print(w io.Writer) {
+	fmt.Fprintf(w, "- %s\n", h.Line())
+	for _, line := range append(h.Versions, strings.Join(h.Data, "; ")) {
+		fmt.Fprintf(w, "- %s\n", line)
+	}
+	for _, line := range h.Commands {
+		fmt.Fprintf(w, "- `%s`\n", line)
+	}
+	fmt.Fprintf(w, "\n%s\n", h.Method)
+}
+
+// commandLine is rank 0 of one launch as a person would type it.
+func commandLine(side side, m model, ranks int) string {
+	cmd := side.commands(m, ranks, "")[0]
+	all := cmd.Env
+	cmd.Env = nil
+	for _, variable := range all {
+		if ranks > 1 || strings.HasPrefix(variable, "OMP_") {
+			cmd.Env = append(cmd.Env, strings.Replace(variable, "="+secret, "=...", 1))
+		}
+	}
+	line := report.CommandLine(cmd)
+	if ranks > 1 {
+		line += " (and so on, to the last rank on its core)"
+	}
+	return line
+}
 
 // printTable shows the rows of one number of ranks as a table of Markdown.
 func printTable(w io.Writer, ranks int, rows []row) {

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/scripts/bench/internal/stats"
+
+	"golang.org/x/sys/unix"
+)
+
+// comparison is a row: ours, which comes first, and its peers.
+type comparison struct {
+	what  string
+	bytes int64 // of the state
+	sides []side
+}
+
+// comparisons are what is measured, in the order of the table.
+func comparisons(s *state, file, dir string, py *torch) []comparison {
+	return []comparison{
+		{"save, uncompressed", s.bytes(), []side{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
+		{"save, compressed", s.bytes(), []side{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
+		{"load, uncompressed", s.bytes(), []side{oursLoad(s, "none"), bareRead(s, file), py.load()}},
+		{"load, compressed", s.bytes(), []side{oursLoad(s, "auto"), zstdLoad(file), py.load()}},
+		{"stall of an asynchronous save", s.bytes(), []side{oursStall(s), memoryCopy(s)}},
+	}
+}
+
+// row is what was measured.
+type row struct {
+	What  string `json:"what"`
+	Bytes int64  `json:"bytes"`
+	Sides []cell `json:"sides"` // ours first
+}
+
+type cell struct {
+	Name    string         `json:"name"`
+	Seconds stats.Samples  `json:"seconds"`
+	Stored  int64          `json:"stored"` // bytes on disk; 0: it writes nothing
+	Ratio   stats.Number   `json:"ratio"`  // of times, ours / theirs, launch by launch: its median
+	Range   stats.Interval `json:"interval"`
+}
+
+// measure runs all sides in turn, as often as asked; every turn begins with another one.
+func (c comparison) measure(ctx context.Context, launches int, dir string, progress io.Writer) (row, error) {
+	r := row{What: c.what, Bytes: c.bytes}
+	for _, s := range c.sides {
+		r.Sides = append(r.Sides, cell{Name: s.name, Seconds: make(stats.Samples, launches)})
+	}
+	for turn := range launches {
+		fmt.Fprintf(progress, "%s: launch %d of %d\n", c.what, turn+1, launches)
+		for i := range c.sides {
+			which := (turn + i) % len(c.sides)
+			if err := ctx.Err(); err != nil {
+				return r, err
+			}
+			seconds, stored, err := c.sides[which].launch(ctx, dir)
+			if err != nil {
+				return r, fmt.Errorf("%s, %s: %w", c.what, c.sides[which].name, err)
+			}
+			r.Sides[which].Seconds[turn], r.Sides[which].Stored = seconds, stored
+		}
+	}
+	for i := range r.Sides[1:] {
+		peer := &r.Sides[i+1]
+		var ratios stats.Samples
+		for turn := range launches {
+			ratios = append(ratios, r.Sides[0].Seconds[turn]/peer.Seconds[turn])
+		}
+		peer.Ratio, peer.Range = stats.Number(ratios.Median()), ratios.Interval()
+	}
+	return r, nil
+}
+
+// launch runs a side once in a fresh folder, after what others have left in the page cache is on disk.
+func (s side) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
+	dir, err := os.MkdirTemp(below, "launch-")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer os.RemoveAll(dir)
+	if s.prepare != nil {
+		if err := s.prepare(ctx, dir); err != nil {
+			return 0, 0, err
+		}
+	}
+	unix.Sync()
+	return s.run(ctx, dir)
+}
+
+// side is one of those that are compared.
+type side struct {
+	name string
+	// prepare makes, in a folder of its own, what run needs; nil: nothing. It is not timed.
+	prepare func(ctx context.Context, dir string) error
+	// run does the work in that folder, and gives the seconds that it took and the bytes that are on disk for it (0: none).
+	run func(ctx context.Context, dir string) (seconds float64, stored int64, err error)
+}
+
+// state is what is saved: weights and Adam's two moments of them, a third of the bytes each.
+type state struct{ tensors []checkpoint.Tensor }
+
+// newState draws weights from N(0, 0.02), and moments as Adam keeps them after many steps of gradients from N(0, 0.001). The same
+// size gives the same state.
+func newState(bytes int) *state {
+	rng := rand.New(rand.NewPCG(1, 2))
+	n := bytes / 12 &^ 1023
+	weight, mean, square := make([]byte, 4*n), make([]byte, 4*n), make([]byte, 4*n)
+	for i := range n {
+		put(weight, i, 0.02*rng.NormFloat64())
+		// Sums of gradients that fade (beta1 = 0.9, beta2 = 0.999) have these spreads.
+		put(mean, i, 0.001*math.Sqrt(0.1/1.9)*rng.NormFloat64())
+		put(square, i, 1e-6*math.Max(0.5, 1+math.Sqrt(2*0.001/1.999)*rng.NormFloat64()))
+	}
+	tensor := func(name string, data []byte) checkpoint.Tensor {
+		return checkpoint.Tensor{Name: name, DType: "float32", Shape: []int{n / 1024, 1024}, Data: data}
+	}
+	return &state{[]checkpoint.Tensor{tensor("weight", weight), tensor("exp_avg", mean), tensor("exp_avg_sq", square)}}
+}
+
+func put(b []byte, i int, x float64) {
+	binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(float32(x)))
+}
+
+// elements are those of one tensor.
+func (s *state) elements() int { return len(s.tensors[0].Data) / 4 }
+
+func (s *state) bytes() int64 { return int64(len(s.tensors) * len(s.tensors[0].Data)) }
+
+// writeTo writes the bare bytes, one tensor after the other.
+func (s *state) writeTo(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	for _, t := range s.tensors {
+		if _, err := f.Write(t.Data); err != nil {
+			f.Close()
+			return err
+		}
+	}
+	return f.Close()
+}
+
+// noise is a state of random bits.
+func noise(bytes int64) *state {
+	data := make([]byte, bytes&^7)
+	var seed [32]byte
+	_, _ = rand.NewChaCha8(seed).Read(data) // never fails
+	return &state{[]checkpoint.Tensor{{Name: "noise", DType: "float32", Shape: []int{len(data) / 4}, Data: data}}}
+}

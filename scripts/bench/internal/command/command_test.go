@@ -1,0 +1,121 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEnd(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		code int
+		said string
+	}{
+		{nil, 0, ""},
+		{flag.ErrHelp, 0, ""},
+		{Usagef("-ranks: %q", "x"), 2, "bench-x: -ranks: \"x\"; try -h\n"},
+		{fmt.Errorf("a launch: %w", context.Canceled), 130, "bench-x: interrupted; its processes and temporary files are gone\n"},
+		{errors.New("no disk"), 1, "bench-x: no disk\n"},
+	} {
+		var said strings.Builder
+		if code := end("bench-x", tt.err, &said); code != tt.code || said.String() != tt.said {
+			t.Errorf("%v: code %d and %q, want %d and %q", tt.err, code, said.String(), tt.code, tt.said)
+		}
+	}
+}
+
+// parse reads a command line of a program with an option of its own, -size.
+func parse(args string, stderr io.Writer) (f *Flags, size string, err error) {
+	f = NewFlags("A comparison.\n\n", " of less", map[string]string{"size": "small"})
+	f.TakeProgram()
+	f.StringVar(&size, "size", "large", "of all")
+	err = f.Parse(strings.Fields(args), stderr)
+	return f, size, err
+}
+
+// Seven launches are enough for an interval of 95 %. What is named beside --quick stays.
+func TestParse(t *testing.T) {
+	for args, want := range map[string]struct {
+		launches int
+		size     string
+	}{
+		"": {7, "large"}, "--quick": {3, "small"}, "--quick --launches=7": {7, "small"}, "-size large -quick": {3, "large"},
+		"--launches 1000": {1000, "large"},
+	} {
+		f, size, err := parse(args, io.Discard)
+		if err != nil || f.Launches != want.launches || size != want.size {
+			t.Errorf("%q: %d launches, %s, %v; want %+v", args, f.Launches, size, err, want)
+		}
+	}
+}
+
+func TestParseHelps(t *testing.T) {
+	var text strings.Builder
+	if _, _, err := parse("-h", &text); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+	for _, want := range []string{"A comparison.\n", "-size", "a first look: 3 launches of less; what is named beside it stays"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("-h does not say %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for args, want := range map[string]string{
+		"--launches 0":                    "-launches is 0; it must be 1 to 1000",
+		"--quick --launches 1001":         "-launches is 1001; it must be 1 to 1000",
+		"--launches many":                 "invalid value",
+		"launch":                          `"launch" is not expected`,
+		"--nosuch":                        "flag provided but not defined",
+		"--ddpbatch /nonexistent":         `invalid value "/nonexistent" for flag -ddpbatch: `,
+		"--ddpbatch " + os.TempDir():      "for flag -ddpbatch: ",
+		"--json samples.json --ddpbatch ": "flag needs an argument: -ddpbatch",
+	} {
+		_, _, err := parse(args, io.Discard)
+		var usage *UsageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+// A launch in a folder of its own finds a program whose path was given from here.
+func TestProgramIsAbsolute(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.WriteFile("ddpbatch", nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if f, _, err := parse("--ddpbatch ddpbatch", io.Discard); err != nil || f.Program != filepath.Join(dir, "ddpbatch") {
+		t.Errorf("%q, %v", f.Program, err)
+	}
+}
+
+func TestLists(t *testing.T) {
+	known := []string{"allreduce", "barrier"}
+	for list, want := range map[string][]string{"all": known, "barrier, all_reduce,all-reduce": {"barrier", "allreduce"}} {
+		if got, err := Words("collective", list, known); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", list, got, err)
+		}
+	}
+	if got, err := Peers("none", known); err != nil || len(got) != 0 {
+		t.Errorf("none: %q, %v", got, err)
+	}
+	if got, err := Numbers("ranks", "4, 2,4", 2, 4); err != nil || !slices.Equal(got, []int{4, 2}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	_, noWord := Words("collective", "none", known)
+	_, noNumber := Numbers("ranks", "2,", 2, 4)
+	if fmt.Sprint(noWord) != `-collective: there is no "none"; it is one of allreduce, barrier` || fmt.Sprint(noNumber) != `-ranks: "" is no number from 2 to 4` {
+		t.Errorf("%v; %v", noWord, noNumber)
+	}
+}

@@ -1,0 +1,120 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"ddpbatch/scripts/bench/internal/stats"
+)
+
+// Markdown writes a table whose columns are aligned as text, too; all of them to the right.
+func Markdown(w io.Writer, titles []string, rows [][]string) {
+	widths := make([]int, len(titles))
+	for _, row := range append([][]string{titles}, rows...) {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	rule := make([]string, len(titles))
+	for i, width := range widths {
+		rule[i] = strings.Repeat("-", width-1) + ":"
+	}
+	for _, row := range append([][]string{titles, rule}, rows...) {
+		for i, cell := range row {
+			fmt.Fprintf(w, "| %*s ", widths[i], cell)
+		}
+		fmt.Fprintln(w, "|")
+	}
+}
+
+// Figure is something of ours that has no peer.
+type Figure struct {
+	What    string        `json:"what"`
+	Goal    string        `json:"goal"` // "": none
+	Unit    string        `json:"unit"`
+	Samples stats.Samples `json:"samples"`
+}
+
+// Figures writes them as a table of Markdown. The interval is where the median lies of all launches there could be.
+func Figures(w io.Writer, figures []Figure) {
+	var rows [][]string
+	for _, f := range figures {
+		span := "-"
+		if there := f.Samples.Sorted(); len(there) > 0 {
+			span = Significant(slices.Min(there)) + " to " + Significant(slices.Max(there))
+		}
+		rows = append(rows, []string{f.What, Significant(f.Samples.Median()), around(f.Samples.Interval()), span, f.Unit, f.Goal})
+	}
+	Markdown(w, []string{"what", "median", "interval", "range", "unit", "goal"}, rows)
+}
+
+// around shows an interval, and its coverage where that is less than 95 %.
+func around(i stats.Interval) string {
+	text := fmt.Sprintf("[%s, %s]", Significant(float64(i.Low)), Significant(float64(i.High)))
+	switch {
+	case i.Coverage == 0:
+		return "-"
+	case i.Coverage < 0.95:
+		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
+	}
+	return text
+}
+
+// Certainty words the coverage of the intervals of so many launches.
+func Certainty(launches int) string {
+	c := make(stats.Samples, launches).Interval().Coverage
+	if c < 0.95 {
+		return fmt.Sprintf("a chance of only %.0f %% (take 6 launches or more for 95 %%)", 100*float64(c))
+	}
+	return fmt.Sprintf("a chance of %.1f %%", 100*float64(c))
+}
+
+// Interval says how much less than Certainty promises an interval is worth that has fewer launches.
+func Interval(i stats.Interval, launches int) string {
+	text := fmt.Sprintf("[%s, %s]", Ratio(i.Low), Ratio(i.High))
+	switch full := make(stats.Samples, launches).Interval().Coverage; {
+	case i.Coverage == 0:
+		return "-"
+	case i.Coverage < full:
+		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
+	}
+	return text
+}
+
+// Ratio shows a ratio with two digits after the point.
+func Ratio(n stats.Number) string {
+	if math.IsNaN(float64(n)) {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(n))
+}
+
+// Significant shows a number with three digits or all before the point.
+func Significant(x float64) string {
+	switch size := math.Abs(x); {
+	case math.IsNaN(x):
+		return "-"
+	case size < 10:
+		return fmt.Sprintf("%.2f", x)
+	case size < 100:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
+// Verdict words what an interval of ratios of times, ours / theirs, tells: "-" where there is none, or one
+// that is worth nothing.
+func Verdict(i stats.Interval) string {
+	switch {
+	case i.Coverage == 0:
+		return "-"
+	case i.High < 1:
+		return "win"
+	case i.Low > 1:
+		return "lose"
+	}
+	return "even"
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/stats"
+	"ddpbatch/scripts/bench/internal/tools"
+)
+
+// contest is of sides that do the same: the first one, ours, against each of the others.
+type contest struct {
+	title string
+	sides []side
+}
+
+// table is what was measured of one contest with one number of ranks.
+type table struct {
+	Title  string   `json:"title"`
+	Ranks  int      `json:"ranks"`
+	Rows   []row    `json:"rows"`
+	Faults []string `json:"faults"`
+}
+
+// row is of one side. Times are milliseconds since the command.
+type row struct {
+	Side     string         `json:"side"`
+	Met      stats.Samples  `json:"met"`
+	Ended    stats.Samples  `json:"ended"`
+	Ratio    stats.Number   `json:"ratio"` // of Met, ours / theirs, launch by launch: its median; missing for ours
+	Interval stats.Interval `json:"interval"`
+}
+
+// measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
+// a key file. Every turn begins with another side.
+func (c contest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
+	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
+	for _, s := range c.sides {
+		missing := slices.Repeat(stats.Samples{math.NaN()}, launches)
+		t.Rows = append(t.Rows, row{Side: s.name, Met: missing, Ended: slices.Clone(missing)})
+	}
+	for turn := -1; turn < launches; turn++ {
+		fmt.Fprintf(progress, "%s, %d ranks: launch %d of %d\n", c.title, ranks, turn+1, launches)
+		for i := range c.sides {
+			which := (max(turn, 0) + i) % len(c.sides)
+			got, err := launch(ctx, launchLimit, c.sides[which], ranks)
+			if err != nil {
+				return t, err
+			}
+			if turn >= 0 {
+				t.add(turn, which, got)
+			}
+		}
+	}
+	t.compare()
+	return t, nil
+}
+
+func (t *table) add(turn, side int, got launched) {
+	r := &t.Rows[side]
+	r.Met[turn], r.Ended[turn] = got.met, got.ended
+	if got.fault != "" {
+		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", r.Side, turn+1, got.fault))
+	}
+}
+
+// compare holds the first row against each of the others.
+func (t *table) compare() {
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		var ratios stats.Samples
+		for turn, theirs := range r.Met {
+			if ratio := t.Rows[0].Met[turn] / theirs; i > 0 && !math.IsNaN(ratio) {
+				ratios = append(ratios, ratio)
+			}
+		}
+		r.Ratio, r.Interval = stats.Number(ratios.Median()), ratios.Interval()
+	}
+}
+
+// launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
+const launchLimit = time.Minute
+
+// launched is what came of one launch, in milliseconds since the command; NaN: it did not come to that.
+type launched struct {
+	met, ended float64
+	fault      string // "": none
+}
+
+// launch launches one side once, for limit at most, and leaves nothing behind. Its error is that of outer: what goes wrong with the side is
+// a part of the result.
+func launch(outer context.Context, limit time.Duration, s side, ranks int) (launched, error) {
+	ctx, cancel := context.WithTimeout(outer, limit)
+	defer cancel()
+	cmd := s.command(ranks)
+	got := launched{met: math.NaN(), ended: math.NaN()}
+	var started time.Time
+	var complaint bytes.Buffer
+	cmd.Stderr = &complaint
+	cmd.Stdout = &processes.Lines{Hear: func(line string) {
+		if s.met(unlabelled(line)) && math.IsNaN(got.met) {
+			got.met = since(started)
+		}
+	}}
+	started = time.Now()
+	group, err := processes.Start(cmd)
+	if err != nil {
+		got.fault = fmt.Sprintf("start it: %v", err)
+		return got, nil
+	}
+	group.Await(ctx, nil)
+	ended, gaveUp := since(started), ctx.Err() != nil
+	group.Kill() // all that it wrote has been read
+	switch {
+	case outer.Err() != nil:
+		return got, outer.Err()
+	case gaveUp:
+		got.met, got.fault = math.NaN(), fmt.Sprintf("did not end in %v, and was killed", limit)
+	case group.Code(0) != 0:
+		got.met, got.fault = math.NaN(), fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
+	case math.IsNaN(got.met):
+		got.fault = "rank 0 did not say that all have met"
+	default:
+		got.ended = ended
+	}
+	return got, nil
+}
+
+// since is the time since t, in milliseconds.
+func since(t time.Time) float64 { return float64(time.Since(t).Nanoseconds()) / 1e6 }
+
+// unlabelled is a line without the label that ddpbatch puts before a rank's: `[host rank] `.
+func unlabelled(line string) string {
+	label, rest, found := strings.Cut(line, "] ")
+	if !found || !strings.HasPrefix(label, "[") {
+		return line
+	}
+	return rest
+}

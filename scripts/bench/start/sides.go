@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ddpbatch/scripts/bench/internal/processes"
+	"ddpbatch/scripts/bench/internal/tools"
+)
+
+// side is one of those that are compared.
+type side struct {
+	name    string
+	version string
+
+	// command launches so many ranks.
+	command func(ranks int) *exec.Cmd
+
+	// met tells whether a line of its output is rank 0's word that all have met.
+	met func(line string) bool
+}
+
+func saysMet(line string) bool { return line == "met" }
+
+// ours is a program with package mpi, whose ranks make their secret of a key file.
+func ours(ddpbatch, key string, rank ...string) side {
+	return side{name: "ddpbatch run", met: saysMet, command: func(ranks int) *exec.Cmd {
+		cmd := exec.Command(ddpbatch, append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks), "--"}, rank...)...)
+		cmd.Env = []string{"DDPBATCH_SECRET_FILE=" + key}
+		return cmd
+	}}
+}
+
+// builtin is ddpbatch's own program, which is larger; after the barrier its ranks average how long it took.
+func builtin(ddpbatch, key string) side {
+	s := ours(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
+	s.name = "ddpbatch run, its own program"
+	s.met = func(line string) bool { return strings.HasPrefix(line, "{") && strings.Contains(line, `"time_us"`) }
+	return s
+}
+
+func mpich(program, version string) side {
+	return side{name: "mpirun of MPICH", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+		return exec.Command("mpirun.mpich", "-n", strconv.Itoa(ranks), program)
+	}}
+}
+
+// openMPI has to be told that there may be more ranks than cores, and that root may.
+func openMPI(program, version string) side {
+	return side{name: "mpirun of Open MPI", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+		args := []string{"--oversubscribe"}
+		if os.Geteuid() == 0 {
+			args = append(args, "--allow-run-as-root")
+		}
+		return exec.Command("mpirun.openmpi", append(args, "-n", strconv.Itoa(ranks), program)...)
+	}}
+}
+
+// gloo has all ranks meet on the loopback interface: it would ask for the machine's name otherwise.
+const gloo = "GLOO_SOCKET_IFNAME=lo"
+
+// oursOfTorch is ddpbatch with more flags. With --torch-store=false, PyTorch's ranks that are there before rank 0 serves its store try
+// again a second later; otherwise the agent serves the store, as torchrun does.
+func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
+	return side{name: strings.Join(append([]string{"ddpbatch run"}, flags...), " "), met: saysMet, command: func(ranks int) *exec.Cmd {
+		args := append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags...)
+		cmd := exec.Command(ddpbatch, append(args, "--", python, script)...)
+		cmd.Env = []string{gloo}
+		return cmd
+	}}
+}
+
+// torchrun of PyTorch 1.13 does not get along with its own defaults of --redirects and --tee under Python 3.11, where enums do not
+// list their aliases any more; what is said here is of a rank that there is not, and means the same. It meets at a port of its own,
+// as --standalone would take 29400, which may be in use.
+func torchrun(python, version, script string) side {
+	return side{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+		absent := strconv.Itoa(ranks) + ":1"
+		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks), "--master_port="+processes.FreePort(),
+			"--redirects="+absent, "--tee="+absent, script)
+		cmd.Env = []string{gloo}
+		return cmd
+	}}
+}
+
+//go:embed peers/mpi.c
+var mpiSource []byte
+
+//go:embed peers/meet.py
+var torchSource []byte
+
+// prepared is what is to be launched.
+type prepared struct {
+	ddpbatch string
+	version  string
+	contests []contest
+}
+
+// prepare builds the programs, in dir. It names everything that is missing at once.
+func prepare(ctx context.Context, dir string, o options) (prepared, error) {
+	in := func(name string) string { return filepath.Join(dir, name) }
+	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
+	p := prepared{ddpbatch: program, version: version}
+	if err != nil {
+		return p, err
+	}
+	if !slices.Contains(o.parts, "launch") {
+		return p, nil
+	}
+	if err := tools.Run(ctx, "go", "build", "-o", in("rank"), "./scripts/bench/start/rank"); err != nil {
+		return p, err
+	}
+	for name, source := range map[string][]byte{"mpi.c": mpiSource, "meet.py": torchSource} {
+		if err := os.WriteFile(in(name), source, 0o600); err != nil {
+			return p, fmt.Errorf("write a peer's program: %w", err)
+		}
+	}
+	p.contests = []contest{{title: "least program of each library", sides: []side{
+		ours(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
+	}}}
+	err = tools.EachPeer(o.peers, func(peer string) error { return p.add(ctx, dir, peer) })
+	return p, err
+}
+
+// add adds a peer to those that it is to be compared with, or a contest of its own.
+func (p *prepared) add(ctx context.Context, dir, peer string) error {
+	if peer == "torch" {
+		python, version, err := tools.FindTorch(ctx)
+		if err != nil {
+			return err
+		}
+		script := filepath.Join(dir, "meet.py")
+		p.contests = append(p.contests, contest{title: "a script of PyTorch, gloo", sides: []side{
+			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
+		}})
+		return nil
+	}
+	program, err := tools.CompileMPI(ctx, filepath.Join(dir, "mpi.c"), peer)
+	if err != nil {
+		return err
+	}
+	one := mpich(program, tools.FirstLine(ctx, "mpichversion"))
+	if peer == "openmpi" {
+		one = openMPI(program, tools.FirstLine(ctx, "mpirun.openmpi", "--version"))
+	}
+	p.contests[0].sides = append(p.contests[0].sides, one)
+	return nil
+}
