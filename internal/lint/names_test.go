@@ -64,7 +64,6 @@ var notDone = map[string]bool{
 	"mpi/launch/recovery": true, "mpi/launch/watch": true, "mpi/store": true, "mpi/transport": true, "trainer": true, "trainer/blas": true,
 	"trainer/data": true, "trainer/ddp": true, "trainer/internal/mt19937": true, "trainer/internal/vec": true, "trainer/nn": true,
 	"trainer/optim": true,
-	"scripts/bench": true, "scripts/bench/checkpoint": true, "scripts/bench/internal/processes": true, "scripts/bench/start": true,
 
 	"internal/rundir": true, "slurm/sim": true, // exported names that cmd/ddpbatch uses are renamed last: Settle, Struck
 }

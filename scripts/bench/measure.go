@@ -16,7 +16,7 @@ import (
 )
 
 // measure launches all sides in turn, as often as asked; each turn begins with another side.
-func measure(ctx context.Context, o options, s setting, sides []side, progress io.Writer) (table, error) {
+func measure(ctx context.Context, o options, s setting, sides []library, progress io.Writer) (table, error) {
 	sides = takingPart(sides, s)
 	t := newTable(o, s, sides)
 	for turn := range o.launches {
@@ -43,13 +43,13 @@ type outcome struct {
 
 // launch runs one side once, and leaves none of its processes behind. Its error is that of outer: what goes wrong with the side is
 // a part of the outcome.
-func launch(outer context.Context, o options, s setting, side side) (outcome, error) {
+func launch(outer context.Context, o options, s setting, side library) (outcome, error) {
 	ctx, cancel := context.WithTimeout(outer, o.launchLimit())
 	defer cancel()
 	out := &rowReader{parse: side.parse, started: time.Now(), ended: make(chan struct{}, 1)}
 	var complaint bytes.Buffer
 	commands := side.commands(o, s)
-	commands[0].Stdout, commands[0].Stderr = &processes.Lines{Hear: out.hear}, &complaint
+	commands[0].Stdout, commands[0].Stderr = &processes.Lines{Receive: out.receive}, &complaint
 	group, err := processes.Start(commands...)
 	if err != nil {
 		return outcome{fault: fmt.Sprintf("start it: %v", err)}, nil
@@ -78,7 +78,7 @@ type rowReader struct {
 	first   time.Duration // when the first row came
 }
 
-func (r *rowReader) hear(line string) {
+func (r *rowReader) receive(line string) {
 	if s, ok := r.parse(line); ok {
 		if len(r.samples) == 0 {
 			r.first = time.Since(r.started)
@@ -103,31 +103,31 @@ func (r *rowReader) rows(s setting) []sample {
 
 // table is what was measured in one setting.
 type table struct {
-	Setting setting         `json:"setting"`
-	Rows    []*row          `json:"rows"`
-	Faults  []string        `json:"faults"`
-	Hung    map[string]int  `json:"hung"` // launches that did not end by themselves
-	failed  map[string]bool // sides of which a launch failed, or did not end by itself
-	sides   []string        // columns
-	turns   int             // launches of each side
-	bySize  map[int64]*row  // of Rows
+	Setting setting            `json:"setting"`
+	Rows    []*sizeRow         `json:"rows"`
+	Faults  []string           `json:"faults"`
+	Hung    map[string]int     `json:"hung"` // launches that did not end by themselves
+	failed  map[string]bool    // sides of which a launch failed, or did not end by itself
+	sides   []string           // columns
+	turns   int                // launches of each side
+	bySize  map[int64]*sizeRow // of Rows
 }
 
-// row is one size.
-type row struct {
+// sizeRow is one size.
+type sizeRow struct {
 	Size        int64                    `json:"size"`
 	Samples     map[string]stats.Samples `json:"samples_us"` // by side and turn
 	Wrong       map[string]int64         `json:"wrong"`
 	Comparisons []comparison             `json:"comparisons"`
 }
 
-func newTable(o options, s setting, sides []side) table {
-	t := table{Setting: s, turns: o.launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*row{}}
+func newTable(o options, s setting, sides []library) table {
+	t := table{Setting: s, turns: o.launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*sizeRow{}}
 	for _, side := range sides {
 		t.sides = append(t.sides, side.name)
 	}
 	for _, size := range o.rowSizes(s) {
-		r := &row{Size: size, Samples: map[string]stats.Samples{}, Wrong: map[string]int64{}}
+		r := &sizeRow{Size: size, Samples: map[string]stats.Samples{}, Wrong: map[string]int64{}}
 		for _, name := range t.sides {
 			r.Samples[name] = slices.Repeat(stats.Samples{math.NaN()}, t.turns)
 		}
@@ -159,7 +159,7 @@ func (t *table) add(turn int, side string, out outcome) {
 }
 
 // compare holds each of our columns against the best peer of the row.
-func (t *table) compare(sides []side) {
+func (t *table) compare(sides []library) {
 	for _, r := range t.Rows {
 		best := r.bestPeer(sides)
 		for _, side := range sides {
@@ -175,7 +175,7 @@ func (t *table) compare(sides []side) {
 }
 
 // bestPeer is the one with the smallest median among those that gave a right result in every launch; empty: there is none.
-func (r *row) bestPeer(sides []side) string {
+func (r *sizeRow) bestPeer(sides []library) string {
 	best, least := "", math.Inf(1)
 	for _, side := range sides {
 		if m := r.Samples[side.name].Median(); !side.ours && r.sound(side.name) && m < least {
@@ -186,7 +186,7 @@ func (r *row) bestPeer(sides []side) string {
 }
 
 // sound tells whether a side gave a result in every launch, and none that was wrong.
-func (r *row) sound(side string) bool {
+func (r *sizeRow) sound(side string) bool {
 	return r.Wrong[side] == 0 && !slices.ContainsFunc(r.Samples[side], math.IsNaN)
 }
 
@@ -199,7 +199,7 @@ type comparison struct {
 	Verdict  string         `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer, or too few launches of it
 }
 
-func (r *row) against(side, peer string) comparison {
+func (r *sizeRow) against(side, peer string) comparison {
 	c := comparison{Side: side, Peer: peer}
 	var ratios stats.Samples
 	for turn, us := range r.Samples[side] {

@@ -17,7 +17,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-var threeSides = []side{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
+var threeSides = []library{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
 
 // filled is a table of two sizes; each side's samples are of the launches.
 func filled(ours, a, b []float64) table {
@@ -144,8 +144,8 @@ func TestPrintKeepsFaults(t *testing.T) {
 var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, launches: 1, budget: time.Millisecond}
 
 // script is a side whose launch is a shell script; $1 is a file of the test's.
-func script(text, file string) side {
-	return side{
+func script(text, file string) library {
+	return library{
 		name: "script", parse: parsePeer, takes: func(setting) bool { return true },
 		commands: func(options, setting) []*exec.Cmd {
 			return []*exec.Cmd{exec.Command("/bin/sh", "-c", text, "sh", file)}
@@ -191,14 +191,14 @@ func TestLaunchCannotStart(t *testing.T) {
 	}
 }
 
-// Start-up is the time to the first row, by the caller's clock; the launch goes on once the line after that row was heard.
+// Start-up is the time to the first row, by the caller's clock; the launch goes on once the line after that row was received.
 func TestLaunchTimesStartup(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "heard")
-	s := script(`sleep 0.05; echo row 0 0 0; echo heard; until [ -e "$1" ]; do :; done; sleep 0.05; echo end`, file)
-	begin, heard := time.Now(), time.Duration(0)
+	file := filepath.Join(t.TempDir(), "received")
+	s := script(`sleep 0.05; echo row 0 0 0; echo received; until [ -e "$1" ]; do :; done; sleep 0.05; echo end`, file)
+	begin, received := time.Now(), time.Duration(0)
 	s.parse = func(line string) (sample, bool) {
-		if line == "heard" {
-			heard = time.Since(begin)
+		if line == "received" {
+			received = time.Since(begin)
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Error(err)
 			}
@@ -206,8 +206,8 @@ func TestLaunchTimesStartup(t *testing.T) {
 		return parsePeer(line)
 	}
 	got, err := launch(t.Context(), quickly, setting{"startup", "shm", 2}, s)
-	if err != nil || len(got.samples) != 1 || got.samples[0].us < 50_000 || got.samples[0].us > float64(heard.Microseconds()) {
-		t.Errorf("%+v, %v; want 50 ms or more, and no more than %v", got, err, heard)
+	if err != nil || len(got.samples) != 1 || got.samples[0].us < 50_000 || got.samples[0].us > float64(received.Microseconds()) {
+		t.Errorf("%+v, %v; want 50 ms or more, and no more than %v", got, err, received)
 	}
 }
 
@@ -256,14 +256,14 @@ func TestLaunchLeavesNothing(t *testing.T) {
 
 func TestMeasureTakesTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
-	one := func(name string) side {
+	one := func(name string) library {
 		s := script("echo "+name+` >>"$1"; echo row 4 1 0; echo end`, file)
 		s.name = name
 		return s
 	}
 	o := quickly
 	o.launches = 3
-	sides := []side{one("ours"), one("A"), one("B")}
+	sides := []library{one("ours"), one("A"), one("B")}
 	sides[0].ours = true
 	table, err := measure(t.Context(), o, setting{"allreduce", "shm", 2}, sides, new(bytes.Buffer))
 	if err != nil {

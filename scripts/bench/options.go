@@ -171,7 +171,7 @@ func (o options) launchLimit() time.Duration {
 	return time.Minute + 20*o.budget*time.Duration(len(o.rowSizes(setting{}))) + time.Duration(o.end)*200 // 0.2 s a MB
 }
 
-func countLaunches(o options, sides []side, settings []setting) int {
+func countLaunches(o options, sides []library, settings []setting) int {
 	n := 0
 	for _, s := range settings {
 		n += o.launches * len(takingPart(sides, s))
@@ -181,7 +181,7 @@ func countLaunches(o options, sides []side, settings []setting) int {
 
 // estimate is how long a quiet machine needs, roughly: a row takes its budget, or what its fewest calls take
 // at about 1 GB/s and rank.
-func estimate(o options, sides []side, settings []setting) time.Duration {
+func estimate(o options, sides []library, settings []setting) time.Duration {
 	var total time.Duration
 	for _, s := range settings {
 		var rows time.Duration

@@ -39,7 +39,7 @@ func (h header) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n", h.Method)
 }
 
-func newHeader(o options, sides []side, settings []setting) header {
+func newHeader(o options, sides []library, settings []setting) header {
 	h := header{
 		Stamp:    report.NewStamp(),
 		Versions: map[string]string{},
@@ -64,7 +64,7 @@ func newHeader(o options, sides []side, settings []setting) header {
 }
 
 // commandLine is one launch as a person would type it.
-func commandLine(side side, o options, s setting) string {
+func commandLine(side library, o options, s setting) string {
 	commands := side.commands(o, s)
 	line := report.CommandLine(commands[0])
 	if len(commands) > 1 {

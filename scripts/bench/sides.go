@@ -17,8 +17,8 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// side is one of those that are compared.
-type side struct {
+// library is one of those that are compared.
+type library struct {
 	name    string // the column's
 	ours    bool
 	version string
@@ -41,8 +41,8 @@ type sample struct {
 	wrong int64
 }
 
-func takingPart(sides []side, s setting) []side {
-	return slices.DeleteFunc(slices.Clone(sides), func(side side) bool { return !side.takes(s) })
+func takingPart(sides []library, s setting) []library {
+	return slices.DeleteFunc(slices.Clone(sides), func(side library) bool { return !side.takes(s) })
 }
 
 // peerArgs are the arguments of peers/mpi.c and peers/gloo.py.
@@ -59,12 +59,12 @@ var glooSource []byte
 
 // prepare builds what is to be launched, in dir; ours comes first. It names everything that is missing at
 // once.
-func prepare(ctx context.Context, dir string, o options) ([]side, error) {
+func prepare(ctx context.Context, dir string, o options) ([]library, error) {
 	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
 	if err != nil {
 		return nil, err
 	}
-	sides := []side{ours(program, version, false)}
+	sides := []library{ours(program, version, false)}
 	if o.alloc {
 		sides = append(sides, ours(program, "", true))
 	}
@@ -81,7 +81,7 @@ func prepare(ctx context.Context, dir string, o options) ([]side, error) {
 	return sides, err
 }
 
-func preparePeer(ctx context.Context, dir, peer string) (side, error) {
+func preparePeer(ctx context.Context, dir, peer string) (library, error) {
 	switch peer {
 	case "openmpi":
 		program, err := tools.CompileMPI(ctx, filepath.Join(dir, "mpi.c"), peer)
@@ -95,8 +95,8 @@ func preparePeer(ctx context.Context, dir, peer string) (side, error) {
 }
 
 // ours is ddpbatch; with alloc, on buffers that comm.Alloc gives out.
-func ours(program, version string, alloc bool) side {
-	s := side{
+func ours(program, version string, alloc bool) library {
+	s := library{
 		name: "ddpbatch", ours: true, version: version, startup: 500 * time.Millisecond,
 		takes: func(setting) bool { return true },
 		parse: parseOurs,
@@ -141,8 +141,8 @@ func bound(s setting) bool { return s.Ranks <= runtime.NumCPU() }
 // openMPI is mpirun.openmpi with peers/mpi.c. Over TCP it is told to use nothing else, on the loopback
 // interface; it yields the core by itself where there are more ranks than cores. Left alone it would bind more than two
 // ranks to sockets (mpirun(1)); overload-allowed is for hardware threads of one core.
-func openMPI(program, version string) side {
-	return side{
+func openMPI(program, version string) library {
+	return library{
 		name: "Open MPI", version: version, startup: 500 * time.Millisecond,
 		takes: func(setting) bool { return true },
 		parse: parsePeer,
@@ -165,8 +165,8 @@ func openMPI(program, version string) side {
 
 // mpich is mpirun.mpich with peers/mpi.c. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which
 // launch sees to. It binds nothing unless it is told to.
-func mpich(program, version string) side {
-	return side{
+func mpich(program, version string) library {
+	return library{
 		name: "MPICH", version: version, startup: time.Second,
 		takes: func(setting) bool { return true },
 		parse: parsePeer,
@@ -187,8 +187,8 @@ func mpich(program, version string) side {
 
 // gloo is PyTorch's, with ranks started by environment variables, as torchrun would: Debian's does not start
 // under its own Python. gloo.py binds them.
-func gloo(python, script, version string) side {
-	return side{
+func gloo(python, script, version string) library {
+	return library{
 		name: "gloo", version: version, startup: 4 * time.Second,
 		takes: func(s setting) bool { return s.Transport == "tcp" && s.Collective != "reducescatter" },
 		parse: parsePeer,

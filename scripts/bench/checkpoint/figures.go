@@ -13,7 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 // ranks is how many shards the commit is measured with, each a rank's.
@@ -22,17 +22,17 @@ const ranks = 64
 // measureFigures measures what has a goal and no peer: what checksums add to a write, and compression to what it cannot make smaller;
 // memory; how long a checkpoint takes to be committed once its last shard is durable, and the latest of many to be found. With an error come the
 // figures from before it.
-func measureFigures(ctx context.Context, s *state, below string, launches int, progress io.Writer) (all []bench.Figure, err error) {
+func measureFigures(ctx context.Context, s *trainingState, below string, launches int, progress io.Writer) (all []report.Figure, err error) {
 	pairs := max(launches, checksumPairs)
 	for _, one := range []struct {
 		name    string
-		measure func() ([]bench.Figure, error)
+		measure func() ([]report.Figure, error)
 	}{
-		{"checksums", func() ([]bench.Figure, error) { return measureChecksums(ctx, s, below, pairs, progress) }},
-		{"incompressible data", func() ([]bench.Figure, error) { return measureIncompressible(ctx, s.bytes(), below, pairs, progress) }},
-		{"memory", func() ([]bench.Figure, error) { return measureMemory(ctx, s, below, launches, progress) }},
-		{"latest", func() ([]bench.Figure, error) { return measureLatest(ctx, below, launches, progress) }},
-		{"commit", func() ([]bench.Figure, error) { return measureCommit(ctx, s, below, launches, progress) }},
+		{"checksums", func() ([]report.Figure, error) { return measureChecksums(ctx, s, below, pairs, progress) }},
+		{"incompressible data", func() ([]report.Figure, error) { return measureIncompressible(ctx, s.bytes(), below, pairs, progress) }},
+		{"memory", func() ([]report.Figure, error) { return measureMemory(ctx, s, below, launches, progress) }},
+		{"latest", func() ([]report.Figure, error) { return measureLatest(ctx, below, launches, progress) }},
+		{"commit", func() ([]report.Figure, error) { return measureCommit(ctx, s, below, launches, progress) }},
 	} {
 		figures, err := one.measure()
 		if err != nil {
@@ -44,8 +44,8 @@ func measureFigures(ctx context.Context, s *state, below string, launches int, p
 }
 
 // measureCommit measures how long the commit of all ranks' shards takes.
-func measureCommit(ctx context.Context, s *state, below string, launches int, progress io.Writer) ([]bench.Figure, error) {
-	commit := bench.Figure{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"}
+func measureCommit(ctx context.Context, s *trainingState, below string, launches int, progress io.Writer) ([]report.Figure, error) {
+	commit := report.Figure{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"}
 	for turn := range launches {
 		fmt.Fprintf(progress, "commit: launch %d of %d\n", turn+1, launches)
 		err := inFolder(below, func(dir string) error {
@@ -57,11 +57,11 @@ func measureCommit(ctx context.Context, s *state, below string, launches int, pr
 			return nil, err
 		}
 	}
-	return []bench.Figure{commit}, nil
+	return []report.Figure{commit}, nil
 }
 
 // commitTime writes the shards of all ranks, one after the other, and gives the seconds that the commit takes after that.
-func commitTime(ctx context.Context, s *state, dir string) (float64, error) {
+func commitTime(ctx context.Context, s *trainingState, dir string) (float64, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: "none"})
 	if err != nil {
 		return 0, err
@@ -113,9 +113,9 @@ func inFolder(below string, use func(dir string) error) error {
 const stored = 100
 
 // measureLatest measures how long a program that has just begun takes to find the newest of many checkpoints.
-func measureLatest(ctx context.Context, below string, launches int, progress io.Writer) ([]bench.Figure, error) {
+func measureLatest(ctx context.Context, below string, launches int, progress io.Writer) ([]report.Figure, error) {
 	fmt.Fprintf(progress, "latest of %d\n", stored)
-	f := bench.Figure{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}
+	f := report.Figure{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}
 	err := inFolder(below, func(dir string) error {
 		d, err := checkpoint.Open(dir, checkpoint.Options{})
 		if err != nil {
@@ -136,7 +136,7 @@ func measureLatest(ctx context.Context, below string, launches int, progress io.
 		}
 		return nil
 	})
-	return []bench.Figure{f}, err
+	return []report.Figure{f}, err
 }
 
 func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
@@ -157,10 +157,10 @@ func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
 }
 
 // measureMemory measures how much more of this process is resident at most, by the kernel's account, while a checkpoint is saved or loaded.
-func measureMemory(ctx context.Context, s *state, below string, launches int, progress io.Writer) ([]bench.Figure, error) {
-	inStep := bench.Figure{What: "peak memory beside the state, save", Goal: "<= 64", Unit: "MiB"}
-	async := bench.Figure{What: "peak memory beside the state, asynchronous save", Goal: "<= 100", Unit: "% of the state"}
-	load := bench.Figure{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"}
+func measureMemory(ctx context.Context, s *trainingState, below string, launches int, progress io.Writer) ([]report.Figure, error) {
+	inStep := report.Figure{What: "peak memory beside the state, save", Goal: "<= 64", Unit: "MiB"}
+	async := report.Figure{What: "peak memory beside the state, asynchronous save", Goal: "<= 100", Unit: "% of the state"}
+	load := report.Figure{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"}
 	for turn := range launches {
 		fmt.Fprintf(progress, "memory: launch %d of %d\n", turn+1, launches)
 		err := inFolder(below, func(dir string) error {
@@ -188,7 +188,7 @@ func measureMemory(ctx context.Context, s *state, below string, launches int, pr
 			return nil, fmt.Errorf("asynchronous save: %w", err)
 		}
 	}
-	return []bench.Figure{inStep, async, load}, nil
+	return []report.Figure{inStep, async, load}, nil
 }
 
 func loadOnce(ctx context.Context, dir string) error {
@@ -202,7 +202,7 @@ func loadOnce(ctx context.Context, dir string) error {
 }
 
 // saveBeside is one asynchronous save, from what it allocates to its commit.
-func saveBeside(ctx context.Context, s *state, dir string) error {
+func saveBeside(ctx context.Context, s *trainingState, dir string) error {
 	saver, err := newSaver(ctx, s, dir, "auto")
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	s := newState(o.mib << 20)
-	r := report{header: newHeader(o, dir, p.torch), file: o.json}
+	s := newTrainingState(o.mib << 20)
+	r := results{header: newHeader(o, dir, p.torch), file: o.json}
 	r.header.print(stdout)
 	if !o.figures {
 		if err := r.compare(ctx, s, o, p, dir, stdout, stderr); err != nil {
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
-func (r *report) compare(ctx context.Context, s *state, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
+func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
 	if r.codecs, err = measureCodecs(ctx, p.codec, dir, o.launches); err != nil {
 		return err

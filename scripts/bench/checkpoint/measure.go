@@ -19,28 +19,28 @@ import (
 type comparison struct {
 	what  string
 	bytes int64 // of the state
-	sides []side
+	sides []operation
 }
 
 // comparisons are what is measured, in the order of the table.
-func comparisons(s *state, file, dir string, py *torch) []comparison {
+func comparisons(s *trainingState, file, dir string, py *torch) []comparison {
 	return []comparison{
-		{"save, uncompressed", s.bytes(), []side{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
-		{"save, compressed", s.bytes(), []side{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
-		{"load, uncompressed", s.bytes(), []side{oursLoad(s, "none"), bareRead(s, file), py.load()}},
-		{"load, compressed", s.bytes(), []side{oursLoad(s, "auto"), zstdLoad(file), py.load()}},
-		{"stall of an asynchronous save", s.bytes(), []side{oursStall(s), memoryCopy(s)}},
+		{"save, uncompressed", s.bytes(), []operation{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
+		{"save, compressed", s.bytes(), []operation{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
+		{"load, uncompressed", s.bytes(), []operation{oursLoad(s, "none"), bareRead(s, file), py.load()}},
+		{"load, compressed", s.bytes(), []operation{oursLoad(s, "auto"), zstdLoad(file), py.load()}},
+		{"stall of an asynchronous save", s.bytes(), []operation{oursStall(s), memoryCopy(s)}},
 	}
 }
 
-// row is what was measured.
-type row struct {
-	What  string `json:"what"`
-	Bytes int64  `json:"bytes"`
-	Sides []cell `json:"sides"` // ours first
+// comparisonResult is what was measured.
+type comparisonResult struct {
+	What  string            `json:"what"`
+	Bytes int64             `json:"bytes"`
+	Sides []operationResult `json:"sides"` // ours first
 }
 
-type cell struct {
+type operationResult struct {
 	Name    string         `json:"name"`
 	Seconds stats.Samples  `json:"seconds"`
 	Stored  int64          `json:"stored"` // bytes on disk; 0: it writes nothing
@@ -49,10 +49,10 @@ type cell struct {
 }
 
 // measure runs all sides in turn, as often as asked; every turn begins with another one.
-func (c comparison) measure(ctx context.Context, launches int, dir string, progress io.Writer) (row, error) {
-	r := row{What: c.what, Bytes: c.bytes}
+func (c comparison) measure(ctx context.Context, launches int, dir string, progress io.Writer) (comparisonResult, error) {
+	r := comparisonResult{What: c.what, Bytes: c.bytes}
 	for _, s := range c.sides {
-		r.Sides = append(r.Sides, cell{Name: s.name, Seconds: make(stats.Samples, launches)})
+		r.Sides = append(r.Sides, operationResult{Name: s.name, Seconds: make(stats.Samples, launches)})
 	}
 	for turn := range launches {
 		fmt.Fprintf(progress, "%s: launch %d of %d\n", c.what, turn+1, launches)
@@ -80,7 +80,7 @@ func (c comparison) measure(ctx context.Context, launches int, dir string, progr
 }
 
 // launch runs a side once in a fresh folder, after what others have left in the page cache is on disk.
-func (s side) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
+func (s operation) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
 	dir, err := os.MkdirTemp(below, "launch-")
 	if err != nil {
 		return 0, 0, err
@@ -95,8 +95,8 @@ func (s side) launch(ctx context.Context, below string) (seconds float64, stored
 	return s.run(ctx, dir)
 }
 
-// side is one of those that are compared.
-type side struct {
+// operation is one of those that are compared.
+type operation struct {
 	name string
 	// prepare makes, in a folder of its own, what run needs; nil: nothing. It is not timed.
 	prepare func(ctx context.Context, dir string) error
@@ -104,12 +104,12 @@ type side struct {
 	run func(ctx context.Context, dir string) (seconds float64, stored int64, err error)
 }
 
-// state is what is saved: weights and Adam's two moments of them, a third of the bytes each.
-type state struct{ tensors []checkpoint.Tensor }
+// trainingState is what is saved: weights and Adam's two moments of them, a third of the bytes each.
+type trainingState struct{ tensors []checkpoint.Tensor }
 
-// newState draws weights from N(0, 0.02), and moments as Adam keeps them after many steps of gradients from N(0, 0.001). The same
+// newTrainingState draws weights from N(0, 0.02), and moments as Adam keeps them after many steps of gradients from N(0, 0.001). The same
 // size gives the same state.
-func newState(bytes int) *state {
+func newTrainingState(bytes int) *trainingState {
 	rng := rand.New(rand.NewPCG(1, 2))
 	n := bytes / 12 &^ 1023
 	weight, mean, square := make([]byte, 4*n), make([]byte, 4*n), make([]byte, 4*n)
@@ -122,7 +122,7 @@ func newState(bytes int) *state {
 	tensor := func(name string, data []byte) checkpoint.Tensor {
 		return checkpoint.Tensor{Name: name, DType: "float32", Shape: []int{n / 1024, 1024}, Data: data}
 	}
-	return &state{[]checkpoint.Tensor{tensor("weight", weight), tensor("exp_avg", mean), tensor("exp_avg_sq", square)}}
+	return &trainingState{[]checkpoint.Tensor{tensor("weight", weight), tensor("exp_avg", mean), tensor("exp_avg_sq", square)}}
 }
 
 func put(b []byte, i int, x float64) {
@@ -130,12 +130,12 @@ func put(b []byte, i int, x float64) {
 }
 
 // elements are those of one tensor.
-func (s *state) elements() int { return len(s.tensors[0].Data) / 4 }
+func (s *trainingState) elements() int { return len(s.tensors[0].Data) / 4 }
 
-func (s *state) bytes() int64 { return int64(len(s.tensors) * len(s.tensors[0].Data)) }
+func (s *trainingState) bytes() int64 { return int64(len(s.tensors) * len(s.tensors[0].Data)) }
 
 // writeTo writes the bare bytes, one tensor after the other.
-func (s *state) writeTo(path string) error {
+func (s *trainingState) writeTo(path string) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -150,9 +150,9 @@ func (s *state) writeTo(path string) error {
 }
 
 // noise is a state of random bits.
-func noise(bytes int64) *state {
+func noise(bytes int64) *trainingState {
 	data := make([]byte, bytes&^7)
 	var seed [32]byte
 	_, _ = rand.NewChaCha8(seed).Read(data) // never fails
-	return &state{[]checkpoint.Tensor{{Name: "noise", DType: "float32", Shape: []int{len(data) / 4}, Data: data}}}
+	return &trainingState{[]checkpoint.Tensor{{Name: "noise", DType: "float32", Shape: []int{len(data) / 4}, Data: data}}}
 }

@@ -10,15 +10,15 @@ import (
 )
 
 // oursSave commits a checkpoint, durably.
-func oursSave(s *state, codec string) side {
-	return side{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
+func oursSave(s *trainingState, codec string) operation {
+	return operation{name: "ddpbatch", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
 		info, err := save(ctx, s, dir, codec)
 		return time.Since(start).Seconds(), info.Bytes, err
 	}}
 }
 
-func save(ctx context.Context, s *state, dir, codec string) (checkpoint.Info, error) {
+func save(ctx context.Context, s *trainingState, dir, codec string) (checkpoint.Info, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: codec})
 	if err != nil {
 		return checkpoint.Info{}, err
@@ -27,8 +27,8 @@ func save(ctx context.Context, s *state, dir, codec string) (checkpoint.Info, er
 }
 
 // oursLoad reads a checkpoint that is in the page cache, and checks every byte.
-func oursLoad(s *state, codec string) side {
-	return side{
+func oursLoad(s *trainingState, codec string) operation {
+	return operation{
 		name: "ddpbatch",
 		prepare: func(ctx context.Context, dir string) error {
 			_, err := save(ctx, s, dir, codec)
@@ -53,10 +53,10 @@ func oursLoad(s *state, codec string) side {
 }
 
 // oursStall is how long an asynchronous save holds training up.
-func oursStall(s *state) side {
+func oursStall(s *trainingState) operation {
 	var saver *distributed.Saver
 	step := int64(0)
-	return side{
+	return operation{
 		name: "ddpbatch",
 		prepare: func(ctx context.Context, dir string) error {
 			if saver != nil {
@@ -82,7 +82,7 @@ func oursStall(s *state) side {
 }
 
 // newSaver saves the state asynchronously.
-func newSaver(ctx context.Context, s *state, dir, codec string) (*distributed.Saver, error) {
+func newSaver(ctx context.Context, s *trainingState, dir, codec string) (*distributed.Saver, error) {
 	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: codec})
 	if err != nil {
 		return nil, err

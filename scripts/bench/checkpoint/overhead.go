@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/crc32c"
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 
 	"golang.org/x/sys/unix"
@@ -24,7 +24,7 @@ const (
 
 // measureChecksums writes the state and syncs it, bare, and as a save without compression does: with the checksum of each chunk taken
 // just after the write that it is in. In turn, so many pairs of them; what checksums add is compared pair by pair.
-func measureChecksums(ctx context.Context, s *state, below string, pairs int, progress io.Writer) ([]bench.Figure, error) {
+func measureChecksums(ctx context.Context, s *trainingState, below string, pairs int, progress io.Writer) ([]report.Figure, error) {
 	fmt.Fprintf(progress, "checksums: %d pairs\n", pairs)
 	var took [2]costs // without and with checksums
 	for pair := range pairs {
@@ -48,7 +48,7 @@ func measureChecksums(ctx context.Context, s *state, below string, pairs int, pr
 	}
 	bare, summed := took[0], took[1]
 	what := fmt.Sprintf("write + fsync of %.0f MiB", float64(s.bytes())/(1<<20))
-	return []bench.Figure{
+	return []report.Figure{
 		{What: what + ": time", Unit: "ms", Samples: bare.wall},
 		{What: what + " with checksums: time", Unit: "ms", Samples: summed.wall},
 		{What: "time that checksums add", Goal: "< 5", Unit: "%", Samples: added(bare.wall, summed.wall)},
@@ -74,7 +74,7 @@ func added(first, second stats.Samples) (all stats.Samples) {
 }
 
 // writeState writes the bytes and syncs them, and gives their checksum if that is asked for.
-func writeState(s *state, path string, sum bool) (crc uint32, err error) {
+func writeState(s *trainingState, path string, sum bool) (crc uint32, err error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return 0, err
@@ -101,7 +101,7 @@ func writeState(s *state, path string, sum bool) (crc uint32, err error) {
 }
 
 // measureIncompressible saves bytes that no codec makes smaller with the default codec and without one: in turn, so many pairs of them.
-func measureIncompressible(ctx context.Context, bytes int64, below string, pairs int, progress io.Writer) ([]bench.Figure, error) {
+func measureIncompressible(ctx context.Context, bytes int64, below string, pairs int, progress io.Writer) ([]report.Figure, error) {
 	fmt.Fprintf(progress, "incompressible data: %d pairs\n", pairs)
 	s := noise(bytes)
 	var took [2]costs // without a codec and with one
@@ -128,7 +128,7 @@ func measureIncompressible(ctx context.Context, bytes int64, below string, pairs
 		}
 		larger = append(larger, 100*(float64(stored[1])/float64(bytes)-1))
 	}
-	return []bench.Figure{
+	return []report.Figure{
 		{What: "incompressible: time that compression adds to a save", Goal: "<= 3", Unit: "%", Samples: added(took[0].wall, took[1].wall)},
 		{What: "incompressible: processor time that it adds", Unit: "%", Samples: added(took[0].cpu, took[1].cpu)},
 		{What: "incompressible: checkpoint larger than the state", Goal: "<= 0.1", Unit: "%", Samples: larger},

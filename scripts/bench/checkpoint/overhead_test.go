@@ -10,7 +10,7 @@ import (
 
 // TestWriteState: both ways write the same, and the checksum is that of the file.
 func TestWriteState(t *testing.T) {
-	s := newState(12<<20 - 5<<10)
+	s := newTrainingState(12<<20 - 5<<10)
 	with, without := filepath.Join(t.TempDir(), "with"), filepath.Join(t.TempDir(), "without")
 	crc, err := writeState(s, with, true)
 	if err != nil {

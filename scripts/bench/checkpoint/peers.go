@@ -23,8 +23,8 @@ import (
 const block = 1 << 20
 
 // bareWrite writes the bytes and syncs them, and does nothing else that a checkpoint needs.
-func bareWrite(s *state) side {
-	return side{name: "write + fsync", run: func(_ context.Context, dir string) (float64, int64, error) {
+func bareWrite(s *trainingState) operation {
+	return operation{name: "write + fsync", run: func(_ context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
 		f, err := os.Create(filepath.Join(dir, "bare"))
 		if err != nil {
@@ -48,8 +48,8 @@ func bareWrite(s *state) side {
 }
 
 // bareRead reads the bytes, from the page cache, into fresh memory.
-func bareRead(s *state, file string) side {
-	return side{name: "read", run: func(context.Context, string) (float64, int64, error) {
+func bareRead(s *trainingState, file string) operation {
+	return operation{name: "read", run: func(context.Context, string) (float64, int64, error) {
 		start := time.Now()
 		f, err := os.Open(file)
 		if err != nil {
@@ -69,8 +69,8 @@ func bareRead(s *state, file string) side {
 }
 
 // zstdSave is zstd -1 with all cores, from a file that is in the page cache, and an fsync.
-func zstdSave(file string) side {
-	return side{name: "zstd -1", run: func(ctx context.Context, dir string) (float64, int64, error) {
+func zstdSave(file string) operation {
+	return operation{name: "zstd -1", run: func(ctx context.Context, dir string) (float64, int64, error) {
 		to := filepath.Join(dir, "zst")
 		_, took, err := zstd(ctx, "-1", "-T0", "-q", "-f", "-o", to, file)
 		if err != nil {
@@ -87,8 +87,8 @@ func zstdSave(file string) side {
 }
 
 // zstdLoad decompresses a file that is in the page cache into nothing.
-func zstdLoad(file string) side {
-	return side{
+func zstdLoad(file string) operation {
+	return operation{
 		name: "zstd -d",
 		prepare: func(ctx context.Context, dir string) error {
 			_, _, err := zstd(ctx, "-1", "-T0", "-q", "-f", "-o", filepath.Join(dir, "zst"), file)
@@ -157,16 +157,16 @@ func startTorch(ctx context.Context, python, file string, elements int) (*torch,
 		out.Close()
 		return nil, fmt.Errorf("start PyTorch: %w", err)
 	}
-	context.AfterFunc(ctx, group.Kill) // which ends what hear waits for
+	context.AfterFunc(ctx, group.Kill) // which ends what receive waits for
 	t.group, t.in, t.out, t.answers = group, in, out, bufio.NewScanner(out)
-	if _, err := t.hear(ctx); err != nil {
+	if _, err := t.receive(ctx); err != nil {
 		t.stop()
 		return nil, fmt.Errorf("start PyTorch: %w", err)
 	}
 	return t, nil
 }
 
-func (t *torch) hear(ctx context.Context) (a answer, err error) {
+func (t *torch) receive(ctx context.Context) (a answer, err error) {
 	if !t.answers.Scan() {
 		return a, t.ended(ctx, t.answers.Err())
 	}
@@ -178,7 +178,7 @@ func (t *torch) ask(ctx context.Context, what, path string) (answer, error) {
 	if _, err := fmt.Fprintf(t.in, "%s %s\n", what, path); err != nil {
 		return answer{}, t.ended(ctx, err)
 	}
-	return t.hear(ctx)
+	return t.receive(ctx)
 }
 
 // ended tells why it does not answer any more.
@@ -196,15 +196,15 @@ func (t *torch) stop() {
 	t.out.Close()
 }
 
-func (t *torch) save(name, what string) side {
-	return side{name: name, run: func(ctx context.Context, dir string) (float64, int64, error) {
+func (t *torch) save(name, what string) operation {
+	return operation{name: name, run: func(ctx context.Context, dir string) (float64, int64, error) {
 		a, err := t.ask(ctx, what, filepath.Join(dir, "torch"))
 		return a.Seconds, a.Bytes, err
 	}}
 }
 
-func (t *torch) load() side {
-	return side{
+func (t *torch) load() operation {
+	return operation{
 		name: "torch.load",
 		prepare: func(ctx context.Context, dir string) error {
 			_, err := t.ask(ctx, "sync", filepath.Join(dir, "torch"))
@@ -218,9 +218,9 @@ func (t *torch) load() side {
 }
 
 // memoryCopy copies the state into memory that has been touched before.
-func memoryCopy(s *state) side {
+func memoryCopy(s *trainingState) operation {
 	var to [][]byte
-	return side{
+	return operation{
 		name: "memcpy",
 		prepare: func(context.Context, string) error {
 			if to == nil {

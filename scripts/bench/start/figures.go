@@ -11,24 +11,24 @@ import (
 	"time"
 
 	"ddpbatch/internal/pause"
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/report"
 
 	"golang.org/x/sys/unix"
 )
 
-// part is something about agents that has no peer.
-type part struct {
+// agentFigures is something about agents that has no peer.
+type agentFigures struct {
 	name    string
 	times   int
-	figures []bench.Figure
+	figures []report.Figure
 	measure func(ctx context.Context, turn int) ([]float64, error) // a sample of each figure
 }
 
 // measureFigures measures the parts that are asked for, with jobs below a folder. With an error come the samples from before it.
-func measureFigures(ctx context.Context, ddpbatch, below string, o options, progress io.Writer) ([]bench.Figure, error) {
+func measureFigures(ctx context.Context, ddpbatch, below string, o options, progress io.Writer) ([]report.Figure, error) {
 	c := cluster{ddpbatch, below}
-	var all []bench.Figure
-	for _, p := range []part{c.meeting(o.meet, o.launches), c.crash(o.launches), c.idle(o.idle)} {
+	var all []report.Figure
+	for _, p := range []agentFigures{c.startMany(o.meet, o.launches), c.crash(o.launches), c.idle(o.idle)} {
 		if !slices.Contains(o.parts, p.name) {
 			continue
 		}
@@ -50,12 +50,12 @@ func measureFigures(ctx context.Context, ddpbatch, below string, o options, prog
 	return all, nil
 }
 
-// meeting is many agents that meet and start their workers, each a shell, all on this machine.
-func (c cluster) meeting(s shape, times int) part {
+// startMany is many agents that meet and start their workers, each a shell, all on this machine.
+func (c cluster) startMany(s shape, times int) agentFigures {
 	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
-	return part{
+	return agentFigures{
 		name: "meet", times: times,
-		figures: []bench.Figure{
+		figures: []report.Figure{
 			{What: of + "from the command to the first worker, so all have met", Unit: "ms"},
 			{What: of + "to the last worker's first line", Unit: "ms", Goal: "< 5000 (64x8)"},
 			{What: of + "from the workers' ends to the command's", Unit: "ms"},
@@ -80,12 +80,12 @@ func (c cluster) meeting(s shape, times int) part {
 }
 
 // crash is a worker of several nodes that is killed: all others have to end.
-func (c cluster) crash(times int) part {
+func (c cluster) crash(times int) agentFigures {
 	s := shape{nodes: 4, workers: 2}
 	of := fmt.Sprintf("a worker of %d nodes x %d is killed: ", s.nodes, s.workers)
-	return part{
+	return agentFigures{
 		name: "crash", times: times,
-		figures: []bench.Figure{
+		figures: []report.Figure{
 			{What: of + "to all workers gone", Unit: "ms", Goal: "< 2000"},
 			{What: of + "to the command's end", Unit: "ms"},
 		},
@@ -119,24 +119,24 @@ func (c cluster) crash(times int) part {
 	}
 }
 
-// lives are processes by descriptors that can be read once they have ended (pidfd_open(2)).
-type lives []unix.PollFd
+// pidfds are processes by descriptors that can be read once they have ended (pidfd_open(2)).
+type pidfds []unix.PollFd
 
-func watch(workers []worker) (l lives, err error) {
+func watch(workers []simulatedWorker) (p pidfds, err error) {
 	for _, w := range workers {
 		fd, err := unix.PidfdOpen(w.pid, 0)
 		if err != nil {
-			return l, fmt.Errorf("watch worker %d: %w", w.pid, err)
+			return p, fmt.Errorf("watch worker %d: %w", w.pid, err)
 		}
-		l = append(l, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+		p = append(p, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
-	return l, nil
+	return p, nil
 }
 
 // awaitEnd returns when all have ended.
-func (l lives) awaitEnd() error {
+func (p pidfds) awaitEnd() error {
 	deadline := time.Now().Add(launchLimit)
-	for _, one := range l {
+	for _, one := range p {
 		for {
 			n, err := unix.Poll([]unix.PollFd{one}, int(time.Until(deadline).Milliseconds()))
 			if n == 1 {
@@ -153,23 +153,23 @@ func (l lives) awaitEnd() error {
 	return nil
 }
 
-func (l lives) close() {
-	for _, one := range l {
+func (p pidfds) close() {
+	for _, one := range p {
 		unix.Close(int(one.Fd))
 	}
 }
 
-// settleTime is what agents have to come to rest once their workers are there.
-const settleTime = time.Second
+// idleAfter is what agents have to come to rest once their workers are there.
+const idleAfter = time.Second
 
 // idle is two agents whose workers sleep: they tell each other that they live, and look for signs that the workers hang, as in every job.
 // Figures are of the one that uses more.
-func (c cluster) idle(watched time.Duration) part {
+func (c cluster) idle(watched time.Duration) agentFigures {
 	s := shape{nodes: 2, workers: 8}
 	of := fmt.Sprintf("an agent of %d sleeping workers: ", s.workers)
-	return part{
+	return agentFigures{
 		name: "idle", times: 1,
-		figures: []bench.Figure{
+		figures: []report.Figure{
 			{What: of + "resident memory", Unit: "MB", Goal: "< 20"},
 			{What: of + "its highest", Unit: "MB", Goal: "< 20"},
 			{What: of + "of it its own, not of the program's file", Unit: "MB"},
@@ -181,7 +181,7 @@ func (c cluster) idle(watched time.Duration) part {
 				return nil, err
 			}
 			defer j.close()
-			if err := pause.For(ctx, settleTime); err != nil {
+			if err := pause.For(ctx, idleAfter); err != nil {
 				return nil, err
 			}
 			before, err := usagesOf(workers)
@@ -213,7 +213,7 @@ func (c cluster) idle(watched time.Duration) part {
 }
 
 // usagesOf are those of the workers' agents.
-func usagesOf(workers []worker) (map[int]usage, error) {
+func usagesOf(workers []simulatedWorker) (map[int]usage, error) {
 	all := map[int]usage{}
 	for _, w := range workers {
 		if _, ok := all[w.agent]; ok {

@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	r := report{Header: newHeader(o, p)}
+	r := results{Header: newHeader(o, p)}
 	r.Header.print(stdout)
 	for _, ranks := range o.ranks {
 		for _, c := range p.contests {

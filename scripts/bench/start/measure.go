@@ -15,22 +15,22 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// contest is of sides that do the same: the first one, ours, against each of the others.
-type contest struct {
+// launchContest is of sides that do the same: the first one, ours, against each of the others.
+type launchContest struct {
 	title string
-	sides []side
+	sides []launcher
 }
 
 // table is what was measured of one contest with one number of ranks.
 type table struct {
-	Title  string   `json:"title"`
-	Ranks  int      `json:"ranks"`
-	Rows   []row    `json:"rows"`
-	Faults []string `json:"faults"`
+	Title  string          `json:"title"`
+	Ranks  int             `json:"ranks"`
+	Rows   []launcherTimes `json:"rows"`
+	Faults []string        `json:"faults"`
 }
 
-// row is of one side. Times are milliseconds since the command.
-type row struct {
+// launcherTimes is of one side. Times are milliseconds since the command.
+type launcherTimes struct {
 	Side     string         `json:"side"`
 	Met      stats.Samples  `json:"met"`
 	Ended    stats.Samples  `json:"ended"`
@@ -40,11 +40,11 @@ type row struct {
 
 // measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
 // a key file. Every turn begins with another side.
-func (c contest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
+func (c launchContest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
 	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
 	for _, s := range c.sides {
 		missing := slices.Repeat(stats.Samples{math.NaN()}, launches)
-		t.Rows = append(t.Rows, row{Side: s.name, Met: missing, Ended: slices.Clone(missing)})
+		t.Rows = append(t.Rows, launcherTimes{Side: s.name, Met: missing, Ended: slices.Clone(missing)})
 	}
 	for turn := -1; turn < launches; turn++ {
 		fmt.Fprintf(progress, "%s, %d ranks: launch %d of %d\n", c.title, ranks, turn+1, launches)
@@ -63,7 +63,7 @@ func (c contest) measure(ctx context.Context, launches, ranks int, progress io.W
 	return t, nil
 }
 
-func (t *table) add(turn, side int, got launched) {
+func (t *table) add(turn, side int, got launchTimes) {
 	r := &t.Rows[side]
 	r.Met[turn], r.Ended[turn] = got.met, got.ended
 	if got.fault != "" {
@@ -88,23 +88,23 @@ func (t *table) compare() {
 // launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
 const launchLimit = time.Minute
 
-// launched is what came of one launch, in milliseconds since the command; NaN: it did not come to that.
-type launched struct {
+// launchTimes is what came of one launch, in milliseconds since the command; NaN: it did not come to that.
+type launchTimes struct {
 	met, ended float64
 	fault      string // "": none
 }
 
 // launch launches one side once, for limit at most, and leaves nothing behind. Its error is that of outer: what goes wrong with the side is
 // a part of the result.
-func launch(outer context.Context, limit time.Duration, s side, ranks int) (launched, error) {
+func launch(outer context.Context, limit time.Duration, s launcher, ranks int) (launchTimes, error) {
 	ctx, cancel := context.WithTimeout(outer, limit)
 	defer cancel()
 	cmd := s.command(ranks)
-	got := launched{met: math.NaN(), ended: math.NaN()}
+	got := launchTimes{met: math.NaN(), ended: math.NaN()}
 	var started time.Time
 	var complaint bytes.Buffer
 	cmd.Stderr = &complaint
-	cmd.Stdout = &processes.Lines{Hear: func(line string) {
+	cmd.Stdout = &processes.Lines{Receive: func(line string) {
 		if s.met(unlabelled(line)) && math.IsNaN(got.met) {
 			got.met = since(started)
 		}

@@ -14,8 +14,8 @@ import (
 )
 
 // script is a side that is a shell script; $1 is a file of the test's.
-func script(name, text, file string) side {
-	return side{name: name, met: saysMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
+func script(name, text, file string) launcher {
+	return launcher{name: name, met: saysMet, command: func(int) *exec.Cmd { return exec.Command("/bin/sh", "-c", text, "sh", file) }}
 }
 
 func TestLaunch(t *testing.T) {
@@ -24,16 +24,16 @@ func TestLaunch(t *testing.T) {
 		met        bool
 		fault      string
 	}{
-		{"in order", `echo hello; sleep 0.05; echo met; echo heard; until [ -e "$1" ]; do :; done; sleep 0.05; echo met`, true, ""},
+		{"in order", `echo hello; sleep 0.05; echo met; echo received; until [ -e "$1" ]; do :; done; sleep 0.05; echo met`, true, ""},
 		{"says nothing", `echo hello`, false, "rank 0 did not say that all have met"},
 		{"fails after it", `echo met; echo first >&2; echo the reason >&2; exit 3`, false, "exit code 3: the reason"},
 		{"is killed", `kill -9 $$`, false, "exit code 137: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "heard")
+			file := filepath.Join(t.TempDir(), "received")
 			s := script("", tt.text, file)
 			s.met = func(line string) bool {
-				if line == "heard" { // and so what was said before it
+				if line == "received" { // and so what was said before it
 					if err := os.WriteFile(file, nil, 0o600); err != nil {
 						t.Error(err)
 					}
@@ -45,11 +45,11 @@ func TestLaunch(t *testing.T) {
 				t.Errorf("%+v, %v", got, err)
 			}
 			if tt.met && (got.met < 50 || got.ended < got.met+50) {
-				t.Errorf("%+v: the line came after 50 ms, and the end 50 ms after it was heard", got)
+				t.Errorf("%+v: the line came after 50 ms, and the end 50 ms after it was received", got)
 			}
 		})
 	}
-	absent := side{command: func(int) *exec.Cmd { return exec.Command("/nonexistent/mpirun") }}
+	absent := launcher{command: func(int) *exec.Cmd { return exec.Command("/nonexistent/mpirun") }}
 	if got, err := launch(t.Context(), launchLimit, absent, 1); err != nil || !strings.HasPrefix(got.fault, "start it: ") {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -72,7 +72,7 @@ func TestLaunchThatDoesNotEnd(t *testing.T) {
 // All sides are launched once before it counts, and then in turn, each turn beginning with another one.
 func TestMeasureTakesTurns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "order")
-	c := contest{title: "scripts"}
+	c := launchContest{title: "scripts"}
 	for _, name := range []string{"ours", "A", "B"} {
 		c.sides = append(c.sides, script(name, "echo "+name+` >>"$1"; echo met`, file))
 	}

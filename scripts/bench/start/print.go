@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	bench "ddpbatch/scripts/bench/internal/report"
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -20,7 +20,7 @@ statistics that holds it with %s; "win": all of the interval is below 1; "lose":
 
 // header says what was compared, on what and how.
 type header struct {
-	bench.Stamp
+	report.Stamp
 	Versions []string `json:"versions"`
 	Commands []string `json:"commands"` // none where nothing is launched beside peers
 	Method   string   `json:"method"`   // likewise
@@ -28,19 +28,19 @@ type header struct {
 
 func newHeader(o options, p prepared) header {
 	h := header{
-		Stamp:    bench.NewStamp(),
+		Stamp:    report.NewStamp(),
 		Versions: []string{p.version},
 	}
 	if len(p.contests) == 0 {
 		return h
 	}
-	h.Method = fmt.Sprintf(method, o.launches, bench.Certainty(o.launches))
+	h.Method = fmt.Sprintf(method, o.launches, report.Certainty(o.launches))
 	for _, c := range p.contests {
 		for _, s := range c.sides {
 			if s.version != "" {
 				h.Versions = append(h.Versions, s.version)
 			}
-			h.Commands = append(h.Commands, bench.CommandLine(s.command(o.ranks[len(o.ranks)-1])))
+			h.Commands = append(h.Commands, report.CommandLine(s.command(o.ranks[len(o.ranks)-1])))
 		}
 	}
 	return h
@@ -54,11 +54,11 @@ func (h header) print(w io.Writer) {
 	fmt.Fprintln(w, h.Method)
 }
 
-// report is all that was measured.
-type report struct {
-	Header  header         `json:"header"`
-	Tables  []table        `json:"tables"`
-	Figures []bench.Figure `json:"figures"`
+// results is all that was measured.
+type results struct {
+	Header  header          `json:"header"`
+	Tables  []table         `json:"tables"`
+	Figures []report.Figure `json:"figures"`
 }
 
 func (t *table) print(w io.Writer) {
@@ -71,11 +71,11 @@ func (t *table) print(w io.Writer) {
 	for i, r := range t.Rows {
 		line := []string{r.Side, median(r.Met), span(r.Met), "", "", "", median(r.Ended)}
 		if i > 0 {
-			line[3], line[4], line[5] = bench.Ratio(r.Ratio), bench.Interval(r.Interval, len(r.Met)), t.verdict(r)
+			line[3], line[4], line[5] = report.Ratio(r.Ratio), report.Interval(r.Interval, len(r.Met)), t.verdict(r)
 		}
 		cells = append(cells, line)
 	}
-	bench.Markdown(w, []string{"side", "met, ms", "range", "ratio", "interval", "verdict", "ended, ms"}, cells)
+	report.Markdown(w, []string{"side", "met, ms", "range", "ratio", "interval", "verdict", "ended, ms"}, cells)
 	if len(t.Faults) > 0 {
 		fmt.Fprintln(w)
 	}
@@ -85,16 +85,16 @@ func (t *table) print(w io.Writer) {
 }
 
 // verdict is that of the times, and lost where a launch of ours failed.
-func (t *table) verdict(r row) string {
+func (t *table) verdict(r launcherTimes) string {
 	if slices.ContainsFunc(t.Rows[0].Met, math.IsNaN) {
 		return "lose"
 	}
-	return bench.Verdict(r.Interval)
+	return report.Verdict(r.Interval)
 }
 
 // median says how many launches it is of, where some are missing.
 func median(s stats.Samples) string {
-	text := bench.Significant(s.Median())
+	text := report.Significant(s.Median())
 	if there := len(s.Sorted()); there < len(s) {
 		text += fmt.Sprintf(" (%d of %d)", there, len(s))
 	}
@@ -106,20 +106,20 @@ func span(s stats.Samples) string {
 	if len(there) == 0 {
 		return "-"
 	}
-	return bench.Significant(there[0]) + " to " + bench.Significant(there[len(there)-1])
+	return report.Significant(there[0]) + " to " + report.Significant(there[len(there)-1])
 }
 
-func (r *report) printFigures(w io.Writer) {
+func (r *results) printFigures(w io.Writer) {
 	if len(r.Figures) > 0 {
 		fmt.Fprintf(w, "\n### agents\n\n")
-		bench.Figures(w, r.Figures)
+		report.Figures(w, r.Figures)
 	}
 }
 
 // writeJSON writes all to a file; "": it is not asked for.
-func (r *report) writeJSON(path string) error {
+func (r *results) writeJSON(path string) error {
 	if path == "" {
 		return nil
 	}
-	return bench.WriteJSON(path, r)
+	return report.WriteJSON(path, r)
 }

@@ -15,8 +15,8 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-// side is one of those that are compared.
-type side struct {
+// launcher is one of those that are compared.
+type launcher struct {
 	name    string
 	version string
 
@@ -30,8 +30,8 @@ type side struct {
 func saysMet(line string) bool { return line == "met" }
 
 // ours is a program with package mpi, whose ranks make their secret of a key file.
-func ours(ddpbatch, key string, rank ...string) side {
-	return side{name: "ddpbatch run", met: saysMet, command: func(ranks int) *exec.Cmd {
+func ours(ddpbatch, key string, rank ...string) launcher {
+	return launcher{name: "ddpbatch run", met: saysMet, command: func(ranks int) *exec.Cmd {
 		cmd := exec.Command(ddpbatch, append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks), "--"}, rank...)...)
 		cmd.Env = []string{"DDPBATCH_SECRET_FILE=" + key}
 		return cmd
@@ -39,22 +39,22 @@ func ours(ddpbatch, key string, rank ...string) side {
 }
 
 // builtin is ddpbatch's own program, which is larger; after the barrier its ranks average how long it took.
-func builtin(ddpbatch, key string) side {
+func builtin(ddpbatch, key string) launcher {
 	s := ours(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
 	s.name = "ddpbatch run, its own program"
 	s.met = func(line string) bool { return strings.HasPrefix(line, "{") && strings.Contains(line, `"time_us"`) }
 	return s
 }
 
-func mpich(program, version string) side {
-	return side{name: "mpirun of MPICH", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+func mpich(program, version string) launcher {
+	return launcher{name: "mpirun of MPICH", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		return exec.Command("mpirun.mpich", "-n", strconv.Itoa(ranks), program)
 	}}
 }
 
 // openMPI has to be told that there may be more ranks than cores, and that root may.
-func openMPI(program, version string) side {
-	return side{name: "mpirun of Open MPI", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+func openMPI(program, version string) launcher {
+	return launcher{name: "mpirun of Open MPI", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		args := []string{"--oversubscribe"}
 		if os.Geteuid() == 0 {
 			args = append(args, "--allow-run-as-root")
@@ -68,8 +68,8 @@ const gloo = "GLOO_SOCKET_IFNAME=lo"
 
 // oursOfTorch is ddpbatch with more flags. With --torch-store=false, PyTorch's ranks that are there before rank 0 serves its store try
 // again a second later; otherwise the agent serves the store, as torchrun does.
-func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
-	return side{name: strings.Join(append([]string{"ddpbatch run"}, flags...), " "), met: saysMet, command: func(ranks int) *exec.Cmd {
+func oursOfTorch(ddpbatch, python, script string, flags ...string) launcher {
+	return launcher{name: strings.Join(append([]string{"ddpbatch run"}, flags...), " "), met: saysMet, command: func(ranks int) *exec.Cmd {
 		args := append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags...)
 		cmd := exec.Command(ddpbatch, append(args, "--", python, script)...)
 		cmd.Env = []string{gloo}
@@ -80,8 +80,8 @@ func oursOfTorch(ddpbatch, python, script string, flags ...string) side {
 // torchrun of PyTorch 1.13 does not get along with its own defaults of --redirects and --tee under Python 3.11, where enums do not
 // list their aliases any more; what is said here is of a rank that there is not, and means the same. It meets at a port of its own,
 // as --standalone would take 29400, which may be in use.
-func torchrun(python, version, script string) side {
-	return side{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
+func torchrun(python, version, script string) launcher {
+	return launcher{name: "torchrun", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
 		absent := strconv.Itoa(ranks) + ":1"
 		cmd := exec.Command(python, "-m", "torch.distributed.run", "--nproc_per_node="+strconv.Itoa(ranks), "--master_port="+processes.FreePort(),
 			"--redirects="+absent, "--tee="+absent, script)
@@ -100,7 +100,7 @@ var torchSource []byte
 type prepared struct {
 	ddpbatch string
 	version  string
-	contests []contest
+	contests []launchContest
 }
 
 // prepare builds the programs, in dir. It names everything that is missing at once.
@@ -122,7 +122,7 @@ func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 			return p, fmt.Errorf("write a peer's program: %w", err)
 		}
 	}
-	p.contests = []contest{{title: "least program of each library", sides: []side{
+	p.contests = []launchContest{{title: "least program of each library", sides: []launcher{
 		ours(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
 	}}}
 	err = tools.EachPeer(o.peers, func(peer string) error { return p.add(ctx, dir, peer) })
@@ -137,7 +137,7 @@ func (p *prepared) add(ctx context.Context, dir, peer string) error {
 			return err
 		}
 		script := filepath.Join(dir, "meet.py")
-		p.contests = append(p.contests, contest{title: "a script of PyTorch, gloo", sides: []side{
+		p.contests = append(p.contests, launchContest{title: "a script of PyTorch, gloo", sides: []launcher{
 			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
 		}})
 		return nil

@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	h := newHeader(o, sides, from, p.library)
 	h.print(stdout)
 
-	var rows []row
+	var rows []modelRow
 	for _, ranks := range o.ranks {
 		first := len(rows)
 		for _, m := range modelsOf(o.models) {
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 }
 
 // prepare builds what is to be launched, in dir; ours comes first.
-func prepare(ctx context.Context, dir string, o options) (sides [2]side, err error) {
+func prepare(ctx context.Context, dir string, o options) (sides [2]framework, err error) {
 	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
 	if err != nil {
 		return sides, err
@@ -82,7 +82,7 @@ func prepare(ctx context.Context, dir string, o options) (sides [2]side, err err
 	if err != nil {
 		return sides, err
 	}
-	return [2]side{ours(program, version), torch(python, torchVersion)}, nil
+	return [2]framework{ours(program, version), torch(python, torchVersion)}, nil
 }
 
 // options are what the command line asks for.

@@ -32,8 +32,8 @@ type setting struct {
 func (s setting) String() string { return fmt.Sprintf("%s, %d x 1", s.name, s.ranks) }
 
 // measure launches both sides in turn, as often as asked; every second turn begins with the other one.
-func measure(ctx context.Context, o options, s setting, sides [2]side, dir string, progress io.Writer) (row, error) {
-	r := newRow(s, o.launches)
+func measure(ctx context.Context, o options, s setting, sides [2]framework, dir string, progress io.Writer) (modelRow, error) {
+	r := newModelRow(s, o.launches)
 	for turn := range o.launches {
 		fmt.Fprintf(progress, "%v: launch %d of %d\n", s, turn+1, o.launches)
 		for i := range sides {
@@ -50,7 +50,7 @@ func measure(ctx context.Context, o options, s setting, sides [2]side, dir strin
 }
 
 // launch runs one side once, in a folder of its own below the data, and leaves nothing behind.
-func launch(ctx context.Context, s setting, side side, data string) (result, error) {
+func launch(ctx context.Context, s setting, side framework, data string) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, launchLimit)
 	defer cancel()
 	dir, err := workFolder(s, data)
@@ -98,8 +98,8 @@ const (
 	peer
 )
 
-// row is what was measured in one setting.
-type row struct {
+// modelRow is what was measured in one setting.
+type modelRow struct {
 	Model      string           `json:"model"`
 	Ranks      int              `json:"ranks"`
 	StepMS     [2]stats.Samples `json:"step_ms"` // of ddpbatch, of PyTorch; by turn
@@ -118,8 +118,8 @@ type row struct {
 	setting setting
 }
 
-func newRow(s setting, launches int) row {
-	r := row{Model: s.name, Ranks: s.ranks, Outside: stats.Number(math.NaN()), Faults: []string{}, setting: s}
+func newModelRow(s setting, launches int) modelRow {
+	r := modelRow{Model: s.name, Ranks: s.ranks, Outside: stats.Number(math.NaN()), Faults: []string{}, setting: s}
 	for _, of := range []*stats.Samples{&r.StepMS[own], &r.StepMS[peer], &r.PeakMiB[own], &r.PeakMiB[peer], &r.Loss[own], &r.Loss[peer], &r.Exposed} {
 		*of = slices.Repeat(stats.Samples{math.NaN()}, launches)
 	}
@@ -127,7 +127,7 @@ func newRow(s setting, launches int) row {
 }
 
 // add takes in what came of a side's launch. What a launch did not give is missing, and is shown so.
-func (r *row) add(turn, side int, name string, got result, err error) {
+func (r *modelRow) add(turn, side int, name string, got result, err error) {
 	if err == nil && got.Parameters != r.setting.parameters {
 		err = fmt.Errorf("a model of %d parameters, want %d", got.Parameters, r.setting.parameters)
 	}
@@ -148,7 +148,7 @@ func (r *row) add(turn, side int, name string, got result, err error) {
 const lossApart = 0.05
 
 // compare holds the sides against each other, launch by launch.
-func (r *row) compare() {
+func (r *modelRow) compare() {
 	var speed, memory stats.Samples
 	for turn := range r.StepMS[own] {
 		speed = append(speed, r.StepMS[peer][turn]/r.StepMS[own][turn])
@@ -162,12 +162,12 @@ func (r *row) compare() {
 }
 
 // samplesPerS is the median over a side's launches, of all ranks together.
-func (r *row) samplesPerS(side int) float64 {
+func (r *modelRow) samplesPerS(side int) float64 {
 	return 1000 * float64(r.setting.batch*r.Ranks) / r.StepMS[side].Median()
 }
 
 // verdict is win, even, lose, or "-" where PyTorch has fewer than two launches.
-func (r *row) verdict() string {
+func (r *modelRow) verdict() string {
 	if r.Different || slices.ContainsFunc(r.StepMS[own], math.IsNaN) { // the row is lost, whatever the rest of it says
 		return "lose"
 	}

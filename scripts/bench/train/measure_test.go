@@ -20,8 +20,8 @@ import (
 )
 
 // filled is a row of launches with the given milliseconds a step; below 0: the launch failed.
-func filled(ours, theirs []float64) row {
-	r := newRow(setting{models[1], 2}, len(ours))
+func filled(ours, theirs []float64) modelRow {
+	r := newModelRow(setting{models[1], 2}, len(ours))
 	for turn := range ours {
 		for side, ms := range []float64{ours[turn], theirs[turn]} {
 			var err error
@@ -62,7 +62,7 @@ func TestVerdict(t *testing.T) {
 
 // Sides that train different models are not compared.
 func TestParametersDiffer(t *testing.T) {
-	r := newRow(setting{models[1], 1}, 1)
+	r := newModelRow(setting{models[1], 1}, 1)
 	r.add(0, peer, "PyTorch", result{StepMS: 1, Parameters: 21}, nil)
 	r.compare()
 	if len(r.Faults) != 1 || !strings.Contains(r.Faults[0], "a model of 21 parameters, want 535818") {
@@ -72,7 +72,7 @@ func TestParametersDiffer(t *testing.T) {
 
 // Nor are sides whose losses say so.
 func TestLossesDiffer(t *testing.T) {
-	r := newRow(setting{models[1], 2}, 1)
+	r := newModelRow(setting{models[1], 2}, 1)
 	r.add(0, own, "ddpbatch", result{StepMS: 1, Loss: 2.3, Parameters: 535_818}, nil)
 	r.add(0, peer, "PyTorch", result{StepMS: 2, Loss: 0.13, Parameters: 535_818}, nil)
 	r.compare()
@@ -83,7 +83,7 @@ func TestLossesDiffer(t *testing.T) {
 
 func TestPrintTable(t *testing.T) {
 	var text bytes.Buffer
-	printTable(&text, 2, []row{filled([]float64{2, -1}, []float64{4, 8})})
+	printTable(&text, 2, []modelRow{filled([]float64{2, -1}, []float64{4, 8})})
 	want := `
 ### 2 ranks of 1 thread
 

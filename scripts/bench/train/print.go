@@ -32,7 +32,7 @@ type header struct {
 	Method   string   `json:"method"`
 }
 
-func newHeader(o options, sides [2]side, data []string, library string) header {
+func newHeader(o options, sides [2]framework, data []string, library string) header {
 	h := header{
 		Stamp: report.NewStamp(), Data: data,
 		Method: strings.TrimSpace(fmt.Sprintf(method, o.launches, report.Certainty(o.launches))),
@@ -60,7 +60,7 @@ func (h header) print(w io.Writer) {
 }
 
 // commandLine is rank 0 of one launch as a person would type it.
-func commandLine(side side, m model, ranks int) string {
+func commandLine(side framework, m model, ranks int) string {
 	cmd := side.commands(m, ranks, "")[0]
 	all := cmd.Env
 	cmd.Env = nil
@@ -77,7 +77,7 @@ func commandLine(side side, m model, ranks int) string {
 }
 
 // printTable shows the rows of one number of ranks as a table of Markdown.
-func printTable(w io.Writer, ranks int, rows []row) {
+func printTable(w io.Writer, ranks int, rows []modelRow) {
 	fmt.Fprintf(w, "\n### %d %s of 1 thread\n\n", ranks, plural(ranks, "rank"))
 	titles := []string{
 		"model", "samples/s", "PyTorch", "ratio", "interval", "verdict", "ms a step", "PyTorch", "peak MiB", "PyTorch", "ratio",
@@ -100,7 +100,7 @@ func printTable(w io.Writer, ranks int, rows []row) {
 	}
 }
 
-func (r *row) cells() []string {
+func (r *modelRow) cells() []string {
 	launches := len(r.StepMS[own])
 	cells := []string{
 		r.setting.title, report.Significant(r.samplesPerS(own)), report.Significant(r.samplesPerS(peer)),
@@ -136,10 +136,10 @@ func plural(n int, word string) string {
 	return word + "s"
 }
 
-func writeJSON(path string, h header, rows []row) error {
+func writeJSON(path string, h header, rows []modelRow) error {
 	return report.WriteJSON(path, struct {
-		Header header `json:"header"`
-		Rows   []row  `json:"rows"`
+		Header header     `json:"header"`
+		Rows   []modelRow `json:"rows"`
 	}{h, rows})
 }
 

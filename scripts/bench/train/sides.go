@@ -16,8 +16,8 @@ import (
 	"ddpbatch/scripts/bench/internal/processes"
 )
 
-// side is one of the two that are compared.
-type side struct {
+// framework is one of the two that are compared.
+type framework struct {
 	name    string
 	version string
 
@@ -39,7 +39,7 @@ type result struct {
 }
 
 // commands are the processes of a launch in dir, rank 0 first: started by environment variables, each on a core of its own.
-func (s side) commands(m model, ranks int, dir string) []*exec.Cmd {
+func (s framework) commands(m model, ranks int, dir string) []*exec.Cmd {
 	port := processes.FreePort()
 	var all []*exec.Cmd
 	for i := range ranks {
@@ -59,8 +59,8 @@ func (s side) commands(m model, ranks int, dir string) []*exec.Cmd {
 const secret = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 // ours is ddpbatch: `ddpbatch train` for each rank.
-func ours(program, version string) side {
-	return side{
+func ours(program, version string) framework {
+	return framework{
 		name: "ddpbatch", version: version,
 		rank: func(m model, ranks int) *exec.Cmd {
 			cmd := exec.Command(program, "train", m.name+".toml")
@@ -163,8 +163,8 @@ func countParameters(program, run string) (int, error) {
 var trainSource []byte
 
 // torch is PyTorch: train.py beside the data, with DistributedDataParallel over gloo where there are several ranks.
-func torch(python, version string) side {
-	return side{
+func torch(python, version string) framework {
+	return framework{
 		name: "PyTorch", version: version,
 		rank: func(m model, ranks int) *exec.Cmd {
 			cmd := exec.Command(python, filepath.Join("..", "train.py"), m.name, strconv.Itoa(m.batch), fmt.Sprint(m.lr), strconv.Itoa(m.warmUp), strconv.Itoa(m.steps(1)))

@@ -123,8 +123,8 @@ func Run(ctx context.Context, cmd *exec.Cmd) (said string, took time.Duration, e
 
 // Lines is one command's output: it passes whole lines on as they come, without the space around them.
 type Lines struct {
-	Hear func(line string)
-	rest []byte // of a line without an end
+	Receive func(line string)
+	rest    []byte // of a line without an end
 }
 
 func (l *Lines) Write(p []byte) (int, error) {
@@ -135,7 +135,7 @@ func (l *Lines) Write(p []byte) (int, error) {
 			return len(p), nil
 		}
 		l.rest = rest
-		l.Hear(strings.TrimSpace(string(line)))
+		l.Receive(strings.TrimSpace(string(line)))
 	}
 }
 

@@ -53,7 +53,7 @@ func TestRunIsInterrupted(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	var got []string
-	w := &Lines{Hear: func(line string) { got = append(got, line) }}
+	w := &Lines{Receive: func(line string) { got = append(got, line) }}
 	for _, piece := range []string{"[n1 0] m", "et\n", " met\r\n[1, 2]\n", "\ncut"} {
 		if n, err := w.Write([]byte(piece)); n != len(piece) || err != nil {
 			t.Fatalf("%d, %v", n, err)
