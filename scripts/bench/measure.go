@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
-	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 	"ddpbatch/scripts/bench/internal/tools"
 )
@@ -19,19 +19,15 @@ import (
 func measure(ctx context.Context, o options, s setting, sides []library, progress io.Writer) (table, error) {
 	sides = takingPart(sides, s)
 	t := newTable(o, s, sides)
-	for turn := range o.launches {
-		fmt.Fprintf(progress, "%v: launch %d of %d\n", s, turn+1, o.launches)
-		for i := range sides {
-			side := sides[(turn+i)%len(sides)]
-			out, err := launch(ctx, o, s, side)
-			if err != nil {
-				return t, err
-			}
-			t.add(turn, side.name, out)
+	err := paired.InTurn(ctx, s.String(), o.launches, len(sides), progress, func(turn, side int) error {
+		out, err := launch(ctx, o, s, sides[side])
+		if err == nil {
+			t.add(turn, sides[side].name, out)
 		}
-	}
+		return err
+	})
 	t.compare(sides)
-	return t, nil
+	return t, err
 }
 
 // outcome is what came of one launch.
@@ -129,7 +125,7 @@ func newTable(o options, s setting, sides []library) table {
 	for _, size := range o.rowSizes(s) {
 		r := &sizeRow{Size: size, Samples: map[string]stats.Samples{}, Wrong: map[string]int64{}}
 		for _, name := range t.sides {
-			r.Samples[name] = slices.Repeat(stats.Samples{math.NaN()}, t.turns)
+			r.Samples[name] = paired.Missing(t.turns)
 		}
 		t.Rows, t.bySize[size] = append(t.Rows, r), r
 	}
@@ -192,23 +188,15 @@ func (r *sizeRow) sound(side string) bool {
 
 // comparison is ours against one peer, launch by launch.
 type comparison struct {
-	Side     string         `json:"side"`
-	Peer     string         `json:"peer"` // "": there was none
-	Ratio    stats.Number   `json:"ratio"`
-	Interval stats.Interval `json:"interval"`
-	Verdict  string         `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer, or too few launches of it
+	Side string `json:"side"`
+	Peer string `json:"peer"` // "": there was none
+	paired.Comparison
+	Verdict string `json:"verdict"` // win, even, lose; "-": ours are sound, and there is no peer, or too few launches of it
 }
 
 func (r *sizeRow) against(side, peer string) comparison {
-	c := comparison{Side: side, Peer: peer}
-	var ratios stats.Samples
-	for turn, us := range r.Samples[side] {
-		if peer != "" && !math.IsNaN(us/r.Samples[peer][turn]) {
-			ratios = append(ratios, us/r.Samples[peer][turn])
-		}
-	}
-	c.Ratio, c.Interval = stats.Number(ratios.Median()), ratios.Interval()
-	c.Verdict = report.Verdict(c.Interval)
+	c := comparison{Side: side, Peer: peer, Comparison: paired.Compare(r.Samples[side], r.Samples[peer])}
+	c.Verdict = paired.Verdict(c.Interval)
 	if !r.sound(side) { // the row is lost, whatever the rest of it says
 		c.Verdict = "lose"
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/stats"
 
 	"golang.org/x/sys/unix"
@@ -41,11 +42,11 @@ type comparisonResult struct {
 }
 
 type operationResult struct {
-	Name    string         `json:"name"`
-	Seconds stats.Samples  `json:"seconds"`
-	Stored  int64          `json:"stored"` // bytes on disk; 0: it writes nothing
-	Ratio   stats.Number   `json:"ratio"`  // of times, ours / theirs, launch by launch: its median
-	Range   stats.Interval `json:"interval"`
+	Name    string        `json:"name"`
+	Seconds stats.Samples `json:"seconds"`
+	Stored  int64         `json:"stored"` // bytes on disk; 0: it writes nothing
+
+	paired.Comparison // of times; 0 for ours
 }
 
 // measure runs all sides in turn, as often as asked; every turn begins with another one.
@@ -54,29 +55,19 @@ func (c comparison) measure(ctx context.Context, launches int, dir string, progr
 	for _, s := range c.sides {
 		r.Sides = append(r.Sides, operationResult{Name: s.name, Seconds: make(stats.Samples, launches)})
 	}
-	for turn := range launches {
-		fmt.Fprintf(progress, "%s: launch %d of %d\n", c.what, turn+1, launches)
-		for i := range c.sides {
-			which := (turn + i) % len(c.sides)
-			if err := ctx.Err(); err != nil {
-				return r, err
-			}
-			seconds, stored, err := c.sides[which].launch(ctx, dir)
-			if err != nil {
-				return r, fmt.Errorf("%s, %s: %w", c.what, c.sides[which].name, err)
-			}
-			r.Sides[which].Seconds[turn], r.Sides[which].Stored = seconds, stored
+	err := paired.InTurn(ctx, c.what, launches, len(c.sides), progress, func(turn, side int) error {
+		seconds, stored, err := c.sides[side].launch(ctx, dir)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", c.what, c.sides[side].name, err)
 		}
-	}
+		r.Sides[side].Seconds[turn], r.Sides[side].Stored = seconds, stored
+		return nil
+	})
 	for i := range r.Sides[1:] {
 		peer := &r.Sides[i+1]
-		var ratios stats.Samples
-		for turn := range launches {
-			ratios = append(ratios, r.Sides[0].Seconds[turn]/peer.Seconds[turn])
-		}
-		peer.Ratio, peer.Range = stats.Number(ratios.Median()), ratios.Interval()
+		peer.Comparison = paired.Compare(r.Sides[0].Seconds, peer.Seconds)
 	}
-	return r, nil
+	return r, err
 }
 
 // launch runs a side once in a fresh folder, after what others have left in the page cache is on disk.

@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"ddpbatch/internal/vfs"
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
@@ -89,7 +90,7 @@ func (r *comparisonResult) print(w io.Writer) {
 		}
 		line := []string{c.Name, report.Significant(float64(r.Bytes) / 1e6 / c.Seconds.Median()), milliseconds(c.Seconds), stored, "", "", ""}
 		if i > 0 {
-			line[4], line[5], line[6] = report.Ratio(c.Ratio), report.Interval(c.Range, len(c.Seconds)), report.Verdict(c.Range)
+			line[4], line[5], line[6] = report.Ratio(c.Ratio), report.Interval(c.Interval, len(c.Seconds)), paired.Verdict(c.Interval)
 		}
 		cells = append(cells, line)
 	}

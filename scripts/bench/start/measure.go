@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/stats"
 	"ddpbatch/scripts/bench/internal/tools"
@@ -31,11 +31,11 @@ type table struct {
 
 // launcherTimes is of one side. Times are milliseconds since the command.
 type launcherTimes struct {
-	Side     string         `json:"side"`
-	Met      stats.Samples  `json:"met"`
-	Ended    stats.Samples  `json:"ended"`
-	Ratio    stats.Number   `json:"ratio"` // of Met, ours / theirs, launch by launch: its median; missing for ours
-	Interval stats.Interval `json:"interval"`
+	Side  string        `json:"side"`
+	Met   stats.Samples `json:"met"`
+	Ended stats.Samples `json:"ended"`
+
+	paired.Comparison // of Met; missing for ours
 }
 
 // measure launches all sides in turn, as often as asked, after a first time that does not count: files are in memory then, and there is
@@ -43,24 +43,25 @@ type launcherTimes struct {
 func (c launchContest) measure(ctx context.Context, launches, ranks int, progress io.Writer) (table, error) {
 	t := table{Title: c.title, Ranks: ranks, Faults: []string{}}
 	for _, s := range c.sides {
-		missing := slices.Repeat(stats.Samples{math.NaN()}, launches)
-		t.Rows = append(t.Rows, launcherTimes{Side: s.name, Met: missing, Ended: slices.Clone(missing)})
+		t.Rows = append(t.Rows, launcherTimes{Side: s.name, Met: paired.Missing(launches), Ended: paired.Missing(launches)})
 	}
-	for turn := -1; turn < launches; turn++ {
-		fmt.Fprintf(progress, "%s, %d ranks: launch %d of %d\n", c.title, ranks, turn+1, launches)
-		for i := range c.sides {
-			which := (max(turn, 0) + i) % len(c.sides)
-			got, err := launch(ctx, launchLimit, c.sides[which], ranks)
-			if err != nil {
-				return t, err
-			}
-			if turn >= 0 {
-				t.add(turn, which, got)
-			}
+	what := fmt.Sprintf("%s, %d ranks", c.title, ranks)
+	err := paired.InTurn(ctx, what+", not counted", 1, len(c.sides), progress, func(_, side int) error {
+		_, err := launch(ctx, launchLimit, c.sides[side], ranks)
+		return err
+	})
+	if err != nil {
+		return t, err
+	}
+	err = paired.InTurn(ctx, what, launches, len(c.sides), progress, func(turn, side int) error {
+		got, err := launch(ctx, launchLimit, c.sides[side], ranks)
+		if err == nil {
+			t.add(turn, side, got)
 		}
-	}
+		return err
+	})
 	t.compare()
-	return t, nil
+	return t, err
 }
 
 func (t *table) add(turn, side int, got launchTimes) {
@@ -73,15 +74,10 @@ func (t *table) add(turn, side int, got launchTimes) {
 
 // compare holds the first row against each of the others.
 func (t *table) compare() {
-	for i := range t.Rows {
-		r := &t.Rows[i]
-		var ratios stats.Samples
-		for turn, theirs := range r.Met {
-			if ratio := t.Rows[0].Met[turn] / theirs; i > 0 && !math.IsNaN(ratio) {
-				ratios = append(ratios, ratio)
-			}
-		}
-		r.Ratio, r.Interval = stats.Number(ratios.Median()), ratios.Interval()
+	t.Rows[0].Comparison = paired.Compare(nil, nil)
+	for i := range t.Rows[1:] {
+		r := &t.Rows[1+i]
+		r.Comparison = paired.Compare(t.Rows[0].Met, r.Met)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 )
@@ -89,7 +90,7 @@ func (t *table) verdict(r launcherTimes) string {
 	if slices.ContainsFunc(t.Rows[0].Met, math.IsNaN) {
 		return "lose"
 	}
-	return report.Verdict(r.Interval)
+	return paired.Verdict(r.Interval)
 }
 
 // median says how many launches it is of, where some are missing.

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
-	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 	"ddpbatch/scripts/bench/internal/tools"
 )
@@ -34,19 +34,16 @@ func (s setting) String() string { return fmt.Sprintf("%s, %d x 1", s.name, s.ra
 // measure launches both sides in turn, as often as asked; every second turn begins with the other one.
 func measure(ctx context.Context, o options, s setting, sides [2]framework, dir string, progress io.Writer) (modelRow, error) {
 	r := newModelRow(s, o.launches)
-	for turn := range o.launches {
-		fmt.Fprintf(progress, "%v: launch %d of %d\n", s, turn+1, o.launches)
-		for i := range sides {
-			which := (turn + i) % 2
-			got, err := launch(ctx, s, sides[which], dir)
-			if ctx.Err() != nil {
-				return r, ctx.Err()
-			}
-			r.add(turn, which, sides[which].name, got, err)
+	err := paired.InTurn(ctx, s.String(), o.launches, len(sides), progress, func(turn, side int) error {
+		got, err := launch(ctx, s, sides[side], dir)
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
-	}
+		r.add(turn, side, sides[side].name, got, err)
+		return nil
+	})
 	r.compare()
-	return r, nil
+	return r, err
 }
 
 // launch runs one side once, in a folder of its own below the data, and leaves nothing behind.
@@ -121,7 +118,7 @@ type modelRow struct {
 func newModelRow(s setting, launches int) modelRow {
 	r := modelRow{Model: s.name, Ranks: s.ranks, Outside: stats.Number(math.NaN()), Faults: []string{}, setting: s}
 	for _, of := range []*stats.Samples{&r.StepMS[own], &r.StepMS[peer], &r.PeakMiB[own], &r.PeakMiB[peer], &r.Loss[own], &r.Loss[peer], &r.Exposed} {
-		*of = slices.Repeat(stats.Samples{math.NaN()}, launches)
+		*of = paired.Missing(launches)
 	}
 	return r
 }
@@ -149,16 +146,13 @@ const lossApart = 0.05
 
 // compare holds the sides against each other, launch by launch.
 func (r *modelRow) compare() {
-	var speed, memory stats.Samples
-	for turn := range r.StepMS[own] {
-		speed = append(speed, r.StepMS[peer][turn]/r.StepMS[own][turn])
-		memory = append(memory, r.PeakMiB[own][turn]/r.PeakMiB[peer][turn])
-	}
 	if ours, theirs := r.Loss[own].Median(), r.Loss[peer].Median(); math.Abs(ours-theirs) > lossApart*theirs {
 		r.Different = true
 		r.Faults = append(r.Faults, fmt.Sprintf("%v: a loss of %.4f and one of %.4f: the sides do not train the same", r.setting, ours, theirs))
 	}
-	r.Speed, r.Interval, r.Memory = stats.Number(speed.Median()), speed.Interval(), stats.Number(memory.Median())
+	speed := paired.Compare(r.StepMS[peer], r.StepMS[own]) // the inverse of times
+	r.Speed, r.Interval = speed.Ratio, speed.Interval
+	r.Memory = paired.Compare(r.PeakMiB[own], r.PeakMiB[peer]).Ratio
 }
 
 // samplesPerS is the median over a side's launches, of all ranks together.
@@ -172,7 +166,7 @@ func (r *modelRow) verdict() string {
 		return "lose"
 	}
 	times := stats.Interval{Low: 1 / r.Interval.High, High: 1 / r.Interval.Low, Coverage: r.Interval.Coverage} // Speed's is of their inverse
-	return report.Verdict(times)
+	return paired.Verdict(times)
 }
 
 // peak is the largest resident set of any rank, by the kernel's account (getrusage(2), ru_maxrss), in MiB.

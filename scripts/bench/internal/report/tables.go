@@ -104,17 +104,3 @@ func Significant(x float64) string {
 	}
 	return fmt.Sprintf("%.0f", x)
 }
-
-// Verdict words what an interval of ratios of times, ours / theirs, tells: "-" where there is none, or one
-// that is worth nothing.
-func Verdict(i stats.Interval) string {
-	switch {
-	case i.Coverage == 0:
-		return "-"
-	case i.High < 1:
-		return "win"
-	case i.Low > 1:
-		return "lose"
-	}
-	return "even"
-}
