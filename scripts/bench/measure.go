@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/stats"
-	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // measure launches all sides in turn, as often as asked; each turn begins with another side.
@@ -33,36 +31,14 @@ func measure(ctx context.Context, o options, s setting, sides []library, progres
 // outcome is what came of one launch.
 type outcome struct {
 	samples []sample
-	hung    bool   // after its last row
-	fault   string // "": none
+	processes.Outcome
 }
 
-// launch runs one side once, and leaves none of its processes behind. Its error is that of outer: what goes wrong with the side is
-// a part of the outcome.
-func launch(outer context.Context, o options, s setting, side library) (outcome, error) {
-	ctx, cancel := context.WithTimeout(outer, o.launchLimit())
-	defer cancel()
+// launch runs one side once.
+func launch(ctx context.Context, o options, s setting, side library) (outcome, error) {
 	out := &rowReader{parse: side.parse, started: time.Now(), ended: make(chan struct{}, 1)}
-	var complaint bytes.Buffer
-	commands := side.commands(o, s)
-	commands[0].Stdout, commands[0].Stderr = &processes.Lines{Receive: out.receive}, &complaint
-	group, err := processes.Start(commands...)
-	if err != nil {
-		return outcome{fault: fmt.Sprintf("start it: %v", err)}, nil
-	}
-	hung := group.Await(ctx, out.ended)
-	gaveUp := ctx.Err() != nil
-	group.Kill()
-	result := outcome{samples: out.rows(s), hung: hung}
-	switch {
-	case outer.Err() != nil:
-		return outcome{}, outer.Err()
-	case gaveUp:
-		result.fault = fmt.Sprintf("gave up after %v", o.launchLimit().Round(time.Second))
-	case !hung && group.Code(0) != 0:
-		result.fault = fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
-	}
-	return result, nil
+	got, err := processes.Launch(ctx, o.launchLimit(), &processes.Lines{Receive: out.receive}, out.ended, side.commands(o, s)...)
+	return outcome{out.rows(s), got}, err
 }
 
 // rowReader reads a launch's output, line by line as it comes.
@@ -134,13 +110,13 @@ func newTable(o options, s setting, sides []library) table {
 
 // add takes in what came of a side's launch. A row that a launch did not give is missing, and is shown so.
 func (t *table) add(turn int, side string, out outcome) {
-	if out.fault != "" {
-		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", side, turn+1, out.fault))
+	if out.Fault != "" {
+		t.Faults = append(t.Faults, fmt.Sprintf("%s, launch %d: %s", side, turn+1, out.Fault))
 	}
-	if out.hung {
+	if out.Hung {
 		t.Hung[side]++
 	}
-	if out.fault != "" || out.hung {
+	if out.Fault != "" || out.Hung {
 		t.failed[side] = true
 	}
 	for _, s := range out.samples {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/scripts/bench/internal/processes"
 )
 
 var threeSides = []library{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "B"}}
@@ -87,7 +88,7 @@ func TestWrongResultsDoNotCount(t *testing.T) {
 
 // Rows of a launch of ours that failed after them, or did not end, win nothing.
 func TestFailedLaunchOfOursIsLost(t *testing.T) {
-	for name, out := range map[string]outcome{"failed": {fault: "exit code 3: no such device"}, "hung": {hung: true}} {
+	for name, out := range map[string]outcome{"failed": {Outcome: processes.Outcome{Fault: "exit code 3: no such device"}}, "hung": {Outcome: processes.Outcome{Hung: true}}} {
 		table := filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
 		out.samples = []sample{{size: 64, us: 1}}
 		table.add(1, "ddpbatch", out)
@@ -129,8 +130,8 @@ func TestPrintCoverage(t *testing.T) {
 
 func TestPrintKeepsFaults(t *testing.T) {
 	table := filled([]float64{1, 1}, []float64{2, 2}, []float64{4, 4})
-	table.add(1, "A", outcome{fault: "exit code 3: no such device"})
-	table.add(0, "B", outcome{hung: true})
+	table.add(1, "A", outcome{Outcome: processes.Outcome{Fault: "exit code 3: no such device"}})
+	table.add(0, "B", outcome{Outcome: processes.Outcome{Hung: true}})
 	table.compare(threeSides)
 	var text bytes.Buffer
 	table.print(&text)
@@ -170,7 +171,7 @@ func TestLaunch(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, script(tt.text, ""))
-			if err != nil || len(got.samples) != tt.rows || got.hung != tt.hung || got.fault != tt.fault {
+			if err != nil || len(got.samples) != tt.rows || got.Hung != tt.hung || got.Fault != tt.fault {
 				t.Errorf("%+v, %v", got, err)
 			}
 		})
@@ -186,7 +187,7 @@ func TestLaunchCannotStart(t *testing.T) {
 	absent := script("", "")
 	absent.commands = func(options, setting) []*exec.Cmd { return []*exec.Cmd{exec.Command("/nonexistent/mpirun")} }
 	got, err := launch(t.Context(), quickly, setting{"allreduce", "shm", 2}, absent)
-	if err != nil || !strings.HasPrefix(got.fault, "start it: ") || len(got.samples) != 0 {
+	if err != nil || !strings.HasPrefix(got.Fault, "start it: ") || len(got.samples) != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

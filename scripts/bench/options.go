@@ -168,7 +168,8 @@ func (o options) settings() []setting {
 
 // launchLimit is when a launch is given up: far beyond what any has taken on a busy machine.
 func (o options) launchLimit() time.Duration {
-	return time.Minute + 20*o.budget*time.Duration(len(o.rowSizes(setting{}))) + time.Duration(o.end)*200 // 0.2 s a MB
+	limit := time.Minute + 20*o.budget*time.Duration(len(o.rowSizes(setting{}))) + time.Duration(o.end)*200 // 0.2 s a MB
+	return limit.Round(time.Second)
 }
 
 func countLaunches(o options, sides []library, settings []setting) int {

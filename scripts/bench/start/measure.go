@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -12,7 +11,6 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/stats"
-	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // launchContest is of sides that do the same: the first one, ours, against each of the others.
@@ -90,47 +88,30 @@ type launchTimes struct {
 	fault      string // "": none
 }
 
-// launch launches one side once, for limit at most, and leaves nothing behind. Its error is that of outer: what goes wrong with the side is
-// a part of the result.
-func launch(outer context.Context, limit time.Duration, s launcher, ranks int) (launchTimes, error) {
-	ctx, cancel := context.WithTimeout(outer, limit)
-	defer cancel()
-	cmd := s.command(ranks)
-	got := launchTimes{met: math.NaN(), ended: math.NaN()}
-	var started time.Time
-	var complaint bytes.Buffer
-	cmd.Stderr = &complaint
-	cmd.Stdout = &processes.Lines{Receive: func(line string) {
-		if s.met(unlabelled(line)) && math.IsNaN(got.met) {
-			got.met = since(started)
+// launch launches one side once, for limit at most.
+func launch(ctx context.Context, limit time.Duration, s launcher, ranks int) (launchTimes, error) {
+	got, met := launchTimes{met: math.NaN(), ended: math.NaN()}, math.NaN()
+	cmd, started := s.command(ranks), time.Now()
+	output := &processes.Lines{Receive: func(line string) {
+		if s.met(unlabelled(line)) && math.IsNaN(met) {
+			met = since(started)
 		}
 	}}
-	started = time.Now()
-	group, err := processes.Start(cmd)
-	if err != nil {
-		got.fault = fmt.Sprintf("start it: %v", err)
-		return got, nil
-	}
-	group.Await(ctx, nil)
-	ended, gaveUp := since(started), ctx.Err() != nil
-	group.Kill() // all that it wrote has been read
-	switch {
-	case outer.Err() != nil:
-		return got, outer.Err()
-	case gaveUp:
-		got.met, got.fault = math.NaN(), fmt.Sprintf("did not end in %v, and was killed", limit)
-	case group.Code(0) != 0:
-		got.met, got.fault = math.NaN(), fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
-	case math.IsNaN(got.met):
+	out, err := processes.Launch(ctx, limit, output, nil, cmd)
+	switch got.fault = out.Fault; {
+	case err != nil, got.fault != "":
+	case math.IsNaN(met):
 		got.fault = "rank 0 did not say that all have met"
 	default:
-		got.ended = ended
+		got.met, got.ended = met, inMilliseconds(out.Took)
 	}
-	return got, nil
+	return got, err
 }
 
 // since is the time since t, in milliseconds.
-func since(t time.Time) float64 { return float64(time.Since(t).Nanoseconds()) / 1e6 }
+func since(t time.Time) float64 { return inMilliseconds(time.Since(t)) }
+
+func inMilliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }
 
 // unlabelled is a line without the label that ddpbatch puts before a rank's: `[host rank] `.
 func unlabelled(line string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -17,7 +18,6 @@ import (
 	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/stats"
-	"ddpbatch/scripts/bench/internal/tools"
 )
 
 // launchLimit is when a launch is given up: far beyond what any takes on a busy machine.
@@ -46,47 +46,31 @@ func measure(ctx context.Context, o options, s setting, sides [2]framework, dir 
 	return r, err
 }
 
-// launch runs one side once, in a folder of its own below the data, and leaves nothing behind.
+// launch runs one side once, in a folder of its own below the data, with the job file in it.
 func launch(ctx context.Context, s setting, side framework, data string) (result, error) {
-	ctx, cancel := context.WithTimeout(ctx, launchLimit)
-	defer cancel()
-	dir, err := workFolder(s, data)
+	dir, err := os.MkdirTemp(data, "launch-")
 	if err != nil {
 		return result{}, fmt.Errorf("make a working folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
-
+	if err := os.WriteFile(filepath.Join(dir, s.name+".toml"), []byte(s.jobText(s.ranks)), 0o600); err != nil {
+		return result{}, fmt.Errorf("write the job file: %w", err)
+	}
 	if err := forgetPeak(); err != nil {
 		return result{}, err
 	}
 	commands := side.commands(s.model, s.ranks, dir)
-	var output, complaint bytes.Buffer
-	commands[0].Stdout, commands[0].Stderr = &output, &complaint
-	group, err := processes.Start(commands...)
-	if err != nil {
-		return result{}, fmt.Errorf("start it: %w", err)
-	}
-	group.Await(ctx, nil)
-	late := ctx.Err() != nil
-	group.Kill()
-	if late {
-		return result{}, fmt.Errorf("gave up after %v", launchLimit)
-	}
-	if code := group.Code(0); code != 0 {
-		return result{}, fmt.Errorf("exit code %d: %s", code, tools.LastLine(complaint.String()))
+	var output bytes.Buffer
+	out, err := processes.Launch(ctx, launchLimit, &output, nil, commands...)
+	switch {
+	case err != nil:
+		return result{}, err
+	case out.Fault != "":
+		return result{}, errors.New(out.Fault)
 	}
 	got, err := side.read(s.model, dir, output.Bytes())
 	got.PeakMiB = peak(commands)
 	return got, err
-}
-
-// workFolder is one for a launch, below the data, with the job file in it.
-func workFolder(s setting, data string) (string, error) {
-	dir, err := os.MkdirTemp(data, "launch-")
-	if err != nil {
-		return "", err
-	}
-	return dir, os.WriteFile(filepath.Join(dir, s.name+".toml"), []byte(s.jobText(s.ranks)), 0o600)
 }
 
 // Indices of the sides: ours and PyTorch's.

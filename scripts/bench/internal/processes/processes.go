@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -97,6 +98,41 @@ func FreePort() string {
 	}
 	defer l.Close()
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+}
+
+// Outcome is what came of one launch.
+type Outcome struct {
+	Took  time.Duration // until all of its processes had ended
+	Hung  bool          // it did not end after the word that it would
+	Fault string        // "": none
+}
+
+// Launch runs the processes of one launch, for limit at most, and leaves none of them behind. The first one's output is written to output,
+// and its exit code counts. Where there is a word on ended, all are to end soon. Its error is that of outer: what goes wrong with the launch
+// is a part of the outcome.
+func Launch(outer context.Context, limit time.Duration, output io.Writer, ended <-chan struct{}, commands ...*exec.Cmd) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(outer, limit)
+	defer cancel()
+	var complaint bytes.Buffer
+	commands[0].Stdout, commands[0].Stderr = output, &complaint
+	started := time.Now()
+	group, err := Start(commands...)
+	if err != nil {
+		return Outcome{Fault: fmt.Sprintf("start it: %v", err)}, nil
+	}
+	o := Outcome{Hung: group.Await(ctx, ended)}
+	o.Took = time.Since(started)
+	late := ctx.Err() != nil
+	group.Kill() // all that it wrote has been read
+	switch {
+	case outer.Err() != nil:
+		return Outcome{}, outer.Err()
+	case late:
+		o.Fault = fmt.Sprintf("did not end in %v, and was killed", limit)
+	case !o.Hung && group.Code(0) != 0:
+		o.Fault = fmt.Sprintf("exit code %d: %s", group.Code(0), tools.LastLine(complaint.String()))
+	}
+	return o, nil
 }
 
 // Run runs a command to its end, and gives all that it said and how long it took. It is a launch as those of [Start] are: its environment
