@@ -44,10 +44,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 		t.print(stdout)
 		tables = append(tables, t)
-		if o.json != "" { // all so far: the rest may take an hour
-			if err := writeJSON(o.json, h, tables); err != nil {
-				return err
-			}
+		if err := writeJSON(o.JSON, h, tables); err != nil { // all so far: the rest may take an hour
+			return err
 		}
 	}
 	return nil

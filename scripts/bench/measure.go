@@ -17,7 +17,7 @@ import (
 func measure(ctx context.Context, o options, s setting, sides []library, progress io.Writer) (table, error) {
 	sides = takingPart(sides, s)
 	t := newTable(o, s, sides)
-	err := paired.InTurn(ctx, s.String(), o.launches, len(sides), progress, func(turn, side int) error {
+	err := paired.InTurn(ctx, s.String(), o.Launches, len(sides), progress, func(turn, side int) error {
 		out, err := launch(ctx, o, s, sides[side])
 		if err == nil {
 			t.add(turn, sides[side].name, out)
@@ -94,7 +94,7 @@ type sizeRow struct {
 }
 
 func newTable(o options, s setting, sides []library) table {
-	t := table{Setting: s, turns: o.launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*sizeRow{}}
+	t := table{Setting: s, turns: o.Launches, Faults: []string{}, Hung: map[string]int{}, failed: map[string]bool{}, bySize: map[int64]*sizeRow{}}
 	for _, side := range sides {
 		t.sides = append(t.sides, side.name)
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/processes"
 )
 
@@ -22,7 +23,7 @@ var threeSides = []library{{name: "ddpbatch", ours: true}, {name: "A"}, {name: "
 
 // filled is a table of two sizes; each side's samples are of the launches.
 func filled(ours, a, b []float64) table {
-	t := newTable(options{launches: len(ours), begin: 64, end: 64, factor: 2}, setting{"allreduce", "shm", 2}, threeSides)
+	t := newTable(options{Common: command.Common{Launches: len(ours)}, begin: 64, end: 64, factor: 2}, setting{"allreduce", "shm", 2}, threeSides)
 	for turn := range ours {
 		for name, us := range map[string]float64{"ddpbatch": ours[turn], "A": a[turn], "B": b[turn]} {
 			if !math.IsNaN(us) {
@@ -142,7 +143,7 @@ func TestPrintKeepsFaults(t *testing.T) {
 	}
 }
 
-var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, launches: 1, budget: time.Millisecond}
+var quickly = options{collectives: []string{"allreduce"}, begin: 4, end: 64, factor: 4, Common: command.Common{Launches: 1}, budget: time.Millisecond}
 
 // script is a side whose launch is a shell script; $1 is a file of the test's.
 func script(text, file string) library {
@@ -263,7 +264,7 @@ func TestMeasureTakesTurns(t *testing.T) {
 		return s
 	}
 	o := quickly
-	o.launches = 3
+	o.Launches = 3
 	sides := []library{one("ours"), one("A"), one("B")}
 	sides[0].ours = true
 	table, err := measure(t.Context(), o, setting{"allreduce", "shm", 2}, sides, new(bytes.Buffer))

@@ -13,17 +13,15 @@ import (
 
 // options are what the command line asks for.
 type options struct {
+	command.Common
 	collectives []string
 	transports  []string
 	ranks       []int
 	peers       []string
 	begin, end  int64 // bytes
 	factor      int64
-	launches    int
 	budget      time.Duration // for the calls of one size
 	alloc       bool
-	program     string // ddpbatch; "": this tree's is built
-	json        string // file; "": none
 }
 
 var (
@@ -43,37 +41,19 @@ Tables are Markdown, on standard output; progress goes to standard error.
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(usageText, ", few sizes up to 4M, a tenth of the time for each", map[string]string{"f": "32", "e": "4M", "budget": "20ms"})
+	f := command.NewFlags(&o.Common, usageText, ", few sizes up to 4M, a tenth of the time for each",
+		map[string]string{"f": "32", "e": "4M", "budget": "20ms"})
 	f.TakeProgram()
-	collectives := f.String("collective", "all", "`LIST` of "+strings.Join(knownCollectives, ", ")+", or all")
-	transports := f.String("transport", "shm,tcp", "`LIST` of shm, tcp; gloo has only tcp")
-	ranks := f.String("ranks", "2,4", "`LIST` of numbers of ranks; pingpong has 2 at all times")
-	peers := f.String("peers", "all", "`LIST` of "+strings.Join(knownPeers, ", ")+", all, or none")
-	begin := f.String("b", "4", "smallest `SIZE`; K, M and G are powers of 1024")
-	end := f.String("e", "64M", "largest `SIZE`")
+	f.Words(&o.collectives, "collective", "all", knownCollectives, ", or all")
+	f.Words(&o.transports, "transport", "shm,tcp", knownTransports, "; gloo has only tcp")
+	f.Numbers(&o.ranks, "ranks", "2,4", 2, 256, "numbers of ranks; pingpong has 2 at all times")
+	f.Peers(&o.peers, knownPeers)
+	command.Text(f, &o.begin, "b", "4", "smallest `SIZE`; K, M and G are powers of 1024", parseSize)
+	command.Text(f, &o.end, "e", "64M", "largest `SIZE`", parseSize)
 	f.Int64Var(&o.factor, "f", 4, "from one size to the next, `TIMES`")
 	f.DurationVar(&o.budget, "budget", 200*time.Millisecond, "`TIME` for the calls of one size; at least 7 and at most 10,000 are made")
 	f.BoolVar(&o.alloc, "alloc", false, "ours with buffers from comm.Alloc, too (allreduce)")
 	if err := f.Parse(args, stderr); err != nil {
-		return o, err
-	}
-	o.launches, o.program, o.json = f.Launches, f.Program, f.JSON
-	if o.collectives, err = command.Words("collective", *collectives, knownCollectives); err != nil {
-		return o, err
-	}
-	if o.transports, err = command.Words("transport", *transports, knownTransports); err != nil {
-		return o, err
-	}
-	if o.peers, err = command.Peers(*peers, knownPeers); err != nil {
-		return o, err
-	}
-	if o.ranks, err = command.Numbers("ranks", *ranks, 2, 256); err != nil {
-		return o, err
-	}
-	if o.begin, err = parseSize("b", *begin); err != nil {
-		return o, err
-	}
-	if o.end, err = parseSize("e", *end); err != nil {
 		return o, err
 	}
 	return o, o.check()
@@ -175,7 +155,7 @@ func (o options) launchLimit() time.Duration {
 func countLaunches(o options, sides []library, settings []setting) int {
 	n := 0
 	for _, s := range settings {
-		n += o.launches * len(takingPart(sides, s))
+		n += o.Launches * len(takingPart(sides, s))
 	}
 	return n
 }
@@ -190,7 +170,7 @@ func estimate(o options, sides []library, settings []setting) time.Duration {
 			rows += max(o.budget*12/10, time.Duration(size)*6*time.Duration(s.Ranks))
 		}
 		for _, side := range takingPart(sides, s) {
-			total += time.Duration(o.launches) * (side.startup + rows)
+			total += time.Duration(o.Launches) * (side.startup + rows)
 		}
 	}
 	return total.Round(time.Second)

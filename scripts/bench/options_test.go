@@ -19,7 +19,7 @@ func TestParseOptions(t *testing.T) {
 	if !slices.Equal(o.collectives, []string{"allreduce", "reducescatter"}) || !slices.Equal(o.ranks, []int{2, 4}) || !slices.Equal(o.transports, []string{"tcp"}) {
 		t.Errorf("%+v", o)
 	}
-	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.launches != 9 || o.budget != 20*time.Millisecond {
+	if o.begin != 1024 || o.end != 4<<20 || o.factor != 8 || o.Launches != 9 || o.budget != 20*time.Millisecond {
 		t.Errorf("what is named beside --quick does not stay: %+v", o)
 	}
 }
@@ -30,10 +30,10 @@ func TestParseOptionsByDefault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 || len(o.peers) != 3 || o.launches != 7 {
+	if !slices.Equal(o.collectives, knownCollectives) || !slices.Equal(o.ranks, []int{2, 4}) || len(o.transports) != 2 || len(o.peers) != 3 || o.Launches != 7 {
 		t.Errorf("%+v", o)
 	}
-	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.launches != 3 || o.end != 4<<20 || len(o.collectives) != len(knownCollectives) {
+	if o, err = parseOptions([]string{"--quick"}, io.Discard); err != nil || o.Launches != 3 || o.end != 4<<20 || len(o.collectives) != len(knownCollectives) {
 		t.Errorf("--quick: %+v, %v", o, err)
 	}
 }

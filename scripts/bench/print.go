@@ -43,7 +43,7 @@ func newHeader(o options, sides []library, settings []setting) header {
 	h := header{
 		Stamp:    report.NewStamp(),
 		Versions: map[string]string{},
-		Method:   strings.TrimSpace(fmt.Sprintf(method, report.Certainty(o.launches))),
+		Method:   strings.TrimSpace(fmt.Sprintf(method, report.Certainty(o.Launches))),
 	}
 	for _, side := range sides {
 		if side.version != "" {

@@ -60,7 +60,7 @@ var glooSource []byte
 // prepare builds what is to be launched, in dir; ours comes first. It names everything that is missing at
 // once.
 func prepare(ctx context.Context, dir string, o options) ([]library, error) {
-	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
+	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {
 		return nil, err
 	}

@@ -36,14 +36,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	s := newTrainingState(o.mib << 20)
-	r := results{header: newHeader(o, dir, p.torch), file: o.json}
+	r := results{header: newHeader(o, dir, p.torch), file: o.JSON}
 	r.header.print(stdout)
 	if !o.figures {
 		if err := r.compare(ctx, s, o, p, dir, stdout, stderr); err != nil {
 			return err
 		}
 	}
-	r.figures, err = measureFigures(ctx, s, dir, o.launches, stderr)
+	r.figures, err = measureFigures(ctx, s, dir, o.Launches, stderr)
 	r.printFigures(stdout)
 	return errors.Join(err, r.save())
 }
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 // compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
 func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
-	if r.codecs, err = measureCodecs(ctx, p.codec, dir, o.launches); err != nil {
+	if r.codecs, err = measureCodecs(ctx, p.codec, dir, o.Launches); err != nil {
 		return err
 	}
 	r.printCodecs(stdout)
@@ -68,7 +68,7 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 	}
 	defer py.stop()
 	for _, c := range comparisons(s, file, dir, py) {
-		row, err := c.measure(ctx, o.launches, dir, progress)
+		row, err := c.measure(ctx, o.Launches, dir, progress)
 		if err != nil {
 			return err
 		}
@@ -83,11 +83,10 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 
 // options are what the command line asks for.
 type options struct {
-	launches int
-	mib      int    // of the state
-	dir      string // whose disk is measured
-	json     string // file; "": none
-	figures  bool   // only what has no peer
+	command.Common
+	mib     int    // of the state
+	dir     string // whose disk is measured
+	figures bool   // only what has no peer
 }
 
 const usageText = `Checkpoints: ddpbatch beside torch.save and torch.load, zstd, and writing the bare bytes; the same state, in turn.
@@ -101,14 +100,13 @@ Tables are Markdown, on standard output; progress goes to standard error.
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(usageText, " of 96 MiB", map[string]string{"mib": "96"})
+	f := command.NewFlags(&o.Common, usageText, " of 96 MiB", map[string]string{"mib": "96"})
 	f.IntVar(&o.mib, "mib", 384, "size of the state, in `MIB`")
 	f.StringVar(&o.dir, "dir", os.TempDir(), "`FOLDER` on the disk to measure")
 	f.BoolVar(&o.figures, "figures", false, "only checksums, incompressible data, memory, latest and commit, which need neither PyTorch nor zstd")
 	if err := f.Parse(args, stderr); err != nil {
 		return o, err
 	}
-	o.launches, o.json = f.Launches, f.JSON
 	if o.mib < 12 || o.mib > 1<<16 {
 		return o, command.Usagef("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
 	}

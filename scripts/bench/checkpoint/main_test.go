@@ -49,7 +49,7 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	o, err := parseOptions([]string{"--quick"}, io.Discard)
-	if err != nil || o.launches != 3 || o.mib != 96 {
+	if err != nil || o.Launches != 3 || o.mib != 96 {
 		t.Errorf("--quick gives %+v, %v", o, err)
 	}
 	if o, err := parseOptions([]string{"--quick", "--figures", "--mib", "128"}, io.Discard); err != nil || !o.figures || o.mib != 128 {

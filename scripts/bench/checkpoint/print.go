@@ -42,7 +42,7 @@ type header struct {
 func newHeader(o options, dir, torch string) header {
 	h := header{Stamp: report.NewStamp(), Torch: torch, Folder: fileSystem(dir), Method: figuresMethod[1:]}
 	if !o.figures {
-		h.Method = fmt.Sprintf(method[1:], o.mib, o.launches, report.Certainty(o.launches)) + "\n\n" + h.Method
+		h.Method = fmt.Sprintf(method[1:], o.mib, o.Launches, report.Certainty(o.Launches)) + "\n\n" + h.Method
 	}
 	return h
 }
@@ -101,9 +101,6 @@ func milliseconds(s stats.Samples) string { return report.Significant(1000 * s.M
 
 // save writes all so far to the file that was asked for.
 func (r *results) save() error {
-	if r.file == "" {
-		return nil
-	}
 	return report.WriteJSON(r.file, struct {
 		Header  header             `json:"header"`
 		Codecs  []codec            `json:"codecs"`

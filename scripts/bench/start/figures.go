@@ -28,7 +28,7 @@ type agentFigures struct {
 func measureFigures(ctx context.Context, ddpbatch, below string, o options, progress io.Writer) ([]report.Figure, error) {
 	c := cluster{ddpbatch, below}
 	var all []report.Figure
-	for _, p := range []agentFigures{c.startMany(o.meet, o.launches), c.crash(o.launches), c.idle(o.idle)} {
+	for _, p := range []agentFigures{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)} {
 		if !slices.Contains(o.parts, p.name) {
 			continue
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"ddpbatch/scripts/bench/internal/command"
 	"io"
 	"path/filepath"
 	"strings"
@@ -17,7 +18,7 @@ func TestAgents(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
 	defer cancel()
-	o := options{parts: knownParts, launches: 2, meet: shape{3, 2}, idle: time.Second}
+	o := options{parts: knownParts, Common: command.Common{Launches: 2}, meet: shape{3, 2}, idle: time.Second}
 	figures, err := measureFigures(ctx, program, dir, o, io.Discard)
 	if err != nil {
 		t.Fatal(err)

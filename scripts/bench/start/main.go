@@ -11,10 +11,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 func main() { command.Main("bench-start", run) }
@@ -37,32 +37,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	r.Header.print(stdout)
 	for _, ranks := range o.ranks {
 		for _, c := range p.contests {
-			t, err := c.measure(ctx, o.launches, ranks, stderr)
+			t, err := c.measure(ctx, o.Launches, ranks, stderr)
 			if err != nil {
 				return err
 			}
 			t.print(stdout)
 			r.Tables = append(r.Tables, t)
-			if err := r.writeJSON(o.json); err != nil { // all so far
+			if err := report.WriteJSON(o.JSON, r); err != nil { // all so far
 				return err
 			}
 		}
 	}
 	r.Figures, err = measureFigures(ctx, p.ddpbatch, dir, o, stderr)
 	r.printFigures(stdout)
-	return errors.Join(err, r.writeJSON(o.json))
+	return errors.Join(err, report.WriteJSON(o.JSON, r))
 }
 
 // options are what the command line asks for.
 type options struct {
-	parts    []string
-	peers    []string
-	ranks    []int
-	launches int
-	meet     shape
-	idle     time.Duration
-	program  string // ddpbatch; "": this tree's is built
-	json     string // file; "": none
+	command.Common
+	parts []string
+	peers []string
+	ranks []int
+	meet  shape
+	idle  time.Duration
 }
 
 // shape is nodes of so many workers each.
@@ -87,30 +85,17 @@ crash: from a worker's death to the end of all. Tables are Markdown, on standard
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "meet": "16x8", "idle": "5s"})
+	f := command.NewFlags(&o.Common, usageText, " of 4 ranks, 16x8 agents, 5 s", map[string]string{"ranks": "4", "meet": "16x8", "idle": "5s"})
 	f.TakeProgram()
-	parts := f.String("part", "all", "`LIST` of "+strings.Join(knownParts, ", ")+", or all")
-	peers := f.String("peers", "all", "`LIST` of "+strings.Join(knownPeers, ", ")+", all, or none")
-	ranks := f.String("ranks", "1,2,4", "`LIST` of numbers of ranks")
-	meet := f.String("meet", "64x8", "agents that meet, and workers of each: `AxW`")
+	f.Words(&o.parts, "part", "all", knownParts, ", or all")
+	f.Peers(&o.peers, knownPeers)
+	f.Numbers(&o.ranks, "ranks", "1,2,4", 1, mostProcesses, "numbers of ranks")
+	command.Text(f, &o.meet, "meet", "64x8", "agents that meet, and workers of each: `AxW`", parseShape)
 	f.DurationVar(&o.idle, "idle", 3*time.Minute, "`TIME` for which an agent is watched, whose memory grows until it first collects garbage")
-	if err := f.Parse(args, stderr); err != nil {
-		return o, err
+	err = f.Parse(args, stderr)
+	if err == nil && (o.idle < time.Second || o.idle > time.Hour) {
+		err = command.Usagef("-idle is %v; it must be 1s to 1h", o.idle)
 	}
-	o.launches, o.program, o.json = f.Launches, f.Program, f.JSON
-	if o.parts, err = command.Words("part", *parts, knownParts); err != nil {
-		return o, err
-	}
-	if o.peers, err = command.Peers(*peers, knownPeers); err != nil {
-		return o, err
-	}
-	if o.ranks, err = command.Numbers("ranks", *ranks, 1, mostProcesses); err != nil {
-		return o, err
-	}
-	if o.idle < time.Second || o.idle > time.Hour {
-		return o, command.Usagef("-idle is %v; it must be 1s to 1h", o.idle)
-	}
-	o.meet, err = parseShape("meet", *meet)
 	return o, err
 }
 

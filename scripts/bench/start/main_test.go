@@ -78,10 +78,10 @@ func TestParseOptions(t *testing.T) {
 	if !slices.Equal(o.parts, []string{"meet", "crash"}) || len(o.peers) != 0 || !slices.Equal(o.ranks, []int{2, 8}) || o.meet != (shape{3, 5}) {
 		t.Errorf("what is named beside --quick does not stay: %+v", o)
 	}
-	if o.launches != 3 || o.idle != 5*time.Second {
+	if o.Launches != 3 || o.idle != 5*time.Second {
 		t.Errorf("--quick: %+v", o)
 	}
-	if o, err = parseOptions(nil, io.Discard); err != nil || o.launches != 7 || o.meet != (shape{64, 8}) || !slices.Equal(o.ranks, []int{1, 2, 4}) || len(o.parts) != 4 || len(o.peers) != 3 {
+	if o, err = parseOptions(nil, io.Discard); err != nil || o.Launches != 7 || o.meet != (shape{64, 8}) || !slices.Equal(o.ranks, []int{1, 2, 4}) || len(o.parts) != 4 || len(o.peers) != 3 {
 		t.Errorf("by default: %+v, %v", o, err)
 	}
 }

@@ -35,7 +35,7 @@ func newHeader(o options, p prepared) header {
 	if len(p.contests) == 0 {
 		return h
 	}
-	h.Method = fmt.Sprintf(method, o.launches, report.Certainty(o.launches))
+	h.Method = fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches))
 	for _, c := range p.contests {
 		for _, s := range c.sides {
 			if s.version != "" {
@@ -115,12 +115,4 @@ func (r *results) printFigures(w io.Writer) {
 		fmt.Fprintf(w, "\n### agents\n\n")
 		report.Figures(w, r.Figures)
 	}
-}
-
-// writeJSON writes all to a file; "": it is not asked for.
-func (r *results) writeJSON(path string) error {
-	if path == "" {
-		return nil
-	}
-	return report.WriteJSON(path, r)
 }

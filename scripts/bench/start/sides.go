@@ -106,7 +106,7 @@ type prepared struct {
 // prepare builds the programs, in dir. It names everything that is missing at once.
 func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 	in := func(name string) string { return filepath.Join(dir, name) }
-	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
+	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	p := prepared{ddpbatch: program, version: version}
 	if err != nil {
 		return p, err

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/stats"
@@ -57,10 +56,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 				r.Outside = stats.Number(share)
 			}
 			rows = append(rows, r)
-			if o.json != "" { // all so far
-				if err := writeJSON(o.json, h, rows); err != nil {
-					return err
-				}
+			if err := writeJSON(o.JSON, h, rows); err != nil { // all so far
+				return err
 			}
 		}
 		printTable(stdout, ranks, rows[first:])
@@ -71,7 +68,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // prepare builds what is to be launched, in dir; ours comes first.
 func prepare(ctx context.Context, dir string, o options) (sides [2]framework, err error) {
-	program, version, err := tools.Ddpbatch(ctx, dir, o.program)
+	program, version, err := tools.Ddpbatch(ctx, dir, o.Program)
 	if err != nil {
 		return sides, err
 	}
@@ -87,12 +84,10 @@ func prepare(ctx context.Context, dir string, o options) (sides [2]framework, er
 
 // options are what the command line asks for.
 type options struct {
-	models   []string
-	ranks    []int
-	launches int
-	data     string
-	program  string // ddpbatch; "": this tree's is built
-	json     string // file; "": none
+	command.Common
+	models []string
+	ranks  []int
+	data   string
 }
 
 const usageText = `ddpbatch beside PyTorch's DistributedDataParallel (gloo): the same models on the same rows and cores, launched in turn.
@@ -106,19 +101,12 @@ Tables are Markdown, on standard output; progress goes to standard error.
 `
 
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
-	f := command.NewFlags(usageText, "", nil)
+	f := command.NewFlags(&o.Common, usageText, "", nil)
 	f.TakeProgram()
-	models := f.String("model", "all", "`LIST` of "+strings.Join(modelNames(), ", ")+", or all")
-	ranks := f.String("ranks", "1,2", "`LIST` of numbers of ranks; there must be a core for each")
+	f.Words(&o.models, "model", "all", modelNames(), ", or all")
+	f.Numbers(&o.ranks, "ranks", "1,2", 1, mostRanks, "numbers of ranks; there must be a core for each")
 	f.StringVar(&o.data, "data", filepath.Join("..", "shared", "data"), "`FOLDER` with mnist/t10k-*.gz and text/tinyshakespeare.txt; what is not there is drawn at random")
 	if err := f.Parse(args, stderr); err != nil {
-		return o, err
-	}
-	o.launches, o.program, o.json = f.Launches, f.Program, f.JSON
-	if o.models, err = command.Words("model", *models, modelNames()); err != nil {
-		return o, err
-	}
-	if o.ranks, err = command.Numbers("ranks", *ranks, 1, mostRanks); err != nil {
 		return o, err
 	}
 	if n := slices.Max(o.ranks); n > runtime.NumCPU() {

@@ -12,7 +12,7 @@ import (
 
 func TestParseOptions(t *testing.T) {
 	o, err := parseOptions(strings.Fields("--model gpt,mlp --ranks 1 --quick"), io.Discard)
-	if err != nil || !slices.Equal(o.models, []string{"gpt", "mlp"}) || !slices.Equal(o.ranks, []int{1}) || o.launches != 3 {
+	if err != nil || !slices.Equal(o.models, []string{"gpt", "mlp"}) || !slices.Equal(o.ranks, []int{1}) || o.Launches != 3 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if o, err = parseOptions([]string{"--ranks", "1"}, io.Discard); err != nil || len(o.models) != len(models) {

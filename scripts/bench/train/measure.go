@@ -33,8 +33,8 @@ func (s setting) String() string { return fmt.Sprintf("%s, %d x 1", s.name, s.ra
 
 // measure launches both sides in turn, as often as asked; every second turn begins with the other one.
 func measure(ctx context.Context, o options, s setting, sides [2]framework, dir string, progress io.Writer) (modelRow, error) {
-	r := newModelRow(s, o.launches)
-	err := paired.InTurn(ctx, s.String(), o.launches, len(sides), progress, func(turn, side int) error {
+	r := newModelRow(s, o.Launches)
+	err := paired.InTurn(ctx, s.String(), o.Launches, len(sides), progress, func(turn, side int) error {
 		got, err := launch(ctx, s, sides[side], dir)
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	pytorch "ddpbatch/internal/testkit/torch"
+	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -154,7 +155,7 @@ func TestSidesTrainTheSame(t *testing.T) {
 		m.times, m.warmUp = 1, 20
 		for m.epochs = 1; m.steps(1)%10 > 0; m.epochs++ {
 		}
-		r, err := measure(t.Context(), options{launches: 1}, setting{m, ranks}, sides, dir, io.Discard)
+		r, err := measure(t.Context(), options{Common: command.Common{Launches: 1}}, setting{m, ranks}, sides, dir, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ type header struct {
 func newHeader(o options, sides [2]framework, data []string, library string) header {
 	h := header{
 		Stamp: report.NewStamp(), Data: data,
-		Method: strings.TrimSpace(fmt.Sprintf(method, o.launches, report.Certainty(o.launches))),
+		Method: strings.TrimSpace(fmt.Sprintf(method, o.Launches, report.Certainty(o.Launches))),
 	}
 	m := modelsOf(o.models)[0]
 	for _, side := range sides {

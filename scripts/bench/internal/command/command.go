@@ -50,26 +50,31 @@ func end(name string, err error, stderr io.Writer) (code int) {
 	return 1
 }
 
-// Flags are the options that all programs have. Each defines its own beside them, before Parse.
-type Flags struct {
-	*flag.FlagSet
+// Common are the options that all programs have.
+type Common struct {
 	Launches int
 	JSON     string // file; "": none
 	Program  string // ddpbatch's path; "": this tree's is to be built
+}
 
-	text  string
-	quick bool
-	less  map[string]string // values of options that --quick asks for
+// Flags reads the options of a program, which defines its own beside the common ones, before Parse.
+type Flags struct {
+	*flag.FlagSet
+	common *Common
+	text   string
+	quick  bool
+	less   map[string]string // values of options that --quick asks for
+	later  []func() error    // reads options whose values are known only then
 }
 
 // NewFlags takes what -h says before the options, and what --quick asks for beside 3 launches: in words, and as values of options.
-func NewFlags(text, quick string, less map[string]string) *Flags {
-	f := &Flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError), text: text, less: map[string]string{"launches": "3"}}
+func NewFlags(common *Common, text, quick string, less map[string]string) *Flags {
+	f := &Flags{FlagSet: flag.NewFlagSet("", flag.ContinueOnError), common: common, text: text, less: map[string]string{"launches": "3"}}
 	maps.Copy(f.less, less)
 	f.SetOutput(io.Discard)
-	f.IntVar(&f.Launches, "launches", 7, "of each side; fewer than 6 give no 95 % interval")
+	f.IntVar(&common.Launches, "launches", 7, "of each side; fewer than 6 give no 95 % interval")
 	f.BoolVar(&f.quick, "quick", false, "a first look: 3 launches"+quick+"; what is named beside it stays")
-	f.StringVar(&f.JSON, "json", "", "write all samples to `FILE`, too")
+	f.StringVar(&common.JSON, "json", "", "write all samples to `FILE`, too")
 	return f
 }
 
@@ -78,10 +83,41 @@ func (f *Flags) TakeProgram() {
 	f.Func("ddpbatch", "measure `PROGRAM`, not this tree's", func(path string) error {
 		path, err := filepath.Abs(path) // launches have folders of their own
 		if err == nil {
-			f.Program, err = exec.LookPath(path)
+			f.common.Program, err = exec.LookPath(path)
 		}
 		return err
 	})
+}
+
+// Text defines an option that read understands.
+func Text[T any](f *Flags, to *T, name, value, usage string, read func(flag, text string) (T, error)) {
+	text := f.String(name, value, usage)
+	f.later = append(f.later, func() (err error) {
+		*to, err = read(name, *text)
+		return err
+	})
+}
+
+// Words defines a list of known words, or all. They may be written with _ or -, as other libraries do.
+func (f *Flags) Words(to *[]string, name, value string, known []string, more string) {
+	Text(f, to, name, value, "`LIST` of "+strings.Join(known, ", ")+more, func(_, list string) ([]string, error) {
+		return words(name, list, known)
+	})
+}
+
+// Peers defines the list of those to run beside ddpbatch: known words, or none.
+func (f *Flags) Peers(to *[]string, known []string) {
+	Text(f, to, "peers", "all", "`LIST` of "+strings.Join(known, ", ")+", all, or none", func(name, list string) ([]string, error) {
+		if list == "none" {
+			return nil, nil
+		}
+		return words(name, list, known)
+	})
+}
+
+// Numbers defines a list of numbers from low to high.
+func (f *Flags) Numbers(to *[]int, name, value string, low, high int, usage string) {
+	Text(f, to, name, value, "`LIST` of "+usage, func(_, list string) ([]int, error) { return numbers(name, list, low, high) })
 }
 
 // Parse reads the command line, or prints help. What goes wrong with it is a [UsageError].
@@ -104,22 +140,18 @@ func (f *Flags) Parse(args []string, stderr io.Writer) error {
 			_ = f.Set(name, value) // they are good
 		}
 	}
-	if f.Launches < 1 || f.Launches > 1000 {
-		return Usagef("-launches is %d; it must be 1 to 1000", f.Launches)
+	if n := f.common.Launches; n < 1 || n > 1000 {
+		return Usagef("-launches is %d; it must be 1 to 1000", n)
+	}
+	for _, read := range f.later {
+		if err := read(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// Peers reads a list of those to run beside ddpbatch: known words, or none.
-func Peers(list string, known []string) ([]string, error) {
-	if list == "none" {
-		return nil, nil
-	}
-	return Words("peers", list, known)
-}
-
-// Words reads a list of known words, or all. They may be written with _ or -, as other libraries do.
-func Words(flag, list string, known []string) ([]string, error) {
+func words(flag, list string, known []string) ([]string, error) {
 	if list == "all" {
 		return known, nil
 	}
@@ -136,8 +168,7 @@ func Words(flag, list string, known []string) ([]string, error) {
 	return out, nil
 }
 
-// Numbers reads a list of numbers from low to high.
-func Numbers(flag, list string, low, high int) ([]int, error) {
+func numbers(flag, list string, low, high int) ([]int, error) {
 	var out []int
 	for word := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))

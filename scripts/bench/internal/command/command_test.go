@@ -33,12 +33,12 @@ func TestEnd(t *testing.T) {
 }
 
 // parse reads a command line of a program with an option of its own, -size.
-func parse(args string, stderr io.Writer) (f *Flags, size string, err error) {
-	f = NewFlags("A comparison.\n\n", " of less", map[string]string{"size": "small"})
+func parse(args string, stderr io.Writer) (c Common, size string, err error) {
+	f := NewFlags(&c, "A comparison.\n\n", " of less", map[string]string{"size": "small"})
 	f.TakeProgram()
 	f.StringVar(&size, "size", "large", "of all")
 	err = f.Parse(strings.Fields(args), stderr)
-	return f, size, err
+	return c, size, err
 }
 
 // Seven launches are enough for an interval of 95 %. What is named beside --quick stays.
@@ -103,19 +103,37 @@ func TestProgramIsAbsolute(t *testing.T) {
 func TestLists(t *testing.T) {
 	known := []string{"allreduce", "barrier"}
 	for list, want := range map[string][]string{"all": known, "barrier, all_reduce,all-reduce": {"barrier", "allreduce"}} {
-		if got, err := Words("collective", list, known); err != nil || !slices.Equal(got, want) {
+		if got, err := words("collective", list, known); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %q, %v", list, got, err)
 		}
 	}
-	if got, err := Peers("none", known); err != nil || len(got) != 0 {
-		t.Errorf("none: %q, %v", got, err)
-	}
-	if got, err := Numbers("ranks", "4, 2,4", 2, 4); err != nil || !slices.Equal(got, []int{4, 2}) {
+	if got, err := numbers("ranks", "4, 2,4", 2, 4); err != nil || !slices.Equal(got, []int{4, 2}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	_, noWord := Words("collective", "none", known)
-	_, noNumber := Numbers("ranks", "2,", 2, 4)
+	_, noWord := words("collective", "none", known)
+	_, noNumber := numbers("ranks", "2,", 2, 4)
 	if fmt.Sprint(noWord) != `-collective: there is no "none"; it is one of allreduce, barrier` || fmt.Sprint(noNumber) != `-ranks: "" is no number from 2 to 4` {
 		t.Errorf("%v; %v", noWord, noNumber)
+	}
+}
+
+// Lists are read when all options are known, those of --quick, too.
+func TestListsAreOptions(t *testing.T) {
+	for args, want := range map[string]string{
+		"": "[a b] [a b] [1 2]", "-quick": "[b] [a b] [2]", "-quick -word a -peers none": "[a] [] [2]", "-numbers 3": `-numbers: "3" is no number from 1 to 2`,
+	} {
+		var list, peers []string
+		var ranks []int
+		f := NewFlags(new(Common), "", "", map[string]string{"word": "b", "numbers": "2"})
+		f.Words(&list, "word", "all", []string{"a", "b"}, ", or all")
+		f.Peers(&peers, []string{"a", "b"})
+		f.Numbers(&ranks, "numbers", "1,2", 1, 2, "numbers")
+		got := fmt.Sprint(f.Parse(strings.Fields(args), io.Discard))
+		if got == "<nil>" {
+			got = fmt.Sprint(list, peers, ranks)
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", args, got, want)
+		}
 	}
 }

@@ -74,8 +74,11 @@ func CommandLine(cmd *exec.Cmd) string {
 	return strings.Join(line, " ")
 }
 
-// WriteJSON writes all that was measured to a file.
+// WriteJSON writes all that was measured to a file; "": that is not asked for.
 func WriteJSON(path string, all any) error {
+	if path == "" {
+		return nil
+	}
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err == nil {
 		err = os.WriteFile(path, append(text, '\n'), 0o644)
