@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -16,127 +16,49 @@ import (
 	"ddpbatch/scripts/bench/internal/report"
 )
 
-// ranks is how many shards the commit is measured with, each a rank's.
-const ranks = 64
-
-// measureFigures measures what has a goal and no peer: what checksums add to a write, and compression to what it cannot make smaller;
-// memory; how long a checkpoint takes to be committed once its last shard is durable, and the latest of many to be found. With an error come the
-// figures from before it.
-func measureFigures(ctx context.Context, s *trainingState, below string, launches int, progress io.Writer) (all []report.Figure, err error) {
+// experiments measure what has a goal and no peer, with files below a folder: what checksums add to a write, and compression to what it
+// cannot make smaller; memory; how long the latest of many checkpoints takes to be found, and one to be committed once its last shard is
+// durable.
+func experiments(s *trainingState, below string, launches int) []report.Experiment {
 	pairs := max(launches, checksumPairs)
-	for _, one := range []struct {
-		name    string
-		measure func() ([]report.Figure, error)
-	}{
-		{"checksums", func() ([]report.Figure, error) { return measureChecksums(ctx, s, below, pairs, progress) }},
-		{"incompressible data", func() ([]report.Figure, error) { return measureIncompressible(ctx, s.bytes(), below, pairs, progress) }},
-		{"memory", func() ([]report.Figure, error) { return measureMemory(ctx, s, below, launches, progress) }},
-		{"latest", func() ([]report.Figure, error) { return measureLatest(ctx, below, launches, progress) }},
-		{"commit", func() ([]report.Figure, error) { return measureCommit(ctx, s, below, launches, progress) }},
-	} {
-		figures, err := one.measure()
-		if err != nil {
-			return all, fmt.Errorf("%s: %w", one.name, err)
-		}
-		all = append(all, figures...)
+	return []report.Experiment{
+		checksums(s, below, pairs), incompressible(s.bytes(), below, pairs), memory(s, below, launches), latest(below, launches), commit(s, below, launches),
 	}
-	return all, nil
-}
-
-// measureCommit measures how long the commit of all ranks' shards takes.
-func measureCommit(ctx context.Context, s *trainingState, below string, launches int, progress io.Writer) ([]report.Figure, error) {
-	commit := report.Figure{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"}
-	for turn := range launches {
-		fmt.Fprintf(progress, "commit: launch %d of %d\n", turn+1, launches)
-		err := inFolder(below, func(dir string) error {
-			took, err := commitTime(ctx, s, dir)
-			commit.Samples = append(commit.Samples, 1000*took)
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return []report.Figure{commit}, nil
-}
-
-// commitTime writes the shards of all ranks, one after the other, and gives the seconds that the commit takes after that.
-func commitTime(ctx context.Context, s *trainingState, dir string) (float64, error) {
-	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: "none"})
-	if err != nil {
-		return 0, err
-	}
-	draft, err := d.NewDraft(ctx, 1)
-	if err != nil {
-		return 0, err
-	}
-	defer draft.Abort() // nothing after the commit
-	c := checkpoint.Commit{World: ranks, Tensors: make([]checkpoint.TensorPlan, len(s.tensors))}
-	for rank := range ranks {
-		var pieces []checkpoint.Piece
-		offset := int64(0)
-		for i, t := range s.tensors {
-			elements := len(t.Data) / 4
-			start, end := 4*(rank*elements/ranks), 4*((rank+1)*elements/ranks)
-			pieces = append(pieces, checkpoint.Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Start: int64(start), Data: t.Data[start:end]})
-			p := &c.Tensors[i]
-			p.Name, p.DType, p.Shape = t.Name, t.DType, t.Shape
-			p.Extents = append(p.Extents, checkpoint.Extent{Shard: rank, Offset: offset, Start: int64(start), Length: int64(end - start)})
-			offset += int64(end - start)
-		}
-		shard, err := draft.WriteShard(ctx, rank, ranks, pieces)
-		if err != nil {
-			return 0, err
-		}
-		c.Shards = append(c.Shards, shard)
-	}
-	start := time.Now()
-	saved, err := draft.Commit(ctx, c)
-	took := time.Since(start).Seconds()
-	if err != nil {
-		return 0, err
-	}
-	return took, saved.Close()
-}
-
-// inFolder lends a fresh folder.
-func inFolder(below string, use func(dir string) error) error {
-	dir, err := os.MkdirTemp(below, "launch-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	return use(dir)
 }
 
 // stored is among how many checkpoints the latest is looked for.
 const stored = 100
 
-// measureLatest measures how long a program that has just begun takes to find the newest of many checkpoints.
-func measureLatest(ctx context.Context, below string, launches int, progress io.Writer) ([]report.Figure, error) {
-	fmt.Fprintf(progress, "latest of %d\n", stored)
-	f := report.Figure{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}
-	err := inFolder(below, func(dir string) error {
-		d, err := checkpoint.Open(dir, checkpoint.Options{})
-		if err != nil {
+// latest is how long a program that has just begun takes to find the newest of many checkpoints.
+func latest(below string, launches int) report.Experiment {
+	dir := filepath.Join(below, "latest")
+	return report.Experiment{
+		Name: "latest", Times: launches,
+		Figures: []report.Figure{{What: fmt.Sprintf("latest of %d checkpoints found, no data read", stored), Goal: "<= 200", Unit: "ms"}},
+		Measure: func(ctx context.Context, turn int) ([]float64, error) {
+			if turn == 0 {
+				if err := saveMany(ctx, dir); err != nil {
+					return nil, err
+				}
+			}
+			took, err := findLatest(ctx, dir)
+			return []float64{1000 * took}, err
+		},
+	}
+}
+
+func saveMany(ctx context.Context, dir string) error {
+	d, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return err
+	}
+	for step := range int64(stored) {
+		s := &checkpoint.State{Step: step, World: 1, Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("w", []int{64}, make([]float32, 64))}}
+		if _, err := d.Save(ctx, s); err != nil {
 			return err
 		}
-		for step := range int64(stored) {
-			s := &checkpoint.State{Step: step, World: 1, Tensors: []checkpoint.Tensor{checkpoint.Float32Tensor("w", []int{64}, make([]float32, 64))}}
-			if _, err := d.Save(ctx, s); err != nil {
-				return err
-			}
-		}
-		for range launches {
-			took, err := findLatest(ctx, dir)
-			if err != nil {
-				return err
-			}
-			f.Samples = append(f.Samples, 1000*took)
-		}
-		return nil
-	})
-	return []report.Figure{f}, err
+	}
+	return nil
 }
 
 func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
@@ -156,39 +78,39 @@ func findLatest(ctx context.Context, dir string) (seconds float64, err error) {
 	return seconds, c.Close()
 }
 
-// measureMemory measures how much more of this process is resident at most, by the kernel's account, while a checkpoint is saved or loaded.
-func measureMemory(ctx context.Context, s *trainingState, below string, launches int, progress io.Writer) ([]report.Figure, error) {
-	inStep := report.Figure{What: "peak memory beside the state, save", Goal: "<= 64", Unit: "MiB"}
-	async := report.Figure{What: "peak memory beside the state, asynchronous save", Goal: "<= 100", Unit: "% of the state"}
-	load := report.Figure{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"}
-	for turn := range launches {
-		fmt.Fprintf(progress, "memory: launch %d of %d\n", turn+1, launches)
-		err := inFolder(below, func(dir string) error {
-			extra, err := peakOf(func() error { _, err := save(ctx, s, dir, "auto"); return err })
+// memory is how much more of this process is resident at most, by the kernel's account, while a checkpoint is saved or loaded.
+func memory(s *trainingState, below string, launches int) report.Experiment {
+	return report.Experiment{
+		Name: "memory", Times: launches,
+		Figures: []report.Figure{
+			{What: "peak memory beside the state, save", Goal: "<= 64", Unit: "MiB"},
+			{What: "peak memory beside the state, asynchronous save", Goal: "<= 100", Unit: "% of the state"},
+			{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"},
+		},
+		Measure: func(ctx context.Context, _ int) ([]float64, error) {
+			var inStep, async, load int64
+			err := inFolder(below, func(dir string) (err error) {
+				if inStep, err = peakOf(func() error { _, err := save(ctx, s, dir, "auto"); return err }); err != nil {
+					return fmt.Errorf("save: %w", err)
+				}
+				if load, err = peakOf(func() error { return loadOnce(ctx, dir) }); err != nil {
+					return fmt.Errorf("load: %w", err)
+				}
+				return nil
+			})
 			if err != nil {
-				return fmt.Errorf("save: %w", err)
+				return nil, err
 			}
-			inStep.Samples = append(inStep.Samples, float64(extra)/(1<<20))
-			extra, err = peakOf(func() error { return loadOnce(ctx, dir) })
+			err = inFolder(below, func(dir string) (err error) {
+				async, err = peakOf(func() error { return saveBeside(ctx, s, dir) })
+				return err
+			})
 			if err != nil {
-				return fmt.Errorf("load: %w", err)
+				return nil, fmt.Errorf("asynchronous save: %w", err)
 			}
-			load.Samples = append(load.Samples, float64(extra-s.bytes())/(1<<20))
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		err = inFolder(below, func(dir string) error {
-			extra, err := peakOf(func() error { return saveBeside(ctx, s, dir) })
-			async.Samples = append(async.Samples, 100*float64(extra)/float64(s.bytes()))
-			return err
-		})
-		if err != nil {
-			return nil, fmt.Errorf("asynchronous save: %w", err)
-		}
+			return []float64{float64(inStep) / (1 << 20), 100 * float64(async) / float64(s.bytes()), float64(load-s.bytes()) / (1 << 20)}, nil
+		},
 	}
-	return []report.Figure{inStep, async, load}, nil
 }
 
 func loadOnce(ctx context.Context, dir string) error {
@@ -251,4 +173,74 @@ func resident(key string) (int64, error) {
 		return n << 10, nil
 	}
 	return 0, fmt.Errorf("/proc/self/status has no %s", key)
+}
+
+// ranks is how many shards the commit is measured with, each a rank's.
+const ranks = 64
+
+// commit is how long the commit of all ranks' shards takes.
+func commit(s *trainingState, below string, launches int) report.Experiment {
+	return report.Experiment{
+		Name: "commit", Times: launches,
+		Figures: []report.Figure{
+			{What: fmt.Sprintf("commit of %d shards: last shard durable to manifest durable", ranks), Goal: "<= 100 (ext4)", Unit: "ms"},
+		},
+		Measure: func(ctx context.Context, _ int) (samples []float64, err error) {
+			err = inFolder(below, func(dir string) error {
+				took, err := commitTime(ctx, s, dir)
+				samples = []float64{1000 * took}
+				return err
+			})
+			return samples, err
+		},
+	}
+}
+
+// commitTime writes the shards of all ranks, one after the other, and gives the seconds that the commit takes after that.
+func commitTime(ctx context.Context, s *trainingState, dir string) (float64, error) {
+	d, err := checkpoint.Open(dir, checkpoint.Options{Codec: "none"})
+	if err != nil {
+		return 0, err
+	}
+	draft, err := d.NewDraft(ctx, 1)
+	if err != nil {
+		return 0, err
+	}
+	defer draft.Abort() // nothing after the commit
+	c := checkpoint.Commit{World: ranks, Tensors: make([]checkpoint.TensorPlan, len(s.tensors))}
+	for rank := range ranks {
+		var pieces []checkpoint.Piece
+		offset := int64(0)
+		for i, t := range s.tensors {
+			elements := len(t.Data) / 4
+			start, end := 4*(rank*elements/ranks), 4*((rank+1)*elements/ranks)
+			pieces = append(pieces, checkpoint.Piece{Tensor: t.Name, DType: t.DType, Shape: t.Shape, Start: int64(start), Data: t.Data[start:end]})
+			p := &c.Tensors[i]
+			p.Name, p.DType, p.Shape = t.Name, t.DType, t.Shape
+			p.Extents = append(p.Extents, checkpoint.Extent{Shard: rank, Offset: offset, Start: int64(start), Length: int64(end - start)})
+			offset += int64(end - start)
+		}
+		shard, err := draft.WriteShard(ctx, rank, ranks, pieces)
+		if err != nil {
+			return 0, err
+		}
+		c.Shards = append(c.Shards, shard)
+	}
+	start := time.Now()
+	saved, err := draft.Commit(ctx, c)
+	took := time.Since(start).Seconds()
+	if err != nil {
+		return 0, err
+	}
+	return took, saved.Close()
+}
+
+// inFolder lends a fresh folder.
+func inFolder(below string, use func(dir string) error) error {
+	dir, err := os.MkdirTemp(below, "launch-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	return use(dir)
 }

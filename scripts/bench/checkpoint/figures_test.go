@@ -1,6 +1,7 @@
 package main
 
 import (
+	"ddpbatch/scripts/bench/internal/report"
 	"io"
 	"strings"
 	"testing"
@@ -9,7 +10,7 @@ import (
 // TestFigures: they are there, for each launch or pair, and times are positive.
 func TestFigures(t *testing.T) {
 	const launches = 2
-	list, err := measureFigures(t.Context(), newTrainingState(12<<20), t.TempDir(), launches, io.Discard)
+	list, err := report.MeasureFigures(t.Context(), experiments(newTrainingState(12<<20), t.TempDir(), launches), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
-	r.figures, err = measureFigures(ctx, s, dir, o.Launches, stderr)
+	r.figures, err = report.MeasureFigures(ctx, experiments(s, dir, o.Launches), stderr)
 	r.printFigures(stdout)
 	return errors.Join(err, r.save())
 }

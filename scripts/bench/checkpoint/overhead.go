@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
 	"ddpbatch/internal/crc32c"
 	"ddpbatch/scripts/bench/internal/report"
-	"ddpbatch/scripts/bench/internal/stats"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,55 +20,104 @@ const (
 	checksumPairs = 31
 )
 
-// measureChecksums writes the state and syncs it, bare, and as a save without compression does: with the checksum of each chunk taken
-// just after the write that it is in. In turn, so many pairs of them; what checksums add is compared pair by pair.
-func measureChecksums(ctx context.Context, s *trainingState, below string, pairs int, progress io.Writer) ([]report.Figure, error) {
-	fmt.Fprintf(progress, "checksums: %d pairs\n", pairs)
-	var took [2]costs // without and with checksums
-	for pair := range pairs {
-		for i := range took {
-			with := (pair + i) % 2 // every pair begins with the other one
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			err := inFolder(below, func(dir string) error {
-				t := cpuTime(func() error {
-					_, err := writeState(s, filepath.Join(dir, "state"), with == 1)
-					return err
-				})
-				took[with].add(t)
-				return t.err
+// checksums is what they cost: the state is written and synced, bare, and as a save without compression does: with the checksum of each
+// chunk taken just after the write that it is in.
+func checksums(s *trainingState, below string, pairs int) report.Experiment {
+	what := fmt.Sprintf("write + fsync of %.0f MiB", float64(s.bytes())/(1<<20))
+	return report.Experiment{
+		Name: "checksums", Times: pairs,
+		Figures: []report.Figure{
+			{What: what + ": time", Unit: "ms"},
+			{What: what + " with checksums: time", Unit: "ms"},
+			{What: "time that checksums add", Goal: "< 5", Unit: "%"},
+			{What: what + ": processor time", Unit: "ms"},
+			{What: what + " with checksums: processor time", Unit: "ms"},
+			{What: "processor time that checksums add", Unit: "%"},
+		},
+		Measure: func(_ context.Context, pair int) ([]float64, error) {
+			bare, summed, err := bothWays(below, pair, func(with bool, dir string) error {
+				_, err := writeState(s, filepath.Join(dir, "state"), with)
+				return err
 			})
-			if err != nil {
-				return nil, err
+			wall, cpu := added(bare.wall, summed.wall), added(bare.cpu, summed.cpu)
+			return []float64{1000 * bare.wall, 1000 * summed.wall, wall, 1000 * bare.cpu, 1000 * summed.cpu, cpu}, err
+		},
+	}
+}
+
+// incompressible is what compression costs where it gains nothing: bytes that no codec makes smaller are saved with the default codec and
+// without one.
+func incompressible(bytes int64, below string, pairs int) report.Experiment {
+	s := noise(bytes)
+	return report.Experiment{
+		Name: "incompressible data", Times: pairs,
+		Figures: []report.Figure{
+			{What: "incompressible: time that compression adds to a save", Goal: "<= 3", Unit: "%"},
+			{What: "incompressible: processor time that it adds", Unit: "%"},
+			{What: "incompressible: checkpoint larger than the state", Goal: "<= 0.1", Unit: "%"},
+		},
+		Measure: func(ctx context.Context, pair int) ([]float64, error) {
+			var larger float64
+			bare, coded, err := bothWays(below, pair, func(with bool, dir string) error {
+				codec := "none"
+				if with {
+					codec = "auto"
+				}
+				info, err := save(ctx, s, dir, codec)
+				if with {
+					larger = added(float64(bytes), float64(info.Bytes))
+				}
+				return err
+			})
+			return []float64{added(bare.wall, coded.wall), added(bare.cpu, coded.cpu), larger}, err
+		},
+	}
+}
+
+// bothWays does some work without something and with it, each in a fresh folder; every pair begins with the other one.
+func bothWays(below string, pair int, work func(with bool, dir string) error) (without, with timing, err error) {
+	for i := range 2 {
+		err := inFolder(below, func(dir string) (err error) {
+			if (pair+i)%2 == 1 {
+				with, err = timed(func() error { return work(true, dir) })
+			} else {
+				without, err = timed(func() error { return work(false, dir) })
 			}
+			return err
+		})
+		if err != nil {
+			return without, with, err
 		}
 	}
-	bare, summed := took[0], took[1]
-	what := fmt.Sprintf("write + fsync of %.0f MiB", float64(s.bytes())/(1<<20))
-	return []report.Figure{
-		{What: what + ": time", Unit: "ms", Samples: bare.wall},
-		{What: what + " with checksums: time", Unit: "ms", Samples: summed.wall},
-		{What: "time that checksums add", Goal: "< 5", Unit: "%", Samples: added(bare.wall, summed.wall)},
-		{What: what + ": processor time", Unit: "ms", Samples: bare.cpu},
-		{What: what + " with checksums: processor time", Unit: "ms", Samples: summed.cpu},
-		{What: "processor time that checksums add", Unit: "%", Samples: added(bare.cpu, summed.cpu)},
-	}, nil
+	return without, with, nil
 }
 
-// costs are what launches took, in milliseconds.
-type costs struct{ wall, cpu stats.Samples }
+// added is by how many per cent the second is more than the first.
+func added(first, second float64) float64 { return 100 * (second/first - 1) }
 
-func (c *costs) add(t timing) {
-	c.wall, c.cpu = append(c.wall, 1000*t.wall), append(c.cpu, 1000*t.cpu)
-}
+// timing is what some work took, in seconds.
+type timing struct{ cpu, wall float64 } // of all threads of this process, in user space and in the kernel; of the clock
 
-// added is by how many per cent the second of each pair is more than the first.
-func added(first, second stats.Samples) (all stats.Samples) {
-	for i := range first {
-		all = append(all, 100*(second[i]/first[i]-1))
+func timed(work func() error) (t timing, err error) {
+	unix.Sync()
+	before, err := processorTime()
+	if err != nil {
+		return t, err
 	}
-	return all
+	start := time.Now()
+	if err := work(); err != nil {
+		return t, err
+	}
+	t.wall = time.Since(start).Seconds()
+	after, err := processorTime()
+	t.cpu = after - before
+	return t, err
+}
+
+func processorTime() (seconds float64, err error) {
+	var used unix.Rusage
+	err = unix.Getrusage(unix.RUSAGE_SELF, &used)
+	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9, err
 }
 
 // writeState writes the bytes and syncs them, and gives their checksum if that is asked for.
@@ -98,64 +145,4 @@ func writeState(s *trainingState, path string, sum bool) (crc uint32, err error)
 		return 0, err
 	}
 	return crc, f.Close()
-}
-
-// measureIncompressible saves bytes that no codec makes smaller with the default codec and without one: in turn, so many pairs of them.
-func measureIncompressible(ctx context.Context, bytes int64, below string, pairs int, progress io.Writer) ([]report.Figure, error) {
-	fmt.Fprintf(progress, "incompressible data: %d pairs\n", pairs)
-	s := noise(bytes)
-	var took [2]costs // without a codec and with one
-	var larger stats.Samples
-	for pair := range pairs {
-		var stored [2]int64
-		for i := range took {
-			with := (pair + i) % 2 // every pair begins with the other one
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			err := inFolder(below, func(dir string) error {
-				t := cpuTime(func() error {
-					info, err := save(ctx, s, dir, []string{"none", "auto"}[with])
-					stored[with] = info.Bytes
-					return err
-				})
-				took[with].add(t)
-				return t.err
-			})
-			if err != nil {
-				return nil, err
-			}
-		}
-		larger = append(larger, 100*(float64(stored[1])/float64(bytes)-1))
-	}
-	return []report.Figure{
-		{What: "incompressible: time that compression adds to a save", Goal: "<= 3", Unit: "%", Samples: added(took[0].wall, took[1].wall)},
-		{What: "incompressible: processor time that it adds", Unit: "%", Samples: added(took[0].cpu, took[1].cpu)},
-		{What: "incompressible: checkpoint larger than the state", Goal: "<= 0.1", Unit: "%", Samples: larger},
-	}, nil
-}
-
-// timing is what some work took, in seconds.
-type timing struct {
-	cpu, wall float64 // of all threads of this process, in user space and in the kernel; of the clock
-	err       error
-}
-
-func cpuTime(work func() error) (t timing) {
-	var before, after unix.Rusage
-	unix.Sync()
-	if t.err = unix.Getrusage(unix.RUSAGE_SELF, &before); t.err != nil {
-		return t
-	}
-	start := time.Now()
-	err := work()
-	t.wall = time.Since(start).Seconds()
-	if t.err = unix.Getrusage(unix.RUSAGE_SELF, &after); t.err == nil {
-		t.err = err
-	}
-	used := func(r unix.Rusage) float64 {
-		return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
-	}
-	t.cpu = used(after) - used(before)
-	return t
 }

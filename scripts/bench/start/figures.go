@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,51 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// agentFigures is something about agents that has no peer.
-type agentFigures struct {
-	name    string
-	times   int
-	figures []report.Figure
-	measure func(ctx context.Context, turn int) ([]float64, error) // a sample of each figure
-}
-
-// measureFigures measures the parts that are asked for, with jobs below a folder. With an error come the samples from before it.
-func measureFigures(ctx context.Context, ddpbatch, below string, o options, progress io.Writer) ([]report.Figure, error) {
-	c := cluster{ddpbatch, below}
-	var all []report.Figure
-	for _, p := range []agentFigures{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)} {
-		if !slices.Contains(o.parts, p.name) {
-			continue
-		}
-		for turn := range p.times {
-			fmt.Fprintf(progress, "%s: %d of %d\n", p.name, turn+1, p.times)
-			samples, err := p.measure(ctx, turn)
-			if err != nil && turn > 0 {
-				all = append(all, p.figures...)
-			}
-			if err != nil {
-				return all, fmt.Errorf("%s: %w", p.name, err)
-			}
-			for i, sample := range samples {
-				p.figures[i].Samples = append(p.figures[i].Samples, sample)
-			}
-		}
-		all = append(all, p.figures...)
-	}
-	return all, nil
+// experiments are those that are asked for.
+func (c cluster) experiments(o options) []report.Experiment {
+	all := []report.Experiment{c.startMany(o.meet, o.Launches), c.crash(o.Launches), c.idle(o.idle)}
+	return slices.DeleteFunc(all, func(e report.Experiment) bool { return !slices.Contains(o.parts, e.Name) })
 }
 
 // startMany is many agents that meet and start their workers, each a shell, all on this machine.
-func (c cluster) startMany(s shape, times int) agentFigures {
+func (c cluster) startMany(s shape, times int) report.Experiment {
 	of := fmt.Sprintf("%d agents x %d workers: ", s.nodes, s.workers)
-	return agentFigures{
-		name: "meet", times: times,
-		figures: []report.Figure{
+	return report.Experiment{
+		Name: "meet", Times: times,
+		Figures: []report.Figure{
 			{What: of + "from the command to the first worker, so all have met", Unit: "ms"},
 			{What: of + "to the last worker's first line", Unit: "ms", Goal: "< 5000 (64x8)"},
 			{What: of + "from the workers' ends to the command's", Unit: "ms"},
 		},
-		measure: func(ctx context.Context, _ int) ([]float64, error) {
+		Measure: func(ctx context.Context, _ int) ([]float64, error) {
 			j, workers, err := c.start(ctx, s, workerScript)
 			if err != nil {
 				return nil, err
@@ -80,16 +51,16 @@ func (c cluster) startMany(s shape, times int) agentFigures {
 }
 
 // crash is a worker of several nodes that is killed: all others have to end.
-func (c cluster) crash(times int) agentFigures {
+func (c cluster) crash(times int) report.Experiment {
 	s := shape{nodes: 4, workers: 2}
 	of := fmt.Sprintf("a worker of %d nodes x %d is killed: ", s.nodes, s.workers)
-	return agentFigures{
-		name: "crash", times: times,
-		figures: []report.Figure{
+	return report.Experiment{
+		Name: "crash", Times: times,
+		Figures: []report.Figure{
 			{What: of + "to all workers gone", Unit: "ms", Goal: "< 2000"},
 			{What: of + "to the command's end", Unit: "ms"},
 		},
-		measure: func(ctx context.Context, turn int) ([]float64, error) {
+		Measure: func(ctx context.Context, turn int) ([]float64, error) {
 			j, workers, err := c.start(ctx, s, sleepScript)
 			if err != nil {
 				return nil, err
@@ -164,18 +135,18 @@ const idleAfter = time.Second
 
 // idle is two agents whose workers sleep: they tell each other that they live, and look for signs that the workers hang, as in every job.
 // Figures are of the one that uses more.
-func (c cluster) idle(watched time.Duration) agentFigures {
+func (c cluster) idle(watched time.Duration) report.Experiment {
 	s := shape{nodes: 2, workers: 8}
 	of := fmt.Sprintf("an agent of %d sleeping workers: ", s.workers)
-	return agentFigures{
-		name: "idle", times: 1,
-		figures: []report.Figure{
+	return report.Experiment{
+		Name: "idle", Times: 1,
+		Figures: []report.Figure{
 			{What: of + "resident memory", Unit: "MB", Goal: "< 20"},
 			{What: of + "its highest", Unit: "MB", Goal: "< 20"},
 			{What: of + "of it its own, not of the program's file", Unit: "MB"},
 			{What: fmt.Sprintf("%sprocessor time in %v, of a core", of, watched), Unit: "%", Goal: "< 1"},
 		},
-		measure: func(ctx context.Context, _ int) ([]float64, error) {
+		Measure: func(ctx context.Context, _ int) ([]float64, error) {
 			j, workers, err := c.start(ctx, s, sleepScript)
 			if err != nil {
 				return nil, err

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 	"io"
 	"path/filepath"
 	"strings"
@@ -19,7 +20,7 @@ func TestAgents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // of which it takes a few seconds
 	defer cancel()
 	o := options{parts: knownParts, Common: command.Common{Launches: 2}, meet: shape{3, 2}, idle: time.Second}
-	figures, err := measureFigures(ctx, program, dir, o, io.Discard)
+	figures, err := report.MeasureFigures(ctx, cluster{program, dir}.experiments(o), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			}
 		}
 	}
-	r.Figures, err = measureFigures(ctx, p.ddpbatch, dir, o, stderr)
+	r.Figures, err = report.MeasureFigures(ctx, cluster{p.ddpbatch, dir}.experiments(o), stderr)
 	r.printFigures(stdout)
 	return errors.Join(err, report.WriteJSON(o.JSON, r))
 }
