@@ -6,13 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
-	"strconv"
-	"strings"
 	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/report"
 )
 
@@ -139,40 +137,18 @@ func saveBeside(ctx context.Context, s *trainingState, dir string) error {
 
 // peakOf is by how many bytes this process is larger, at most, while it works than before.
 func peakOf(work func() error) (int64, error) {
-	debug.FreeOSMemory()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil { // the peak is what there is now: proc(5)
-		return 0, fmt.Errorf("reset the peak of resident memory: %w", err)
+	if err := processes.ForgetPeak(); err != nil {
+		return 0, err
 	}
-	before, err := resident("VmRSS")
+	before, err := processes.MemoryOf(os.Getpid())
 	if err != nil {
 		return 0, err
 	}
 	if err := work(); err != nil {
 		return 0, err
 	}
-	peak, err := resident("VmHWM")
-	return peak - before, err
-}
-
-// resident is a line of /proc/self/status, in bytes.
-func resident(key string) (int64, error) {
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		if name != key {
-			continue
-		}
-		number, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if !ok || err != nil {
-			return 0, fmt.Errorf("/proc/self/status: %q is no size", line)
-		}
-		return n << 10, nil
-	}
-	return 0, fmt.Errorf("/proc/self/status has no %s", key)
+	after, err := processes.MemoryOf(os.Getpid())
+	return after.Highest - before.Resident, err
 }
 
 // ranks is how many shards the commit is measured with, each a rank's.

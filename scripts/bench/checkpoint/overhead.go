@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/crc32c"
+	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/report"
 
 	"golang.org/x/sys/unix"
@@ -100,7 +101,7 @@ type timing struct{ cpu, wall float64 } // of all threads of this process, in us
 
 func timed(work func() error) (t timing, err error) {
 	unix.Sync()
-	before, err := processorTime()
+	before, err := processes.CPUTime(os.Getpid())
 	if err != nil {
 		return t, err
 	}
@@ -109,15 +110,9 @@ func timed(work func() error) (t timing, err error) {
 		return t, err
 	}
 	t.wall = time.Since(start).Seconds()
-	after, err := processorTime()
-	t.cpu = after - before
+	after, err := processes.CPUTime(os.Getpid())
+	t.cpu = (after - before).Seconds()
 	return t, err
-}
-
-func processorTime() (seconds float64, err error) {
-	var used unix.Rusage
-	err = unix.Getrusage(unix.RUSAGE_SELF, &used)
-	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9, err
 }
 
 // writeState writes the bytes and syncs them, and gives their checksum if that is asked for.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"syscall"
 	"time"
@@ -56,7 +55,7 @@ func launch(ctx context.Context, s setting, side framework, data string) (result
 	if err := os.WriteFile(filepath.Join(dir, s.name+".toml"), []byte(s.jobText(s.ranks)), 0o600); err != nil {
 		return result{}, fmt.Errorf("write the job file: %w", err)
 	}
-	if err := forgetPeak(); err != nil {
+	if err := processes.ForgetPeak(); err != nil {
 		return result{}, err
 	}
 	commands := side.commands(s.model, s.ranks, dir)
@@ -162,14 +161,4 @@ func peak(commands []*exec.Cmd) float64 {
 		}
 	}
 	return float64(most) / 1024
-}
-
-// forgetPeak brings this process's peak down to what it has now, which is less than any rank's: a process begins with
-// the peak of the memory that it was started from, and Go starts it from this one's (proc(5), clear_refs; vfork(2)).
-func forgetPeak() error {
-	debug.FreeOSMemory()
-	if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
-		return fmt.Errorf("reset the peak of resident memory: %w", err)
-	}
-	return nil
 }

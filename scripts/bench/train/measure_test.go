@@ -3,20 +3,18 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	pytorch "ddpbatch/internal/testkit/torch"
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/processes"
 	"ddpbatch/scripts/bench/internal/stats"
 )
 
@@ -107,7 +105,7 @@ func TestPeak(t *testing.T) {
 	}
 	runtime.KeepAlive(much)
 	much = nil
-	if err := forgetPeak(); err != nil {
+	if err := processes.ForgetPeak(); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("true")
@@ -115,23 +113,13 @@ func TestPeak(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What this process has now counts: the race detector does not give back all of its own.
-	if got, own := peak([]*exec.Cmd{cmd}), resident(t); got <= 0 || got > own+64 {
+	m, err := processes.MemoryOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, own := peak([]*exec.Cmd{cmd}), float64(m.Resident)/(1<<20); got <= 0 || got > own+64 {
 		t.Errorf("a peak of %v MiB, started from a process of %v MiB", got, own)
 	}
-}
-
-// resident is what of this process is in memory, in MiB.
-func resident(t *testing.T) float64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", os.Getpid()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	kib, err := strconv.Atoi(string(regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(text)[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return float64(kib) / 1024
 }
 
 // TestSidesTrainTheSame holds the losses that bench-train compares against each other, as it reads them, after some epochs of models whose
