@@ -68,11 +68,6 @@ func prepare(ctx context.Context, dir string, o options) ([]library, error) {
 	if o.alloc {
 		sides = append(sides, ours(program, "", true))
 	}
-	for name, source := range map[string][]byte{"mpi.c": mpiSource, "gloo.py": glooSource} {
-		if err := os.WriteFile(filepath.Join(dir, name), source, 0o600); err != nil {
-			return nil, fmt.Errorf("write a peer's program: %w", err)
-		}
-	}
 	err = tools.EachPeer(o.peers, func(peer string) error {
 		s, err := preparePeer(ctx, dir, peer)
 		sides = append(sides, s)
@@ -82,16 +77,19 @@ func prepare(ctx context.Context, dir string, o options) ([]library, error) {
 }
 
 func preparePeer(ctx context.Context, dir, peer string) (library, error) {
-	switch peer {
-	case "openmpi":
-		program, err := tools.CompileMPI(ctx, filepath.Join(dir, "mpi.c"), peer)
-		return openMPI(program, tools.FirstLine(ctx, "mpirun.openmpi", "--version")), err
-	case "mpich":
-		program, err := tools.CompileMPI(ctx, filepath.Join(dir, "mpi.c"), peer)
-		return mpich(program, tools.FirstLine(ctx, "mpichversion")), err
+	if peer == "gloo" {
+		script := filepath.Join(dir, "gloo.py")
+		if err := os.WriteFile(script, glooSource, 0o600); err != nil {
+			return library{}, err
+		}
+		python, version, err := tools.FindTorch(ctx)
+		return gloo(python, script, version), err
 	}
-	python, version, err := tools.FindTorch(ctx)
-	return gloo(python, filepath.Join(dir, "gloo.py"), version), err
+	mpi, err := tools.CompileMPI(ctx, dir, peer, mpiSource)
+	if peer == "mpich" {
+		return mpich(mpi), err
+	}
+	return openMPI(mpi), err
 }
 
 // ours is ddpbatch; with alloc, on buffers that comm.Alloc gives out.
@@ -138,48 +136,44 @@ func parseOurs(line string) (sample, bool) {
 // bound tells whether there is a core for each rank: then all sides bind them. ddpbatch does so by itself.
 func bound(s setting) bool { return s.Ranks <= runtime.NumCPU() }
 
-// openMPI is mpirun.openmpi with peers/mpi.c. Over TCP it is told to use nothing else, on the loopback
-// interface; it yields the core by itself where there are more ranks than cores. Left alone it would bind more than two
-// ranks to sockets (mpirun(1)); overload-allowed is for hardware threads of one core.
-func openMPI(program, version string) library {
-	return library{
-		name: "Open MPI", version: version, startup: 500 * time.Millisecond,
-		takes: func(setting) bool { return true },
-		parse: parsePeer,
-		commands: func(o options, s setting) []*exec.Cmd {
-			args := []string{"--oversubscribe"}
-			if os.Geteuid() == 0 {
-				args = append(args, "--allow-run-as-root")
-			}
-			if bound(s) {
-				args = append(args, "--bind-to", "core:overload-allowed")
-			}
-			if s.Transport == "tcp" {
-				args = append(args, "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
-			}
-			args = append(args, "-n", strconv.Itoa(s.Ranks), program)
-			return []*exec.Cmd{exec.Command("mpirun.openmpi", append(args, peerArgs(o, s)...)...)}
-		},
-	}
+// openMPI is peers/mpi.c under mpirun.openmpi. Over TCP it is to use nothing else, on the loopback interface; it yields the core by itself
+// where there are more ranks than cores. Left alone it would bind more than two ranks to sockets (mpirun(1)); overload-allowed is for
+// hardware threads of one core.
+func openMPI(mpi tools.MPI) library {
+	return mpiLibrary(mpi, 500*time.Millisecond, func(s setting) (flags, env []string) {
+		if bound(s) {
+			flags = append(flags, "--bind-to", "core:overload-allowed")
+		}
+		if s.Transport == "tcp" {
+			flags = append(flags, "--mca", "pml", "ob1", "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo")
+		}
+		return flags, nil
+	})
 }
 
-// mpich is mpirun.mpich with peers/mpi.c. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which
-// launch sees to. It binds nothing unless it is told to.
-func mpich(program, version string) library {
+// mpich is peers/mpi.c under mpirun.mpich. Over TCP it often hangs in MPI_Finalize (4.0.2 with UCX), which launch sees to. It binds nothing
+// unless it is told to.
+func mpich(mpi tools.MPI) library {
+	return mpiLibrary(mpi, time.Second, func(s setting) (flags, env []string) {
+		if bound(s) {
+			flags = []string{"-bind-to", "core"}
+		}
+		if s.Transport == "tcp" {
+			env = []string{"UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo", "MPIR_CVAR_NOLOCAL=1"}
+		}
+		return flags, env
+	})
+}
+
+func mpiLibrary(mpi tools.MPI, startup time.Duration, launcher func(setting) (flags, env []string)) library {
 	return library{
-		name: "MPICH", version: version, startup: time.Second,
+		name: mpi.Name, version: mpi.Version, startup: startup,
 		takes: func(setting) bool { return true },
 		parse: parsePeer,
 		commands: func(o options, s setting) []*exec.Cmd {
-			var args []string
-			if bound(s) {
-				args = append(args, "-bind-to", "core")
-			}
-			args = append(args, "-n", strconv.Itoa(s.Ranks), program)
-			cmd := exec.Command("mpirun.mpich", append(args, peerArgs(o, s)...)...)
-			if s.Transport == "tcp" {
-				cmd.Env = append(cmd.Env, "UCX_TLS=tcp,self", "UCX_NET_DEVICES=lo", "MPIR_CVAR_NOLOCAL=1")
-			}
+			flags, env := launcher(s)
+			cmd := mpi.Command(s.Ranks, flags, peerArgs(o, s)...)
+			cmd.Env = env
 			return []*exec.Cmd{cmd}
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"ddpbatch/scripts/bench/internal/tools"
 	"os"
 	"regexp"
 	"runtime"
@@ -12,7 +13,7 @@ import (
 // The launchers of MPI are told to bind ranks where there is a core for each, and only there.
 func TestPeersBind(t *testing.T) {
 	o := options{begin: 4, end: 4, factor: 4, budget: time.Millisecond}
-	for flag, side := range map[string]library{"--bind-to": openMPI("mpi", ""), "-bind-to": mpich("mpi", "")} {
+	for flag, side := range map[string]library{"--bind-to": openMPI(tools.MPI{}), "-bind-to": mpich(tools.MPI{})} {
 		for ranks, want := range map[int]bool{runtime.NumCPU(): true, runtime.NumCPU() + 1: false} {
 			args := side.commands(o, setting{"allreduce", "tcp", ranks})[0].Args
 			if slices.Contains(args, flag) != want {

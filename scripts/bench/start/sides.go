@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	_ "embed"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,20 +45,9 @@ func builtin(ddpbatch, key string) launcher {
 	return s
 }
 
-func mpich(program, version string) launcher {
-	return launcher{name: "mpirun of MPICH", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
-		return exec.Command("mpirun.mpich", "-n", strconv.Itoa(ranks), program)
-	}}
-}
-
-// openMPI has to be told that there may be more ranks than cores, and that root may.
-func openMPI(program, version string) launcher {
-	return launcher{name: "mpirun of Open MPI", version: version, met: saysMet, command: func(ranks int) *exec.Cmd {
-		args := []string{"--oversubscribe"}
-		if os.Geteuid() == 0 {
-			args = append(args, "--allow-run-as-root")
-		}
-		return exec.Command("mpirun.openmpi", append(args, "-n", strconv.Itoa(ranks), program)...)
+func mpirun(mpi tools.MPI) launcher {
+	return launcher{name: "mpirun of " + mpi.Name, version: mpi.Version, met: saysMet, command: func(ranks int) *exec.Cmd {
+		return mpi.Command(ranks, nil)
 	}}
 }
 
@@ -117,11 +105,6 @@ func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 	if err := tools.Run(ctx, "go", "build", "-o", in("rank"), "./scripts/bench/start/rank"); err != nil {
 		return p, err
 	}
-	for name, source := range map[string][]byte{"mpi.c": mpiSource, "meet.py": torchSource} {
-		if err := os.WriteFile(in(name), source, 0o600); err != nil {
-			return p, fmt.Errorf("write a peer's program: %w", err)
-		}
-	}
 	p.contests = []launchContest{{title: "least program of each library", sides: []launcher{
 		ours(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
 	}}}
@@ -137,19 +120,17 @@ func (p *prepared) add(ctx context.Context, dir, peer string) error {
 			return err
 		}
 		script := filepath.Join(dir, "meet.py")
+		if err := os.WriteFile(script, torchSource, 0o600); err != nil {
+			return err
+		}
 		p.contests = append(p.contests, launchContest{title: "a script of PyTorch, gloo", sides: []launcher{
 			oursOfTorch(p.ddpbatch, python, script), oursOfTorch(p.ddpbatch, python, script, "--torch-store=false"), torchrun(python, version, script),
 		}})
 		return nil
 	}
-	program, err := tools.CompileMPI(ctx, filepath.Join(dir, "mpi.c"), peer)
-	if err != nil {
-		return err
+	mpi, err := tools.CompileMPI(ctx, dir, peer, mpiSource)
+	if err == nil {
+		p.contests[0].sides = append(p.contests[0].sides, mpirun(mpi))
 	}
-	one := mpich(program, tools.FirstLine(ctx, "mpichversion"))
-	if peer == "openmpi" {
-		one = openMPI(program, tools.FirstLine(ctx, "mpirun.openmpi", "--version"))
-	}
-	p.contests[0].sides = append(p.contests[0].sides, one)
-	return nil
+	return err
 }

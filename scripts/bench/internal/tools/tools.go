@@ -5,8 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -29,21 +32,49 @@ func Ddpbatch(ctx context.Context, dir, given string) (program, version string, 
 	return program, version, nil
 }
 
-// packages are Debian's, of each MPI by the last part of its commands' names.
-var packages = map[string]*MissingError{
-	"openmpi": {"Open MPI", "openmpi-bin libopenmpi-dev"},
-	"mpich":   {"MPICH", "mpich libmpich-dev"},
+// MPI is a program of an MPI library.
+type MPI struct {
+	Name, Version string
+	command       []string // that launches it
+	program       string
 }
 
-// CompileMPI makes a C source a program of one MPI, openmpi or mpich, beside it. A [MissingError]: it is not installed.
-func CompileMPI(ctx context.Context, source, mpi string) (program string, err error) {
+// libraries are those of MPI, by the last part of their commands' names.
+var libraries = map[string]struct {
+	missing MissingError
+	version []string // a command whose first line it is
+}{
+	"openmpi": {MissingError{"Open MPI", "openmpi-bin libopenmpi-dev"}, []string{"mpirun.openmpi", "--version"}},
+	"mpich":   {MissingError{"MPICH", "mpich libmpich-dev"}, []string{"mpichversion"}},
+}
+
+// CompileMPI makes a C source a program of one MPI, openmpi or mpich, in dir. A [MissingError]: it is not installed.
+func CompileMPI(ctx context.Context, dir, mpi string, source []byte) (MPI, error) {
+	library := libraries[mpi]
+	m := MPI{Name: library.missing.What, command: []string{"mpirun." + mpi}, program: filepath.Join(dir, "mpi."+mpi)}
 	for _, tool := range []string{"mpicc." + mpi, "mpirun." + mpi} {
 		if _, err := exec.LookPath(tool); err != nil {
-			return "", packages[mpi]
+			return m, &library.missing
 		}
 	}
-	program = strings.TrimSuffix(source, filepath.Ext(source)) + "." + mpi
-	return program, Run(ctx, "mpicc."+mpi, "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O3", "-o", program, source)
+	if mpi == "openmpi" { // there may be more ranks than cores, and the user may be root
+		m.command = append(m.command, "--oversubscribe")
+		if os.Geteuid() == 0 {
+			m.command = append(m.command, "--allow-run-as-root")
+		}
+	}
+	m.Version = FirstLine(ctx, library.version[0], library.version[1:]...)
+	file := m.program + ".c"
+	if err := os.WriteFile(file, source, 0o600); err != nil {
+		return m, err
+	}
+	return m, Run(ctx, "mpicc."+mpi, "-std=c11", "-D_POSIX_C_SOURCE=200809L", "-O3", "-o", m.program, file)
+}
+
+// Command launches so many ranks with the program's arguments; options are the launcher's.
+func (m MPI) Command(ranks int, options []string, args ...string) *exec.Cmd {
+	words := slices.Concat(m.command, options, []string{"-n", strconv.Itoa(ranks), m.program}, args)
+	return exec.Command(words[0], words[1:]...)
 }
 
 // FindTorch looks for a Python that has PyTorch: Debian's belongs to the system's, which need not be the first one in PATH. A
