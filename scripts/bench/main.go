@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 )
 
 func main() { command.Main("bench-peers", run) }
@@ -31,20 +32,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	settings := o.settings()
-	h := newHeader(o, sides, settings)
-	h.print(stdout)
+	r := results{Header: newHeader(o, sides, settings)}
+	r.Header.print(stdout)
 	fmt.Fprintf(stderr, "%d tables, %d launches in turn: about %v on a quiet machine\n",
 		len(settings), countLaunches(o, sides, settings), estimate(o, sides, settings))
 
-	var tables []table
 	for _, s := range settings {
 		t, err := measure(ctx, o, s, sides, stderr)
 		if err != nil {
 			return err
 		}
 		t.print(stdout)
-		tables = append(tables, t)
-		if err := writeJSON(o.JSON, h, tables); err != nil { // all so far: the rest may take an hour
+		r.Tables = append(r.Tables, t)
+		if err := report.WriteJSON(o.JSON, r); err != nil { // all so far: the rest may take an hour
 			return err
 		}
 	}

@@ -29,14 +29,11 @@ type header struct {
 }
 
 func (h header) print(w io.Writer) {
-	fmt.Fprintf(w, "- %s\n", h.Line())
+	var about []string
 	for _, side := range h.sides {
-		fmt.Fprintf(w, "- %s: %s\n", side, h.Versions[side])
+		about = append(about, side+": "+h.Versions[side])
 	}
-	for _, line := range h.Commands {
-		fmt.Fprintf(w, "- `%s`\n", line)
-	}
-	fmt.Fprintf(w, "\n%s\n", h.Method)
+	h.Print(w, about, h.Commands, h.Method)
 }
 
 func newHeader(o options, sides []library, settings []setting) header {
@@ -71,6 +68,12 @@ func commandLine(side library, o options, s setting) string {
 		line += fmt.Sprintf(" (and RANK=1 to %d)", len(commands)-1)
 	}
 	return line
+}
+
+// results is all that was measured.
+type results struct {
+	Header header  `json:"header"`
+	Tables []table `json:"tables"`
 }
 
 // print shows medians over the launches, in microseconds, and how ours stand against the best peer, as a table of Markdown.
@@ -137,21 +140,11 @@ func (t *table) score() string {
 
 // cell is the median of a side's launches, and what there is to say against it.
 func cell(s stats.Samples, wrong int64) string {
-	there := len(s.Sorted())
 	switch {
-	case there == 0:
+	case len(s.Sorted()) == 0:
 		return "failed"
 	case wrong > 0:
 		return fmt.Sprintf("%d WRONG", wrong)
-	case there < len(s):
-		return fmt.Sprintf("%s (%d of %d)", report.Significant(s.Median()), there, len(s))
 	}
-	return report.Significant(s.Median())
-}
-
-func writeJSON(path string, h header, tables []table) error {
-	return report.WriteJSON(path, struct {
-		Header header  `json:"header"`
-		Tables []table `json:"tables"`
-	}{h, tables})
+	return report.Median(s)
 }

@@ -37,26 +37,26 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	s := newTrainingState(o.mib << 20)
-	r := results{header: newHeader(o, dir, p.torch), file: o.JSON}
-	r.header.print(stdout)
+	r := results{Header: newHeader(o, dir, p.torch)}
+	r.Header.print(stdout)
 	if !o.figures {
 		if err := r.compare(ctx, s, o, p, dir, stdout, stderr); err != nil {
 			return err
 		}
 	}
-	r.figures, err = report.MeasureFigures(ctx, experiments(s, dir, o.Launches), stderr)
-	r.printFigures(stdout)
-	return errors.Join(err, r.save())
+	r.Figures, err = report.MeasureFigures(ctx, experiments(s, dir, o.Launches), stderr)
+	report.Figures(stdout, "checksums, memory, latest and commit", r.Figures)
+	return errors.Join(err, report.WriteJSON(o.JSON, r))
 }
 
 // compare measures the codec, and whole checkpoints beside their peers. It prints and saves each table as it comes: the rest takes minutes.
 func (r *results) compare(ctx context.Context, s *trainingState, o options, p prepared, dir string, stdout, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "one thread, in memory: planes and zstd -1")
-	if r.codecs, err = measureCodecs(ctx, p.codec, dir, o.Launches); err != nil {
+	if r.Codecs, err = measureCodecs(ctx, p.codec, dir, o.Launches); err != nil {
 		return err
 	}
 	r.printCodecs(stdout)
-	if err := r.save(); err != nil {
+	if err := report.WriteJSON(o.JSON, r); err != nil {
 		return err
 	}
 	file := filepath.Join(dir, "state")
@@ -74,8 +74,8 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 			return err
 		}
 		row.print(stdout)
-		r.rows = append(r.rows, row)
-		if err := r.save(); err != nil {
+		r.Rows = append(r.Rows, row)
+		if err := report.WriteJSON(o.JSON, r); err != nil {
 			return err
 		}
 	}

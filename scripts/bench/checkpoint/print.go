@@ -52,29 +52,21 @@ func (h header) print(w io.Writer) {
 	if h.Torch != "" {
 		versions += "; " + h.Torch
 	}
-	fmt.Fprintf(w, "- %s\n- %s; %s\n\n%s\n", h.Line(), versions, h.Folder, h.Method)
+	h.Print(w, []string{versions + "; " + h.Folder}, nil, h.Method)
 }
 
 // results is all that was measured.
 type results struct {
-	header  header
-	codecs  []codec
-	rows    []comparisonResult
-	figures []report.Figure
-	file    string // for save; "": none
-}
-
-func (r *results) printFigures(w io.Writer) {
-	if len(r.figures) > 0 {
-		fmt.Fprintf(w, "\n### checksums, memory, latest and commit\n\n")
-		report.Figures(w, r.figures)
-	}
+	Header  header             `json:"header"`
+	Codecs  []codec            `json:"codecs"`
+	Rows    []comparisonResult `json:"rows"`
+	Figures []report.Figure    `json:"figures"`
 }
 
 func (r *results) printCodecs(w io.Writer) {
 	fmt.Fprintf(w, "\n### one thread, in memory\n\n")
 	var cells [][]string
-	for _, c := range r.codecs {
+	for _, c := range r.Codecs {
 		cells = append(cells, []string{c.Kind, c.Name, fmt.Sprintf("%.4f", float64(c.Ratio)), report.Significant(c.Encode.Median()), report.Significant(c.Decode.Median())})
 	}
 	report.Markdown(w, []string{"data", "codec", "stored / raw", "encode MB/s", "decode MB/s"}, cells)
@@ -98,16 +90,6 @@ func (r *comparisonResult) print(w io.Writer) {
 }
 
 func milliseconds(s stats.Samples) string { return report.Significant(1000 * s.Median()) }
-
-// save writes all so far to the file that was asked for.
-func (r *results) save() error {
-	return report.WriteJSON(r.file, struct {
-		Header  header             `json:"header"`
-		Codecs  []codec            `json:"codecs"`
-		Rows    []comparisonResult `json:"rows"`
-		Figures []report.Figure    `json:"figures"`
-	}{r.header, r.codecs, r.rows, r.figures})
-}
 
 // fileSystem names the file system of a folder.
 func fileSystem(dir string) string {

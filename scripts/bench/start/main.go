@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	r.Figures, err = report.MeasureFigures(ctx, cluster{p.ddpbatch, dir}.experiments(o), stderr)
-	r.printFigures(stdout)
+	report.Figures(stdout, "agents", r.Figures)
 	return errors.Join(err, report.WriteJSON(o.JSON, r))
 }
 

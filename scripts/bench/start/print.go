@@ -9,7 +9,6 @@ import (
 
 	"ddpbatch/scripts/bench/internal/paired"
 	"ddpbatch/scripts/bench/internal/report"
-	"ddpbatch/scripts/bench/internal/stats"
 )
 
 // method is how all is timed.
@@ -48,11 +47,7 @@ func newHeader(o options, p prepared) header {
 }
 
 func (h header) print(w io.Writer) {
-	fmt.Fprintf(w, "- %s\n- %s\n", h.Line(), strings.Join(h.Versions, "; "))
-	for _, line := range h.Commands {
-		fmt.Fprintf(w, "- `%s`\n", line)
-	}
-	fmt.Fprintln(w, h.Method)
+	h.Print(w, []string{strings.Join(h.Versions, "; ")}, h.Commands, h.Method)
 }
 
 // results is all that was measured.
@@ -70,7 +65,7 @@ func (t *table) print(w io.Writer) {
 	fmt.Fprintf(w, "\n### %d rank%s, %s\n\n", t.Ranks, plural, t.Title)
 	var cells [][]string
 	for i, r := range t.Rows {
-		line := []string{r.Side, median(r.Met), span(r.Met), "", "", "", median(r.Ended)}
+		line := []string{r.Side, report.Median(r.Met), report.Range(r.Met), "", "", "", report.Median(r.Ended)}
 		if i > 0 {
 			line[3], line[4], line[5] = report.Ratio(r.Ratio), report.Interval(r.Interval, len(r.Met)), t.verdict(r)
 		}
@@ -91,28 +86,4 @@ func (t *table) verdict(r launcherTimes) string {
 		return "lose"
 	}
 	return paired.Verdict(r.Interval)
-}
-
-// median says how many launches it is of, where some are missing.
-func median(s stats.Samples) string {
-	text := report.Significant(s.Median())
-	if there := len(s.Sorted()); there < len(s) {
-		text += fmt.Sprintf(" (%d of %d)", there, len(s))
-	}
-	return text
-}
-
-func span(s stats.Samples) string {
-	there := s.Sorted()
-	if len(there) == 0 {
-		return "-"
-	}
-	return report.Significant(there[0]) + " to " + report.Significant(there[len(there)-1])
-}
-
-func (r *results) printFigures(w io.Writer) {
-	if len(r.Figures) > 0 {
-		fmt.Fprintf(w, "\n### agents\n\n")
-		report.Figures(w, r.Figures)
-	}
 }

@@ -28,18 +28,24 @@ type launcher struct {
 
 func saysMet(line string) bool { return line == "met" }
 
-// ours is a program with package mpi, whose ranks make their secret of a key file.
-func ours(ddpbatch, key string, rank ...string) launcher {
-	return launcher{name: "ddpbatch run", met: saysMet, command: func(ranks int) *exec.Cmd {
-		cmd := exec.Command(ddpbatch, append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks), "--"}, rank...)...)
-		cmd.Env = []string{"DDPBATCH_SECRET_FILE=" + key}
+// ours is `ddpbatch run` with more flags.
+func ours(ddpbatch string, flags []string, variable string, program ...string) launcher {
+	name := strings.Join(append([]string{"ddpbatch run"}, flags...), " ")
+	return launcher{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
+		cmd := exec.Command(ddpbatch, slices.Concat([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags, []string{"--"}, program)...)
+		cmd.Env = []string{variable}
 		return cmd
 	}}
 }
 
+// oursOfMPI is a program with package mpi, whose ranks make their secret of a key file.
+func oursOfMPI(ddpbatch, key string, rank ...string) launcher {
+	return ours(ddpbatch, nil, "DDPBATCH_SECRET_FILE="+key, rank...)
+}
+
 // builtin is ddpbatch's own program, which is larger; after the barrier its ranks average how long it took.
 func builtin(ddpbatch, key string) launcher {
-	s := ours(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
+	s := oursOfMPI(ddpbatch, key, ddpbatch, "bench", "startup", "--json")
 	s.name = "ddpbatch run, its own program"
 	s.met = func(line string) bool { return strings.HasPrefix(line, "{") && strings.Contains(line, `"time_us"`) }
 	return s
@@ -54,15 +60,10 @@ func mpirun(mpi tools.MPI) launcher {
 // gloo has all ranks meet on the loopback interface: it would ask for the machine's name otherwise.
 const gloo = "GLOO_SOCKET_IFNAME=lo"
 
-// oursOfTorch is ddpbatch with more flags. With --torch-store=false, PyTorch's ranks that are there before rank 0 serves its store try
-// again a second later; otherwise the agent serves the store, as torchrun does.
+// oursOfTorch is a script of PyTorch. With --torch-store=false, its ranks that are there before rank 0 serves its store try again a second
+// later; otherwise the agent serves the store, as torchrun does.
 func oursOfTorch(ddpbatch, python, script string, flags ...string) launcher {
-	return launcher{name: strings.Join(append([]string{"ddpbatch run"}, flags...), " "), met: saysMet, command: func(ranks int) *exec.Cmd {
-		args := append([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags...)
-		cmd := exec.Command(ddpbatch, append(args, "--", python, script)...)
-		cmd.Env = []string{gloo}
-		return cmd
-	}}
+	return ours(ddpbatch, flags, gloo, python, script)
 }
 
 // torchrun of PyTorch 1.13 does not get along with its own defaults of --redirects and --tee under Python 3.11, where enums do not
@@ -106,7 +107,7 @@ func prepare(ctx context.Context, dir string, o options) (prepared, error) {
 		return p, err
 	}
 	p.contests = []launchContest{{title: "least program of each library", sides: []launcher{
-		ours(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
+		oursOfMPI(p.ddpbatch, in("key"), in("rank")), builtin(p.ddpbatch, in("key")),
 	}}}
 	err = tools.EachPeer(o.peers, func(peer string) error { return p.add(ctx, dir, peer) })
 	return p, err

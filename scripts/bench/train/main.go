@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"ddpbatch/scripts/bench/internal/command"
+	"ddpbatch/scripts/bench/internal/report"
 	"ddpbatch/scripts/bench/internal/stats"
 	"ddpbatch/scripts/bench/internal/tools"
 )
@@ -41,12 +42,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	h := newHeader(o, sides, from, p.library)
-	h.print(stdout)
-
-	var rows []modelRow
+	all := results{Header: newHeader(o, sides, from, p.library)}
+	all.Header.print(stdout)
 	for _, ranks := range o.ranks {
-		first := len(rows)
+		first := len(all.Rows)
 		for _, m := range modelsOf(o.models) {
 			r, err := measure(ctx, o, setting{m, ranks}, sides, dir, stderr)
 			if err != nil {
@@ -55,14 +54,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			if share, ok := p.outside[m.name]; ok && ranks == 1 {
 				r.Outside = stats.Number(share)
 			}
-			rows = append(rows, r)
-			if err := writeJSON(o.JSON, h, rows); err != nil { // all so far
+			all.Rows = append(all.Rows, r)
+			if err := report.WriteJSON(o.JSON, all); err != nil { // all so far
 				return err
 			}
 		}
-		printTable(stdout, ranks, rows[first:])
+		printTable(stdout, ranks, all.Rows[first:])
 	}
-	fmt.Fprintf(stdout, "\nMatrix products of PyTorch: %s.\n", rows[0].BLAS)
+	fmt.Fprintf(stdout, "\nMatrix products of PyTorch: %s.\n", all.Rows[0].BLAS)
 	return nil
 }
 

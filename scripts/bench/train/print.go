@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 
 	"ddpbatch/scripts/bench/internal/report"
@@ -49,14 +47,7 @@ func newHeader(o options, sides [2]framework, data []string, library string) hea
 }
 
 func (h header) print(w io.Writer) {
-	fmt.Fprintf(w, "- %s\n", h.Line())
-	for _, line := range append(h.Versions, strings.Join(h.Data, "; ")) {
-		fmt.Fprintf(w, "- %s\n", line)
-	}
-	for _, line := range h.Commands {
-		fmt.Fprintf(w, "- `%s`\n", line)
-	}
-	fmt.Fprintf(w, "\n%s\n", h.Method)
+	h.Print(w, append(h.Versions, strings.Join(h.Data, "; ")), h.Commands, h.Method)
 }
 
 // commandLine is rank 0 of one launch as a person would type it.
@@ -76,18 +67,24 @@ func commandLine(side framework, m model, ranks int) string {
 	return line
 }
 
+// results is all that was measured.
+type results struct {
+	Header header     `json:"header"`
+	Rows   []modelRow `json:"rows"`
+}
+
 // printTable shows the rows of one number of ranks as a table of Markdown.
 func printTable(w io.Writer, ranks int, rows []modelRow) {
-	fmt.Fprintf(w, "\n### %d %s of 1 thread\n\n", ranks, plural(ranks, "rank"))
 	titles := []string{
 		"model", "samples/s", "PyTorch", "ratio", "interval", "verdict", "ms a step", "PyTorch", "peak MiB", "PyTorch", "ratio",
 		"loss", "PyTorch",
 	}
+	word, last := "ranks", "waits for communication"
 	if ranks == 1 {
-		titles = append(titles, "outside products")
-	} else {
-		titles = append(titles, "waits for communication")
+		word, last = "rank", "outside products"
 	}
+	titles = append(titles, last)
+	fmt.Fprintf(w, "\n### %d %s of 1 thread\n\n", ranks, word)
 	var cells [][]string
 	for i := range rows {
 		cells = append(cells, rows[i].cells())
@@ -105,7 +102,7 @@ func (r *modelRow) cells() []string {
 	cells := []string{
 		r.setting.title, report.Significant(r.samplesPerS(own)), report.Significant(r.samplesPerS(peer)),
 		report.Ratio(r.Speed), report.Interval(r.Interval, launches), r.verdict(),
-		milliseconds(r.StepMS[own].Median()), milliseconds(r.StepMS[peer].Median()),
+		milliseconds(r.StepMS[own]), milliseconds(r.StepMS[peer]),
 		report.Significant(r.PeakMiB[own].Median()), report.Significant(r.PeakMiB[peer].Median()), report.Ratio(r.Memory),
 		loss(r.Loss[own]), loss(r.Loss[peer]),
 	}
@@ -115,38 +112,9 @@ func (r *modelRow) cells() []string {
 	return append(cells, percent(r.Exposed.Median()))
 }
 
-func loss(s stats.Samples) string {
-	if math.IsNaN(s.Median()) {
-		return "-"
-	}
-	return fmt.Sprintf("%.4f", s.Median())
-}
+func loss(s stats.Samples) string { return report.Number("%.4f", s.Median()) }
 
-func percent(share float64) string {
-	if math.IsNaN(share) {
-		return "-"
-	}
-	return fmt.Sprintf("%.1f %%", 100*share)
-}
-
-func plural(n int, word string) string {
-	if n == 1 {
-		return word
-	}
-	return word + "s"
-}
-
-func writeJSON(path string, h header, rows []modelRow) error {
-	return report.WriteJSON(path, struct {
-		Header header     `json:"header"`
-		Rows   []modelRow `json:"rows"`
-	}{h, rows})
-}
+func percent(share float64) string { return report.Number("%.1f %%", 100*share) }
 
 // milliseconds has three digits, however short the time is.
-func milliseconds(ms float64) string {
-	if math.IsNaN(ms) {
-		return "-"
-	}
-	return strconv.FormatFloat(ms, 'g', 3, 64)
-}
+func milliseconds(s stats.Samples) string { return report.Number("%.3g", s.Median()) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 
 	"ddpbatch/scripts/bench/internal/stats"
 )
@@ -49,27 +48,17 @@ func MeasureFigures(ctx context.Context, experiments []Experiment, progress io.W
 	return all, nil
 }
 
-// Figures writes them as a table of Markdown. The interval is where the median lies of all launches there could be.
-func Figures(w io.Writer, figures []Figure) {
+// Figures writes them as a table of Markdown under a title; nothing where there are none. The interval is where the median lies of all launches there could be.
+func Figures(w io.Writer, title string, figures []Figure) {
+	if len(figures) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\n### %s\n\n", title)
 	var rows [][]string
 	for _, f := range figures {
-		span := "-"
-		if there := f.Samples.Sorted(); len(there) > 0 {
-			span = Significant(slices.Min(there)) + " to " + Significant(slices.Max(there))
-		}
-		rows = append(rows, []string{f.What, Significant(f.Samples.Median()), around(f.Samples.Interval()), span, f.Unit, f.Goal})
+		i := f.Samples.Interval()
+		around := interval(i, Significant(float64(i.Low)), Significant(float64(i.High)), 0.95)
+		rows = append(rows, []string{f.What, Significant(f.Samples.Median()), around, Range(f.Samples), f.Unit, f.Goal})
 	}
 	Markdown(w, []string{"what", "median", "interval", "range", "unit", "goal"}, rows)
-}
-
-// around shows an interval, and its coverage where that is less than 95 %.
-func around(i stats.Interval) string {
-	text := fmt.Sprintf("[%s, %s]", Significant(float64(i.Low)), Significant(float64(i.High)))
-	switch {
-	case i.Coverage == 0:
-		return "-"
-	case i.Coverage < 0.95:
-		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
-	}
-	return text
 }

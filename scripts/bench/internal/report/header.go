@@ -3,6 +3,7 @@ package report
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,8 +22,17 @@ type Stamp struct {
 // NewStamp is of this machine, now.
 func NewStamp() Stamp { return Stamp{machine(), load(), time.Now().Format(time.RFC3339)} }
 
-// Line is the stamp in words.
-func (s Stamp) Line() string { return fmt.Sprintf("%s, load %s, %s", s.Machine, s.Load, s.Time) }
+// Print writes a header in Markdown: the stamp, what else there is to say of the sides, how they are launched, and the method.
+func (s Stamp) Print(w io.Writer, about, commands []string, method string) {
+	fmt.Fprintf(w, "- %s, load %s, %s\n", s.Machine, s.Load, s.Time)
+	for _, line := range about {
+		fmt.Fprintf(w, "- %s\n", line)
+	}
+	for _, line := range commands {
+		fmt.Fprintf(w, "- `%s`\n", line)
+	}
+	fmt.Fprintf(w, "\n%s\n", strings.TrimSpace(method))
+}
 
 // machine is what the program runs on, in a line.
 func machine() string {

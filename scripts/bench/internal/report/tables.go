@@ -40,33 +40,57 @@ func Certainty(launches int) string {
 
 // Interval says how much less than Certainty promises an interval is worth that has fewer launches.
 func Interval(i stats.Interval, launches int) string {
-	text := fmt.Sprintf("[%s, %s]", Ratio(i.Low), Ratio(i.High))
-	switch full := make(stats.Samples, launches).Interval().Coverage; {
+	return interval(i, Ratio(i.Low), Ratio(i.High), make(stats.Samples, launches).Interval().Coverage)
+}
+
+// interval shows one, and its coverage where that is less than is expected.
+func interval(i stats.Interval, low, high string, expected stats.Number) string {
+	text := fmt.Sprintf("[%s, %s]", low, high)
+	switch {
 	case i.Coverage == 0:
 		return "-"
-	case i.Coverage < full:
+	case i.Coverage < expected:
 		text += fmt.Sprintf(" (%.1f %%)", 100*float64(i.Coverage))
 	}
 	return text
 }
 
-// Ratio shows a ratio with two digits after the point.
-func Ratio(n stats.Number) string {
-	if math.IsNaN(float64(n)) {
+// Range is from the smallest to the largest.
+func Range(s stats.Samples) string {
+	there := s.Sorted()
+	if len(there) == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.2f", float64(n))
+	return Significant(there[0]) + " to " + Significant(there[len(there)-1])
+}
+
+// Median says how many launches it is of, where some are missing.
+func Median(s stats.Samples) string {
+	text := Significant(s.Median())
+	if there := len(s.Sorted()); there < len(s) {
+		text += fmt.Sprintf(" (%d of %d)", there, len(s))
+	}
+	return text
+}
+
+// Ratio shows a ratio with two digits after the point.
+func Ratio(n stats.Number) string { return Number("%.2f", float64(n)) }
+
+// Number shows a number, or that there is none.
+func Number(format string, x float64) string {
+	if math.IsNaN(x) {
+		return "-"
+	}
+	return fmt.Sprintf(format, x)
 }
 
 // Significant shows a number with three digits or all before the point.
 func Significant(x float64) string {
 	switch size := math.Abs(x); {
-	case math.IsNaN(x):
-		return "-"
 	case size < 10:
 		return fmt.Sprintf("%.2f", x)
 	case size < 100:
 		return fmt.Sprintf("%.1f", x)
 	}
-	return fmt.Sprintf("%.0f", x)
+	return Number("%.0f", x)
 }
