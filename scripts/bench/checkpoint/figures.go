@@ -86,12 +86,12 @@ func memory(s *trainingState, below string, launches int) report.Experiment {
 			{What: "peak memory beside the state that is returned, load", Goal: "<= 64", Unit: "MiB"},
 		},
 		Measure: func(ctx context.Context, _ int) ([]float64, error) {
-			var inStep, async, load int64
+			var inStep, async, loaded int64
 			err := inFolder(below, func(dir string) (err error) {
 				if inStep, err = peakOf(func() error { _, err := save(ctx, s, dir, "auto"); return err }); err != nil {
 					return fmt.Errorf("save: %w", err)
 				}
-				if load, err = peakOf(func() error { return loadOnce(ctx, dir) }); err != nil {
+				if loaded, err = peakOf(func() error { got, err := load(ctx, dir); runtime.KeepAlive(got); return err }); err != nil {
 					return fmt.Errorf("load: %w", err)
 				}
 				return nil
@@ -106,19 +106,9 @@ func memory(s *trainingState, below string, launches int) report.Experiment {
 			if err != nil {
 				return nil, fmt.Errorf("asynchronous save: %w", err)
 			}
-			return []float64{float64(inStep) / (1 << 20), 100 * float64(async) / float64(s.bytes()), float64(load-s.bytes()) / (1 << 20)}, nil
+			return []float64{float64(inStep) / (1 << 20), 100 * float64(async) / float64(s.bytes()), float64(loaded-s.bytes()) / (1 << 20)}, nil
 		},
 	}
-}
-
-func loadOnce(ctx context.Context, dir string) error {
-	d, err := checkpoint.Open(dir, checkpoint.Options{})
-	if err != nil {
-		return err
-	}
-	got, err := d.Load(ctx, 1)
-	runtime.KeepAlive(got)
-	return err
 }
 
 // saveBeside is one asynchronous save, from what it allocates to its commit.

@@ -60,7 +60,7 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 		return err
 	}
 	file := filepath.Join(dir, "state")
-	if err := s.writeTo(file); err != nil {
+	if _, err := writeState(s, file, false); err != nil {
 		return fmt.Errorf("write the state: %w", err)
 	}
 	py, err := startTorch(ctx, p.python, file, s.elements())
@@ -68,7 +68,7 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 		return err
 	}
 	defer py.stop()
-	for _, c := range comparisons(s, file, dir, py) {
+	for _, c := range comparisons(s, file, py) {
 		row, err := c.measure(ctx, o.Launches, dir, progress)
 		if err != nil {
 			return err

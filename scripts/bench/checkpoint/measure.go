@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"os"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/scripts/bench/internal/paired"
@@ -24,7 +23,7 @@ type comparison struct {
 }
 
 // comparisons are what is measured, in the order of the table.
-func comparisons(s *trainingState, file, dir string, py *torch) []comparison {
+func comparisons(s *trainingState, file string, py *torch) []comparison {
 	return []comparison{
 		{"save, uncompressed", s.bytes(), []operation{oursSave(s, "none"), bareWrite(s), py.save("torch.save + fsync", "sync"), py.save("torch.save", "save")}},
 		{"save, compressed", s.bytes(), []operation{oursSave(s, "auto"), zstdSave(file), py.save("torch.save + fsync", "sync")}},
@@ -72,18 +71,17 @@ func (c comparison) measure(ctx context.Context, launches int, dir string, progr
 
 // launch runs a side once in a fresh folder, after what others have left in the page cache is on disk.
 func (s operation) launch(ctx context.Context, below string) (seconds float64, stored int64, err error) {
-	dir, err := os.MkdirTemp(below, "launch-")
-	if err != nil {
-		return 0, 0, err
-	}
-	defer os.RemoveAll(dir)
-	if s.prepare != nil {
-		if err := s.prepare(ctx, dir); err != nil {
-			return 0, 0, err
+	err = inFolder(below, func(dir string) (err error) {
+		if s.prepare != nil {
+			if err := s.prepare(ctx, dir); err != nil {
+				return err
+			}
 		}
-	}
-	unix.Sync()
-	return s.run(ctx, dir)
+		unix.Sync()
+		seconds, stored, err = s.run(ctx, dir)
+		return err
+	})
+	return seconds, stored, err
 }
 
 // operation is one of those that are compared.
@@ -124,21 +122,6 @@ func put(b []byte, i int, x float64) {
 func (s *trainingState) elements() int { return len(s.tensors[0].Data) / 4 }
 
 func (s *trainingState) bytes() int64 { return int64(len(s.tensors) * len(s.tensors[0].Data)) }
-
-// writeTo writes the bare bytes, one tensor after the other.
-func (s *trainingState) writeTo(path string) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	for _, t := range s.tensors {
-		if _, err := f.Write(t.Data); err != nil {
-			f.Close()
-			return err
-		}
-	}
-	return f.Close()
-}
 
 // noise is a state of random bits.
 func noise(bytes int64) *trainingState {

@@ -36,11 +36,7 @@ func oursLoad(s *trainingState, codec string) operation {
 		},
 		run: func(ctx context.Context, dir string) (float64, int64, error) {
 			start := time.Now()
-			d, err := checkpoint.Open(dir, checkpoint.Options{})
-			if err != nil {
-				return 0, 0, err
-			}
-			got, err := d.Load(ctx, 1)
+			got, err := load(ctx, dir)
 			if err != nil {
 				return 0, 0, err
 			}
@@ -50,6 +46,14 @@ func oursLoad(s *trainingState, codec string) operation {
 			return time.Since(start).Seconds(), 0, nil
 		},
 	}
+}
+
+func load(ctx context.Context, dir string) (*checkpoint.State, error) {
+	d, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return d.Load(ctx, 1)
 }
 
 // oursStall is how long an asynchronous save holds training up.

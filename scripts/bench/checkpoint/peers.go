@@ -26,24 +26,8 @@ const block = 1 << 20
 func bareWrite(s *trainingState) operation {
 	return operation{name: "write + fsync", run: func(_ context.Context, dir string) (float64, int64, error) {
 		start := time.Now()
-		f, err := os.Create(filepath.Join(dir, "bare"))
-		if err != nil {
-			return 0, 0, err
-		}
-		defer f.Close()
-		for _, t := range s.tensors {
-			for data := t.Data; len(data) > 0; {
-				n, err := f.Write(data[:min(block, len(data))])
-				if err != nil {
-					return 0, 0, err
-				}
-				data = data[n:]
-			}
-		}
-		if err := f.Sync(); err != nil {
-			return 0, 0, err
-		}
-		return time.Since(start).Seconds(), s.bytes(), f.Close()
+		_, err := writeState(s, filepath.Join(dir, "bare"), false)
+		return time.Since(start).Seconds(), s.bytes(), err
 	}}
 }
 
@@ -77,12 +61,8 @@ func zstdSave(file string) operation {
 			return 0, 0, err
 		}
 		start := time.Now() // again: the look for processes that were left, after took, is not zstd's
-		if err := syncFile(to); err != nil {
-			return 0, 0, err
-		}
-		took += time.Since(start)
-		stored, err := sizeOf(to)
-		return took.Seconds(), stored, err
+		stored, err := syncFile(to)
+		return (took + time.Since(start)).Seconds(), stored, err
 	}}
 }
 
@@ -110,13 +90,18 @@ func zstd(ctx context.Context, args ...string) (said string, took time.Duration,
 	return said, took, nil
 }
 
-func syncFile(path string) error {
+// syncFile gives its size.
+func syncFile(path string) (int64, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
-	return f.Sync()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), f.Sync()
 }
 
 //go:embed torch.py
@@ -238,12 +223,4 @@ func memoryCopy(s *trainingState) operation {
 			return time.Since(start).Seconds(), 0, nil
 		},
 	}
-}
-
-func sizeOf(path string) (int64, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
 }
