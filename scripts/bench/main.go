@@ -9,24 +9,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/report"
 )
 
-func main() { command.Main("bench-peers", run) }
+var bench = command.Program[options]{Name: "bench-peers", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bench-peers-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the programs: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) error {
 	sides, err := prepare(ctx, dir, o)
 	if err != nil {
 		return err

@@ -15,21 +15,11 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-func main() { command.Main("bench-checkpoint", run) }
+var bench = command.Program[options]{Name: "bench-checkpoint", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp(o.dir, "bench-checkpoint-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the files: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	if dir, err = filepath.Abs(dir); err != nil { // programs have folders of their own
-		return fmt.Errorf("find the folder for the files: %w", err)
-	}
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) (err error) {
 	var p prepared
 	if !o.figures {
 		if p, err = prepare(ctx, dir); err != nil {
@@ -85,9 +75,8 @@ func (r *results) compare(ctx context.Context, s *trainingState, o options, p pr
 // options are what the command line asks for.
 type options struct {
 	command.Common
-	mib     int    // of the state
-	dir     string // whose disk is measured
-	figures bool   // only what has no peer
+	mib     int  // of the state
+	figures bool // only what has no peer
 }
 
 const usageText = `Checkpoints: ddpbatch beside torch.save and torch.load, zstd, and writing the bare bytes; the same state, in turn.
@@ -103,7 +92,7 @@ Tables are Markdown, on standard output; progress goes to standard error.
 func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	f := command.NewFlags(&o.Common, usageText, " of 96 MiB", map[string]string{"mib": "96"})
 	f.IntVar(&o.mib, "mib", 384, "size of the state, in `MIB`")
-	f.StringVar(&o.dir, "dir", os.TempDir(), "`FOLDER` on the disk to measure")
+	f.StringVar(&o.Below, "dir", os.TempDir(), "`FOLDER` on the disk to measure")
 	f.BoolVar(&o.figures, "figures", false, "only checksums, incompressible data, memory, latest and commit, which need neither PyTorch nor zstd")
 	if err := f.Parse(args, stderr); err != nil {
 		return o, err
@@ -111,8 +100,8 @@ func parseOptions(args []string, stderr io.Writer) (o options, err error) {
 	if o.mib < 12 || o.mib > 1<<16 {
 		return o, command.Usagef("-mib is %d; it must be 12 to %d", o.mib, 1<<16)
 	}
-	if info, err := os.Stat(o.dir); err != nil || !info.IsDir() {
-		return o, command.Usagef("-dir: %s is no folder", o.dir)
+	if info, err := os.Stat(o.Below); err != nil || !info.IsDir() {
+		return o, command.Usagef("-dir: %s is no folder", o.Below)
 	}
 	return o, nil
 }

@@ -10,25 +10,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"ddpbatch/scripts/bench/internal/command"
 	"ddpbatch/scripts/bench/internal/report"
 )
 
-func main() { command.Main("bench-start", run) }
+var bench = command.Program[options]{Name: "bench-start", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bench-start-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the programs: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) error {
 	p, err := prepare(ctx, dir, o)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestRunKeepsWhatWasMeasured(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "start.json")
 			args := append(strings.Fields(tt.args), "--peers", "none", "--launches", "2", "--ddpbatch", program, "--json", file)
 			var shown bytes.Buffer
-			err := run(ctx, args, &shown, canceller{tt.at, cancel})
+			err := bench.Run(ctx, args, &shown, canceller{tt.at, cancel})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || errors.Is(err, context.Canceled) != (name == "interrupted") {
 				t.Errorf("error %v, want %q", err, tt.want)
 			}

@@ -17,18 +17,11 @@ import (
 	"ddpbatch/scripts/bench/internal/tools"
 )
 
-func main() { command.Main("bench-train", run) }
+var bench = command.Program[options]{Name: "bench-train", Parse: parseOptions, Do: run}
 
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	o, err := parseOptions(args, stderr)
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "bench-train-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the data: %w", err)
-	}
-	defer os.RemoveAll(dir)
+func main() { bench.Main() }
+
+func run(ctx context.Context, o options, dir string, stdout, stderr io.Writer) error {
 	sides, err := prepare(ctx, dir, o)
 	if err != nil {
 		return err

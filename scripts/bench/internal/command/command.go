@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -25,12 +26,40 @@ func (e *UsageError) Error() string { return e.message }
 // Usagef makes a [UsageError].
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
+// Options are a program's, which has [Common] among its own.
+type Options interface{ common() Common }
+
+// Program reads the options of a command line, and runs with a folder for its temporary files.
+type Program[O Options] struct {
+	Name  string
+	Parse func(args []string, stderr io.Writer) (O, error)
+	Do    func(ctx context.Context, o O, dir string, stdout, stderr io.Writer) error
+}
+
 // Main runs a program until it is done or a signal interrupts it, says what went wrong, and exits.
-func Main(name string, run func(ctx context.Context, args []string, stdout, stderr io.Writer) error) {
+func (p Program[O]) Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	err := p.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	os.Exit(end(name, err, os.Stderr))
+	os.Exit(end(p.Name, err, os.Stderr))
+}
+
+// Run leaves no temporary file behind.
+func (p Program[O]) Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	o, err := p.Parse(args, stderr)
+	if err != nil {
+		return err
+	}
+	below, err := filepath.Abs(cmp.Or(o.common().Below, os.TempDir())) // launches have folders of their own
+	if err != nil {
+		return fmt.Errorf("find the folder for temporary files: %w", err)
+	}
+	dir, err := os.MkdirTemp(below, p.Name+"-")
+	if err != nil {
+		return fmt.Errorf("make a folder for temporary files: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	return p.Do(ctx, o, dir, stdout, stderr)
 }
 
 // end says what went wrong, if anything did, and gives the exit code for it.
@@ -55,7 +84,10 @@ type Common struct {
 	Launches int
 	JSON     string // file; "": none
 	Program  string // ddpbatch's path; "": this tree's is to be built
+	Below    string // where a folder for temporary files is made; "": in the system's
 }
+
+func (c Common) common() Common { return c }
 
 // Flags reads the options of a program, which defines its own beside the common ones, before Parse.
 type Flags struct {

@@ -137,3 +137,28 @@ func TestListsAreOptions(t *testing.T) {
 		}
 	}
 }
+
+// A program has a folder for its temporary files, and leaves nothing in it, whatever happens.
+func TestRunLendsAFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	broken := errors.New("no disk")
+	var lent string
+	p := Program[Common]{
+		Name:  "bench-x",
+		Parse: func([]string, io.Writer) (Common, error) { return Common{Below: "."}, nil },
+		Do: func(_ context.Context, _ Common, dir string, _, _ io.Writer) error {
+			lent = dir
+			return errors.Join(os.WriteFile(filepath.Join(dir, "file"), nil, 0o600), broken)
+		},
+	}
+	if err := p.Run(t.Context(), nil, io.Discard, io.Discard); !errors.Is(err, broken) || !filepath.IsAbs(lent) {
+		t.Errorf("%v; the folder is %s", err, lent)
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	p.Parse = func([]string, io.Writer) (Common, error) { return Common{}, Usagef("no such option") }
+	if err := p.Run(t.Context(), nil, io.Discard, io.Discard); err == nil || errors.Is(err, broken) {
+		t.Errorf("a command line that is not understood: %v", err)
+	}
+}
