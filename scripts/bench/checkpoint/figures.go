@@ -20,7 +20,8 @@ import (
 func experiments(s *trainingState, below string, launches int) []report.Experiment {
 	pairs := max(launches, checksumPairs)
 	return []report.Experiment{
-		checksums(s, below, pairs), incompressible(s.bytes(), below, pairs), memory(s, below, launches), latest(below, launches), commit(s, below, launches),
+		checksums(s, below, pairs), incompressible(s.bytes(), below, pairs),
+		memory(s, below, launches), latest(below, launches), commit(s, below, launches),
 	}
 }
 

@@ -32,7 +32,8 @@ func saysMet(line string) bool { return line == "met" }
 func ours(ddpbatch string, flags []string, variable string, program ...string) launcher {
 	name := strings.Join(append([]string{"ddpbatch run"}, flags...), " ")
 	return launcher{name: name, met: saysMet, command: func(ranks int) *exec.Cmd {
-		cmd := exec.Command(ddpbatch, slices.Concat([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags, []string{"--"}, program)...)
+		args := slices.Concat([]string{"run", "--standalone", "--nproc-per-node", strconv.Itoa(ranks)}, flags, []string{"--"}, program)
+		cmd := exec.Command(ddpbatch, args...)
 		cmd.Env = []string{variable}
 		return cmd
 	}}

@@ -48,7 +48,8 @@ func MeasureFigures(ctx context.Context, experiments []Experiment, progress io.W
 	return all, nil
 }
 
-// Figures writes them as a table of Markdown under a title; nothing where there are none. The interval is where the median lies of all launches there could be.
+// Figures writes them as a table of Markdown under a title; nothing where there are none. The interval is where the median lies of all
+// launches there could be.
 func Figures(w io.Writer, title string, figures []Figure) {
 	if len(figures) == 0 {
 		return
