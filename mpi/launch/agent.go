@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"syscall"
 	"time"
 
@@ -26,17 +25,6 @@ const (
 	defaultWarnSignal  = syscall.SIGUSR2
 	maxWorld           = 1 << 20 // ranks; more is a slip of the pen
 )
-
-// Place is the place of one worker in the world, with torchrun's meaning of
-// each number.
-type Place struct {
-	Rank           int `json:"rank"`
-	LocalRank      int `json:"local_rank"` // its index among the workers of its node
-	WorldSize      int `json:"world_size"`
-	LocalWorldSize int `json:"local_world_size"` // workers on its node
-	NodeRank       int `json:"node_rank"`
-	Nodes          int `json:"nodes"`
-}
 
 // AgentConfig is what one agent needs to know. Everything but its place, its
 // host and its own workers must be the same for all agents of a run.
@@ -267,10 +255,10 @@ func (c AgentConfig) hostOf(index int) string {
 
 const unnamed = "an unnamed node"
 
-const loopback = "127.0.0.1"
-
-// isLoopback tells whether only this machine reaches addr.
-func isLoopback(addr string) bool {
-	ip := net.ParseIP(addr)
-	return ip != nil && ip.IsLoopback() || strings.EqualFold(addr, "localhost")
+// who names this agent.
+func (c AgentConfig) who() string {
+	if c.Index < 0 {
+		return "the agent on " + c.Host
+	}
+	return fmt.Sprintf("agent %d on %s", c.Index, c.Host)
 }

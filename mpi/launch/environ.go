@@ -2,11 +2,13 @@ package launch
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"ddpbatch/mpi/launch/device"
+	"ddpbatch/mpi/launch/reach"
 )
 
 // workerEnviron is the environment of one worker: what it inherits, less every name
@@ -170,4 +172,30 @@ func defaults(devices device.Plan) []variable {
 		number("OMP_NUM_THREADS", devices.Threads),
 		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
 	}
+}
+
+// socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other
+// agents. Gloo and TensorPipe would otherwise take the address that the host name has, on many machines a loopback one. NCCL, which
+// knows fast networks by itself, is told only where there is nothing to choose or the user has chosen.
+func (m *meeting) socketVariables(p Place) []variable {
+	if m.cfg.Builtin || p.Nodes < 2 || m.cfg.OneMachine {
+		return nil
+	}
+	addr, err := netip.ParseAddr(m.listen)
+	if err != nil || addr.IsLoopback() {
+		return nil
+	}
+	links, err := reach.Links()
+	if err != nil {
+		return nil // they choose for themselves
+	}
+	name := reach.NameOf(links, addr)
+	if name == "" {
+		return nil
+	}
+	list := []variable{text("GLOO_SOCKET_IFNAME", name), text("TP_SOCKET_IFNAME", name)}
+	if len(m.network.addrs) > 0 || len(reach.Choice{}.Names(links)) == 1 {
+		list = append(list, text("NCCL_SOCKET_IFNAME", "="+name)) // exactly this one
+	}
+	return list
 }

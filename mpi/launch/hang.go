@@ -1,198 +1,328 @@
 package launch
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"time"
+	"unicode"
 
-	"ddpbatch/internal/proc"
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/launch/watch"
 )
 
-// Workers hang when none of any node has given a sign of life for HangAfter: one that does may be what the others wait for.
-// So each agent tells agent 0 when its own have been quiet for so long, and when they are not any longer, and agent 0 decides. Times are
-// told as how long ago, since clocks differ.
-
-// keyQuiet is where an agent, the first number, says so for the n-th time in the round, the second one.
-const keyQuiet = "quiet/%d/%d"
-
-// quiet is what an agent says of its workers.
-type quiet struct {
-	Quiet bool        `json:"quiet"`           // they have given no sign of life for HangAfter, or have ended
-	Ranks []quietRank `json:"ranks,omitempty"` // those that have not ended
+// hang is what agent 0 knows of workers that hang.
+type hang struct {
+	ranks []silentRank  // the first to fall silent first
+	named int           // how many of them are to blame, as far as can be told, at the beginning of ranks
+	why   string        // they are; "": they fell silent before all others
+	blur  time.Duration // within which it is not known which of two fell silent first, of two agents' ranks
 }
 
-// quietRank is a worker that gives no signs of life.
-type quietRank struct {
-	Rank  int           `json:"rank"`
-	Host  string        `json:"host"`
-	For   time.Duration `json:"for"`   // since its last sign
-	Beats bool          `json:"beats"` // only its heartbeat file counts
-	Place watch.Place   `json:"place"` // where it is
+// silentRank is a quietRank on agent 0's clock.
+type silentRank struct {
+	quietRank
+	agent int // that has told of it
+	since time.Time
 }
 
-// heard is what agent 0 was told.
-type heard struct {
-	quiet
-	agent int
-	at    time.Time // on agent 0's clock
+// evidence is how much a rank's place speaks for the others waiting for it, rather than the other way round.
+func (r silentRank) evidence() int {
+	switch {
+	case r.Place.Stopped:
+		return 3
+	case r.Place.Held:
+		return 2
+	case r.Place.Sleeps:
+		return 1
+	}
+	return 0
 }
 
-// lookout watches for signs of life of one agent's workers.
-type lookout struct {
-	watch *watch.Watch
-	beats *heartbeats
-	quiet bool          // as was told
-	heard map[int]heard // at agent 0: what each agent said last
-}
-
-// lookEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
-func (c AgentConfig) lookEvery() time.Duration {
-	const times, seldom, often = 20, 15 * time.Second, time.Second
-	return min(max(c.HangAfter/times, often), seldom, c.HangAfter/8)
-}
-
-// lookOut begins to watch the workers, all of which have been started. The result ends it.
-func (s *supervisor) lookOut() (end func()) {
-	if s.cfg.HangAfter <= 0 || s.mine != nil || len(s.workers) == 0 {
-		return func() {}
+// newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to
+// within the time between two looks, also where they are on one node.
+// Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells. A rank that somebody
+// has stopped waits for nobody, so it counts among them however late its last sign of life was: signs come at intervals, and those of the
+// ranks that wait for it may have been older.
+func newHang(ranks []silentRank, blur time.Duration) *hang {
+	slices.SortStableFunc(ranks, func(a, b silentRank) int {
+		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
+	})
+	first := ranks[0]
+	together := func(r silentRank) bool {
+		switch {
+		case r.Place.Stopped:
+			return true
+		case r.agent == first.agent:
+			return r.For >= first.For
+		}
+		return r.since.Sub(first.since) < blur
 	}
-	s.lookout = &lookout{
-		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), heard: make(map[int]heard),
-	}
-	tick := time.NewTicker(s.cfg.lookEvery())
-	s.looks = tick.C
-	return tick.Stop
-}
-
-// look looks at the workers once, and tells what has changed. Once they are being stopped there is nothing to look for.
-func (s *supervisor) look() {
-	if s.mine != nil || s.outcome != nil || s.stop.stage > running {
-		s.looks = nil
-		return
-	}
-	samples, err := s.samples()
-	if err != nil {
-		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
-		return
-	}
-	now := s.lookout.watch.Observe(time.Now(), samples)
-	if now == s.lookout.quiet {
-		return
-	}
-	said := quiet{Quiet: now}
-	if now {
-		said.Ranks = s.quietRanks()
-	}
-	if s.cfg.Index == 0 {
-		s.lookout.quiet = now
-		s.hear(heard{said, 0, time.Now()})
-		return
-	}
-	select {
-	case s.talk.says <- said:
-		s.lookout.quiet = now
-	default: // agent 0 does not answer, as will be noticed; else it is said next time
-	}
-}
-
-// samples is what is seen of the workers at this moment.
-func (s *supervisor) samples() ([]watch.Sample, error) {
-	samples := make([]watch.Sample, len(s.workers))
-	beats := s.lookout.beats.look()
-	var leaders, at []int
-	for i, w := range s.workers {
-		samples[i] = watch.Sample{Heartbeat: beats[i], Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
-		if w.ended.IsZero() {
-			leaders, at = append(leaders, w.process.Pid()), append(at, i)
+	var among, others []silentRank
+	for _, r := range ranks {
+		if together(r) {
+			among = append(among, r)
+		} else {
+			others = append(others, r)
 		}
 	}
-	if len(leaders) == 0 {
-		return samples, nil
+	slices.SortStableFunc(among, func(a, b silentRank) int {
+		return cmp.Or(cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
+	})
+	h := &hang{ranks: slices.Concat(among, others), named: len(among), blur: blur}
+	best := among[0].evidence()
+	if at := slices.IndexFunc(among, func(r silentRank) bool { return r.evidence() < best }); at > 0 {
+		h.named, h.why = at, among[0].Place.Text
 	}
-	usages, err := proc.Usages(leaders)
-	for i, u := range usages {
-		samples[at[i]].CPU, samples[at[i]].Stopped = u.CPU, u.Stopped()
-	}
-	return samples, err
+	return h
 }
 
-// quietRanks are this agent's workers that give no sign, with where they are now.
-func (s *supervisor) quietRanks() (list []quietRank) {
-	for _, q := range s.lookout.watch.Quiet() {
-		if len(list) == maxRanks {
+// host is the one that the ranks to blame are on; "": there are several.
+func (h *hang) host() string {
+	host := h.ranks[0].Host
+	for _, r := range h.ranks[:h.named] {
+		if r.Host != host {
+			return ""
+		}
+	}
+	return host
+}
+
+// since is when the last of the ranks to blame gave its last sign.
+func (h *hang) since() time.Time {
+	return slices.MaxFunc(h.ranks[:h.named], silentRank.compare).since
+}
+
+func (r silentRank) compare(other silentRank) int { return r.since.Compare(other.since) }
+
+// told tells whether there is something that speaks for the named ones, and not only that nothing speaks for others.
+func (h *hang) told() bool { return h.named == 1 || h.why != "" || len(h.ranks) > h.named }
+
+// hangOutcome says that the workers hang, and whose fault that is, as far as can be told.
+func (c AgentConfig) hangOutcome(h *hang, now time.Time) rundir.Verdict {
+	first := h.ranks[0]
+	who, stopped := fmt.Sprintf("rank %d on %s", first.Rank, first.Host), ""
+	if h.named > 1 {
+		var ranks []int
+		for _, r := range h.ranks[:h.named] {
+			ranks = append(ranks, r.Rank)
+		}
+		who = "ranks " + blame.Ranges(ranks)
+		if host := h.host(); host != "" {
+			who += " on " + host
+		}
+	}
+	if first.Place.Stopped {
+		stopped = "was stopped (SIGSTOP) and "
+		if h.named > 1 {
+			stopped = "were stopped (SIGSTOP) and "
+		}
+	}
+	signs := "no heartbeat, no output, no CPU time"
+	if first.Beats {
+		signs = "no heartbeat, though there was one before"
+	}
+	v := c.verdict(causeHang, exitFailed, fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing()))
+	if h.told() {
+		v.Host = h.host()
+	}
+	if v.Host != "" {
+		v.Nodes = []string{v.Host}
+	}
+	if h.named == 1 {
+		v.FirstRank = first.Rank
+	}
+	return v
+}
+
+// standing says what sets the named ranks apart from the others.
+func (h *hang) standing() string {
+	all := len(h.ranks)
+	switch {
+	case all == 1:
+		return ""
+	case h.why != "" && h.ranks[0].Place.Stopped: // which has been said
+		return fmt.Sprintf(", of %d ranks that went quiet", all)
+	case h.why != "":
+		return fmt.Sprintf(": %s, of %d ranks that went quiet", h.why, all)
+	case h.named == all:
+		return ": which of them went quiet first cannot be told"
+	case h.named > 1:
+		return fmt.Sprintf(": the first of %d ranks to go quiet, together", all)
+	}
+	return fmt.Sprintf(": the first of %d ranks to go quiet", all)
+}
+
+// span is a time for people.
+func span(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Truncate(100 * time.Millisecond)
+	}
+	return d.Truncate(time.Second)
+}
+
+// report tells a person of the ranks that hung, and where each was.
+func (h *hang) report(message string, reports map[int]report) string {
+	const most = 16 // ranks
+	found := map[int]stacks{}
+	for _, r := range reports {
+		for _, one := range r.Stacks {
+			found[one.Rank] = one
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, message)
+	last := slices.MaxFunc(h.ranks, silentRank.compare).since
+	for i, r := range h.ranks {
+		if i == most {
+			fmt.Fprintf(&b, "  and %d more\n", len(h.ranks)-most)
 			break
 		}
-		w := s.workers[q.Worker]
-		place := watch.Where(w.process.Pid())
-		place.Stopped = place.Stopped || q.Stopped
-		list = append(list, quietRank{Rank: w.place.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Place: place})
+		fmt.Fprintf(&b, "  rank %d on %s: %s", r.Rank, r.Host, r.Place.Text)
+		if earlier := span(last.Sub(r.since)); earlier > 0 && earlier >= h.blur {
+			fmt.Fprintf(&b, "; quiet %v before the last", earlier)
+		}
+		fmt.Fprintln(&b)
+		b.WriteString(found[r.Rank].report())
+	}
+	return b.String()
+}
+
+const (
+	stacksLimit = 8 * time.Second  // for the stacks of all of a node's workers
+	hangGrace   = 10 * time.Second // at most, between TERM and KILL of workers that hang
+
+	stacksLines = 40 // of those that have no file, in the report
+	stacksWidth = 160
+)
+
+// stacks tells what a worker's threads were doing when it was about to be ended, since it hung.
+type stacks struct {
+	Rank int    `json:"rank"`
+	Path string `json:"path,omitempty"` // the file; "": there is none
+	Text string `json:"text,omitempty"` // its beginning where there is no file, or what went wrong
+}
+
+// inspect has the stacks of this node's workers written down, which ends those that are written in Go, and the others when that
+// is done.
+func (s *supervisor) inspect() {
+	if s.stop.stage >= signalled || s.inspected != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stacksLimit)
+	var waiting []*worker
+	for _, w := range s.workers {
+		if w.ended.IsZero() {
+			w.words = w.tail()
+			waiting = append(waiting, w)
+		}
+	}
+	dumper := s.cfg.dumper()
+	all := make(chan []stacks, 1)
+	s.inspected = all
+	go func() {
+		defer cancel()
+		all <- dumpAll(ctx, dumper, waiting)
+	}()
+}
+
+func (c AgentConfig) dumper() watch.Dumper {
+	path, err := lookPath("py-spy", c.Dir, c.Env)
+	if err != nil {
+		return watch.Dumper{}
+	}
+	return watch.Dumper{PySpy: path}
+}
+
+// dumpAll returns what is there when ctx ends. It leaves goroutines behind for as long as the kernel, or the file system,
+// does not answer.
+func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stacks {
+	done := make(chan stacks, len(workers))
+	for _, w := range workers {
+		go func() { done <- dump(ctx, dumper, w) }()
+	}
+	// A dump says by itself that its time is over, unless its file cannot be written.
+	timer := time.NewTimer(stacksLimit + time.Second)
+	defer timer.Stop()
+	var list []stacks
+	for range workers {
+		select {
+		case one := <-done:
+			list = append(list, one)
+		case <-timer.C:
+			return list
+		}
 	}
 	return list
 }
 
-// hear is agent 0's: once all agents are quiet, and a worker is left anywhere, the run hangs.
-func (s *supervisor) hear(h heard) {
-	if s.lookout == nil || s.mine != nil || s.outcome != nil {
-		return
-	}
-	s.lookout.heard[h.agent] = h
-	var all []silentRank
-	for _, m := range s.round.plan.Members {
-		h := s.lookout.heard[m.Index]
-		if !h.Quiet {
-			return
-		}
-		for _, r := range h.Ranks {
-			all = append(all, silentRank{r, h.agent, h.at.Add(-r.For)})
+func dump(ctx context.Context, dumper watch.Dumper, w *worker) stacks {
+	var text bytes.Buffer
+	err := dumper.Dump(ctx, w.process.Pid(), &text)
+	one := stacks{Rank: w.place.Rank}
+	if path := w.logs.stacks; path != "" {
+		if err = errors.Join(err, os.WriteFile(path, text.Bytes(), 0o600)); err == nil {
+			one.Path = path
+			return one
 		}
 	}
-	if len(all) == 0 {
-		return
+	if err != nil {
+		fmt.Fprintln(&text, err)
 	}
-	s.hung = newHang(all, s.cfg.lookEvery())
-	s.propose(s.cfg.hangOutcome(s.hung, time.Now()))
+	one.Text = beginning(text.String())
+	return one
 }
 
-// sayQuiet tells agent 0 what this agent has to say of its workers.
-func (t *talk) sayQuiet(ctx context.Context, r *round) {
-	for n := 0; ; n++ {
-		select {
-		case said := <-t.says:
-			if err := setJSON(ctx, r.store, fmt.Sprintf(keyQuiet, r.cfg.Index, n), said); err != nil {
-				return // agent 0 is lost, as everybody notices
+// beginning is so much of a text as a report has room for.
+func beginning(text string) string {
+	var b strings.Builder
+	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		if i == stacksLines {
+			b.WriteString("...\n")
+			break
+		}
+		line = strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return '?'
 			}
-		case <-ctx.Done():
-			return
+			return r
+		}, line)
+		if runes := []rune(line); len(runes) > stacksWidth {
+			line = string(runes[:stacksWidth])
 		}
+		b.WriteString(line + "\n")
 	}
+	return b.String()
 }
 
-// hearAll begins to hear what the members say of their workers.
-func (t *talk) hearAll(ctx context.Context, r *round) {
-	if r.cfg.HangAfter <= 0 {
-		return
+// report is what a report says of them, below the line of the rank.
+func (s stacks) report() string {
+	if s.Path != "" {
+		return "    stacks: " + s.Path + "\n"
 	}
-	for _, g := range r.plan.guests {
-		t.wg.Go(func() { t.hearQuiet(ctx, r, g.index) })
+	var b strings.Builder
+	for line := range strings.Lines(s.Text) {
+		b.WriteString("    | " + line)
 	}
+	return b.String()
 }
 
-// hearQuiet hears what a member says of its workers.
-func (t *talk) hearQuiet(ctx context.Context, r *round, index int) {
-	for n := 0; ; n++ {
-		key := fmt.Sprintf(keyQuiet, index, n)
-		said, err := getJSON[quiet](ctx, r.store, key)
-		if err != nil {
-			return
-		}
-		select {
-		case t.heard <- heard{said, index, time.Now()}:
-		case <-ctx.Done():
-			return
-		}
-		if _, err := r.store.Delete(ctx, key); err != nil {
-			return
-		}
+// stacksOf says where a worker's stacks go, beside its logs; "": nowhere.
+func (r *round) stacksOf(p Place, files logs) string {
+	switch {
+	case r.cfg.HangAfter <= 0:
+		return ""
+	case r.cfg.RunDir != nil:
+		return r.cfg.RunDir.LogPath(r.cfg.Attempt, r.cfg.Host, p.Rank, "stacks")
+	case files.errorFile != "": // below --log-dir
+		return filepath.Join(filepath.Dir(files.errorFile), "stacks.txt")
 	}
+	return ""
 }

@@ -8,6 +8,33 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+
+	"golang.org/x/sys/unix"
+)
+
+// Causes of a verdict (docs/concepts/recovery.md).
+const (
+	causeDone      = "done"
+	causeCrash     = "crash"     // a worker exited with another code than 0, or was killed by a signal
+	causeHang      = "hang"      // the workers did not get on
+	causeOOM       = "oom"       // memory ran out
+	causeCancelled = "cancelled" // an agent was told to stop
+	causeNode      = "node"      // an agent, and perhaps its node, went away
+	causeStart     = "start"     // the agents did not meet, or a worker could not be started
+	causeStopped   = "stopped"   // the workers agreed to stop and asked to be started again
+	causeTimeout   = "timeout"   // not all agents came in time, or the caller's deadline passed
+)
+
+// Exit codes with a meaning of their own (docs/cli.md).
+const (
+	exitFailed        = 1
+	exitUsage         = 2
+	exitRequeue       = 75 // EX_TEMPFAIL of sysexits.h
+	exitNoRequeue     = 93
+	exitTimeout       = 124 // as timeout(1)
+	exitNotExecutable = 126 // as sh(1)
+	exitNotFound      = 127 // as sh(1)
+	exitSignal        = 128 // plus the signal's number, as sh(1)
 )
 
 // The outcome of a run is the first thing that anybody sets it to: a failure, a
@@ -116,4 +143,28 @@ func mayBeTold(v rundir.Verdict) bool {
 		return true
 	}
 	return v.Cause == causeStopped
+}
+
+// SignalError is the cause with which the caller cancels Run's context
+// (context.WithCancelCause) when the agent got a signal that means stop.
+type SignalError struct{ Sig syscall.Signal }
+
+func (e SignalError) Error() string { return "told to stop by " + signalName(e.Sig) }
+
+// signalName is SIGTERM for 15, and the number where there is no name.
+func signalName(s syscall.Signal) string {
+	if name := unix.SignalName(s); name != "" {
+		return name
+	}
+	return s.String()
+}
+
+// stopSignal is the signal that an ended context stands for: TERM where the
+// cause does not say.
+func stopSignal(ctx context.Context) syscall.Signal {
+	var told SignalError
+	if errors.As(context.Cause(ctx), &told) {
+		return told.Sig
+	}
+	return syscall.SIGTERM
 }

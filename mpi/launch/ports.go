@@ -3,14 +3,112 @@ package launch
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 )
+
+// listen opens the port that agents meet at. Where it can be told, it is any. Otherwise it is one that all know; where those are taken,
+// which anybody on this machine can do, it is any again, and agent 0 tells it in the run directory.
+func (c AgentConfig) listen(n network) (net.Listener, error) {
+	if c.Count == 1 || c.Exchange != nil {
+		return listenFirst(n.hosts(c), anyPort)
+	}
+	l, err := listenFirst(n.hosts(c), c.Ports)
+	if err != nil {
+		err = fmt.Errorf("listen for the other agents: %w", err)
+	}
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if err = fmt.Errorf("%w (%s)", err, holders(c.Ports)); c.RunDir == nil {
+		return nil, fmt.Errorf("%w: end who holds them (ss -tlnp shows the programs), give another --master-port, "+
+			"or start with srun --mpi=pmi2, which needs no port that is known beforehand", err)
+	}
+	l, failed := listenFirst(n.hosts(c), anyPort)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	if failed := c.leavePort(portOf(l)); failed != nil {
+		return nil, errors.Join(err, failed, l.Close())
+	}
+	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", portOf(l), "error", err)
+	return l, nil
+}
+
+// leftPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
+type leftPort struct {
+	Port int `json:"port"`
+}
+
+func (c AgentConfig) leavePort(port int) error {
+	text, err := json.Marshal(leftPort{port})
+	if err != nil {
+		return err
+	}
+	return c.RunDir.WriteReach(c.Attempt, 0, text)
+}
+
+// errNoPortLeft: agent 0 has left no port, as a rule because it listens at one of those that all know.
+var errNoPortLeft = errors.New("agent 0 tells of no other port")
+
+// portLeft is the port that agent 0 has left. Whoever may have written it: an agent proves itself there.
+func (c AgentConfig) portLeft() (int, error) {
+	text, err := c.RunDir.Reach(c.Attempt, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, errNoPortLeft
+	}
+	var left leftPort
+	if err == nil {
+		err = json.Unmarshal(text, &left)
+	}
+	if err == nil && !isPort(left.Port) {
+		err = fmt.Errorf("%d is not a port", left.Port)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the port of agent 0 in the run directory: %w", err)
+	}
+	return left.Port, nil
+}
+
+// holders tells whose processes on this machine listen on ports, for a message.
+func holders(ports []int) string {
+	users := make(map[int]string)
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} { // proc(5)
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // one line says less
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			if len(fields) < 8 || fields[3] != "0A" { // listening
+				continue
+			}
+			_, hex, _ := strings.Cut(fields[1], ":")
+			if port, err := strconv.ParseUint(hex, 16, 16); err == nil && slices.Contains(ports, int(port)) {
+				users[int(port)] = "of user " + fields[7]
+			}
+		}
+	}
+	var said []string
+	for _, port := range ports {
+		who := users[port]
+		if who == "" {
+			who = "of nobody who listens: another run has claimed it, or a program has bound it"
+		}
+		said = append(said, fmt.Sprintf("%d: %s", port, who))
+	}
+	return strings.Join(said, ", ")
+}
 
 // portRanges lie outside Linux's default range for outgoing connections,
 // 32768-60999 (ip(7), ip_local_port_range), so that no client happens to hold
@@ -115,3 +213,132 @@ func listenFirst(hosts []string, ports []int) (net.Listener, error) {
 var anyPort = make([]int, 16)
 
 func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// portClaims begins the names of claims.
+const portClaims = "@ddpbatch/master-port/"
+
+// claimPort holds a port for a run whose worker is to bind it, so that no other run on this machine takes it: the ranks of both would
+// meet in one store. host is the one address that it will be bound at; "": any. A TCP listener would keep the worker out, so the claim is an
+// abstract unix socket named by the port: the kernel keeps these by network namespace, whoever the user is, as it does ports, and ends them
+// with the process (unix(7)). The error of a port that another run has claimed is EADDRINUSE.
+func claimPort(host string, port int) (io.Closer, error) {
+	claim, err := net.Listen("unix", portClaims+joinPort(host, port))
+	if err == nil && isClaimedBeside(host, port) {
+		err = errors.Join(syscall.EADDRINUSE, claim.Close())
+	}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		err = fmt.Errorf("%w: %w", errClaimed, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim port %d for this run: %w", port, err)
+	}
+	return claim, nil
+}
+
+// errClaimed: somebody on this machine has claimed a port.
+var errClaimed = errors.New("another run has claimed it")
+
+// isClaimedBeside tells whether a port is claimed at one address, where this claim is for any, or the other way round: their names differ.
+// Each claims before it looks, so of two that begin at one moment none may go on.
+func isClaimedBeside(own string, port int) bool {
+	sockets, err := os.ReadFile("/proc/net/unix")
+	if err != nil {
+		return false // whoever binds the port second will find out
+	}
+	for line := range strings.Lines(string(sockets)) {
+		fields := strings.Fields(line) // the eighth is the name, whose first byte, 0, is shown as @
+		if len(fields) != 8 {
+			continue
+		}
+		claim, ok := strings.CutPrefix(fields[7], portClaims)
+		host, text, err := net.SplitHostPort(claim)
+		if ok && err == nil && text == strconv.Itoa(port) && host != own && (host == "" || own == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// listenOn listens on one port of all hosts. The hosts' listeners are one.
+func listenOn(hosts []string, port int) (net.Listener, error) {
+	var all []net.Listener
+	for _, host := range hosts {
+		l, err := net.Listen("tcp", joinPort(host, port))
+		if err != nil {
+			for _, l := range all {
+				l.Close()
+			}
+			return nil, err
+		}
+		all = append(all, l)
+		port = portOf(l)
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	return together(all), nil
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// listeners is several listeners as one, on the addresses of several networks.
+type listeners struct {
+	all      []net.Listener
+	accepted chan accepted
+	closing  chan struct{}
+	once     sync.Once
+	tasks    sync.WaitGroup
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func together(all []net.Listener) *listeners {
+	l := &listeners{all: all, accepted: make(chan accepted), closing: make(chan struct{})}
+	for _, one := range all {
+		l.tasks.Go(func() { l.accept(one) })
+	}
+	return l
+}
+
+func (l *listeners) accept(one net.Listener) {
+	for {
+		conn, err := one.Accept()
+		select {
+		case l.accepted <- accepted{conn, err}:
+		case <-l.closing:
+			if err == nil {
+				conn.Close()
+			}
+			return
+		}
+	}
+}
+
+// Accept is net.Listener's.
+func (l *listeners) Accept() (net.Conn, error) {
+	select {
+	case a := <-l.accepted:
+		return a.conn, a.err
+	case <-l.closing:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends all of them.
+func (l *listeners) Close() error {
+	var errs []error
+	l.once.Do(func() {
+		close(l.closing)
+		for _, one := range l.all {
+			errs = append(errs, one.Close())
+		}
+		l.tasks.Wait()
+	})
+	return errors.Join(errs...)
+}
+
+// Addr is that of the first.
+func (l *listeners) Addr() net.Addr { return l.all[0].Addr() }

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"time"
 
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/store"
 )
 
 // Run is the agent of one node: it meets the other agents, starts this node's
@@ -82,4 +86,27 @@ func (c AgentConfig) recordsUnmet(why error) bool {
 	}
 	_, err := c.RunDir.Verdict(c.Attempt)
 	return errors.Is(err, os.ErrNotExist)
+}
+
+// round is one start of all workers of the run.
+type round struct {
+	m       *meeting
+	cfg     AgentConfig // with this round's attempt, stop file and deadline
+	plan    *plan
+	store   store.Store // the control store, below the round's number
+	cookie  string      // in the environment of every process of this agent's in this round
+	private *private    // folder of files that have no other place; nil: none
+	began   time.Time
+}
+
+func newRound(m *meeting, p *plan) *round {
+	c := m.cfg
+	// A stop file belongs to its attempt, so that the next one does not find it.
+	if c.RunDir != nil && c.StopFile == c.RunDir.StopPath(c.Attempt) {
+		c.StopFile = c.RunDir.StopPath(p.Attempt)
+	}
+	c.Attempt, c.Deadline = p.Attempt, p.Deadline
+	c.Restarts += p.Round
+	c.MasterAddr, c.TorchStore = m.masterAddr(p), p.TorchStore
+	return &round{m: m, cfg: c, plan: p, store: store.Prefix(m.store, fmt.Sprintf(keyRound, p.Round)), cookie: proc.NewCookie(), began: time.Now()}
 }

@@ -1,15 +1,13 @@
 package launch
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
+	"syscall"
 
-	"ddpbatch/mpi/launch/blame"
 	"ddpbatch/mpi/store"
 )
 
@@ -68,15 +66,6 @@ func (m *meeting) serveTorch(p *plan) error {
 	return nil
 }
 
-// hint is for a rank 0 that wanted to serve at MASTER_PORT itself, where the agent serves PyTorch's store.
-func (r *round) hint(d blame.Death) string {
-	if !r.plan.TorchStore || d.Rank != 0 || !d.PortTaken() {
-		return ""
-	}
-	return fmt.Sprintf("if it was to listen on MASTER_PORT (%d) itself, pass --torch-store=false (launch.torch_store = false in a job): "+
-		"ddpbatch serves PyTorch's store there", r.plan.MasterPort)
-}
-
 func (m *meeting) serve(l net.Listener, cfg store.ServerConfig) {
 	m.services.servers = append(m.services.servers, store.Serve(l, cfg))
 }
@@ -110,34 +99,39 @@ func (m *meeting) listenAtMasterPort(p *plan, host string) (net.Listener, error)
 	return l, nil
 }
 
-// layRound makes the plan of a round, of all agents that have a number and live, and begins its services.
-func (m *meeting) layRound(round, attempt int) (*plan, error) {
-	p := &plan{
-		Round: round, Attempt: attempt, Count: m.cfg.Count, Host: m.cfg.Host,
-		Listen: m.roster.address(cmp.Or(m.hosts(m.cfg)[0], loopback)), Deadline: m.deadline(),
+// claimMasterPort holds a MASTER_PORT that was given for as long as the run lasts. nil: no port was given.
+func (c AgentConfig) claimMasterPort() (io.Closer, error) {
+	if c.MasterPort == 0 {
+		return nil, nil
 	}
-	m.listen, m.reached = p.Listen, m.roster.address("")
-	joins := []join{m.cfg.join()}
-	p.guests = m.roster.begin()
-	for _, g := range p.guests {
-		joins = append(joins, g.join)
-	}
-	if err := p.lay(joins); err != nil {
+	claim, err := claimPort(c.masterHost(), c.MasterPort)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("the workers' MASTER_PORT is to be %d, which another run on this machine was given, too: "+
+			"give each run a --master-port of its own, or, on one node or under Slurm, leave it out, and a free one is taken", c.MasterPort)
+	case err != nil:
 		return nil, err
 	}
-	if err := m.services.close(); err != nil {
-		return nil, err
+	if c.TorchStore { // which is at one address, see serveTorch
+		return claim, nil
 	}
-	return p, m.serveWorkers(p)
+	l, err := listenOn([]string{c.masterHost()}, c.MasterPort)
+	if err != nil {
+		return nil, errors.Join(c.masterPortTaken(err), claim.Close())
+	}
+	return claim, l.Close()
 }
 
-// publish gives the plan to every agent that is in it.
-func (m *meeting) publish(ctx context.Context, p *plan) error {
-	if err := setJSON(ctx, m.store, fmt.Sprintf(keyPlan, p.Round), p); err != nil {
-		return fmt.Errorf("publish the plan of the workers: %w", err)
+func (c AgentConfig) masterPortTaken(err error) error {
+	return fmt.Errorf("the workers' MASTER_PORT is to be %d, which cannot be listened on (%w): "+
+		"end who has it (ss -tanp shows who), or give another --master-port", c.MasterPort, err)
+}
+
+// masterHost is where the worker of rank 0 may bind MASTER_PORT: as a rule on all addresses, whatever MASTER_ADDR says, but the pretend nodes
+// of one machine have an address each.
+func (c AgentConfig) masterHost() string {
+	if c.OneMachine {
+		return c.MasterAddr
 	}
-	for _, g := range p.guests {
-		m.answer(g, seat{Index: g.index, Round: p.Round})
-	}
-	return nil
+	return ""
 }

@@ -3,6 +3,7 @@ package launch
 import (
 	"cmp"
 	"context"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -94,10 +95,76 @@ func supervise(ctx context.Context, r *round) (rundir.Verdict, *plan, error) {
 	return s.conclude(talkCtx)
 }
 
-// awaitEarly waits for what is being written while the round goes on.
-func (s *supervisor) awaitEarly() {
-	if err := finished("write the stop file, or the first word on the verdict", func() error { s.early.Wait(); return nil }); err != nil {
-		s.cfg.Log.Warn("a file is not written", "error", err)
+// start starts this agent's workers in the order of their ranks, until one
+// cannot be, or the run is to end: many take their time.
+func (s *supervisor) start(ctx context.Context) {
+	places := s.round.plan.places(s.cfg)
+	s.exits = make(chan *worker, len(places))
+	s.before, _ = proc.ReadMemory(os.DirFS("/")) // what is not known is no evidence; see memory
+	s.round.m.keeper.mark(s.round.cookie)
+	path, err := s.cfg.findCommand()
+	if err == nil {
+		s.output, err = s.round.openOutput()
+	}
+	var devices *devices
+	if err == nil {
+		devices, err = newDevices(s.cfg)
+	}
+	for _, place := range places {
+		if err == nil {
+			err = s.startOne(place, path, devices)
+		}
+		if err != nil {
+			s.propose(s.cfg.startOutcome(place.Rank, err))
+			return
+		}
+		if s.glance(ctx); s.mine != nil || s.suspect != nil || s.outcome != nil || s.finished {
+			return // who is started now would not be told to stop
+		}
+	}
+}
+
+func (s *supervisor) startOne(p Place, path string, devices *devices) error {
+	plan, err := devices.of(p)
+	if err != nil {
+		return err
+	}
+	w, err := s.round.newWorker(p, path, plan, s.output)
+	if err != nil {
+		return err
+	}
+	if err := w.start(s.round.m.keeper.guard, func(w *worker) { s.exits <- w }); err != nil {
+		return execError(s.cfg.Command[0], err)
+	}
+	s.cfg.Log.Debug("worker started", "rank", p.Rank, "pid", w.cmd.Process.Pid)
+	s.workers = append(s.workers, w)
+	s.alive++
+	return nil
+}
+
+// glance acts on what has happened by now to the workers that run already, or to the run, and waits for nothing.
+func (s *supervisor) glance(ctx context.Context) {
+	for {
+		select {
+		case w := <-s.exits:
+			s.workerEnded(ctx, w)
+			continue
+		case v := <-s.talk.outcomes:
+			s.decided(v)
+			continue
+		case g := <-s.talk.lost:
+			s.lost(g)
+			continue
+		case l := <-s.talk.lasts:
+			s.ended(l)
+			continue
+		default:
+		}
+		if s.mine == nil && s.outcome == nil && s.toStop() {
+			s.told = nil
+			s.propose(s.cfg.toldOutcome(ctx))
+		}
+		return
 	}
 }
 
@@ -106,6 +173,13 @@ func (s *supervisor) awaitEarly() {
 func (s *supervisor) busy() bool {
 	proposing := (s.suspect != nil || s.mine != nil || len(s.workers) == 0 && s.toStop()) && s.outcome == nil
 	return s.alive > 0 && s.stop.stage < abandoned || proposing && !s.finished
+}
+
+// awaitEarly waits for what is being written while the round goes on.
+func (s *supervisor) awaitEarly() {
+	if err := finished("write the stop file, or the first word on the verdict", func() error { s.early.Wait(); return nil }); err != nil {
+		s.cfg.Log.Warn("a file is not written", "error", err)
+	}
 }
 
 // toStop tells whether the caller wants the run to stop, and this agent has not acted on it.

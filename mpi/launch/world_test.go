@@ -13,12 +13,16 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
+
+	"go.uber.org/goleak"
 )
 
 // world is a run of several agents, all in this process unless a test says
@@ -228,4 +232,18 @@ func (b *safeBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Join(b.writes, "")
+}
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == proc.GuardCommand {
+		if _, err := proc.ServeGuard(context.Background(), os.Args[2:], os.Stdin); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if os.Getenv(workerSwitch) != "" {
+		workerMain() // this process is a worker, or an agent, of a test
+	}
+	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
+	goleak.VerifyTestMain(m)
 }

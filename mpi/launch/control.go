@@ -1,0 +1,275 @@
+package launch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/mpi/store"
+)
+
+// Keys of a round, below its number.
+const (
+	keyFirst   = "first"   // rundir.Verdict, of the worker that ended badly before all others, by its agent
+	keyOutcome = "outcome" // rundir.Verdict, by whoever comes first
+	keyEnd     = "end/%d"  // report, by agent: its workers are gone
+	keyLast    = "last"    // last, by agent 0, when the verdict is on disk
+)
+
+// keyQuiet is where an agent, the first number, says so for the n-th time in the round, the second one.
+const keyQuiet = "quiet/%d/%d"
+
+// last is agent 0's last word on a round.
+type last struct {
+	Verdict rundir.Verdict `json:"verdict"`
+	Next    bool           `json:"next"` // another round follows
+}
+
+// talk is what an agent says to the others and hears from them in one round, through the control
+// store, in goroutines of its own: a Get there takes as long as the round.
+type talk struct {
+	ends      chan rundir.Verdict // in: at most one, of a worker that ended badly
+	proposals chan rundir.Verdict // in: at most one
+	ended     chan report         // in: this agent's workers are gone
+	says      chan quiet          // in, but for agent 0: the workers give no signs of life, or do again
+
+	first    chan rundir.Verdict // out: which of all agents' ends came first
+	outcomes chan rundir.Verdict // out: the round's outcome
+	lost     chan *guest         // out, at agent 0: a member was lost before its workers were gone
+	reported chan struct{}       // out, at agent 0: all members have said how their workers ended, or are lost; see reports
+	heard    chan heard          // out, at agent 0: what members say of their workers' signs of life
+	lasts    chan *last          // out, elsewhere: agent 0's last word; nil: agent 0 is lost
+
+	wg sync.WaitGroup
+
+	mu  sync.Mutex
+	got map[int]report // by agent
+}
+
+// startTalk begins to listen; it all ends with ctx.
+func startTalk(ctx context.Context, r *round) *talk {
+	t := &talk{
+		ends:      make(chan rundir.Verdict, 1),
+		proposals: make(chan rundir.Verdict, 1),
+		ended:     make(chan report, 1),
+		says:      make(chan quiet, 4),
+		first:     make(chan rundir.Verdict, 1),
+		outcomes:  make(chan rundir.Verdict, 1),
+		lost:      make(chan *guest, len(r.plan.guests)),
+		reported:  make(chan struct{}, 1),
+		heard:     make(chan heard),
+		got:       make(map[int]report),
+		lasts:     make(chan *last, 1),
+	}
+	t.wg.Go(func() { t.rank(ctx, r) })
+	t.wg.Go(func() { t.propose(ctx, r) })
+	t.wg.Go(func() {
+		if v, err := getJSON[rundir.Verdict](ctx, r.store, keyOutcome); err == nil {
+			t.outcomes <- v
+		}
+	})
+	if r.cfg.Index == 0 {
+		t.wg.Go(func() { t.awaitReports(ctx, r) })
+		t.wg.Go(func() { r.awaitStopFile(ctx) })
+		t.hearAll(ctx, r)
+		return t
+	}
+	t.wg.Go(func() { t.tellEnd(ctx, r) })
+	t.wg.Go(func() { t.sayQuiet(ctx, r) })
+	t.wg.Go(func() {
+		l, err := getJSON[*last](ctx, r.store, keyLast)
+		if err != nil {
+			l = nil
+		}
+		t.lasts <- l
+	})
+	return t
+}
+
+// wait returns when nothing of t runs any more; its context must have ended.
+func (t *talk) wait() { t.wg.Wait() }
+
+// rank asks the store which worker ended badly first: a consequence on another node
+// may be proposed sooner than its cause, of which there may be doubt (see mayBeTold).
+func (t *talk) rank(ctx context.Context, r *round) {
+	select {
+	case v := <-t.ends:
+		first := v
+		text, err := json.Marshal(v)
+		if err == nil {
+			text, err = r.store.CompareSet(ctx, keyFirst, nil, text)
+		}
+		if err != nil || json.Unmarshal(text, &first) != nil {
+			first = v // agent 0 is gone, most likely, and the proposal will fail, too
+		}
+		t.first <- first
+	case <-ctx.Done():
+	}
+}
+
+// propose makes this agent's proposal the outcome, unless there is one: the
+// first CompareSet wins. Where that fails agent 0 is lost, and that is the outcome.
+func (t *talk) propose(ctx context.Context, r *round) {
+	select {
+	case v := <-t.proposals:
+		text, err := json.Marshal(v)
+		if err == nil {
+			_, err = r.store.CompareSet(ctx, keyOutcome, nil, text)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("the other agents cannot be told why the run ends", "why", v.Message, "error", err)
+		}
+	case <-ctx.Done():
+	}
+}
+
+func (t *talk) tellEnd(ctx context.Context, r *round) {
+	select {
+	case mine := <-t.ended:
+		text, err := mine.encode(maxReport)
+		if err == nil {
+			err = r.store.Set(ctx, fmt.Sprintf(keyEnd, r.cfg.Index), text)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Log.Warn("agent 0 cannot be told that this agent's workers are gone", "error", err)
+		}
+	case <-ctx.Done():
+	}
+}
+
+// awaitReports waits until every member has reported that its workers are
+// gone, or is lost, and agent 0's own are.
+func (t *talk) awaitReports(ctx context.Context, r *round) {
+	var others sync.WaitGroup
+	for _, g := range r.plan.guests {
+		others.Go(func() {
+			rep, ok := r.reportOf(ctx, g)
+			switch {
+			case ok:
+				t.keep(g.index, rep)
+			case ctx.Err() == nil:
+				t.lost <- g
+			}
+		})
+	}
+	select {
+	case mine := <-t.ended:
+		mine.heard(r.began)
+		t.keep(0, mine)
+	case <-ctx.Done():
+	}
+	others.Wait()
+	t.reported <- struct{}{}
+}
+
+func (t *talk) keep(index int, r report) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.got[index] = r
+}
+
+// reports is what members have said of their workers so far, by agent.
+func (t *talk) reports() map[int]report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.got)
+}
+
+// reportOf waits for a member's report; false where the member is lost before, or ctx ends.
+func (r *round) reportOf(ctx context.Context, g *guest) (report, bool) {
+	key := fmt.Sprintf(keyEnd, g.index)
+	getCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // ends with this call
+		select {
+		case <-g.gone:
+			cancel()
+		case <-stop:
+		}
+	}()
+	rep, err := getJSON[report](getCtx, r.store, key)
+	if err != nil && ctx.Err() == nil {
+		// It may have reported just before it left.
+		if there, _ := r.store.Check(ctx, key); there {
+			rep, err = getJSON[report](ctx, r.store, key)
+		}
+	}
+	rep.heard(r.began)
+	return rep, err == nil
+}
+
+// heard puts the times of a report, which has come this moment, on agent 0's clock: since the round began. However the
+// nodes' clocks differ, that is right but for the time that the report took.
+func (r *report) heard(began time.Time) {
+	for i := range r.Deaths {
+		r.Deaths[i].Heard += time.Since(began)
+	}
+}
+
+// sayQuiet tells agent 0 what this agent has to say of its workers.
+func (t *talk) sayQuiet(ctx context.Context, r *round) {
+	for n := 0; ; n++ {
+		select {
+		case said := <-t.says:
+			if err := setJSON(ctx, r.store, fmt.Sprintf(keyQuiet, r.cfg.Index, n), said); err != nil {
+				return // agent 0 is lost, as everybody notices
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hearAll begins to hear what the members say of their workers.
+func (t *talk) hearAll(ctx context.Context, r *round) {
+	if r.cfg.HangAfter <= 0 {
+		return
+	}
+	for _, g := range r.plan.guests {
+		t.wg.Go(func() { t.hearQuiet(ctx, r, g.index) })
+	}
+}
+
+// hearQuiet hears what a member says of its workers.
+func (t *talk) hearQuiet(ctx context.Context, r *round, index int) {
+	for n := 0; ; n++ {
+		key := fmt.Sprintf(keyQuiet, index, n)
+		said, err := getJSON[quiet](ctx, r.store, key)
+		if err != nil {
+			return
+		}
+		select {
+		case t.heard <- heard{said, index, time.Now()}:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := r.store.Delete(ctx, key); err != nil {
+			return
+		}
+	}
+}
+
+func setJSON(ctx context.Context, s store.Store, key string, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.Set(ctx, key, text)
+}
+
+func getJSON[T any](ctx context.Context, s store.Store, key string) (v T, err error) {
+	text, err := s.Get(ctx, key)
+	if err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		return v, fmt.Errorf("read what another agent said in %s: %w", key, err)
+	}
+	return v, nil
+}
