@@ -180,8 +180,8 @@ func (c AgentConfig) awaitHere(ctx context.Context) (here bool, err error) {
 			if errors.Is(why, ErrTimeout) {
 				why = fmt.Errorf("within %v: %w", c.JoinTimeout, why)
 			}
-			row := reach.Row{From: c.Host, Tries: []reach.Try{*last.Load()}}
-			return false, &unmetError{fmt.Errorf("%s did not find the endpoint's host %s: %w", c.who(), c.MasterAddr, why), []reach.Row{row}}
+			row := reach.AgentTries{From: c.Host, Tries: []reach.Try{*last.Load()}}
+			return false, &notMetError{fmt.Errorf("%s did not find the endpoint's host %s: %w", c.who(), c.MasterAddr, why), []reach.AgentTries{row}}
 		}
 	}
 }

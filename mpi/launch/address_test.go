@@ -114,37 +114,37 @@ func TestSocketVariables(t *testing.T) {
 		t.Skip("needs a network: ", err)
 	}
 	name := reach.NameOf(links, addrs[0])
-	met := func() *meeting { return &meeting{cfg: AgentConfig{Count: 2}, listen: addrs[0].String()} }
-	say := func(m *meeting, nodes int) string {
+	met := func() *rendezvous { return &rendezvous{cfg: AgentConfig{Count: 2}, workerAddr: addrs[0].String()} }
+	say := func(r *rendezvous, nodes int) string {
 		var words []string
-		for _, v := range m.socketVariables(Place{Nodes: nodes}) {
+		for _, v := range r.socketVariables(Place{Nodes: nodes}) {
 			words = append(words, v.name+"="+v.value)
 		}
 		return strings.Join(words, " ")
 	}
 	both := "GLOO_SOCKET_IFNAME=" + name + " TP_SOCKET_IFNAME=" + name
 	all := both + " NCCL_SOCKET_IFNAME==" + name
-	m := met()
+	r := met()
 	want := both
 	if len(reach.Choice{}.Names(links)) == 1 {
 		want = all
 	}
-	if got := say(m, 2); got != want {
+	if got := say(r, 2); got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
-	m.network.addrs = addrs[:1]
-	if got := say(m, 2); got != all {
+	r.network.addrs = addrs[:1]
+	if got := say(r, 2); got != all {
 		t.Errorf("where the user has chosen, told %q, want %q", got, all)
 	}
-	for what, change := range map[string]func(*meeting){
-		"of ddpbatch's own":     func(m *meeting) { m.cfg.Builtin = true },
-		"of pretended nodes":    func(m *meeting) { m.cfg.OneMachine = true },
-		"by a loopback address": func(m *meeting) { m.listen = loopback },
-		"by a lost interface":   func(m *meeting) { m.listen = "192.0.2.250" },
+	for what, change := range map[string]func(*rendezvous){
+		"of ddpbatch's own":     func(r *rendezvous) { r.cfg.Builtin = true },
+		"of pretended nodes":    func(r *rendezvous) { r.cfg.OneMachine = true },
+		"by a loopback address": func(r *rendezvous) { r.workerAddr = loopback },
+		"by a lost interface":   func(r *rendezvous) { r.workerAddr = "192.0.2.250" },
 	} {
-		m := met()
-		change(m)
-		if got := say(m, 2); got != "" {
+		r := met()
+		change(r)
+		if got := say(r, 2); got != "" {
 			t.Errorf("workers %s are told %s", what, got)
 		}
 	}
@@ -183,7 +183,7 @@ func TestMasterAddr(t *testing.T) {
 		{"IPv6 by name", AgentConfig{MasterAddr: "n1"}, "fd00::5", "", "n1"},
 		{"IPv6 told", AgentConfig{MasterAddr: "n1", Exchange: step(1)[0]}, "fd00::5", "", "fd00::5"},
 	} {
-		if got := (&meeting{cfg: tc.c, reached: tc.reached}).masterAddr(&plan{MasterAddr: tc.served}); got != tc.want {
+		if got := (&rendezvous{cfg: tc.c, agent0Addr: tc.reached}).masterAddr(&layout{MasterAddr: tc.served}); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
@@ -297,7 +297,7 @@ func TestJoinTimeoutOfAgent0AfterAName(t *testing.T) {
 	c.JoinTimeout, c.joinBy = time.Hour, time.Now()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), testkit.Patience, errors.New("it still waits"))
 	defer cancel()
-	if _, err := host(ctx, c, network{}, l); !errors.Is(err, ErrTimeout) {
+	if _, err := serveRendezvous(ctx, c, network{}, l); !errors.Is(err, ErrTimeout) {
 		t.Errorf("ended with %v", err)
 	}
 }

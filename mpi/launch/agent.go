@@ -29,7 +29,7 @@ const (
 // AgentConfig is what one agent needs to know. Everything but its place, its
 // host and its own workers must be the same for all agents of a run.
 type AgentConfig struct {
-	Index int      // this agent's number among the agents of the run; -1: it gets one at the meeting, see Endpoint
+	Index int      // this agent's number among the agents of the run; -1: it gets one at the rendezvous, see Endpoint
 	Count int      // how many there are: one a node, or in task mode one a task
 	Host  string   // this node's name, for logs and messages
 	Hosts []string // every agent's node name, where known, for messages
@@ -97,8 +97,8 @@ type AgentConfig struct {
 	VirtualLocalRank bool
 	CPUsPerTask      int
 
-	Interface string // network to meet and talk on (see reach); "": the one that routes to the peer
-	// Exchange tells every agent what agent 0 passed, where they have another way to talk than the meeting (PMI-2): all agents call
+	Interface string // network to meet and communicate on (see reach); "": the one that routes to the peer
+	// Exchange tells every agent what agent 0 passed, where they have another way to exchange a word than the rendezvous (PMI-2): all agents call
 	// it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where it
 	// listens, on a port that the kernel chose, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
 	// MinCount cannot be less than Count. nil: there is none.

@@ -23,50 +23,50 @@ const (
 // keyQuiet is where an agent, the first number, says so for the n-th time in the round, the second one.
 const keyQuiet = "quiet/%d/%d"
 
-// last is agent 0's last word on a round.
-type last struct {
+// lastWord is agent 0's last word on a round.
+type lastWord struct {
 	Verdict rundir.Verdict `json:"verdict"`
 	Next    bool           `json:"next"` // another round follows
 }
 
-// talk is what an agent says to the others and hears from them in one round, through the control
+// controlChannel is what an agent says to the others and hears from them in one round, through the control
 // store, in goroutines of its own: a Get there takes as long as the round.
-type talk struct {
+type controlChannel struct {
 	ends      chan rundir.Verdict // in: at most one, of a worker that ended badly
 	proposals chan rundir.Verdict // in: at most one
-	ended     chan report         // in: this agent's workers are gone
-	says      chan quiet          // in, but for agent 0: the workers give no signs of life, or do again
+	ended     chan endsReport     // in: this agent's workers are gone
+	quietOut  chan quiet          // in, but for agent 0: the workers give no signs of life, or do again
 
-	first    chan rundir.Verdict // out: which of all agents' ends came first
-	outcomes chan rundir.Verdict // out: the round's outcome
-	lost     chan *guest         // out, at agent 0: a member was lost before its workers were gone
-	reported chan struct{}       // out, at agent 0: all members have said how their workers ended, or are lost; see reports
-	heard    chan heard          // out, at agent 0: what members say of their workers' signs of life
-	lasts    chan *last          // out, elsewhere: agent 0's last word; nil: agent 0 is lost
+	first     chan rundir.Verdict // out: which of all agents' ends came first
+	outcomes  chan rundir.Verdict // out: the round's outcome
+	lost      chan *participant   // out, at agent 0: a member was lost before its workers were gone
+	reported  chan struct{}       // out, at agent 0: all members have said how their workers ended, or are lost; see reports
+	quietIn   chan quietReport    // out, at agent 0: what members say of their workers' signs of life
+	lastWords chan *lastWord      // out, elsewhere: agent 0's last word; nil: agent 0 is lost
 
 	wg sync.WaitGroup
 
-	mu  sync.Mutex
-	got map[int]report // by agent
+	mu      sync.Mutex
+	byAgent map[int]endsReport // by agent
 }
 
-// startTalk begins to listen; it all ends with ctx.
-func startTalk(ctx context.Context, r *round) *talk {
-	t := &talk{
+// openControlChannel begins to listen; it all ends with ctx.
+func openControlChannel(ctx context.Context, r *round) *controlChannel {
+	t := &controlChannel{
 		ends:      make(chan rundir.Verdict, 1),
 		proposals: make(chan rundir.Verdict, 1),
-		ended:     make(chan report, 1),
-		says:      make(chan quiet, 4),
+		ended:     make(chan endsReport, 1),
+		quietOut:  make(chan quiet, 4),
 		first:     make(chan rundir.Verdict, 1),
 		outcomes:  make(chan rundir.Verdict, 1),
-		lost:      make(chan *guest, len(r.plan.guests)),
+		lost:      make(chan *participant, len(r.layout.participants)),
 		reported:  make(chan struct{}, 1),
-		heard:     make(chan heard),
-		got:       make(map[int]report),
-		lasts:     make(chan *last, 1),
+		quietIn:   make(chan quietReport),
+		byAgent:   make(map[int]endsReport),
+		lastWords: make(chan *lastWord, 1),
 	}
-	t.wg.Go(func() { t.rank(ctx, r) })
-	t.wg.Go(func() { t.propose(ctx, r) })
+	t.wg.Go(func() { t.publishFirst(ctx, r) })
+	t.wg.Go(func() { t.publishOutcome(ctx, r) })
 	t.wg.Go(func() {
 		if v, err := getJSON[rundir.Verdict](ctx, r.store, keyOutcome); err == nil {
 			t.outcomes <- v
@@ -75,27 +75,27 @@ func startTalk(ctx context.Context, r *round) *talk {
 	if r.cfg.Index == 0 {
 		t.wg.Go(func() { t.awaitReports(ctx, r) })
 		t.wg.Go(func() { r.awaitStopFile(ctx) })
-		t.hearAll(ctx, r)
+		t.receiveAllQuiet(ctx, r)
 		return t
 	}
-	t.wg.Go(func() { t.tellEnd(ctx, r) })
-	t.wg.Go(func() { t.sayQuiet(ctx, r) })
+	t.wg.Go(func() { t.reportEnds(ctx, r) })
+	t.wg.Go(func() { t.reportQuiet(ctx, r) })
 	t.wg.Go(func() {
-		l, err := getJSON[*last](ctx, r.store, keyLast)
+		l, err := getJSON[*lastWord](ctx, r.store, keyLast)
 		if err != nil {
 			l = nil
 		}
-		t.lasts <- l
+		t.lastWords <- l
 	})
 	return t
 }
 
 // wait returns when nothing of t runs any more; its context must have ended.
-func (t *talk) wait() { t.wg.Wait() }
+func (t *controlChannel) wait() { t.wg.Wait() }
 
-// rank asks the store which worker ended badly first: a consequence on another node
-// may be proposed sooner than its cause, of which there may be doubt (see mayBeTold).
-func (t *talk) rank(ctx context.Context, r *round) {
+// publishFirst asks the store which worker ended badly first: a consequence on another node
+// may be proposed sooner than its cause, of which there may be doubt (see mayBeSignalled).
+func (t *controlChannel) publishFirst(ctx context.Context, r *round) {
 	select {
 	case v := <-t.ends:
 		first := v
@@ -111,9 +111,9 @@ func (t *talk) rank(ctx context.Context, r *round) {
 	}
 }
 
-// propose makes this agent's proposal the outcome, unless there is one: the
+// publishOutcome makes this agent's proposal the outcome, unless there is one: the
 // first CompareSet wins. Where that fails agent 0 is lost, and that is the outcome.
-func (t *talk) propose(ctx context.Context, r *round) {
+func (t *controlChannel) publishOutcome(ctx context.Context, r *round) {
 	select {
 	case v := <-t.proposals:
 		text, err := json.Marshal(v)
@@ -127,7 +127,7 @@ func (t *talk) propose(ctx context.Context, r *round) {
 	}
 }
 
-func (t *talk) tellEnd(ctx context.Context, r *round) {
+func (t *controlChannel) reportEnds(ctx context.Context, r *round) {
 	select {
 	case mine := <-t.ended:
 		text, err := mine.encode(maxReport)
@@ -143,22 +143,22 @@ func (t *talk) tellEnd(ctx context.Context, r *round) {
 
 // awaitReports waits until every member has reported that its workers are
 // gone, or is lost, and agent 0's own are.
-func (t *talk) awaitReports(ctx context.Context, r *round) {
+func (t *controlChannel) awaitReports(ctx context.Context, r *round) {
 	var others sync.WaitGroup
-	for _, g := range r.plan.guests {
+	for _, p := range r.layout.participants {
 		others.Go(func() {
-			rep, ok := r.reportOf(ctx, g)
+			rep, ok := r.reportOf(ctx, p)
 			switch {
 			case ok:
-				t.keep(g.index, rep)
+				t.keep(p.index, rep)
 			case ctx.Err() == nil:
-				t.lost <- g
+				t.lost <- p
 			}
 		})
 	}
 	select {
 	case mine := <-t.ended:
-		mine.heard(r.began)
+		mine.sinceRound(r.began)
 		t.keep(0, mine)
 	case <-ctx.Done():
 	}
@@ -166,57 +166,57 @@ func (t *talk) awaitReports(ctx context.Context, r *round) {
 	t.reported <- struct{}{}
 }
 
-func (t *talk) keep(index int, r report) {
+func (t *controlChannel) keep(index int, r endsReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.got[index] = r
+	t.byAgent[index] = r
 }
 
 // reports is what members have said of their workers so far, by agent.
-func (t *talk) reports() map[int]report {
+func (t *controlChannel) reports() map[int]endsReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return maps.Clone(t.got)
+	return maps.Clone(t.byAgent)
 }
 
 // reportOf waits for a member's report; false where the member is lost before, or ctx ends.
-func (r *round) reportOf(ctx context.Context, g *guest) (report, bool) {
-	key := fmt.Sprintf(keyEnd, g.index)
+func (r *round) reportOf(ctx context.Context, p *participant) (endsReport, bool) {
+	key := fmt.Sprintf(keyEnd, p.index)
 	getCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() { // ends with this call
 		select {
-		case <-g.gone:
+		case <-p.gone:
 			cancel()
 		case <-stop:
 		}
 	}()
-	rep, err := getJSON[report](getCtx, r.store, key)
+	rep, err := getJSON[endsReport](getCtx, r.store, key)
 	if err != nil && ctx.Err() == nil {
 		// It may have reported just before it left.
 		if there, _ := r.store.Check(ctx, key); there {
-			rep, err = getJSON[report](ctx, r.store, key)
+			rep, err = getJSON[endsReport](ctx, r.store, key)
 		}
 	}
-	rep.heard(r.began)
+	rep.sinceRound(r.began)
 	return rep, err == nil
 }
 
-// heard puts the times of a report, which has come this moment, on agent 0's clock: since the round began. However the
+// sinceRound puts the times of a report, which has come this moment, on agent 0's clock: since the round began. However the
 // nodes' clocks differ, that is right but for the time that the report took.
-func (r *report) heard(began time.Time) {
+func (r *endsReport) sinceRound(began time.Time) {
 	for i := range r.Deaths {
-		r.Deaths[i].Heard += time.Since(began)
+		r.Deaths[i].Ended += time.Since(began)
 	}
 }
 
-// sayQuiet tells agent 0 what this agent has to say of its workers.
-func (t *talk) sayQuiet(ctx context.Context, r *round) {
+// reportQuiet tells agent 0 what this agent has to say of its workers.
+func (t *controlChannel) reportQuiet(ctx context.Context, r *round) {
 	for n := 0; ; n++ {
 		select {
-		case said := <-t.says:
+		case said := <-t.quietOut:
 			if err := setJSON(ctx, r.store, fmt.Sprintf(keyQuiet, r.cfg.Index, n), said); err != nil {
 				return // agent 0 is lost, as everybody notices
 			}
@@ -226,18 +226,18 @@ func (t *talk) sayQuiet(ctx context.Context, r *round) {
 	}
 }
 
-// hearAll begins to hear what the members say of their workers.
-func (t *talk) hearAll(ctx context.Context, r *round) {
+// receiveAllQuiet begins to hear what the members say of their workers.
+func (t *controlChannel) receiveAllQuiet(ctx context.Context, r *round) {
 	if r.cfg.HangAfter <= 0 {
 		return
 	}
-	for _, g := range r.plan.guests {
-		t.wg.Go(func() { t.hearQuiet(ctx, r, g.index) })
+	for _, p := range r.layout.participants {
+		t.wg.Go(func() { t.receiveQuiet(ctx, r, p.index) })
 	}
 }
 
-// hearQuiet hears what a member says of its workers.
-func (t *talk) hearQuiet(ctx context.Context, r *round, index int) {
+// receiveQuiet hears what a member says of its workers.
+func (t *controlChannel) receiveQuiet(ctx context.Context, r *round, index int) {
 	for n := 0; ; n++ {
 		key := fmt.Sprintf(keyQuiet, index, n)
 		said, err := getJSON[quiet](ctx, r.store, key)
@@ -245,7 +245,7 @@ func (t *talk) hearQuiet(ctx context.Context, r *round, index int) {
 			return
 		}
 		select {
-		case t.heard <- heard{said, index, time.Now()}:
+		case t.quietIn <- quietReport{said, index, time.Now()}:
 		case <-ctx.Done():
 			return
 		}

@@ -14,35 +14,35 @@ import (
 // agents that are still connected: none of them has a part in what follows.
 func (s *supervisor) markNodes(v rundir.Verdict) rundir.Verdict {
 	stood := s.stoodLately() // whoever is dismissed here is lost for another reason
-	for _, g := range s.round.plan.guests {
-		r, reported := s.reports[g.index]
+	for _, p := range s.round.layout.participants {
+		r, reported := s.reports[p.index]
 		switch {
 		case !reported:
-			s.round.m.dismiss(g, "its workers were waited for in vain")
+			s.round.rdzv.dismiss(p, "its workers were waited for in vain")
 		case r.Stuck > 0:
-			s.round.m.dismiss(g, fmt.Sprintf("%d processes of its workers do not end, even by KILL", r.Stuck))
+			s.round.rdzv.dismiss(p, fmt.Sprintf("%d processes of its workers do not end, even by KILL", r.Stuck))
 		default:
 			continue
 		}
-		v.Nodes = append(v.Nodes, g.join.Host)
+		v.Nodes = append(v.Nodes, p.join.Host)
 	}
 	slices.Sort(v.Nodes)
 	v.Nodes = slices.Compact(v.Nodes)
-	return s.isolated(v, stood)
+	return s.blameIsolatedAgent0(v, stood)
 }
 
-// decide says what follows a round, at agent 0: another one, of which it makes the plan, or nothing; and why, for
+// decide says what follows a round, at agent 0: another one, of which it makes the layout, or nothing; and why, for
 // people.
-func (s *supervisor) decide(ctx context.Context, v rundir.Verdict) (next *plan, _ rundir.Verdict, why string) {
+func (s *supervisor) decide(ctx context.Context, v rundir.Verdict) (next *layout, _ rundir.Verdict, why string) {
 	r := s.round
 	var history []rundir.Event
 	if r.cfg.RunDir != nil {
 		var err error
-		if history, err = answered("read the ledger", r.cfg.RunDir.Ledger); err != nil {
+		if history, err = callFS("read the ledger", r.cfg.RunDir.Ledger); err != nil {
 			r.cfg.Log.Warn("what the run has done before is not known", "error", err)
 		}
 	}
-	d := recovery.Decide(r.cfg.Policy, history, v, s.hasRoom(ctx), r.plan.Round)
+	d := recovery.Decide(r.cfg.Policy, history, v, s.hasRoom(ctx), r.layout.Round)
 	if d.Action != recovery.Restart {
 		return nil, v, "" // whether the job is requeued is for the batch script to say
 	}
@@ -51,7 +51,7 @@ func (s *supervisor) decide(ctx context.Context, v rundir.Verdict) (next *plan, 
 		v.Exit, v.Requeue = exitNoRequeue, false
 	}
 	if err == nil {
-		next, err = r.m.layRound(r.plan.Round+1, attempt)
+		next, err = r.rdzv.newLayout(r.layout.Round+1, attempt)
 	}
 	if err != nil {
 		v.Message += "; the workers are not started again: " + err.Error()
@@ -66,43 +66,43 @@ func (s *supervisor) decide(ctx context.Context, v rundir.Verdict) (next *plan, 
 func (s *supervisor) hasRoom(ctx context.Context) bool {
 	r := s.round
 	select {
-	case <-r.m.warned: // the job is about to end
+	case <-r.rdzv.warned: // the job is about to end
 		return false
 	default:
 	}
-	return ctx.Err() == nil && s.reports[0].Stuck == 0 && 1+len(r.m.roster.seated()) >= r.cfg.MinCount
+	return ctx.Err() == nil && s.reports[0].Stuck == 0 && 1+len(r.rdzv.membership.withNumbers()) >= r.cfg.MinCount
 }
 
 // claimNext claims the attempt after this round's, so that whatever is left of this one is fenced off. It
 // fails where another job has claimed it: then this one is what is left.
 func (r *round) claimNext() (int, error) {
 	if r.cfg.RunDir == nil {
-		return r.plan.Attempt, nil
+		return r.layout.Attempt, nil
 	}
-	return answered("claim the next attempt", func() (int, error) { return r.cfg.RunDir.ClaimAfter(r.plan.Attempt) })
+	return callFS("claim the next attempt", func() (int, error) { return r.cfg.RunDir.ClaimAfter(r.layout.Attempt) })
 }
 
-// isolated turns the blame for lost agents to agent 0's own node where it belongs there. An agent 0 that is cut off, or was stopped for a
+// blameIsolatedAgent0 turns the blame for lost agents to agent 0's own node where it belongs there. An agent 0 that is cut off, or was stopped for a
 // while, has lost all others at once, and they have lost it; healthy nodes that it blamed would be excluded from what follows. That one
 // node has failed is more likely than that most of them have. Of two nodes neither can know. stood is stoodLately.
-func (s *supervisor) isolated(v rundir.Verdict, stood bool) rundir.Verdict {
+func (s *supervisor) blameIsolatedAgent0(v rundir.Verdict, stood bool) rundir.Verdict {
 	r, own := s.round, s.cfg.Host
 	var hosts []string
-	for _, m := range r.plan.Members {
+	for _, m := range r.layout.Members {
 		hosts = append(hosts, m.Host)
 	}
 	slices.Sort(hosts)
 	nodes := len(slices.Compact(hosts))
-	silent := len(r.m.roster.silent(r.plan.guests, own))
+	silent := len(r.rdzv.membership.silent(r.layout.participants, own))
 	var why string
 	switch {
 	case len(v.Nodes) == 0:
 		return v
 	case stood:
-		if said, ok := s.givenUp(v); ok {
+		if said, ok := s.othersVerdict(v); ok {
 			return said
 		}
-		why = fmt.Sprintf("agent 0 on %s did not run for %v, and the others have given it up", own, stoodStill)
+		why = fmt.Sprintf("agent 0 on %s did not run for %v, and the others have given it up", own, standstill)
 	case 2*silent > nodes:
 		why = fmt.Sprintf("agent 0 on %s lost %d of the other %d nodes at once: it seems to be cut off itself", own, silent, nodes-1)
 	default:
@@ -115,13 +115,13 @@ func (s *supervisor) isolated(v rundir.Verdict, stood bool) rundir.Verdict {
 	return v
 }
 
-// givenUp is v with what the others have said of why the run ended; false: they said nothing that overrules it. How the workers ended that agent 0
+// othersVerdict is v with what the others have said of why the run ended; false: they said nothing that overrules it. How the workers ended that agent 0
 // knows of, and that one of them forbids another attempt, stays.
-func (s *supervisor) givenUp(v rundir.Verdict) (rundir.Verdict, bool) {
+func (s *supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	if v.Cause != causeCancelled || s.cfg.RunDir == nil {
 		return v, false
 	}
-	said, err := answered("read what the others say of the run's end", func() (rundir.Verdict, error) { return s.cfg.RunDir.Verdict(s.cfg.Attempt) })
+	said, err := callFS("read what the others say of the run's end", func() (rundir.Verdict, error) { return s.cfg.RunDir.Verdict(s.cfg.Attempt) })
 	if err != nil || !s.cfg.overruled(v, said) {
 		return v, false // most likely all of them were told to end
 	}
@@ -144,5 +144,5 @@ func (c AgentConfig) overruled(v, said rundir.Verdict) bool {
 // stoodLately tells whether agent 0 stood still shortly before it lost another; an older standstill, as when the whole job was suspended, has
 // nothing to do with it.
 func (s *supervisor) stoodLately() bool {
-	return s.round.m.roster.stood(s.round.plan.guests, s.round.m.stood.Load())
+	return s.round.rdzv.membership.stood(s.round.layout.participants, s.round.rdzv.stoodStillAt.Load())
 }

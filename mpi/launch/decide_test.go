@@ -35,34 +35,34 @@ func TestIsolated(t *testing.T) {
 		{"tasks of its own node, too", []string{"n1", "n1", "n2", "n3"}, []int{1, 2, 3}, nil, false, causeNode, []string{"n1"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			m := &meeting{roster: newRoster(join{Count: len(test.hosts)})}
+			r := &rendezvous{membership: newMembership(joinRequest{Count: len(test.hosts)})}
 			if test.name == "one of four" { // an hour ago the whole job was suspended
 				at := time.Now().Add(-time.Hour)
-				m.stood.Store(&at)
+				r.stoodStillAt.Store(&at)
 			}
-			p := &plan{}
+			l := &layout{}
 			v := rundir.Verdict{Cause: test.cause, Host: "nx", Message: "why"}
 			for i, host := range test.hosts {
-				p.Members = append(p.Members, member{Index: i, Host: host})
+				l.Members = append(l.Members, member{Index: i, Host: host})
 				if i == 0 {
 					continue
 				}
-				g := newGuest(fmt.Sprint(i), "")
-				g.join.Host = host
-				g.looked = time.Now().Add(-beatEvery)
+				p := newParticipant(fmt.Sprint(i), "")
+				p.join.Host = host
+				p.watched = time.Now().Add(-heartbeatEvery)
 				switch { // by whichever it is noticed first
 				case test.stood && i%2 == 0:
 					at := time.Now().Add(time.Second)
-					m.stood.Store(&at)
+					r.stoodStillAt.Store(&at)
 				case test.stood:
-					g.looked = time.Now().Add(-stoodStill)
+					p.watched = time.Now().Add(-standstill)
 				}
-				p.guests = append(p.guests, g)
+				l.participants = append(l.participants, p)
 				switch {
 				case slices.Contains(test.silent, i):
-					m.roster.drop(g, silence)
+					r.membership.drop(p, silence)
 				case slices.Contains(test.ended, i):
-					m.roster.drop(g, connectionEnded)
+					r.membership.drop(p, connectionEnded)
 				default:
 					continue
 				}
@@ -70,8 +70,8 @@ func TestIsolated(t *testing.T) {
 			}
 			slices.Sort(v.Nodes)
 			v.Nodes = slices.Compact(v.Nodes)
-			s := &supervisor{cfg: AgentConfig{Host: test.hosts[0]}, round: &round{m: m, plan: p}}
-			got := s.isolated(v, s.stoodLately())
+			s := &supervisor{cfg: AgentConfig{Host: test.hosts[0]}, round: &round{rdzv: r, layout: l}}
+			got := s.blameIsolatedAgent0(v, s.stoodLately())
 			if !slices.Equal(got.Nodes, test.want) {
 				t.Errorf("blames %q, want %q", got.Nodes, test.want)
 			}
@@ -85,7 +85,7 @@ func TestIsolated(t *testing.T) {
 
 // An agent 0 that was given up, and is woken up to be told to end, takes the others' word for the end. Who is told to end for another reason has the
 // last word.
-func TestGivenUp(t *testing.T) {
+func TestOthersHaveGivenAgent0Up(t *testing.T) {
 	for _, test := range []struct {
 		name, cause string
 		stood       bool
@@ -104,17 +104,17 @@ func TestGivenUp(t *testing.T) {
 				test.said.Attempt, test.said.FirstRank = 1, -1
 				must(t, w.dir.WriteVerdict(*test.said))
 			}
-			m := &meeting{roster: newRoster(join{Count: 2})}
-			g := newGuest("1", "")
-			g.join.Host, g.looked = "n2", time.Now().Add(-beatEvery)
+			r := &rendezvous{membership: newMembership(joinRequest{Count: 2})}
+			p := newParticipant("1", "")
+			p.join.Host, p.watched = "n2", time.Now().Add(-heartbeatEvery)
 			if test.stood {
-				g.looked = time.Now().Add(-stoodStill)
+				p.watched = time.Now().Add(-standstill)
 			}
-			m.roster.drop(g, connectionEnded)
-			p := &plan{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, guests: []*guest{g}}
-			s := &supervisor{cfg: AgentConfig{Host: "n1", RunDir: w.dir, Attempt: 1}, round: &round{m: m, plan: p}}
+			r.membership.drop(p, connectionEnded)
+			l := &layout{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, participants: []*participant{p}}
+			s := &supervisor{cfg: AgentConfig{Host: "n1", RunDir: w.dir, Attempt: 1}, round: &round{rdzv: r, layout: l}}
 			v := rundir.Verdict{Cause: test.cause, Host: "n1", Nodes: []string{"n2"}, Exit: 143}
-			if got := s.isolated(v, s.stoodLately()); got.Cause != test.want {
+			if got := s.blameIsolatedAgent0(v, s.stoodLately()); got.Cause != test.want {
 				t.Errorf("the cause is %s, want %s", got.Cause, test.want)
 			}
 		})
@@ -137,27 +137,27 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 	want := mine
 	want.Cause, want.Host, want.Nodes, want.Message, want.Signal, want.Report = said.Cause, said.Host, said.Nodes, said.Message, 0, said.Report
 	want.Exit, want.Requeue = said.Exit, said.Requeue
-	if got, ok := s.givenUp(mine); !ok || !sameVerdict(got, want) {
+	if got, ok := s.othersVerdict(mine); !ok || !sameVerdict(got, want) {
 		t.Errorf("became %+v, want %+v", got, want)
 	}
 
 	mine.Exit, want.Exit, want.Requeue = exitNoRequeue, exitNoRequeue, false
 	want.Message = "agent 0 on n1 was lost (mine)"
-	if got, ok := s.givenUp(mine); !ok || !sameVerdict(got, want) {
+	if got, ok := s.othersVerdict(mine); !ok || !sameVerdict(got, want) {
 		t.Errorf("with a rank that forbids another attempt it became %+v, want %+v", got, want)
 	}
 }
 
 // A node whose workers do not end is the one that failed, though agent 0 stood still before it found that out.
 func TestStuckAfterASleep(t *testing.T) {
-	m := &meeting{roster: newRoster(join{Count: 2}), store: store.NewMemory(), ctx: t.Context()}
-	m.cfg.Log = slog.New(slog.DiscardHandler)
-	at := time.Now().Add(-stoodStill)
-	m.stood.Store(&at)
-	g := newGuest("1", "")
-	g.index, g.join.Host = 1, "n2"
-	p := &plan{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, guests: []*guest{g}}
-	s := &supervisor{cfg: AgentConfig{Host: "n1"}, round: &round{m: m, plan: p}, reports: map[int]report{1: {Host: "n2", Stuck: 3}}}
+	r := &rendezvous{membership: newMembership(joinRequest{Count: 2}), store: store.NewMemory(), ctx: t.Context()}
+	r.cfg.Log = slog.New(slog.DiscardHandler)
+	at := time.Now().Add(-standstill)
+	r.stoodStillAt.Store(&at)
+	p := newParticipant("1", "")
+	p.index, p.join.Host = 1, "n2"
+	l := &layout{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, participants: []*participant{p}}
+	s := &supervisor{cfg: AgentConfig{Host: "n1"}, round: &round{rdzv: r, layout: l}, reports: map[int]endsReport{1: {Host: "n2", Stuck: 3}}}
 	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) {
 		t.Errorf("blames %q, want n2", got.Nodes)
 	}

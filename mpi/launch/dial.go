@@ -16,12 +16,12 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// visit is the part of every other agent in the meeting. One that comes late waits for the next round.
-func visit(ctx context.Context, c AgentConfig, n network) (*meeting, error) {
+// dialRendezvous is the part of every other agent in the rendezvous. One that comes late waits for the next round.
+func dialRendezvous(ctx context.Context, c AgentConfig, n network) (*rendezvous, error) {
 	var o offer
 	if c.Exchange != nil {
 		var err error
-		if o, err = c.hear(ctx); err != nil {
+		if o, err = c.receiveOffer(ctx); err != nil {
 			return nil, err
 		}
 		if o.Secret != "" {
@@ -30,80 +30,80 @@ func visit(ctx context.Context, c AgentConfig, n network) (*meeting, error) {
 			}
 		}
 	}
-	m := newMeeting(ctx, c, n)
-	way := newApproach(m)
+	r := newRendezvous(ctx, c, n)
+	way := newDialer(r)
 	if c.Exchange != nil {
-		way.follow(o)
+		way.useOffer(o)
 	}
 	arrived, err := way.connect(ctx)
 	if err != nil {
-		m.cancel()
+		r.cancel()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
 		return nil, err
 	}
 	client := arrived.client
-	m.nonce = arrived.nonce
-	m.store, m.closer = store.Prefix(client, prefix), client.Close
-	m.tasks.Go(m.beat)
-	m.tasks.Go(m.awaitDismissal)
-	if err := m.attend(ctx); err != nil {
+	r.nonce = arrived.nonce
+	r.store, r.closer = store.Prefix(client, prefix), client.Close
+	r.tasks.Go(r.sendHeartbeats)
+	r.tasks.Go(r.awaitDismissal)
+	if err := r.join(ctx); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, errors.Join(m.lostOr(err), m.close())
+		return nil, errors.Join(r.lostOr(err), r.close())
 	}
-	m.settle(client)
-	m.listenForWarnings()
-	return m, nil
+	r.noteAddresses(client)
+	r.listenForWarnings()
+	return r, nil
 }
 
-// settle notes by which addresses this node and agent 0's reach each other.
-func (m *meeting) settle(client *store.Client) {
-	if m.cfg.Host == m.first.Host {
-		m.listen, m.reached = m.first.Listen, m.first.Listen
+// noteAddresses notes by which addresses this node and agent 0's reach each other.
+func (r *rendezvous) noteAddresses(client *store.Client) {
+	if r.cfg.Host == r.first.Host {
+		r.workerAddr, r.agent0Addr = r.first.Listen, r.first.Listen
 		return
 	}
-	m.reached = hostOnly(client.RemoteAddr())
+	r.agent0Addr = hostOnly(client.RemoteAddr())
 	local, err := netip.ParseAddr(hostOnly(client.LocalAddr()))
 	if err != nil {
 		return
 	}
-	own, warn := m.network.own(local)
-	if m.listen = own.String(); warn != "" {
-		m.cfg.Log.Warn(warn)
+	own, warn := r.network.own(local)
+	if r.workerAddr = own.String(); warn != "" {
+		r.cfg.Log.Warn(warn)
 	}
 }
 
-// attend says what this agent is, and waits for its place. Agent 0 decides how
-// long that may take, since it can name those that are missing; that agent 0 itself hangs is found by beat.
-func (m *meeting) attend(ctx context.Context) error {
-	if err := setJSON(ctx, m.store, fmt.Sprintf(keyJoin, m.nonce), m.cfg.join()); err != nil {
+// join says what this agent is, and waits for its place. Agent 0 decides how
+// long that may take, since it can name those that are missing; that agent 0 itself hangs is found by sendHeartbeats.
+func (r *rendezvous) join(ctx context.Context) error {
+	if err := setJSON(ctx, r.store, fmt.Sprintf(keyJoin, r.nonce), r.cfg.join()); err != nil {
 		return err
 	}
-	stop := m.cfg.sayEvery(func(since time.Duration) {
-		m.cfg.Log.Warn("waiting "+m.cfg.awaits(), "since", since)
+	stop := r.cfg.sayEvery(func(since time.Duration) {
+		r.cfg.Log.Warn("waiting "+r.cfg.waitsFor(), "since", since)
 	})
-	s, err := getJSON[seat](ctx, m.store, fmt.Sprintf(keySeat, m.nonce))
+	s, err := getJSON[assignment](ctx, r.store, fmt.Sprintf(keyAssignment, r.nonce))
 	stop()
 	switch {
 	case err != nil:
 		return err
-	case s.Refused != nil:
-		return s.Refused
+	case s.Rejected != nil:
+		return s.Rejected
 	case s.Over != nil:
 		return &overError{s.Over.Verdict}
-	case s.Index < 1 || s.Index >= m.cfg.Count || m.cfg.Index > 0 && s.Index != m.cfg.Index:
-		return fmt.Errorf("agent 0 gives %s the number %d of %d", m.cfg.who(), s.Index, m.cfg.Count)
+	case s.Index < 1 || s.Index >= r.cfg.Count || r.cfg.Index > 0 && s.Index != r.cfg.Index:
+		return fmt.Errorf("agent 0 gives %s the number %d of %d", r.cfg.who(), s.Index, r.cfg.Count)
 	}
-	m.cfg.Index = s.Index
-	m.first, err = m.planOf(ctx, s.Round)
+	r.cfg.Index = s.Index
+	r.first, err = r.awaitLayout(ctx, s.Round)
 	return err
 }
 
-// awaits is what an agent waits for that has reached agent 0.
-func (c AgentConfig) awaits() string {
+// waitsFor is what an agent waits for that has reached agent 0.
+func (c AgentConfig) waitsFor() string {
 	if c.Index > 0 && c.MinCount == c.Count {
 		return "for the other agents to come: the run begins with all of them"
 	}
@@ -121,145 +121,145 @@ const (
 	proofLimit  = 5 * time.Second  // for one try
 )
 
-// approach is an agent's way to agent 0, among several that may lead there.
-type approach struct {
-	m    *meeting
-	cfg  AgentConfig
-	to   string // for messages
-	race *reach.Race
-	left bool // a row was left for agent 0
+// dialer is an agent's way to agent 0, among several that may lead there.
+type dialer struct {
+	m          *rendezvous
+	cfg        AgentConfig
+	to         string // for messages
+	race       *reach.Race
+	triesSaved bool // a row was left for agent 0
 
 	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver's
 	giveUp context.CancelCauseFunc                                               // ends the race
 
-	mu        sync.Mutex
-	leftTo    string               // the address that leftAddr stood for last; "": none
-	reached   map[string]arrival   // by address
-	told      map[string]bool      // what a person was told, after the address
-	refused   int                  // how often in a row, where there is one address
-	refusedAt map[string]time.Time // since when an address says store.ErrOtherSecret, or that it speaks another version
-	otherSide error                // what the last address of those says that speak another version; nil: none does
+	mu          sync.Mutex
+	savedPortAt string                // the address that leftAddr stood for last; "": none
+	proved      map[string]provedConn // by address
+	warned      map[string]bool       // what a person was told, after the address
+	refused     int                   // how often in a row, where there is one address
+	refusedAt   map[string]time.Time  // since when an address says store.ErrOtherSecret, or that it speaks another version
+	otherSide   error                 // what the last address of those says that speak another version; nil: none does
 
 	takenSince time.Time // when the port of this machine was first found with somebody who is no agent; see isTaken
 }
 
-// arrival is a connection that has proved to be to agent 0, and the nonce by which that knows it. Each has one of its own: two ways
+// provedConn is a connection that has proved to be to agent 0, and the nonce by which that knows it. Each has one of its own: two ways
 // may lead to one agent 0.
-type arrival struct {
+type provedConn struct {
 	client *store.Client
 	nonce  string
 }
 
-// newApproach is the way by the ports that all agents know.
-func newApproach(m *meeting) *approach {
-	a := &approach{
-		m: m, cfg: m.cfg, to: m.cfg.MasterAddr, lookup: m.cfg.resolve,
-		reached: make(map[string]arrival), told: make(map[string]bool), refusedAt: make(map[string]time.Time),
+// newDialer is the way by the ports that all agents know.
+func newDialer(r *rendezvous) *dialer {
+	d := &dialer{
+		m: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.resolve,
+		proved: make(map[string]provedConn), warned: make(map[string]bool), refusedAt: make(map[string]time.Time),
 	}
-	if isLoopback(a.to) && !a.cfg.OneMachine {
-		a.to += ", which is this machine itself"
+	if isLoopback(d.to) && !d.cfg.OneMachine {
+		d.to += ", which is this machine itself"
 	}
 	var addrs []string
-	for _, port := range a.cfg.Ports {
-		addrs = append(addrs, joinPort(a.cfg.MasterAddr, port))
+	for _, port := range d.cfg.Ports {
+		addrs = append(addrs, joinPort(d.cfg.MasterAddr, port))
 	}
-	if a.cfg.RunDir != nil && a.cfg.Index >= 0 { // at an endpoint agent 0 has no other port
-		addrs = append(addrs, a.leftAddr())
+	if d.cfg.RunDir != nil && d.cfg.Index >= 0 { // at an endpoint agent 0 has no other port
+		addrs = append(addrs, d.savedPortAddr())
 	}
-	a.race = reach.NewRace(addrs, 0)
-	return a
+	d.race = reach.NewRace(addrs, 0)
+	return d
 }
 
-// follow makes it the way to what agent 0 offers.
-func (a *approach) follow(o offer) {
+// useOffer makes it the way to what agent 0 offers.
+func (d *dialer) useOffer(o offer) {
 	var addrs []string
 	for _, addr := range o.Addrs {
 		addrs = append(addrs, netip.AddrPortFrom(addr, uint16(o.Port)).String())
 	}
-	a.to = "the addresses that " + a.cfg.hostOf(0) + " told by Slurm's PMI-2"
-	a.race = reach.NewRace(addrs, reach.HeadStart)
+	d.to = "the addresses that " + d.cfg.hostOf(0) + " told by Slurm's PMI-2"
+	d.race = reach.NewRace(addrs, reach.HeadStart)
 }
 
 // connect returns the first connection that proves to be to agent 0.
-func (a *approach) connect(ctx context.Context) (arrival, error) {
-	ctx, cancel := context.WithDeadlineCause(ctx, a.cfg.joinEnd(), ErrTimeout)
+func (d *dialer) connect(ctx context.Context) (provedConn, error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, d.cfg.joinEnd(), ErrTimeout)
 	defer cancel()
 	raceCtx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	looking := make(chan struct{})
 	go func() {
 		defer close(looking)
-		a.look(raceCtx, giveUp)
+		d.diagnose(raceCtx, giveUp)
 	}()
-	addr, err := a.race.Run(raceCtx, a.prove)
+	addr, err := d.race.Run(raceCtx, d.prove)
 	cause := cmp.Or(context.Cause(raceCtx), err) // the error of a race that has not been ended is its own
 	giveUp(nil)
 	<-looking
-	for other, arrived := range a.reached {
+	for other, arrived := range d.proved {
 		if other != addr {
 			arrived.client.Close() // it returns no error
 		}
 	}
 	if err != nil {
-		return arrival{}, a.failed(cause)
+		return provedConn{}, d.failed(cause)
 	}
-	if a.left {
-		a.cfg.takeRow()
+	if d.triesSaved {
+		d.cfg.removeTries()
 	}
-	return a.reached[addr], nil
+	return d.proved[addr], nil
 }
 
 // failed says why agent 0 was not reached, and by what ways it was tried to.
-func (a *approach) failed(why error) error {
+func (d *dialer) failed(why error) error {
 	if errors.Is(why, ErrTimeout) {
-		why = fmt.Errorf("within %v: %w", a.cfg.JoinTimeout, why)
-		a.mu.Lock()
-		if a.otherSide != nil {
-			why = fmt.Errorf("%w, and %w", why, a.otherSide)
+		why = fmt.Errorf("within %v: %w", d.cfg.JoinTimeout, why)
+		d.mu.Lock()
+		if d.otherSide != nil {
+			why = fmt.Errorf("%w, and %w", why, d.otherSide)
 		}
-		a.mu.Unlock()
+		d.mu.Unlock()
 	}
-	row := a.row()
-	a.cfg.leaveRow(row)
-	return &unmetError{fmt.Errorf("%s did not get through to agent 0 at %s: %w", a.cfg.who(), a.to, why), []reach.Row{row}}
+	row := d.tries()
+	d.cfg.saveTries(row)
+	return &notMetError{fmt.Errorf("%s did not get through to agent 0 at %s: %w", d.cfg.who(), d.to, why), []reach.AgentTries{row}}
 }
 
-// leftAddr stands in the race for the port that agent 0 may leave in the run directory.
-func (a *approach) leftAddr() string { return joinPort(a.cfg.MasterAddr, 0) }
+// savedPortAddr stands in the race for the port that agent 0 may leave in the run directory.
+func (d *dialer) savedPortAddr() string { return joinPort(d.cfg.MasterAddr, 0) }
 
 // prove tells whether agent 0 answers at an address.
-func (a *approach) prove(ctx context.Context, addr string) error {
+func (d *dialer) prove(ctx context.Context, addr string) error {
 	nonce, to := newNonce(), addr
-	if addr == a.leftAddr() {
+	if addr == d.savedPortAddr() {
 		if err := pause.For(ctx, firstLook); err != nil { // as a rule they have met by then
 			return err
 		}
-		port, err := a.cfg.portLeft()
+		port, err := d.cfg.savedPort()
 		if err != nil {
 			return err
 		}
-		to = joinPort(a.cfg.MasterAddr, port)
-		a.mu.Lock()
-		a.leftTo = to
-		a.mu.Unlock()
+		to = joinPort(d.cfg.MasterAddr, port)
+		d.mu.Lock()
+		d.savedPortAt = to
+		d.mu.Unlock()
 	}
 	client, err := store.Connect(ctx, to, store.DialConfig{
-		Secret: a.cfg.Secret, Binding: a.cfg.binding(), Name: agentName(nonce), Handshake: min(proofLimit, a.cfg.JoinTimeout/4),
+		Secret: d.cfg.Secret, Binding: d.cfg.binding(), Name: agentName(nonce), Handshake: min(proofLimit, d.cfg.JoinTimeout/4),
 	})
 	switch {
 	case err != nil && ctx.Err() != nil: // the race is over
 		return err
 	case err != nil:
-		return a.judge(to, err)
+		return d.classify(to, err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.reached[addr] = arrival{client, nonce}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.proved[addr] = provedConn{client, nonce}
 	return nil
 }
 
-// judge is the error of a try, and tells a person of somebody at the address who is not agent 0.
-func (a *approach) judge(addr string, err error) error {
+// classify is the error of a try, and tells a person of somebody at the address who is not agent 0.
+func (d *dialer) classify(addr string, err error) error {
 	var op *net.OpError
 	nobody := errors.As(err, &op) && op.Op == "dial"
 	agent := errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || speaksAnother(err)
@@ -267,18 +267,18 @@ func (a *approach) judge(addr string, err error) error {
 	case nobody:
 		err = bareDialError(addr, op)
 	case speaksAnother(err):
-		a.tellOnce(addr, "a ddpbatch of another version has agent 0's port", err)
+		d.warnOnce(addr, "a ddpbatch of another version has agent 0's port", err)
 	case store.Stranger(err):
-		a.tellOnce(addr, "somebody else than agent 0 answers", err)
+		d.warnOnce(addr, "somebody else than agent 0 answers", err)
 	case errors.Is(err, store.ErrSilent):
-		a.tellOnce(addr, "somebody has agent 0's port and does not answer", err)
+		d.warnOnce(addr, "somebody has agent 0's port and does not answer", err)
 	default:
-		a.tellOnce(addr, "somebody has agent 0's port and hangs up", err)
+		d.warnOnce(addr, "somebody has agent 0's port and hangs up", err)
 	}
 	switch {
-	case a.isTaken(!nobody && !agent):
-		return reach.Final(fmt.Errorf("port %d of this machine is taken by another program: end it (ss -tanp shows who), or take another: %w", a.cfg.Ports[0], err))
-	case a.isFinal(addr, err):
+	case d.isTaken(!nobody && !agent):
+		return reach.Final(fmt.Errorf("port %d of this machine is taken by another program: end it (ss -tanp shows who), or take another: %w", d.cfg.Ports[0], err))
+	case d.isFinal(addr, err):
 		return reach.Final(err)
 	}
 	return err
@@ -286,41 +286,41 @@ func (a *approach) judge(addr string, err error) error {
 
 // isTaken notes whether somebody who does not speak as an agent does has this machine's port of the endpoint, and tells whether that has
 // gone on for too long for an agent 0 that is slow.
-func (a *approach) isTaken(foreign bool) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (d *dialer) isTaken(foreign bool) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
-	case !a.cfg.portTaken || !foreign:
-		a.takenSince = time.Time{}
+	case !d.cfg.portTaken || !foreign:
+		d.takenSince = time.Time{}
 		return false
-	case a.takenSince.IsZero():
-		a.takenSince = time.Now()
+	case d.takenSince.IsZero():
+		d.takenSince = time.Now()
 	}
-	return time.Since(a.takenSince) >= min(takenWait, a.cfg.JoinTimeout/2)
+	return time.Since(d.takenSince) >= min(takenWait, d.cfg.JoinTimeout/2)
 }
 
 // isFinal tells whether it is of no use to go on. Another job's agent may have one of several ports, and agent 0 the next; where all
 // agents know a single one, it may be about to end, but agent 0 cannot be elsewhere.
-func (a *approach) isFinal(addr string, err error) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (d *dialer) isFinal(addr string, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	var other *auth.VersionError
 	switch isOther := errors.As(err, &other); {
 	case isOther: // of this run or of any
-		a.otherSide = fmt.Errorf("at %s %w", addr, other)
-		a.refused++
-		return a.allRefuse(addr) && a.refused >= store.LastRefusal
+		d.otherSide = fmt.Errorf("at %s %w", addr, other)
+		d.refused++
+		return d.allRefuse(addr) && d.refused >= store.LastRefusal
 	case !errors.Is(err, store.ErrOtherSecret):
-		delete(a.refusedAt, addr)
-	case a.allRefuse(addr) || time.Since(a.refusedAt[addr]) >= min(refusalWait, a.cfg.JoinTimeout/2):
+		delete(d.refusedAt, addr)
+	case d.allRefuse(addr) || time.Since(d.refusedAt[addr]) >= min(refusalWait, d.cfg.JoinTimeout/2):
 		return true
 	}
 	if !errors.Is(err, auth.ErrRefused) {
-		a.refused = 0
+		d.refused = 0
 		return false
 	}
-	a.refused++
-	return a.cfg.Exchange == nil && len(a.cfg.Ports) == 1 && a.refused >= store.LastRefusal
+	d.refused++
+	return d.cfg.Exchange == nil && len(d.cfg.Ports) == 1 && d.refused >= store.LastRefusal
 }
 
 // speaksAnother tells whether the peer is a ddpbatch of another version of the protocol.
@@ -328,21 +328,21 @@ func speaksAnother(err error) bool { return errors.As(err, new(*auth.VersionErro
 
 // allRefuse notes that an address refuses this side's secret, or speaks another version, and reports whether all addresses do. Whoever
 // knows the run's id can refuse a secret: another user's run of the same id, say. a.mu is held.
-func (a *approach) allRefuse(addr string) bool {
-	if a.refusedAt[addr].IsZero() {
-		a.refusedAt[addr] = time.Now()
+func (d *dialer) allRefuse(addr string) bool {
+	if d.refusedAt[addr].IsZero() {
+		d.refusedAt[addr] = time.Now()
 	}
-	return len(a.refusedAt) == len(a.race.Tries())
+	return len(d.refusedAt) == len(d.race.Tries())
 }
 
-// tellOnce tells a person what is at an address, unless that was told before. The error may differ from try to try.
-func (a *approach) tellOnce(addr, what string, err error) {
-	a.mu.Lock()
-	known := a.told[addr+what]
-	a.told[addr+what] = true
-	a.mu.Unlock()
+// warnOnce tells a person what is at an address, unless that was told before. The error may differ from try to try.
+func (d *dialer) warnOnce(addr, what string, err error) {
+	d.mu.Lock()
+	known := d.warned[addr+what]
+	d.warned[addr+what] = true
+	d.mu.Unlock()
 	if !known {
-		a.cfg.Log.Warn(what, "addr", addr, "error", err)
+		d.cfg.Log.Warn(what, "addr", addr, "error", err)
 	}
 }
 
@@ -355,10 +355,10 @@ func bareDialError(addr string, op *net.OpError) error {
 	return op.Err
 }
 
-// look looks for the reason as long as agent 0 is not reached, and gives up where it can never be.
-func (a *approach) look(ctx context.Context, giveUp context.CancelCauseFunc) {
+// diagnose looks for the reason as long as agent 0 is not reached, and gives up where it can never be.
+func (d *dialer) diagnose(ctx context.Context, giveUp context.CancelCauseFunc) {
 	begun := time.Now()
-	timer := time.NewTimer(min(firstLook, a.cfg.JoinTimeout/2))
+	timer := time.NewTimer(min(firstLook, d.cfg.JoinTimeout/2))
 	defer timer.Stop()
 	for said := begun; ; {
 		select {
@@ -366,34 +366,34 @@ func (a *approach) look(ctx context.Context, giveUp context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		if err := a.doubt(ctx); err != nil {
+		if err := d.whyUnreachable(ctx); err != nil {
 			giveUp(err)
 			return
 		}
-		a.cfg.leaveRow(a.row())
-		a.left = true
+		d.cfg.saveTries(d.tries())
+		d.triesSaved = true
 		if time.Since(said) >= sayInterval {
 			said = time.Now()
-			a.cfg.Log.Warn("agent 0 is not reached yet", "at", a.to, "since", said.Sub(begun).Round(time.Second))
+			d.cfg.Log.Warn("agent 0 is not reached yet", "at", d.to, "since", said.Sub(begun).Round(time.Second))
 		}
 		timer.Reset(nextLook)
 	}
 }
 
-// doubt says why the name by which all agents know agent 0 cannot lead to it; nil: it may.
-func (a *approach) doubt(ctx context.Context) error {
-	c := a.cfg
+// whyUnreachable says why the name by which all agents know agent 0 cannot lead to it; nil: it may.
+func (d *dialer) whyUnreachable(ctx context.Context) error {
+	c := d.cfg
 	if c.Exchange != nil || c.onLoopback() {
 		return nil
 	}
-	addrs, err := a.lookup(ctx, "ip", c.MasterAddr)
+	addrs, err := d.lookup(ctx, "ip", c.MasterAddr)
 	if err != nil || len(addrs) == 0 {
 		return nil // as the tries say
 	}
 	own, forbidden := true, true
 	for _, addr := range addrs {
 		own = own && addr.Unmap().IsLoopback() // the resolver gives IPv4 addresses their IPv6 form
-		forbidden = forbidden && a.m.network.choice.Forbids(addr)
+		forbidden = forbidden && d.m.network.choice.Forbids(addr)
 	}
 	switch {
 	case own && !sameHost(c.hostOf(0), c.Host):

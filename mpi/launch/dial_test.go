@@ -30,9 +30,9 @@ import (
 func TestAgent0IsLate(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	other := w.begin(t.Context(), 1)
-	var rows []reach.Row
+	var rows []reach.AgentTries
 	testkit.Eventually(t, "the word of agent 1, which by then has tried all ports", func() bool {
-		rows = AgentConfig{RunDir: w.dir, Attempt: 1}.rowsOf([]int{1})
+		rows = AgentConfig{RunDir: w.dir, Attempt: 1}.savedTries([]int{1})
 		return len(rows) == 1 && len(rows[0].Tries) == 1 && rows[0].Tries[0].Count >= 16
 	})
 	if rows[0].From != "n2" ||
@@ -71,7 +71,7 @@ func TestTwoJobsOnTheSamePorts(t *testing.T) {
 }
 
 // A name that cannot lead to agent 0 is found out.
-func TestDoubt(t *testing.T) {
+func TestNameThatCannotLeadThere(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		c        AgentConfig
@@ -97,8 +97,8 @@ func TestDoubt(t *testing.T) {
 		tc.c.Index, tc.c.Count, tc.c.Host = 1, 2, "n2"
 		choice, err := reach.ParseInterface(tc.c.Interface)
 		must(t, err)
-		a := newApproach(&meeting{cfg: tc.c, network: network{choice: choice}})
-		a.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
+		d := newDialer(&rendezvous{cfg: tc.c, network: network{choice: choice}})
+		d.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) {
 			if host != tc.c.MasterAddr {
 				t.Errorf("%s: looks for %s", tc.name, host)
 			}
@@ -107,7 +107,7 @@ func TestDoubt(t *testing.T) {
 			}
 			return addrsOf(tc.resolves...), nil
 		}
-		switch err := a.doubt(t.Context()); {
+		switch err := d.whyUnreachable(t.Context()); {
 		case tc.want == "" && err != nil:
 			t.Errorf("%s: %v", tc.name, err)
 		case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
@@ -123,11 +123,11 @@ func TestMisnamedAgent0(t *testing.T) {
 	c := AgentConfig{Index: 1, Count: 2, Host: "n2", MasterAddr: "n1", Ports: []int{1}, Secret: secret, Nproc: 1, Command: []string{"x"}, JoinTimeout: time.Hour}
 	c, err = c.withDefaults()
 	must(t, err)
-	a := newApproach(newMeeting(t.Context(), c, network{}))
-	a.race = reach.NewRace([]string{"127.0.1.1:1"}, 0) // where nobody listens
-	a.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return addrsOf("127.0.1.1"), nil }
-	_, err = a.connect(t.Context())
-	var unmet *unmetError
+	d := newDialer(newRendezvous(t.Context(), c, network{}))
+	d.race = reach.NewRace([]string{"127.0.1.1:1"}, 0) // where nobody listens
+	d.lookup = func(context.Context, string, string) ([]netip.Addr, error) { return addrsOf("127.0.1.1"), nil }
+	_, err = d.connect(t.Context())
+	var unmet *notMetError
 	if !errors.As(err, &unmet) || !strings.Contains(unmet.err.Error(), "agent 1 on n2 did not get through to agent 0 at n1: n1 resolves to 127.0.1.1 on n2") ||
 		!strings.Contains(err.Error(), "127.0.1.1:1") {
 		t.Errorf("error is %v", err)
@@ -143,7 +143,7 @@ func TestHostileRows(t *testing.T) {
 	for i := range tries {
 		tries[i] = reach.Try{Addr: "a\x1b[2J", Count: -1, Took: -1 << 62, Err: strings.Repeat("e\n", 5)}
 	}
-	many, err := json.Marshal(reach.Row{From: "root@elsewhere", Tries: tries})
+	many, err := json.Marshal(reach.AgentTries{From: "root@elsewhere", Tries: tries})
 	must(t, err)
 	for agent, text := range []string{1: "\x00", 2: string(many[:len(many)/2]), 3: string(many)} {
 		if agent > 0 {
@@ -152,18 +152,18 @@ func TestHostileRows(t *testing.T) {
 	}
 	folder := filepath.Join(c.RunDir.Path(), "attempts", "1", "reach")
 	must(t, syscall.Mkfifo(filepath.Join(folder, "4.json"), 0o600)) // whoever opens it waits for ever
-	rows := c.rowsOf([]int{1, 2, 3, 4})
-	text := (&unmetError{errors.New("two of five"), rows}).Error()
+	rows := c.savedTries([]int{1, 2, 3, 4})
+	text := (&notMetError{errors.New("two of five"), rows}).Error()
 	if len(rows) != 4 || len(rows[2].Tries) != maxTries || strings.ContainsAny(text, "\x1b\x00") || strings.Contains(text, "elsewhere") ||
 		strings.Count(text, "\n") != 1+3+maxTries || strings.Count(text, "nothing is known of it") != 3 {
 		t.Errorf("%d rows:\n%s", len(rows), text)
 	}
 	must(t, os.RemoveAll(folder))
-	if rows := c.rowsOf(make([]int, 1000)); len(rows) != maxRows {
+	if rows := c.savedTries(make([]int, 1000)); len(rows) != maxRows {
 		t.Errorf("%d rows of a thousand", len(rows))
 	}
 	c.RunDir = nil
-	if rows := c.rowsOf([]int{1}); rows != nil {
+	if rows := c.savedTries([]int{1}); rows != nil {
 		t.Errorf("without a run directory: %+v", rows)
 	}
 }
@@ -171,7 +171,7 @@ func TestHostileRows(t *testing.T) {
 // An agent with another secret than its run's hears so from agent 0, and ends; agent 0 tells once that it came.
 func TestOtherSecret(t *testing.T) {
 	t.Parallel()
-	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"), "endpoint": newMeeting2(t)} {
+	for name, w := range map[string]*world{"ports": newWorld(t, []int{1, 1}, "say", "x"), "told": newStep(t, 2, "say", "x"), "endpoint": newEndpointWorld(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // most of it is a pause, where there are several ports
 			secret, err := auth.NewSecret()
@@ -228,27 +228,27 @@ func TestRefusalIsFinal(t *testing.T) {
 		none := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		addrs := []string{"n1:1", "n1:2"}
 		patient := AgentConfig{JoinTimeout: time.Hour}
-		alone := &approach{cfg: patient, race: reach.NewRace(addrs[:1], 0), refusedAt: make(map[string]time.Time)}
+		alone := &dialer{cfg: patient, race: reach.NewRace(addrs[:1], 0), refusedAt: make(map[string]time.Time)}
 		if !alone.isFinal(addrs[0], store.ErrOtherSecret) {
 			t.Error("nobody else can be agent 0, and it goes on")
 		}
-		a := &approach{cfg: patient, race: reach.NewRace(addrs, 0), refusedAt: make(map[string]time.Time)}
+		d := &dialer{cfg: patient, race: reach.NewRace(addrs, 0), refusedAt: make(map[string]time.Time)}
 		for range 3 { // it is taken back where another answer comes
-			if a.isFinal(addrs[0], store.ErrOtherSecret) || a.isFinal(addrs[1], none) {
+			if d.isFinal(addrs[0], store.ErrOtherSecret) || d.isFinal(addrs[1], none) {
 				t.Error("agent 0 may come to the other address, and it ends")
 			}
 			time.Sleep(refusalWait - time.Second)
-			if a.isFinal(addrs[0], store.ErrOtherSecret) || a.isFinal(addrs[0], none) {
+			if d.isFinal(addrs[0], store.ErrOtherSecret) || d.isFinal(addrs[0], none) {
 				t.Error("it ends too soon")
 			}
 		}
-		a.isFinal(addrs[0], store.ErrOtherSecret)
+		d.isFinal(addrs[0], store.ErrOtherSecret)
 		time.Sleep(refusalWait)
-		if a.isFinal(addrs[1], none) || !a.isFinal(addrs[0], store.ErrOtherSecret) {
+		if d.isFinal(addrs[1], none) || !d.isFinal(addrs[0], store.ErrOtherSecret) {
 			t.Errorf("it does not end with what was said for %v", refusalWait)
 		}
-		a.isFinal(addrs[0], none)
-		if a.isFinal(addrs[0], store.ErrOtherSecret) || !a.isFinal(addrs[1], store.ErrOtherSecret) {
+		d.isFinal(addrs[0], none)
+		if d.isFinal(addrs[0], store.ErrOtherSecret) || !d.isFinal(addrs[1], store.ErrOtherSecret) {
 			t.Error("it does not end when all have said it")
 		}
 	})
@@ -266,8 +266,8 @@ func awaitListener(t *testing.T, addr string) {
 	})
 }
 
-// newMeeting2 is two agents that meet at an endpoint.
-func newMeeting2(t *testing.T) *world {
+// newEndpointWorld is two agents that meet at an endpoint.
+func newEndpointWorld(t *testing.T) *world {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	for i := range w.agents {
 		w.agents[i].Ports = Ports(w.cookie, 1)
@@ -281,7 +281,7 @@ func newMeeting2(t *testing.T) *world {
 // Another run's agent 0 has the only port that the agents know of, and keeps it.
 func TestAnotherRunHasTheEndpoint(t *testing.T) {
 	t.Parallel() // most of it is a pause
-	one, two := newMeeting2(t), newMeeting2(t)
+	one, two := newEndpointWorld(t), newEndpointWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := one.begin(ctx, 0)
 	c := two.agents[1]
@@ -340,7 +340,7 @@ func TestEndpointIsTaken(t *testing.T) {
 			var r result
 			// Half of the time is for agent 0 to answer, and a try has a quarter. Where a busy machine needs more between them, there is more.
 			for limit := 12 * time.Second; r.Cause != "start" && limit < bound; limit *= 3 {
-				w := newMeeting2(t)
+				w := newEndpointWorld(t)
 				c, log = w.agents[1], new(testkit.Journal)
 				c.Endpoint, c.JoinTimeout, c.Log = l.Addr().String(), limit, log.Logger()
 				w.agents = []AgentConfig{c}
@@ -391,7 +391,7 @@ func TestAgentsOfDifferentVersions(t *testing.T) {
 			var limit time.Duration
 			// A try has a quarter of the time. Where a busy machine needs more for it, there is more.
 			for limit = time.Second; limit == time.Second || limit < testkit.Patience && log.String() == ""; limit *= 4 {
-				w := newMeeting2(t)
+				w := newEndpointWorld(t)
 				c := w.agents[1]
 				log = new(testkit.Journal)
 				c.Log = log.Logger()
@@ -446,13 +446,13 @@ func TestSilentElsewhere(t *testing.T) {
 	var try reach.Try
 	// A try has a quarter of the time. Where a busy machine needs more between them, there is more.
 	for limit := 3 * time.Second; try.Count < 2 && limit < testkit.Patience; limit *= 4 {
-		w := newMeeting2(t)
+		w := newEndpointWorld(t)
 		c := w.agents[1]
 		log = new(testkit.Journal)
 		c.Endpoint, c.JoinTimeout, c.Log, c.Guest = l.Addr().String(), limit, log.Logger(), true
 		w.agents = []AgentConfig{c}
 		r := <-w.begin(t.Context(), 0)
-		var unmet *unmetError
+		var unmet *notMetError
 		if !errors.Is(r.err, ErrTimeout) || !errors.As(r.err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 {
 			t.Fatalf("the agent ended with %+v", r)
 		}
@@ -469,7 +469,7 @@ func TestSilentElsewhere(t *testing.T) {
 // Agent 0 has its port and is slow to serve it: that is no other program.
 func TestSlowAgent0IsMet(t *testing.T) {
 	t.Parallel() // most of it is a pause
-	w := newMeeting2(t)
+	w := newEndpointWorld(t)
 	l, err := net.Listen("tcp", w.agents[1].Endpoint)
 	must(t, err)
 	first, err := w.agents[0].withDefaults()
@@ -482,13 +482,13 @@ func TestSlowAgent0IsMet(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := w.begin(ctx, 0)
 	testkit.Eventually(t, "the silence is told of", func() bool { return strings.Contains(log.String(), "nothing was proved within") })
-	m, err := host(t.Context(), first, network{}, l)
+	r, err := serveRendezvous(t.Context(), first, network{}, l)
 	must(t, err)
-	if n := len(m.first.Members); n != 2 {
+	if n := len(r.first.Members); n != 2 {
 		t.Errorf("%d agents met", n)
 	}
 	cancel()
-	must(t, m.close())
+	must(t, r.close())
 	<-ended
 }
 
@@ -513,16 +513,16 @@ func TestPortIsTaken(t *testing.T) {
 		{"nobody", true, takenWait, nobody, false},
 		{"on another machine", false, takenWait, silent, false},
 	} {
-		a := newApproach(&meeting{cfg: AgentConfig{JoinTimeout: time.Hour, Ports: []int{4711}, portTaken: tc.here, Log: slog.New(slog.DiscardHandler)}})
+		d := newDialer(&rendezvous{cfg: AgentConfig{JoinTimeout: time.Hour, Ports: []int{4711}, portTaken: tc.here, Log: slog.New(slog.DiscardHandler)}})
 		if tc.since > 0 {
-			a.takenSince = time.Now().Add(-tc.since)
+			d.takenSince = time.Now().Add(-tc.since)
 		}
-		err := a.judge("n1:4711", tc.err)
+		err := d.classify("n1:4711", tc.err)
 		if got := strings.Contains(err.Error(), "port 4711 of this machine is taken by another program"); got != tc.want || !errors.Is(err, tc.err) && tc.err != error(nobody) {
 			t.Errorf("%s: %v", tc.name, err)
 		}
-		if counts := tc.here && (tc.want || tc.since == 0); a.takenSince.IsZero() == counts {
-			t.Errorf("%s: it is taken since %v", tc.name, a.takenSince)
+		if counts := tc.here && (tc.want || tc.since == 0); d.takenSince.IsZero() == counts {
+			t.Errorf("%s: it is taken since %v", tc.name, d.takenSince)
 		}
 	}
 }

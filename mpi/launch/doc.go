@@ -12,15 +12,15 @@
 //		Stdout: os.Stdout, Stderr: os.Stderr,
 //	})
 //
-// # Meeting
+// # Rendezvous
 //
-// Agents with another way to talk (AgentConfig.Exchange) hear by it where agent 0 is; the others know its name, and ports on which it may
+// Agents with another way to exchange a word (AgentConfig.Exchange) hear by it where agent 0 is; the others know its name, and ports on which it may
 // be, or a place where whoever is first is agent 0 (Endpoint). They race along all ways that may lead there, and only a proof counts. An
-// agent that cannot take part says so at the meeting; one whose secret its run's agent 0 refuses ends at once. Where agents did not meet, the error tells who tried what.
+// agent that cannot take part says so at the rendezvous; one whose secret its run's agent 0 refuses ends at once. Where agents did not meet, the error tells who tried what.
 //
 // # Rounds
 //
-// One start of all workers is a round. When all of them are gone, agent 0 settles how the round ended, and decides with
+// One start of all workers is a round. When all of them are gone, agent 0 finalizes how the round ended, and decides with
 // package recovery whether there is another one in the same job. Each round has an attempt of its own in the run
 // directory, which fences off what is left of the one before; a MASTER_PORT of its own; stores of its own for the workers; and keys of its own
 // in the control store. An attempt that another job has superseded meanwhile ends with 93.

@@ -13,9 +13,9 @@ import (
 
 // workerEnviron is the environment of one worker: what it inherits, less every name
 // that only an agent may set, plus torchrun's variables and ddpbatch's own.
-func workerEnviron(r *round, p Place, devices device.Plan, files logs) []string {
+func workerEnviron(r *round, p Place, devices device.Share, files workerFiles) []string {
 	c := r.cfg
-	own := torchVariables(c, p, r.plan.MasterPort)
+	own := torchVariables(c, p, r.layout.MasterPort)
 	own = append(own, ddpbatchVariables(r, p, devices, files)...)
 	own = append(own, slurmVariables(c, p)...)
 	own = withDevices(own, devices)
@@ -37,7 +37,7 @@ func workerEnviron(r *round, p Place, devices device.Plan, files logs) []string 
 			env = append(env, v.name+"="+v.value)
 		}
 	}
-	for _, v := range append(defaults(devices), r.m.socketVariables(p)...) {
+	for _, v := range append(defaults(devices), r.rdzv.socketVariables(p)...) {
 		if !has[v.name] {
 			env = append(env, v.name+"="+v.value)
 		}
@@ -103,7 +103,7 @@ func torchVariables(c AgentConfig, p Place, masterPort int) []variable {
 
 // ddpbatchVariables are ddpbatch's own (docs/cli.md, "run"), and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
-func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []variable {
+func ddpbatchVariables(r *round, p Place, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
 	var runDir, deadline string
 	if c.RunDir != nil {
@@ -118,8 +118,8 @@ func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []var
 	}
 	inner := []variable{
 		text("DDPBATCH_SECRET", c.Secret.Hex()),
-		text("DDPBATCH_STORE", joinPort(cmp.Or(r.m.reached, r.m.listen), r.plan.WorkerPort)),
-		text("DDPBATCH_LISTEN", r.m.listen),
+		text("DDPBATCH_STORE", joinPort(cmp.Or(r.rdzv.agent0Addr, r.rdzv.workerAddr), r.layout.WorkerPort)),
+		text("DDPBATCH_LISTEN", r.rdzv.workerAddr),
 		text("DDPBATCH_RUN_ID", c.RunID),
 		number("DDPBATCH_ATTEMPT", c.Attempt),
 		text("DDPBATCH_FLIGHT_FILE", files.flight),
@@ -137,7 +137,7 @@ func ddpbatchVariables(r *round, p Place, devices device.Plan, files logs) []var
 		text("DDPBATCH_STOP_FILE", c.StopFile),
 		text("DDPBATCH_DEADLINE", deadline), // seconds since 1970
 		text("DDPBATCH_HEARTBEAT_FILE", r.private.workersPath(files.heartbeat)),
-		number("DDPBATCH_ROUND", r.plan.Round),
+		number("DDPBATCH_ROUND", r.layout.Round),
 		text("DDPBATCH_COOKIE", r.cookie),
 		text("TORCHELASTIC_ERROR_FILE", r.private.workersPath(files.errorFile)),
 	)
@@ -156,7 +156,7 @@ func slurmVariables(c AgentConfig, p Place) []variable {
 }
 
 // withDevices has the GPUs that the worker sees, and its LOCAL_RANK among them, take the place of what was said of them.
-func withDevices(own []variable, devices device.Plan) []variable {
+func withDevices(own []variable, devices device.Share) []variable {
 	for _, entry := range devices.Env {
 		name, value, _ := strings.Cut(entry, "=")
 		own = slices.DeleteFunc(own, func(v variable) bool { return v.name == name })
@@ -167,7 +167,7 @@ func withDevices(own []variable, devices device.Plan) []variable {
 
 // defaults are set where the user did not. torchrun's OMP_NUM_THREADS is 1,
 // which leaves cores idle; without it every rank would use all of them.
-func defaults(devices device.Plan) []variable {
+func defaults(devices device.Share) []variable {
 	return []variable{
 		number("OMP_NUM_THREADS", devices.Threads),
 		number("TORCH_NCCL_ASYNC_ERROR_HANDLING", 1),
@@ -177,11 +177,11 @@ func defaults(devices device.Plan) []variable {
 // socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other
 // agents. Gloo and TensorPipe would otherwise take the address that the host name has, on many machines a loopback one. NCCL, which
 // knows fast networks by itself, is told only where there is nothing to choose or the user has chosen.
-func (m *meeting) socketVariables(p Place) []variable {
-	if m.cfg.Builtin || p.Nodes < 2 || m.cfg.OneMachine {
+func (r *rendezvous) socketVariables(p Place) []variable {
+	if r.cfg.Builtin || p.Nodes < 2 || r.cfg.OneMachine {
 		return nil
 	}
-	addr, err := netip.ParseAddr(m.listen)
+	addr, err := netip.ParseAddr(r.workerAddr)
 	if err != nil || addr.IsLoopback() {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (m *meeting) socketVariables(p Place) []variable {
 		return nil
 	}
 	list := []variable{text("GLOO_SOCKET_IFNAME", name), text("TP_SOCKET_IFNAME", name)}
-	if len(m.network.addrs) > 0 || len(reach.Choice{}.Names(links)) == 1 {
+	if len(r.network.addrs) > 0 || len(reach.Choice{}.Names(links)) == 1 {
 		list = append(list, text("NCCL_SOCKET_IFNAME", "="+name)) // exactly this one
 	}
 	return list

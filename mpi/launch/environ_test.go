@@ -27,7 +27,7 @@ func TestWorkerEnviron(t *testing.T) {
 		"DDPBATCH_STORE=stale", "DDPBATCH_LISTEN=stale", "DDPBATCH_RUN_ID=stale", "DDPBATCH_ATTEMPT=9", "DDPBATCH_STOP_FILE=stale",
 	}
 	r := &round{
-		m: &meeting{listen: "10.0.0.2", reached: "10.0.0.1"}, plan: &plan{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
+		rdzv: &rendezvous{workerAddr: "10.0.0.2", agent0Addr: "10.0.0.1"}, layout: &layout{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
 	}
 	p := Place{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
 	run := w.dir.Path()
@@ -41,7 +41,7 @@ func TestWorkerEnviron(t *testing.T) {
 		"DDPBATCH_RUN_DIR": run, "DDPBATCH_CHECKPOINT_DIR": run + "/checkpoints", "DDPBATCH_STOP_FILE": run + "/attempts/1/stop",
 		"DDPBATCH_DEADLINE": "1800000000", "DDPBATCH_ROUND": "4", "DDPBATCH_COOKIE": strings.Repeat("c0", 16), "DDPBATCH_SECRET_FILE": "/k", // a path, which the user's own program may read
 	}
-	devices := device.Plan{Threads: 7}
+	devices := device.Share{Threads: 7}
 	environ := func(c AgentConfig) map[string]string {
 		r.cfg = c
 		files, err := r.logsOf(p)
@@ -80,12 +80,12 @@ func TestWorkerEnviron(t *testing.T) {
 	// A single agent listens on this machine alone, whatever the node is called.
 	one := c
 	one.Index, one.Count = 0, 1
-	m := r.m
-	r.m = &meeting{listen: loopback}
+	m := r.rdzv
+	r.rdzv = &rendezvous{workerAddr: loopback}
 	if got := environ(one)["DDPBATCH_STORE"]; got != "127.0.0.1:61001" {
 		t.Errorf("a single agent's store is at %s", got)
 	}
-	r.m = m
+	r.rdzv = m
 
 	// The user's own values stand where they may.
 	c.Env = append(c.Env, "OMP_NUM_THREADS=11", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0")

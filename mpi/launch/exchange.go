@@ -18,28 +18,28 @@ const maxOffered = 32 // addresses in an offer
 
 // offer is what agent 0 tells the others through Exchange: where it listens. It may hold the run's secret, and is in no log.
 type offer struct {
-	Run     string       `json:"run"`
-	Port    int          `json:"port,omitempty"`
-	Addrs   []netip.Addr `json:"addrs,omitempty"`
-	Secret  string       `json:"secret,omitempty"`  // 64 hexadecimal digits, made for this run; "": agents were given one
-	Refused *refusal     `json:"refused,omitempty"` // instead of all that: why there will be no meeting
+	Run      string       `json:"run"`
+	Port     int          `json:"port,omitempty"`
+	Addrs    []netip.Addr `json:"addrs,omitempty"`
+	Secret   string       `json:"secret,omitempty"`  // 64 hexadecimal digits, made for this run; "": agents were given one
+	Rejected *rejection   `json:"refused,omitempty"` // instead of all that: why there will be no rendezvous
 }
 
-// tell publishes where agent 0 listens. It returns when all agents know.
-func (m *meeting) tell(ctx context.Context, port int) error {
-	c := m.cfg
+// publishOffer publishes where agent 0 listens. It returns when all agents know.
+func (r *rendezvous) publishOffer(ctx context.Context, port int) error {
+	c := r.cfg
 	o := offer{Run: c.RunID, Port: port}
-	if m.fresh {
+	if r.fresh {
 		o.Secret = c.Secret.Hex()
 	}
 	var err error
-	if o.Addrs, err = m.network.offered(c); err != nil {
-		o = offer{Run: c.RunID, Refused: refusalOf(err)}
+	if o.Addrs, err = r.network.offered(c); err != nil {
+		o = offer{Run: c.RunID, Rejected: rejectionOf(err)}
 	}
-	return errors.Join(err, c.publishOffer(ctx, o))
+	return errors.Join(err, c.exchangeOffer(ctx, o))
 }
 
-func (c AgentConfig) publishOffer(ctx context.Context, o offer) error {
+func (c AgentConfig) exchangeOffer(ctx context.Context, o offer) error {
 	text, err := o.encode()
 	if err == nil {
 		_, err = c.exchange(ctx, text)
@@ -47,8 +47,8 @@ func (c AgentConfig) publishOffer(ctx context.Context, o offer) error {
 	return err
 }
 
-// hear waits for what agent 0 publishes.
-func (c AgentConfig) hear(ctx context.Context) (offer, error) {
+// receiveOffer waits for what agent 0 publishes.
+func (c AgentConfig) receiveOffer(ctx context.Context) (offer, error) {
 	text, err := c.exchange(ctx, "")
 	if err != nil {
 		return offer{}, err
@@ -58,8 +58,8 @@ func (c AgentConfig) hear(ctx context.Context) (offer, error) {
 	case err != nil:
 	case o.Run != c.RunID:
 		err = fmt.Errorf("it is for run %.80q, and this agent is of %.80q", o.Run, c.RunID)
-	case o.Refused != nil:
-		return o, o.Refused
+	case o.Rejected != nil:
+		return o, o.Rejected
 	default:
 		err = o.check(c)
 	}
@@ -102,10 +102,10 @@ func (o offer) encode() (string, error) {
 			return string(text), nil
 		case len(o.Addrs) > 1:
 			o.Addrs = o.Addrs[:len(o.Addrs)-1]
-		case o.Refused != nil && len(o.Refused.Message) > 0:
-			short := *o.Refused
+		case o.Rejected != nil && len(o.Rejected.Message) > 0:
+			short := *o.Rejected
 			short.Message = short.Message[:len(short.Message)/2]
-			o.Refused = &short
+			o.Rejected = &short
 		default:
 			return "", fmt.Errorf("tell the other agents where agent 0 is: %d bytes are more than %d", len(text), MaxOffer)
 		}

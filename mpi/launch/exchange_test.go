@@ -55,7 +55,7 @@ func newStep(t *testing.T, tasks int, command ...string) *world {
 	return w
 }
 
-func TestMeetingByExchange(t *testing.T) {
+func TestRendezvousByExchange(t *testing.T) {
 	w := newStep(t, 3, "environ")
 	var told string
 	exchange := w.agents[2].Exchange
@@ -187,14 +187,14 @@ func TestExchangeOfAHostileText(t *testing.T) {
 	} {
 		c := AgentConfig{Index: 1, Count: 2, Host: "n2", RunID: run, JoinTimeout: time.Minute}
 		c.Exchange = func(context.Context, string) (string, error) { return tc.text, nil }
-		_, err := c.hear(t.Context())
+		_, err := c.receiveOffer(t.Context())
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "aa") {
 			t.Errorf("%.90q: %v, want %q", tc.text, err, tc.want)
 		}
 	}
 	c := AgentConfig{Index: 1, Host: "n2", JoinTimeout: time.Minute}
 	c.Exchange = func(context.Context, string) (string, error) { return "", errors.New("the plugin is odd") }
-	if _, err := c.hear(t.Context()); err == nil || !strings.Contains(err.Error(), "agent 1 on n2 cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): the plugin is odd") {
+	if _, err := c.receiveOffer(t.Context()); err == nil || !strings.Contains(err.Error(), "agent 1 on n2 cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): the plugin is odd") {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestOfferFits(t *testing.T) {
 	if n := len(got.Addrs); err != nil || len(text) > MaxOffer || n < 10 || n > maxOffered || got.Addrs[0] != o.Addrs[0] || got.Secret != o.Secret || got.Port != o.Port {
 		t.Errorf("%d bytes: %s, %v", len(text), text, err)
 	}
-	text, err = offer{Run: "r", Refused: &refusal{Message: strings.Repeat("\x00no ", 1000)}}.encode()
+	text, err = offer{Run: "r", Rejected: &rejection{Message: strings.Repeat("\x00no ", 1000)}}.encode()
 	if err != nil || len(text) > MaxOffer || !strings.Contains(text, "no ") {
 		t.Errorf("%d bytes: %s, %v", len(text), text, err)
 	}
@@ -226,7 +226,7 @@ func FuzzOffer(f *testing.F) {
 	c := AgentConfig{Index: 1, Count: 2, Host: "n2", RunID: "test/1", JoinTimeout: time.Minute}
 	f.Fuzz(func(t *testing.T, text string) {
 		c.Exchange = func(context.Context, string) (string, error) { return text, nil }
-		o, err := c.hear(context.Background())
+		o, err := c.receiveOffer(context.Background())
 		if err != nil {
 			return
 		}

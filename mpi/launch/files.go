@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// logs are the files of one worker in one round, by this process's paths; "": none.
-type logs struct {
+// workerFiles are the files of one worker in one round, by this process's paths; "": none.
+type workerFiles struct {
 	output.Paths
 	errorFile string // TORCHELASTIC_ERROR_FILE
 	flight    string // DDPBATCH_FLIGHT_FILE
@@ -36,14 +36,14 @@ func (c AgentConfig) openLogDir() (*output.LogDir, error) {
 }
 
 // logsOf says where a worker's files go: below --log-dir, or in the run directory, where there is one.
-func (r *round) logsOf(p Place) (l logs, err error) {
+func (r *round) logsOf(p Place) (l workerFiles, err error) {
 	c := r.cfg
 	if c.RunDir != nil {
 		path := func(stream string) string { return c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, stream) }
-		l = logs{Paths: output.Paths{Out: path("out"), Err: path("err")}, errorFile: path("error.json"), flight: path("flight.jsonl")}
+		l = workerFiles{Paths: output.Paths{Out: path("out"), Err: path("err")}, errorFile: path("error.json"), flight: path("flight.jsonl")}
 	}
-	if r.m.logDir != nil {
-		l.Paths, l.errorFile, err = r.m.logDir.Worker(r.plan.Round, p.LocalRank)
+	if r.rdzv.logDir != nil {
+		l.Paths, l.errorFile, err = r.rdzv.logDir.Worker(r.layout.Round, p.LocalRank)
 	}
 	l.heartbeat, l.stacks = r.heartbeatOf(p), r.stacksOf(p, l)
 	if l.errorFile == "" {
@@ -58,8 +58,8 @@ func (r *round) filtered() (output.Paths, error) {
 	switch {
 	case len(c.Output.OutFilters)+len(c.Output.ErrFilters) == 0:
 		return output.Paths{}, nil
-	case r.m.logDir != nil:
-		return r.m.logDir.Filtered(r.plan.Round)
+	case r.rdzv.logDir != nil:
+		return r.rdzv.logDir.Filtered(r.layout.Round)
 	case c.RunDir == nil:
 		return output.Paths{}, nil
 	}
@@ -76,7 +76,7 @@ func (r *round) openOutput() (*output.Mux, error) {
 		return nil, err
 	}
 	c := r.cfg
-	if c.Output.PrefixSeveral && r.plan.World == 1 {
+	if c.Output.PrefixSeveral && r.layout.World == 1 {
 		c.Output.Prefix = ""
 	}
 	return output.NewMux(c.Output, output.To{Stdout: c.Stdout, Stderr: c.Stderr, Filtered: paths}, c.Log)
@@ -92,12 +92,12 @@ const privateAge = time.Minute
 // every rank, which the run directory's file server need not hear.
 func privateParents() []string { return []string{"/dev/shm", os.TempDir()} }
 
-// private is a folder of an agent's own on its node. It is locked as long as the agent lives. Safe for concurrent use.
+// privateFolder is a folder of an agent's own on its node. It is locked as long as the agent lives. Safe for concurrent use.
 //
 // Everybody sees its name, and once the system has removed it (systemd-logind does at a user's last logout) anybody can make another
 // folder of that name. So the files are in a folder within it whose name only the agent and its workers know: a worker's paths lead to
 // nothing that another user has made. The agent itself goes by the descriptor that it holds.
-type private struct {
+type privateFolder struct {
 	path   string
 	secret string // name of the folder within
 
@@ -113,7 +113,7 @@ type private struct {
 var errTaken = errors.New("another folder has its name")
 
 // newPrivate makes a folder in the first of parents where that can be done, and removes those that dead agents of this host left there.
-func newPrivate(parents []string, host string) (*private, error) {
+func newPrivate(parents []string, host string) (*privateFolder, error) {
 	var errs []error
 	for _, parent := range parents {
 		p, err := privateIn(parent, host)
@@ -126,12 +126,12 @@ func newPrivate(parents []string, host string) (*private, error) {
 	return nil, errors.Join(errs...)
 }
 
-func privateIn(parent, host string) (*private, error) {
+func privateIn(parent, host string) (*privateFolder, error) {
 	path, err := os.MkdirTemp(parent, privateName+"*"+ofHost(host))
 	if err != nil {
 		return nil, err
 	}
-	p := &private{path: path, secret: rand.Text(), lockPath: lockFolder, removeAll: os.RemoveAll}
+	p := &privateFolder{path: path, secret: rand.Text(), lockPath: lockFolder, removeAll: os.RemoveAll}
 	p.lock, err = p.open()
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func privateIn(parent, host string) (*private, error) {
 func ofHost(host string) string { return "@" + host }
 
 // open locks the folder that was just made, and makes what is to be in it. Where that fails it removes the folder.
-func (p *private) open() (*os.File, error) {
+func (p *privateFolder) open() (*os.File, error) {
 	lock, err := p.lockPath(p.path)
 	if err != nil { // another agent would sweep it
 		return nil, errors.Join(err, os.Remove(p.path))
@@ -155,8 +155,8 @@ func (p *private) open() (*os.File, error) {
 }
 
 // fill makes the folder within, and the files that are to be there, unless that folder is there.
-func (p *private) fill(folder *os.File) (missing bool, err error) {
-	within := filepath.Join(held(folder), p.secret)
+func (p *privateFolder) fill(folder *os.File) (missing bool, err error) {
+	within := filepath.Join(descriptorPath(folder), p.secret)
 	if err := os.Mkdir(within, 0o700); err != nil {
 		if errors.Is(err, fs.ErrExist) {
 			return false, nil
@@ -191,17 +191,17 @@ func lockFolder(path string) (*os.File, error) {
 	return f, nil
 }
 
-// held returns a path to an open folder, whatever has the folder's name by now.
-func held(folder *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) }
+// descriptorPath returns a path to an open folder, whatever has the folder's name by now.
+func descriptorPath(folder *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", folder.Fd()) }
 
 // removeFolder removes all that is in an open folder, and the folder itself if it still has that path.
 func removeFolder(folder *os.File, path string, removeAll func(string) error) error {
-	entries, err := os.ReadDir(held(folder))
+	entries, err := os.ReadDir(descriptorPath(folder))
 	if errors.Is(err, fs.ErrNotExist) { // it was removed
 		err = nil
 	}
 	for _, entry := range entries {
-		err = errors.Join(err, removeAll(filepath.Join(held(folder), entry.Name())))
+		err = errors.Join(err, removeAll(filepath.Join(descriptorPath(folder), entry.Name())))
 	}
 	if there, _ := isAt(folder, path); there {
 		err = errors.Join(err, os.Remove(path))
@@ -242,7 +242,7 @@ func sweepPrivate(parent, host string) {
 
 // restore makes the folder, or the one within, anew where somebody has removed it, and tells whether that was so; errTaken: somebody else
 // has made one of its name.
-func (p *private) restore() (gone bool, err error) {
+func (p *privateFolder) restore() (gone bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.lock == nil {
@@ -269,7 +269,7 @@ func (p *private) restore() (gone bool, err error) {
 }
 
 // remove removes the folder with all that is in it.
-func (p *private) remove() error {
+func (p *privateFolder) remove() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := errors.Join(removeFolder(p.lock, p.path, p.removeAll), p.lock.Close())
@@ -278,22 +278,22 @@ func (p *private) remove() error {
 }
 
 // file makes an unused file and returns its path for this process, which is good until the folder is removed.
-func (p *private) file(name string) (path string, err error) {
+func (p *privateFolder) file(name string) (path string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.names = append(p.names, name)
-	path = filepath.Join(held(p.lock), p.secret, name)
+	path = filepath.Join(descriptorPath(p.lock), p.secret, name)
 	return path, makeUnused(path)
 }
 
 // workersPath returns the path by which a worker finds the file that this process finds at path.
-func (p *private) workersPath(path string) string {
+func (p *privateFolder) workersPath(path string) string {
 	if p == nil {
 		return path
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if name, ours := strings.CutPrefix(path, held(p.lock)+"/"); ours {
+	if name, ours := strings.CutPrefix(path, descriptorPath(p.lock)+"/"); ours {
 		return filepath.Join(p.path, name)
 	}
 	return path
@@ -311,7 +311,7 @@ func makeUnused(path string) error {
 // makePrivate makes the round's private folder where something is to lie in it: heartbeat files, and error files where there are neither a
 // run directory nor --log-dir. It returns what removes it; without one, only what these files would tell is not known.
 func (r *round) makePrivate() (remove func()) {
-	if r.cfg.HangAfter <= 0 && (r.cfg.RunDir != nil || r.m.logDir != nil) {
+	if r.cfg.HangAfter <= 0 && (r.cfg.RunDir != nil || r.rdzv.logDir != nil) {
 		return func() {}
 	}
 	host, err := os.Hostname() // of the machine: r.cfg's may be pretended
@@ -323,7 +323,7 @@ func (r *round) makePrivate() (remove func()) {
 		return func() {}
 	}
 	return func() {
-		if err := finished("remove the private folder", r.private.remove); err != nil {
+		if err := doFS("remove the private folder", r.private.remove); err != nil {
 			r.cfg.Log.Warn("the folder of the workers' heartbeat and error files is left behind", "error", err)
 		}
 	}
@@ -344,9 +344,9 @@ func (r *round) privateFile(p Place, name string) string {
 // answerLimit is how long a file system may take to answer. One that hangs may take hours, and no signal ends a call to it.
 const answerLimit = time.Minute
 
-// answered returns what do returns, or, where that takes longer than answerLimit, an error that says so; do goes on by itself then, and must not
+// callFS returns what do returns, or, where that takes longer than answerLimit, an error that says so; do goes on by itself then, and must not
 // change anything that the caller reads.
-func answered[T any](what string, do func() (T, error)) (T, error) {
+func callFS[T any](what string, do func() (T, error)) (T, error) {
 	type answer struct {
 		value T
 		err   error
@@ -367,8 +367,8 @@ func answered[T any](what string, do func() (T, error)) (T, error) {
 	}
 }
 
-// finished is answered for what has no result.
-func finished(what string, do func() error) error {
-	_, err := answered(what, func() (struct{}, error) { return struct{}{}, do() })
+// doFS is answered for what has no result.
+func doFS(what string, do func() error) error {
+	_, err := callFS(what, func() (struct{}, error) { return struct{}{}, do() })
 	return err
 }

@@ -181,7 +181,7 @@ func TestPrivateFolderThatCannotBeLocked(t *testing.T) {
 func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Journal
-		r := &round{m: &meeting{}, cfg: AgentConfig{HangAfter: time.Hour, Log: log.Logger()}}
+		r := &round{rdzv: &rendezvous{}, cfg: AgentConfig{HangAfter: time.Hour, Log: log.Logger()}}
 		remove := r.makePrivate()
 		hung := make(chan struct{})
 		r.private.removeAll = func(path string) error { <-hung; return os.RemoveAll(path) }
@@ -204,10 +204,10 @@ func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 // A file system that hangs keeps no agent: it is waited for, and then not any longer.
 func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 	for name, wait := range map[string]func(s *supervisor) error{
-		"the stop file": func(s *supervisor) error { s.awaitEarly(); return errors.New("has not answered") },
+		"the stop file": func(s *supervisor) error { s.awaitWrites(); return errors.New("has not answered") },
 		"the verdict":   func(s *supervisor) error { return s.record(s.cfg.doneOutcome(1)) },
 		"reading, to a result": func(s *supervisor) error {
-			_, err := answered("read", func() (int, error) { s.early.Wait(); return 1, nil })
+			_, err := callFS("read", func() (int, error) { s.writes.Wait(); return 1, nil })
 			return err
 		},
 	} {
@@ -217,7 +217,7 @@ func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 				must(t, err)
 				s := &supervisor{cfg: c}
 				hung := make(chan struct{})
-				s.early.Go(func() { <-hung })
+				s.writes.Go(func() { <-hung })
 				begin := time.Now()
 				err = wait(s)
 				if err == nil || !strings.Contains(err.Error(), "has not answered") || time.Since(begin) != answerLimit {
@@ -276,7 +276,7 @@ func (h heldLog) Handle(_ context.Context, r slog.Record) error {
 
 func TestAnsweredIsWhatWasDone(t *testing.T) {
 	fault := errors.New("a fault")
-	if v, err := answered("x", func() (int, error) { return 7, fault }); v != 7 || err != fault {
+	if v, err := callFS("x", func() (int, error) { return 7, fault }); v != 7 || err != fault {
 		t.Errorf("%d, %v", v, err)
 	}
 }
@@ -415,7 +415,7 @@ func usePrivate(parent string) {
 	errorFile, beat := r.privateFile(Place{}, "error.json"), r.heartbeatOf(Place{})
 	fmt.Printf("%s\n%s\n%s\n", p.path, p.workersPath(errorFile), p.workersPath(beat))
 	bufio.NewScanner(os.Stdin).Scan()
-	h := newHeartbeats(r, []*worker{{logs: logs{heartbeat: beat}}})
+	h := newHeartbeats(r, []*worker{{files: workerFiles{heartbeat: beat}}})
 	for range 3 {
 		h.keepFolder()
 		// as a worker may

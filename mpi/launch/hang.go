@@ -36,11 +36,11 @@ type silentRank struct {
 // evidence is how much a rank's place speaks for the others waiting for it, rather than the other way round.
 func (r silentRank) evidence() int {
 	switch {
-	case r.Place.Stopped:
+	case r.Condition.Stopped:
 		return 3
-	case r.Place.Held:
+	case r.Condition.Held:
 		return 2
-	case r.Place.Sleeps:
+	case r.Condition.Sleeps:
 		return 1
 	}
 	return 0
@@ -58,7 +58,7 @@ func newHang(ranks []silentRank, blur time.Duration) *hang {
 	first := ranks[0]
 	together := func(r silentRank) bool {
 		switch {
-		case r.Place.Stopped:
+		case r.Condition.Stopped:
 			return true
 		case r.agent == first.agent:
 			return r.For >= first.For
@@ -79,7 +79,7 @@ func newHang(ranks []silentRank, blur time.Duration) *hang {
 	h := &hang{ranks: slices.Concat(among, others), named: len(among), blur: blur}
 	best := among[0].evidence()
 	if at := slices.IndexFunc(among, func(r silentRank) bool { return r.evidence() < best }); at > 0 {
-		h.named, h.why = at, among[0].Place.Text
+		h.named, h.why = at, among[0].Condition.Text
 	}
 	return h
 }
@@ -102,8 +102,8 @@ func (h *hang) since() time.Time {
 
 func (r silentRank) compare(other silentRank) int { return r.since.Compare(other.since) }
 
-// told tells whether there is something that speaks for the named ones, and not only that nothing speaks for others.
-func (h *hang) told() bool { return h.named == 1 || h.why != "" || len(h.ranks) > h.named }
+// hasEvidence tells whether there is something that speaks for the named ones, and not only that nothing speaks for others.
+func (h *hang) hasEvidence() bool { return h.named == 1 || h.why != "" || len(h.ranks) > h.named }
 
 // hangOutcome says that the workers hang, and whose fault that is, as far as can be told.
 func (c AgentConfig) hangOutcome(h *hang, now time.Time) rundir.Verdict {
@@ -119,7 +119,7 @@ func (c AgentConfig) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 			who += " on " + host
 		}
 	}
-	if first.Place.Stopped {
+	if first.Condition.Stopped {
 		stopped = "was stopped (SIGSTOP) and "
 		if h.named > 1 {
 			stopped = "were stopped (SIGSTOP) and "
@@ -130,7 +130,7 @@ func (c AgentConfig) hangOutcome(h *hang, now time.Time) rundir.Verdict {
 		signs = "no heartbeat, though there was one before"
 	}
 	v := c.verdict(causeHang, exitFailed, fmt.Sprintf("%s %sgave no sign of life for %v (%s)%s", who, stopped, span(now.Sub(h.since())), signs, h.standing()))
-	if h.told() {
+	if h.hasEvidence() {
 		v.Host = h.host()
 	}
 	if v.Host != "" {
@@ -148,7 +148,7 @@ func (h *hang) standing() string {
 	switch {
 	case all == 1:
 		return ""
-	case h.why != "" && h.ranks[0].Place.Stopped: // which has been said
+	case h.why != "" && h.ranks[0].Condition.Stopped: // which has been said
 		return fmt.Sprintf(", of %d ranks that went quiet", all)
 	case h.why != "":
 		return fmt.Sprintf(": %s, of %d ranks that went quiet", h.why, all)
@@ -169,7 +169,7 @@ func span(d time.Duration) time.Duration {
 }
 
 // report tells a person of the ranks that hung, and where each was.
-func (h *hang) report(message string, reports map[int]report) string {
+func (h *hang) report(message string, reports map[int]endsReport) string {
 	const most = 16 // ranks
 	found := map[int]stacks{}
 	for _, r := range reports {
@@ -185,7 +185,7 @@ func (h *hang) report(message string, reports map[int]report) string {
 			fmt.Fprintf(&b, "  and %d more\n", len(h.ranks)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  rank %d on %s: %s", r.Rank, r.Host, r.Place.Text)
+		fmt.Fprintf(&b, "  rank %d on %s: %s", r.Rank, r.Host, r.Condition.Text)
 		if earlier := span(last.Sub(r.since)); earlier > 0 && earlier >= h.blur {
 			fmt.Fprintf(&b, "; quiet %v before the last", earlier)
 		}
@@ -210,10 +210,10 @@ type stacks struct {
 	Text string `json:"text,omitempty"` // its beginning where there is no file, or what went wrong
 }
 
-// inspect has the stacks of this node's workers written down, which ends those that are written in Go, and the others when that
+// dumpStacks has the stacks of this node's workers written down, which ends those that are written in Go, and the others when that
 // is done.
-func (s *supervisor) inspect() {
-	if s.stop.stage >= signalled || s.inspected != nil {
+func (s *supervisor) dumpStacks() {
+	if s.stop.stage >= signalled || s.dumped != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stacksLimit)
@@ -226,7 +226,7 @@ func (s *supervisor) inspect() {
 	}
 	dumper := s.cfg.dumper()
 	all := make(chan []stacks, 1)
-	s.inspected = all
+	s.dumped = all
 	go func() {
 		defer cancel()
 		all <- dumpAll(ctx, dumper, waiting)
@@ -266,8 +266,8 @@ func dumpAll(ctx context.Context, dumper watch.Dumper, workers []*worker) []stac
 func dump(ctx context.Context, dumper watch.Dumper, w *worker) stacks {
 	var text bytes.Buffer
 	err := dumper.Dump(ctx, w.process.Pid(), &text)
-	one := stacks{Rank: w.place.Rank}
-	if path := w.logs.stacks; path != "" {
+	one := stacks{Rank: w.ranks.Rank}
+	if path := w.files.stacks; path != "" {
 		if err = errors.Join(err, os.WriteFile(path, text.Bytes(), 0o600)); err == nil {
 			one.Path = path
 			return one
@@ -315,7 +315,7 @@ func (s stacks) report() string {
 }
 
 // stacksOf says where a worker's stacks go, beside its logs; "": nowhere.
-func (r *round) stacksOf(p Place, files logs) string {
+func (r *round) stacksOf(p Place, files workerFiles) string {
 	switch {
 	case r.cfg.HangAfter <= 0:
 		return ""

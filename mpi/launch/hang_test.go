@@ -105,9 +105,9 @@ func TestHangOfAGoProgram(t *testing.T) {
 
 // Where all have ended, and some agent takes long to say so, nothing hangs.
 func TestNoHangOfNobody(t *testing.T) {
-	s := &supervisor{round: &round{plan: twoMembers()}, lookout: &lookout{heard: map[int]heard{}}}
+	s := &supervisor{round: &round{layout: twoMembers()}, hangWatch: &hangWatch{reports: map[int]quietReport{}}}
 	for agent := range 2 {
-		s.hear(heard{quiet{Quiet: true}, agent, time.Now()})
+		s.receiveQuiet(quietReport{quiet{Quiet: true}, agent, time.Now()})
 	}
 	if s.mine != nil {
 		t.Errorf("proposed %+v", s.mine)
@@ -273,8 +273,8 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 	c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Hour}.withDefaults()
 	must(t, err)
 	s := &supervisor{cfg: c}
-	s.obey(c.verdict(causeHang, 1, "hung"))
-	if got := <-s.inspected; len(got) != 0 {
+	s.stopFor(c.verdict(causeHang, 1, "hung"))
+	if got := <-s.dumped; len(got) != 0 {
 		t.Errorf("stacks of no worker: %+v", got)
 	}
 	if s.cfg.Grace != hangGrace || s.stop.stage != running {
@@ -285,11 +285,11 @@ func TestHungWorkersHaveLittleTime(t *testing.T) {
 // Who is named, of ranks that fell silent so many seconds ago.
 func TestWhoIsNamed(t *testing.T) {
 	now := time.Unix(100_000, 0)
-	asleep, waits := watch.Place{Sleeps: true, Text: "asleep"}, watch.Place{Text: "in futex"}
-	stopped, held := watch.Place{Stopped: true, Text: "stopped by a signal (SIGSTOP)"}, watch.Place{Held: true, Text: "held by a disk"}
-	at := func(rank int, host string, ago time.Duration, place watch.Place) silentRank {
+	asleep, waits := watch.Condition{Sleeps: true, Text: "asleep"}, watch.Condition{Text: "in futex"}
+	stopped, held := watch.Condition{Stopped: true, Text: "stopped by a signal (SIGSTOP)"}, watch.Condition{Held: true, Text: "held by a disk"}
+	at := func(rank int, host string, ago time.Duration, condition watch.Condition) silentRank {
 		ago *= time.Second
-		return silentRank{quietRank{Rank: rank, Host: host, For: ago, Place: place}, int(host[1] - '0'), now.Add(-ago)}
+		return silentRank{quietRank{Rank: rank, Host: host, For: ago, Condition: condition}, int(host[1] - '0'), now.Add(-ago)}
 	}
 	// by an agent that looked some seconds before the others (task mode has one for each rank)
 	earlier := func(looked time.Duration, agent int, r silentRank) silentRank {
@@ -348,9 +348,9 @@ func TestReportOfAHang(t *testing.T) {
 	var ranks []silentRank
 	for rank := range 20 {
 		ago := time.Duration(2000-rank) * time.Second
-		ranks = append(ranks, silentRank{quietRank{Rank: rank, Host: "n1", For: ago, Place: watch.Place{Text: "in futex"}}, 0, now.Add(-ago)})
+		ranks = append(ranks, silentRank{quietRank{Rank: rank, Host: "n1", For: ago, Condition: watch.Condition{Text: "in futex"}}, 0, now.Add(-ago)})
 	}
-	got := newHang(ranks, time.Second).report("It hangs.", map[int]report{
+	got := newHang(ranks, time.Second).report("It hangs.", map[int]endsReport{
 		0: {Stacks: []stacks{{Rank: 0, Path: "/logs/n1.0.stacks"}}},
 		1: {Stacks: []stacks{{Rank: 1, Text: "process 7\n  thread 7\n"}}},
 	})
@@ -378,7 +378,7 @@ func TestLookEvery(t *testing.T) {
 		time.Second: 125 * time.Millisecond, 4 * time.Second: 500 * time.Millisecond, 8 * time.Second: time.Second,
 		20 * time.Second: time.Second, time.Minute: 3 * time.Second, 5 * time.Minute: 15 * time.Second, 30 * time.Minute: 15 * time.Second,
 	} {
-		if got := (AgentConfig{HangAfter: after}).lookEvery(); got != want {
+		if got := (AgentConfig{HangAfter: after}).observeEvery(); got != want {
 			t.Errorf("every %v where workers hang after %v, want %v", got, after, want)
 		}
 	}

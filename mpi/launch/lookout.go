@@ -25,51 +25,51 @@ type quiet struct {
 
 // quietRank is a worker that gives no signs of life.
 type quietRank struct {
-	Rank  int           `json:"rank"`
-	Host  string        `json:"host"`
-	For   time.Duration `json:"for"`   // since its last sign
-	Beats bool          `json:"beats"` // only its heartbeat file counts
-	Place watch.Place   `json:"place"` // where it is
+	Rank      int             `json:"rank"`
+	Host      string          `json:"host"`
+	For       time.Duration   `json:"for"`   // since its last sign
+	Beats     bool            `json:"beats"` // only its heartbeat file counts
+	Condition watch.Condition `json:"place"` // where it is
 }
 
-// heard is what agent 0 was told.
-type heard struct {
+// quietReport is what agent 0 was told.
+type quietReport struct {
 	quiet
 	agent int
 	at    time.Time // on agent 0's clock
 }
 
-// lookout watches for signs of life of one agent's workers.
-type lookout struct {
-	watch *watch.Watch
-	beats *heartbeats
-	quiet bool          // as was told
-	heard map[int]heard // at agent 0: what each agent said last
+// hangWatch watches for signs of life of one agent's workers.
+type hangWatch struct {
+	watch   *watch.Watch
+	beats   *heartbeats
+	quiet   bool                // as was told
+	reports map[int]quietReport // at agent 0: what each agent said last
 }
 
-// lookEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
-func (c AgentConfig) lookEvery() time.Duration {
+// observeEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
+func (c AgentConfig) observeEvery() time.Duration {
 	const times, seldom, often = 20, 15 * time.Second, time.Second
 	return min(max(c.HangAfter/times, often), seldom, c.HangAfter/8)
 }
 
-// lookOut begins to watch the workers, all of which have been started. The result ends it.
-func (s *supervisor) lookOut() (end func()) {
+// watchForHangs begins to watch the workers, all of which have been started. The result ends it.
+func (s *supervisor) watchForHangs() (end func()) {
 	if s.cfg.HangAfter <= 0 || s.mine != nil || len(s.workers) == 0 {
 		return func() {}
 	}
-	s.lookout = &lookout{
-		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), heard: make(map[int]heard),
+	s.hangWatch = &hangWatch{
+		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), reports: make(map[int]quietReport),
 	}
-	tick := time.NewTicker(s.cfg.lookEvery())
-	s.looks = tick.C
+	tick := time.NewTicker(s.cfg.observeEvery())
+	s.observeDue = tick.C
 	return tick.Stop
 }
 
-// look looks at the workers once, and tells what has changed. Once they are being stopped there is nothing to look for.
-func (s *supervisor) look() {
+// observe looks at the workers once, and tells what has changed. Once they are being stopped there is nothing to look for.
+func (s *supervisor) observe() {
 	if s.mine != nil || s.outcome != nil || s.stop.stage > running {
-		s.looks = nil
+		s.observeDue = nil
 		return
 	}
 	samples, err := s.samples()
@@ -77,8 +77,8 @@ func (s *supervisor) look() {
 		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
 		return
 	}
-	now := s.lookout.watch.Observe(time.Now(), samples)
-	if now == s.lookout.quiet {
+	now := s.hangWatch.watch.Observe(time.Now(), samples)
+	if now == s.hangWatch.quiet {
 		return
 	}
 	said := quiet{Quiet: now}
@@ -86,13 +86,13 @@ func (s *supervisor) look() {
 		said.Ranks = s.quietRanks()
 	}
 	if s.cfg.Index == 0 {
-		s.lookout.quiet = now
-		s.hear(heard{said, 0, time.Now()})
+		s.hangWatch.quiet = now
+		s.receiveQuiet(quietReport{said, 0, time.Now()})
 		return
 	}
 	select {
-	case s.talk.says <- said:
-		s.lookout.quiet = now
+	case s.control.quietOut <- said:
+		s.hangWatch.quiet = now
 	default: // agent 0 does not answer, as will be noticed; else it is said next time
 	}
 }
@@ -100,7 +100,7 @@ func (s *supervisor) look() {
 // samples is what is seen of the workers at this moment.
 func (s *supervisor) samples() ([]watch.Sample, error) {
 	samples := make([]watch.Sample, len(s.workers))
-	beats := s.lookout.beats.look()
+	beats := s.hangWatch.beats.look()
 	var leaders, at []int
 	for i, w := range s.workers {
 		samples[i] = watch.Sample{Heartbeat: beats[i], Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
@@ -120,27 +120,27 @@ func (s *supervisor) samples() ([]watch.Sample, error) {
 
 // quietRanks are this agent's workers that give no sign, with where they are now.
 func (s *supervisor) quietRanks() (list []quietRank) {
-	for _, q := range s.lookout.watch.Quiet() {
+	for _, q := range s.hangWatch.watch.Quiet() {
 		if len(list) == maxRanks {
 			break
 		}
 		w := s.workers[q.Worker]
-		place := watch.Where(w.process.Pid())
-		place.Stopped = place.Stopped || q.Stopped
-		list = append(list, quietRank{Rank: w.place.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Place: place})
+		condition := watch.Where(w.process.Pid())
+		condition.Stopped = condition.Stopped || q.Stopped
+		list = append(list, quietRank{Rank: w.ranks.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Condition: condition})
 	}
 	return list
 }
 
-// hear is agent 0's: once all agents are quiet, and a worker is left anywhere, the run hangs.
-func (s *supervisor) hear(h heard) {
-	if s.lookout == nil || s.mine != nil || s.outcome != nil {
+// receiveQuiet is agent 0's: once all agents are quiet, and a worker is left anywhere, the run hangs.
+func (s *supervisor) receiveQuiet(h quietReport) {
+	if s.hangWatch == nil || s.mine != nil || s.outcome != nil {
 		return
 	}
-	s.lookout.heard[h.agent] = h
+	s.hangWatch.reports[h.agent] = h
 	var all []silentRank
-	for _, m := range s.round.plan.Members {
-		h := s.lookout.heard[m.Index]
+	for _, m := range s.round.layout.Members {
+		h := s.hangWatch.reports[m.Index]
 		if !h.Quiet {
 			return
 		}
@@ -151,7 +151,7 @@ func (s *supervisor) hear(h heard) {
 	if len(all) == 0 {
 		return
 	}
-	s.hung = newHang(all, s.cfg.lookEvery())
+	s.hung = newHang(all, s.cfg.observeEvery())
 	s.propose(s.cfg.hangOutcome(s.hung, time.Now()))
 }
 
@@ -172,7 +172,7 @@ func (r *round) heartbeatOf(p Place) string {
 // heartbeats looks when the workers' heartbeat files were changed, and keeps their folder there. Where they lie on a file server, that may
 // not answer for long: then what was seen before counts.
 type heartbeats struct {
-	folder  *private // nil: there are no files
+	folder  *privateFolder // nil: there are no files
 	log     *slog.Logger
 	removed sync.Once // was told
 	taken   sync.Once // was told
@@ -184,7 +184,7 @@ type heartbeats struct {
 func newHeartbeats(r *round, workers []*worker) *heartbeats {
 	h := &heartbeats{folder: r.private, log: r.cfg.Log, seen: make([]time.Time, len(workers))}
 	for _, w := range workers {
-		h.paths = append(h.paths, w.logs.heartbeat)
+		h.paths = append(h.paths, w.files.heartbeat)
 	}
 	return h
 }

@@ -24,24 +24,24 @@ func (e *LostError) Error() string {
 const connectionEnded = "its connection ended"
 
 // lostOr is err, or that agent 0 is lost where its connection ended.
-func (m *meeting) lostOr(err error) error {
+func (r *rendezvous) lostOr(err error) error {
 	var lost *store.LostError
-	if errors.As(err, &lost) || m.hasGivenUp() {
-		return fmt.Errorf("%w: %w", m.leaderLost(), err)
+	if errors.As(err, &lost) || r.hasGivenUp() {
+		return fmt.Errorf("%w: %w", r.agent0Lost(), err)
 	}
 	return err
 }
 
-// leaderLost says how agent 0 was lost.
-func (m *meeting) leaderLost() *LostError {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	lost := &LostError{Agent: 0, Host: m.cfg.hostOf(0), Why: connectionEnded}
-	if m.first != nil {
-		lost.Host = m.first.Host
+// agent0Lost says how agent 0 was lost.
+func (r *rendezvous) agent0Lost() *LostError {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost := &LostError{Agent: 0, Host: r.cfg.hostOf(0), Why: connectionEnded}
+	if r.first != nil {
+		lost.Host = r.first.Host
 	}
-	if m.silent != "" {
-		lost.Why = m.silent
+	if r.silentWhy != "" {
+		lost.Why = r.silentWhy
 	}
 	return lost
 }
@@ -51,28 +51,28 @@ func (m *meeting) leaderLost() *LostError {
 // the agent that agent 0 lives. Each side counts in its own seconds, in which it did run: one that was stopped, or had no
 // core for a while, thinks nobody lost for that.
 const (
-	beatEvery   = time.Second
-	beatsMissed = 10 // in a row, and the other side is lost
+	heartbeatEvery   = time.Second
+	heartbeatsMissed = 10 // in a row, and the other side is lost
 
-	stoodStill = beatsMissed * beatEvery // where a wait of at most beatEvery has taken that long, the others must have given this agent up
+	standstill = heartbeatsMissed * heartbeatEvery // where a wait of at most beatEvery has taken that long, the others must have given this agent up
 )
 
-var silence = fmt.Sprintf("it was silent for %v", beatsMissed*beatEvery)
+var silence = fmt.Sprintf("it was silent for %v", heartbeatsMissed*heartbeatEvery)
 
-// beat is every other agent's part: it counts, and gives agent 0 up when that does not answer.
-func (m *meeting) beat() {
+// sendHeartbeats is every other agent's part: it counts, and gives agent 0 up when that does not answer.
+func (r *rendezvous) sendHeartbeats() {
 	answers := make(chan error, 1)
 	count := func() {
-		_, err := m.store.Add(m.ctx, fmt.Sprintf(keyBeat, m.nonce), 1)
+		_, err := r.store.Add(r.ctx, fmt.Sprintf(keyHeartbeat, r.nonce), 1)
 		answers <- err
 	}
-	m.tasks.Go(count)
-	tick := time.NewTicker(beatEvery)
+	r.tasks.Go(count)
+	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	for missed := 0; ; {
 		select {
 		case <-tick.C:
-		case <-m.ctx.Done():
+		case <-r.ctx.Done():
 			return
 		}
 		select {
@@ -81,10 +81,10 @@ func (m *meeting) beat() {
 				return // the connection has ended, as everybody will notice
 			}
 			missed = 0
-			m.tasks.Go(count)
+			r.tasks.Go(count)
 		default:
-			if missed++; missed >= beatsMissed {
-				m.giveUp(silence)
+			if missed++; missed >= heartbeatsMissed {
+				r.giveUp(silence)
 				return
 			}
 		}
@@ -92,47 +92,47 @@ func (m *meeting) beat() {
 }
 
 // giveUp ends the connection to agent 0, so that every wait on it ends.
-func (m *meeting) giveUp(why string) {
-	m.mu.Lock()
-	m.silent = why
-	m.mu.Unlock()
-	if err := m.closer(); err != nil {
-		m.cfg.Log.Warn("the connection to agent 0 did not end well", "error", err)
+func (r *rendezvous) giveUp(why string) {
+	r.mu.Lock()
+	r.silentWhy = why
+	r.mu.Unlock()
+	if err := r.closer(); err != nil {
+		r.cfg.Log.Warn("the connection to agent 0 did not end well", "error", err)
 	}
 }
 
-func (m *meeting) hasGivenUp() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.silent != ""
+func (r *rendezvous) hasGivenUp() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.silentWhy != ""
 }
 
 // awaitDismissal hears that agent 0 goes on without this agent: it was stopped for a while, say.
-func (m *meeting) awaitDismissal() {
-	if why, err := m.store.Get(m.ctx, fmt.Sprintf(keyOut, m.nonce)); err == nil {
-		m.giveUp("it has gone on without this agent, of which it says: " + string(why))
+func (r *rendezvous) awaitDismissal() {
+	if why, err := r.store.Get(r.ctx, fmt.Sprintf(keyDismissal, r.nonce)); err == nil {
+		r.giveUp("it has gone on without this agent, of which it says: " + string(why))
 	}
 }
 
-// listenTo is agent 0's part for one other agent, until its connection ends.
-func (m *meeting) listenTo(ctx context.Context, g *guest) {
-	tick := time.NewTicker(beatEvery)
+// watchHeartbeat is agent 0's part for one other agent, until its connection ends.
+func (r *rendezvous) watchHeartbeat(ctx context.Context, p *participant) {
+	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
-	key := fmt.Sprintf(keyBeat, g.nonce)
+	key := fmt.Sprintf(keyHeartbeat, p.nonce)
 	for last, missed := int64(0), 0; ; {
-		slept := m.roster.looked(g)
+		slept := r.membership.watched(p)
 		select {
 		case <-tick.C:
-		case <-g.left:
+		case <-p.ended:
 			return
 		case <-ctx.Done():
 			return
 		}
-		if time.Since(slept) >= stoodStill {
+		if time.Since(slept) >= standstill {
 			at := time.Now()
-			m.stood.Store(&at)
+			r.stoodStillAt.Store(&at)
 		}
-		now, err := m.store.Add(ctx, key, 0)
+		now, err := r.store.Add(ctx, key, 0)
 		switch {
 		case err != nil: // ctx has ended, or the number was spoiled: then it does not grow
 			missed++
@@ -141,20 +141,20 @@ func (m *meeting) listenTo(ctx context.Context, g *guest) {
 		default:
 			last, missed = now, 0
 		}
-		if missed == beatsMissed {
-			m.dismiss(g, silence)
+		if missed == heartbeatsMissed {
+			r.dismiss(p, silence)
 		}
 	}
 }
 
 // dismiss goes on without an agent whose connection may live, and tells it so, if it hears.
-func (m *meeting) dismiss(g *guest, why string) {
-	if !m.roster.drop(g, why) {
+func (r *rendezvous) dismiss(p *participant, why string) {
+	if !r.membership.drop(p, why) {
 		return
 	}
-	host := m.roster.nodeOf(g)
-	m.cfg.Log.Warn("an agent is lost", "agent", g.index, "host", host, "why", why)
-	if err := m.store.Set(m.ctx, fmt.Sprintf(keyOut, g.nonce), []byte(why)); err != nil && m.ctx.Err() == nil {
-		m.cfg.Log.Warn("a lost agent cannot be told so", "host", host, "error", err)
+	host := r.membership.nodeOf(p)
+	r.cfg.Log.Warn("an agent is lost", "agent", p.index, "host", host, "why", why)
+	if err := r.store.Set(r.ctx, fmt.Sprintf(keyDismissal, p.nonce), []byte(why)); err != nil && r.ctx.Err() == nil {
+		r.cfg.Log.Warn("a lost agent cannot be told so", "host", host, "error", err)
 	}
 }

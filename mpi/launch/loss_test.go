@@ -140,7 +140,7 @@ func TestLostBeforeAllMet(t *testing.T) {
 }
 
 // An agent that is told to stop leaves a moment before agent 0 is told: that is no loss.
-func TestToldBeforeAllMet(t *testing.T) {
+func TestSignalToOneBeforeAllMet(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "say", "x") // agent 2 never comes
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -266,7 +266,7 @@ func TestLostWhileStopping(t *testing.T) {
 
 // A report that is too long loses words, and no death.
 func TestReportFits(t *testing.T) {
-	var r report
+	var r endsReport
 	for rank := range 200 {
 		r.Deaths = append(r.Deaths, blame.Death{Rank: rank, Exit: 1, Tail: []string{strings.Repeat("<", 8<<10)}})
 	}

@@ -17,20 +17,20 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// What a lost guest says counts no more, and changes nothing. One that comes when there is no other round is told so.
-func TestArriveTooLate(t *testing.T) {
-	r := newRoster(join{Count: 2})
-	lost := newGuest("1", "")
+// What a lost participant says counts no more, and changes nothing. One that comes when there is no other round is told so.
+func TestJoinTooLate(t *testing.T) {
+	r := newMembership(joinRequest{Count: 2})
+	lost := newParticipant("1", "")
 	r.drop(lost, silence)
-	if told := r.arrive(lost, join{Index: 1, Host: "n2", Count: 2}); told != nil || lost.join.Host != "" || r.seats[1] != nil {
+	if told := r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 2}); told != nil || lost.join.Host != "" || r.numbered[1] != nil {
 		t.Errorf("a lost guest is told %+v, and is %+v", told, lost.join)
 	}
-	late, over := newGuest("2", ""), seat{Over: &last{}}
+	late, over := newParticipant("2", ""), assignment{Over: &lastWord{}}
 	r.close(over)
-	if told := r.arrive(late, join{Index: 1, Host: "n2", Count: 2}); told == nil || told.Over != over.Over {
+	if told := r.join(late, joinRequest{Index: 1, Host: "n2", Count: 2}); told == nil || told.Over != over.Over {
 		t.Errorf("one that comes too late is told %+v", told)
 	}
-	if told := r.arrive(lost, join{Index: 1, Host: "n2", Count: 2}); told != nil {
+	if told := r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 2}); told != nil {
 		t.Errorf("a lost guest is told %+v", told)
 	}
 }
@@ -49,15 +49,15 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 		{[]string{"n1", "n2", "n2", "n9"}, ""},
 	} {
 		c := AgentConfig{Count: 5, Host: "n1", Layout: layout}
-		r := newRoster(join{Count: 5, Host: "n1"})
+		r := newMembership(joinRequest{Count: 5, Host: "n1"})
 		for i, host := range tc.came {
 			if host != "" {
-				if told := r.arrive(newGuest(host, ""), join{Index: i + 1, Host: host, Count: 5}); told != nil {
+				if told := r.join(newParticipant(host, ""), joinRequest{Index: i + 1, Host: host, Count: 5}); told != nil {
 					t.Fatalf("%v: told %+v", tc.came, told)
 				}
 			}
 		}
-		m := &meeting{cfg: c, roster: r}
+		m := &rendezvous{cfg: c, membership: r}
 		if got := m.missing(); got != tc.want {
 			t.Errorf("%v: missing is %q, want %q", tc.came, got, tc.want)
 		}
@@ -66,7 +66,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 	for _, host := range strings.Split("a b c d e f g h i j", " ") {
 		many[host] = 2
 	}
-	m := &meeting{cfg: AgentConfig{Count: 20, Host: "a", Layout: many}, roster: newRoster(join{Count: 20, Host: "a"})}
+	m := &rendezvous{cfg: AgentConfig{Count: 20, Host: "a", Layout: many}, membership: newMembership(joinRequest{Count: 20, Host: "a"})}
 	if got := m.missing(); !strings.HasPrefix(got, "agent 1 (an unnamed node)") {
 		t.Errorf("missing is %q, where it may be any of ten nodes", got)
 	}
@@ -81,7 +81,7 @@ func TestWhatAnAgentWaitsFor(t *testing.T) {
 		c     AgentConfig
 		again bool
 	}{{fixed, false}, {elastic, true}, {unnumbered, true}} {
-		if got := tc.c.awaits(); strings.Contains(got, "started again") != tc.again {
+		if got := tc.c.waitsFor(); strings.Contains(got, "started again") != tc.again {
 			t.Errorf("agent %d of %d to %d: %q", tc.c.Index, tc.c.MinCount, tc.c.Count, got)
 		}
 	}
@@ -140,7 +140,7 @@ func TestNoRestartWithoutAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "flaky", "1", "-1", "0")
 	w.elastic(1, 5)
 	agent := w.away(0)
-	w.awaitMeeting(0)
+	w.awaitRendezvous(0)
 	ended := w.begin(t.Context(), 1)
 	w.awaitMarks("0.0", "0.1")
 	must(t, agent.Process.Kill())
@@ -150,8 +150,8 @@ func TestNoRestartWithoutAgent0(t *testing.T) {
 	}
 }
 
-// awaitMeeting waits until somebody listens where an agent meets the others.
-func (w *world) awaitMeeting(index int) {
+// awaitRendezvous waits until somebody listens where an agent meets the others.
+func (w *world) awaitRendezvous(index int) {
 	w.t.Helper()
 	testkit.Eventually(w.t, "agent 0 to listen", func() bool {
 		conn, err := net.Dial("tcp", joinPort(loopback, w.agents[index].Ports[0]))
@@ -303,7 +303,7 @@ func TestMasterAddrOfAnotherMachine(t *testing.T) {
 }
 
 // One that is told that another agent is agent 0 waits for that, though the endpoint is on its own machine and free.
-func TestGuestIsNeverAgent0(t *testing.T) {
+func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
 	c.Index, c.Endpoint, c.Guest, c.JoinTimeout = -1, joinPort(loopback, c.Ports[0]), true, 100*time.Millisecond
@@ -317,7 +317,7 @@ func TestRefusedWithoutANumber(t *testing.T) {
 	w := newWorld(t, []int{1}, "say", "x")
 	c := w.agents[0]
 	c.Index = -1
-	if c.recordsUnmet(&refusal{}) || c.recordsUnmet(&LostError{}) {
+	if c.recordsFailure(&rejection{}) || c.recordsFailure(&LostError{}) {
 		t.Error("it would write the run's verdict")
 	}
 }
@@ -337,7 +337,7 @@ func TestSilentAgent(t *testing.T) {
 	if v.Cause != "done" || v.Round != 1 || v.Message != "the only rank is done" {
 		t.Errorf("verdict is %+v", v)
 	}
-	if took := time.Since(begin); took < (beatsMissed-2)*beatEvery {
+	if took := time.Since(begin); took < (heartbeatsMissed-2)*heartbeatEvery {
 		t.Errorf("it took %v", took)
 	}
 	if before, err := w.dir.Verdict(1); err != nil || before.Cause != "node" || !strings.Contains(before.Message, silence) {
@@ -365,33 +365,33 @@ func TestSilentAgent0(t *testing.T) {
 	}
 }
 
-func TestRoster(t *testing.T) {
+func TestMembershipNumbers(t *testing.T) {
 	addr := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 7} }
-	r := newRoster(join{Host: "n1", Count: 4})
+	r := newMembership(joinRequest{Host: "n1", Count: 4})
 	for _, name := range []string{"rank 0", "agent/", "agent/1", "agent/zz00000000000000", "agent/00"} { // a worker, or hostile
-		if r.joined(name, addr("10.0.0.9")) != nil {
+		if r.connect(name, addr("10.0.0.9")) != nil {
 			t.Errorf("%q is taken for an agent", name)
 		}
 	}
-	r.left("agent/0")
+	r.disconnect("agent/0")
 	if got := r.address("fallback"); got != "fallback" {
 		t.Errorf("address before anybody came is %s", got)
 	}
-	come := func(ip string, index int, host string) *guest {
-		g := r.joined(agentName(newNonce()), addr(ip))
-		if told := r.arrive(g, join{Index: index, Count: 4, Host: host}); told != nil {
-			t.Errorf("agent %d on %s is told %v", index, host, told.Refused)
+	come := func(ip string, index int, host string) *participant {
+		p := r.connect(agentName(newNonce()), addr(ip))
+		if told := r.join(p, joinRequest{Index: index, Count: 4, Host: host}); told != nil {
+			t.Errorf("agent %d on %s is told %v", index, host, told.Rejected)
 		}
-		return g
+		return p
 	}
 	first := come("127.0.1.1", 1, "n1.cluster") // beside agent 0
 	second := come("10.0.0.1", 2, "n3")
-	double := r.joined(agentName(newNonce()), addr("10.0.0.2"))
-	if r.joined(agentName(double.nonce), addr("10.0.0.2")) != nil {
+	double := r.connect(agentName(newNonce()), addr("10.0.0.2"))
+	if r.connect(agentName(double.nonce), addr("10.0.0.2")) != nil {
 		t.Error("a nonce is taken twice")
 	}
-	if told := r.arrive(double, join{Index: 2, Count: 4, Host: "n9"}); told == nil || told.Refused == nil ||
-		told.Refused.Message != "two agents say that they are agent 2: on n3 and on n9; give each a number of its own" {
+	if told := r.join(double, joinRequest{Index: 2, Count: 4, Host: "n9"}); told == nil || told.Rejected == nil ||
+		told.Rejected.Message != "two agents say that they are agent 2: on n3 and on n9; give each a number of its own" {
 		t.Errorf("a second agent 2 is told %+v", told)
 	}
 	if got := r.address(""); got != "10.0.0.1" {
@@ -400,38 +400,38 @@ func TestRoster(t *testing.T) {
 	if got := fmt.Sprint(r.missing()); got != "[3]" {
 		t.Errorf("missing are %s", got)
 	}
-	astray := r.joined(agentName(newNonce()), addr("127.0.0.1"))
-	if told := r.arrive(astray, join{Index: 3, Count: 4, Host: "n7"}); told == nil || told.Refused == nil ||
-		!strings.Contains(told.Refused.Message, "the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
+	astray := r.connect(agentName(newNonce()), addr("127.0.0.1"))
+	if told := r.join(astray, joinRequest{Index: 3, Count: 4, Host: "n7"}); told == nil || told.Rejected == nil ||
+		!strings.Contains(told.Rejected.Message, "the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
 		t.Errorf("an agent of another node that came by a loopback address is told %+v", told)
 	}
-	r.left(agentName(double.nonce))
+	r.disconnect(agentName(double.nonce))
 	if second.isGone() {
 		t.Error("agent 2 is gone with its double")
 	}
 	third := come("10.0.0.1", -1, "n4")
 	spare := come("10.0.0.1", -1, "n5") // no number is free
-	if third.index != 3 || spare.index != 0 || len(r.seated()) != 3 {
-		t.Errorf("numbers are %d and %d, and %d have one", third.index, spare.index, len(r.seated()))
+	if third.index != 3 || spare.index != 0 || len(r.withNumbers()) != 3 {
+		t.Errorf("numbers are %d and %d, and %d have one", third.index, spare.index, len(r.withNumbers()))
 	}
-	r.left(agentName(second.nonce))
+	r.disconnect(agentName(second.nonce))
 	if !second.isGone() || second.why != connectionEnded || spare.index != 2 || r.firstLost() != second {
 		t.Errorf("agent 2 left (%q), and the one who waited has number %d", second.why, spare.index)
 	}
 	r.begin()
-	if !r.drop(first, "silent") || r.drop(first, "again") || first.why != "silent" || len(r.seated()) != 2 {
+	if !r.drop(first, "silent") || r.drop(first, "again") || first.why != "silent" || len(r.withNumbers()) != 2 {
 		t.Errorf("agent 1 was dropped: %q", first.why)
 	}
 	back := come("10.0.0.1", 1, "n2")
 	if back.index != 1 {
 		t.Error("who comes back does not get its number")
 	}
-	r.close(seat{Index: 77})
-	if told := r.arrive(r.joined(agentName(newNonce()), addr("10.0.0.1")), join{Index: -1, Count: 4}); told == nil || told.Index != 77 {
+	r.close(assignment{Index: 77})
+	if told := r.join(r.connect(agentName(newNonce()), addr("10.0.0.1")), joinRequest{Index: -1, Count: 4}); told == nil || told.Index != 77 {
 		t.Errorf("who comes too late is told %+v", told)
 	}
-	for nonce := range maps.Clone(r.guests) {
-		r.left(agentName(nonce))
+	for nonce := range maps.Clone(r.connected) {
+		r.disconnect(agentName(nonce))
 	}
 	r.waitGone(time.Hour) // all that came have left
 }

@@ -60,7 +60,7 @@ func (c AgentConfig) doneOutcome(world int) rundir.Verdict {
 
 // exitOutcome says how a worker ended badly; false where it did not.
 func (c AgentConfig) exitOutcome(w *worker) (rundir.Verdict, bool) {
-	return c.endOutcome(w.place.Rank, w.exit, w.signal, w.lastLog())
+	return c.endOutcome(w.ranks.Rank, w.exit, w.signal, w.lastLog())
 }
 
 // endOutcome makes the verdict of a rank on c.Host that ended badly; it returns false if the rank did not. log is the file with the
@@ -99,9 +99,9 @@ func (c AgentConfig) startOutcome(rank int, err error) rundir.Verdict {
 	return v
 }
 
-// toldOutcome says that this agent was told to stop, by a signal or because the
+// interruptedOutcome says that this agent was told to stop, by a signal or because the
 // caller's deadline passed.
-func (c AgentConfig) toldOutcome(ctx context.Context) rundir.Verdict {
+func (c AgentConfig) interruptedOutcome(ctx context.Context) rundir.Verdict {
 	var v rundir.Verdict
 	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) {
 		v = c.verdict(causeTimeout, exitTimeout, fmt.Sprintf("the agent on %s stopped the run: its time was over", c.Host))
@@ -121,23 +121,23 @@ func (c AgentConfig) lostOutcome(lost *LostError) rundir.Verdict {
 	return v
 }
 
-// refusedOutcome says why the agents did not meet.
-func (c AgentConfig) refusedOutcome(err error) rundir.Verdict {
-	r := refusalOf(err)
+// notBegunOutcome says why the agents did not meet.
+func (c AgentConfig) notBegunOutcome(err error) rundir.Verdict {
+	r := rejectionOf(err)
 	v := c.verdict(r.Cause, r.Exit, r.Message)
 	v.Signal = r.Signal
-	var unmet *unmetError
+	var unmet *notMetError
 	if errors.As(err, &unmet) && len(unmet.rows) > 0 {
 		v.Report = unmet.Error()
 	}
 	return v
 }
 
-// mayBeTold tells whether a worker ended as one does that got a signal to stop.
+// mayBeSignalled tells whether a worker ended as one does that got a signal to stop.
 // Slurm may send the signal to every process of the step (reference: proctrack
 // plugins, cgroup.conf's SignalChildrenProcesses), and a terminal to its whole
 // foreground: the worker's end may then be seen before the agent's own signal.
-func mayBeTold(v rundir.Verdict) bool {
+func mayBeSignalled(v rundir.Verdict) bool {
 	switch syscall.Signal(v.Exit - exitSignal) {
 	case syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT:
 		return true
@@ -162,9 +162,9 @@ func signalName(s syscall.Signal) string {
 // stopSignal is the signal that an ended context stands for: TERM where the
 // cause does not say.
 func stopSignal(ctx context.Context) syscall.Signal {
-	var told SignalError
-	if errors.As(context.Cause(ctx), &told) {
-		return told.Sig
+	var signal SignalError
+	if errors.As(context.Cause(ctx), &signal) {
+		return signal.Sig
 	}
 	return syscall.SIGTERM
 }

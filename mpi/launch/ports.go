@@ -38,36 +38,36 @@ func (c AgentConfig) listen(n network) (net.Listener, error) {
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}
-	if failed := c.leavePort(portOf(l)); failed != nil {
+	if failed := c.savePort(portOf(l)); failed != nil {
 		return nil, errors.Join(err, failed, l.Close())
 	}
 	c.Log.Warn("this agent listens at another port, which the run directory tells the others", "port", portOf(l), "error", err)
 	return l, nil
 }
 
-// leftPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
-type leftPort struct {
+// savedPort is what agent 0 writes to its own file in reach/, where every other agent writes what it has tried.
+type savedPort struct {
 	Port int `json:"port"`
 }
 
-func (c AgentConfig) leavePort(port int) error {
-	text, err := json.Marshal(leftPort{port})
+func (c AgentConfig) savePort(port int) error {
+	text, err := json.Marshal(savedPort{port})
 	if err != nil {
 		return err
 	}
 	return c.RunDir.WriteReach(c.Attempt, 0, text)
 }
 
-// errNoPortLeft: agent 0 has left no port, as a rule because it listens at one of those that all know.
-var errNoPortLeft = errors.New("agent 0 tells of no other port")
+// errNoSavedPort: agent 0 has left no port, as a rule because it listens at one of those that all know.
+var errNoSavedPort = errors.New("agent 0 tells of no other port")
 
-// portLeft is the port that agent 0 has left. Whoever may have written it: an agent proves itself there.
-func (c AgentConfig) portLeft() (int, error) {
+// savedPort is the port that agent 0 has left. Whoever may have written it: an agent proves itself there.
+func (c AgentConfig) savedPort() (int, error) {
 	text, err := c.RunDir.Reach(c.Attempt, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, errNoPortLeft
+		return 0, errNoSavedPort
 	}
-	var left leftPort
+	var left savedPort
 	if err == nil {
 		err = json.Unmarshal(text, &left)
 	}

@@ -14,33 +14,33 @@ import (
 	"ddpbatch/mpi/launch/reach"
 )
 
-// decline is all that an agent does that cannot take part: it tells the others why, so that they do not wait for it. The error is
+// reject is all that an agent does that cannot take part: it tells the others why, so that they do not wait for it. The error is
 // the reason.
-func (c AgentConfig) decline(ctx context.Context) error {
+func (c AgentConfig) reject(ctx context.Context) error {
 	if c.Count > 1 {
 		say := time.AfterFunc(firstLook, func() { // else the error is soon enough
 			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Declines)
 		})
 		defer say.Stop()
-		c.Log.Debug("this agent has said to the others that it cannot take part", "answer", c.tellWhy(ctx))
+		c.Log.Debug("this agent has said to the others that it cannot take part", "answer", c.publishRejection(ctx))
 	}
 	return c.Declines
 }
 
-// declineWait is how long those are waited for that have not heard yet that the run will not begin.
-const declineWait = 10 * time.Second
+// rejectWait is how long those are waited for that have not heard yet that the run will not begin.
+const rejectWait = 10 * time.Second
 
-// tellWhy tells the others why this agent declines, at the place where they look for agent 0 or by agent 0. The error is the answer.
-func (c AgentConfig) tellWhy(ctx context.Context) error {
+// publishRejection tells the others why this agent rejects, at the place where they look for agent 0 or by agent 0. The error is the answer.
+func (c AgentConfig) publishRejection(ctx context.Context) error {
 	if c.Exchange == nil { // which ends when all have called it
-		c.JoinTimeout = min(c.JoinTimeout, declineWait)
+		c.JoinTimeout = min(c.JoinTimeout, rejectWait)
 	}
 	c.joinBy = c.joinEnd()
 	var l net.Listener
 	var err error
 	switch {
 	case c.Index == 0 && c.Exchange != nil:
-		return c.publishOffer(ctx, offer{Run: c.RunID, Refused: c.declined()})
+		return c.exchangeOffer(ctx, offer{Run: c.RunID, Rejected: c.rejection()})
 	case c.Index == 0:
 		l, err = c.listen(network{})
 	case c.Index < 0 && !c.Guest:
@@ -49,21 +49,21 @@ func (c AgentConfig) tellWhy(ctx context.Context) error {
 	switch {
 	case l != nil:
 		c.Index = 0
-		_, err = host(ctx, c, network{}, l) // which ends in the reason
+		_, err = serveRendezvous(ctx, c, network{}, l) // which ends in the reason
 		return err
 	case err != nil && !errors.Is(err, syscall.EADDRINUSE), c.Index == 0:
 		return err
 	}
-	m, err := visit(ctx, c, network{}) // whose error is the echo of the reason, or that agent 0 is not there
+	r, err := dialRendezvous(ctx, c, network{}) // whose error is the echo of the reason, or that agent 0 is not there
 	if err == nil {
-		err = m.close()
+		err = r.close()
 	}
 	return err
 }
 
-// declined is what the others hear.
-func (c AgentConfig) declined() *refusal {
-	r := *refusalOf(c.Declines)
+// rejection is what the others hear.
+func (c AgentConfig) rejection() *rejection {
+	r := *rejectionOf(c.Declines)
 	r.Message = fmt.Sprintf("%s cannot take part: %s", c.who(), r.Message)
 	return &r
 }
@@ -71,33 +71,33 @@ func (c AgentConfig) declined() *refusal {
 // ErrTimeout: not all agents of the run came in time.
 var ErrTimeout = errors.New("the time for all agents to meet is over")
 
-// refusal is an error that travels between agents.
-type refusal struct {
+// rejection is an error that travels between agents.
+type rejection struct {
 	Cause   string `json:"cause"`
 	Exit    int    `json:"exit"`
 	Signal  int    `json:"signal,omitempty"`
 	Message string `json:"message"`
 }
 
-func (r *refusal) Error() string { return r.Message }
+func (r *rejection) Error() string { return r.Message }
 
-// refusalOf classifies why the agents did not meet.
-func refusalOf(err error) *refusal {
+// rejectionOf classifies why the agents did not meet.
+func rejectionOf(err error) *rejection {
 	var (
-		known *refusal
-		lost  *LostError
-		unmet *unmetError
-		told  SignalError
+		known  *rejection
+		lost   *LostError
+		unmet  *notMetError
+		signal SignalError
 	)
-	r := &refusal{Cause: causeStart, Exit: exitFailed, Message: err.Error()}
+	r := &rejection{Cause: causeStart, Exit: exitFailed, Message: err.Error()}
 	if errors.As(err, &unmet) {
 		r.Message = unmet.err.Error()
 	}
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.As(err, &told):
-		r.Cause, r.Signal, r.Exit = causeCancelled, int(told.Sig), exitSignal+int(told.Sig)
+	case errors.As(err, &signal):
+		r.Cause, r.Signal, r.Exit = causeCancelled, int(signal.Sig), exitSignal+int(signal.Sig)
 	case errors.Is(err, context.Canceled):
 		r.Cause, r.Signal, r.Exit = causeCancelled, int(syscall.SIGTERM), exitSignal+int(syscall.SIGTERM)
 	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
@@ -122,20 +122,20 @@ const (
 	maxReason   = 200              // bytes of what went wrong at one
 )
 
-// unmetError is why agents did not meet, and what those tried that did not get through.
-type unmetError struct {
+// notMetError is why agents did not meet, and what those tried that did not get through.
+type notMetError struct {
 	err  error
-	rows []reach.Row
+	rows []reach.AgentTries
 }
 
-func (e *unmetError) Error() string {
+func (e *notMetError) Error() string {
 	if len(e.rows) == 0 {
 		return e.err.Error()
 	}
 	return e.err.Error() + "\n" + reach.Matrix(e.rows)
 }
 
-func (e *unmetError) Unwrap() error { return e.err }
+func (e *notMetError) Unwrap() error { return e.err }
 
 // sayEvery calls say now and then, with the time since, until the returned function is called.
 func (c AgentConfig) sayEvery(say func(since time.Duration)) (stop func()) {
@@ -160,17 +160,17 @@ func (c AgentConfig) sayEvery(say func(since time.Duration)) (stop func()) {
 	}
 }
 
-// row is what this agent has tried so far. Ports of one host where the same went wrong are one line.
-func (a *approach) row() reach.Row {
-	row := reach.Row{From: a.cfg.Host}
+// tries is what this agent has tried so far. Ports of one host where the same went wrong are one line.
+func (d *dialer) tries() reach.AgentTries {
+	row := reach.AgentTries{From: d.cfg.Host}
 	hosts := make(map[[2]string]int)
 	more := make(map[int]int)
-	a.mu.Lock()
-	leftTo := a.leftTo
-	a.mu.Unlock()
-	for _, try := range a.race.Tries() {
-		if try.Addr == a.leftAddr() {
-			if try.Err == "" || try.Err == errNoPortLeft.Error() {
+	d.mu.Lock()
+	leftTo := d.savedPortAt
+	d.mu.Unlock()
+	for _, try := range d.race.Tries() {
+		if try.Addr == d.savedPortAddr() {
+			if try.Err == "" || try.Err == errNoSavedPort.Error() {
 				continue // there is nothing to try
 			}
 			try.Addr = cmp.Or(leftTo, try.Addr)
@@ -195,8 +195,8 @@ func (a *approach) row() reach.Row {
 	return row
 }
 
-// leaveRow leaves word for agent 0, which may be all that is ever heard of this agent.
-func (c AgentConfig) leaveRow(row reach.Row) {
+// saveTries leaves word for agent 0, which may be all that is ever heard of this agent.
+func (c AgentConfig) saveTries(row reach.AgentTries) {
 	if c.RunDir == nil || c.Index < 0 {
 		return
 	}
@@ -209,8 +209,8 @@ func (c AgentConfig) leaveRow(row reach.Row) {
 	}
 }
 
-// takeRow takes the word back: this agent has got through.
-func (c AgentConfig) takeRow() {
+// removeTries takes the word back: this agent has got through.
+func (c AgentConfig) removeTries() {
 	if c.RunDir == nil {
 		return
 	}
@@ -219,16 +219,16 @@ func (c AgentConfig) takeRow() {
 	}
 }
 
-// rowsOf is what agents have left that did not come. Anybody may have written it.
-func (c AgentConfig) rowsOf(agents []int) []reach.Row {
+// savedTries is what agents have left that did not come. Anybody may have written it.
+func (c AgentConfig) savedTries(agents []int) []reach.AgentTries {
 	if c.RunDir == nil {
 		return nil // they show it themselves
 	}
-	var rows []reach.Row
+	var rows []reach.AgentTries
 	for _, index := range agents[:min(len(agents), maxRows)] {
-		var row reach.Row
+		var row reach.AgentTries
 		if text, err := c.RunDir.Reach(c.Attempt, index); err != nil || json.Unmarshal(text, &row) != nil {
-			row = reach.Row{}
+			row = reach.AgentTries{}
 		}
 		if index < len(c.Hosts) || row.From == "" {
 			row.From = c.hostOf(index)

@@ -15,7 +15,7 @@ import (
 )
 
 // Agents that cannot take part say so, and nobody waits for them or for those that need not come any more.
-func TestAgentsDecline(t *testing.T) {
+func TestAgentsThatCannotTakePart(t *testing.T) {
 	for _, tc := range []struct {
 		minCount int // 0: all of them
 		declines []int
@@ -48,7 +48,7 @@ func TestAgentsDecline(t *testing.T) {
 				told = told[:1] // whoever else is first
 			}
 			for i, r := range w.run() {
-				if r.err == nil || r.Exit != 1 || r.Cause != "start" || r.took >= declineWait {
+				if r.err == nil || r.Exit != 1 || r.Cause != "start" || r.took >= rejectWait {
 					t.Errorf("%s: agent %d ended with %+v", name, i, r)
 				}
 				if slices.Contains(tc.declines, i) {
@@ -63,9 +63,9 @@ func TestAgentsDecline(t *testing.T) {
 	}
 }
 
-// One that declines where the run can begin without it is one less, and agent 0 says why. It is not waited for, and not taken for another one of
+// One that rejects where the run can begin without it is one less, and agent 0 says why. It is not waited for, and not taken for another one of
 // its machine.
-func TestElasticAgentDeclines(t *testing.T) {
+func TestElasticAgentThatCannotTakePart(t *testing.T) {
 	for name, endpoint := range map[string]bool{"agent 1 on n2": false, "the agent on n2": true} {
 		w := newWorld(t, []int{1, 1, 1}, "say", "x")
 		w.elastic(2, 0)
@@ -94,24 +94,24 @@ func TestElasticAgentDeclines(t *testing.T) {
 	}
 }
 
-// The agent on the endpoint's host declines: the others look for agent 0 there, and hear it.
-func TestEndpointsHostDeclines(t *testing.T) {
-	w := newMeeting2(t)
+// The agent on the endpoint's host rejects: the others look for agent 0 there, and hear it.
+func TestEndpointsHostCannotTakePart(t *testing.T) {
+	w := newEndpointWorld(t)
 	w.agents[0].Index, w.agents[0].Endpoint = -1, w.agents[1].Endpoint
 	w.agents[0].Declines = errors.New("its disk is full")
 	first := w.begin(t.Context(), 0)
 	awaitListener(t, w.agents[1].Endpoint)
 	r := <-w.begin(t.Context(), 1)
-	if r.err == nil || r.Message != "agent 0 on n1 cannot take part: its disk is full" || r.took >= declineWait {
+	if r.err == nil || r.Message != "agent 0 on n1 cannot take part: its disk is full" || r.took >= rejectWait {
 		t.Errorf("the other one ended with %+v", r)
 	}
-	if r := <-first; r.err == nil || r.Message != "its disk is full" || r.took >= declineWait {
+	if r := <-first; r.err == nil || r.Message != "its disk is full" || r.took >= rejectWait {
 		t.Errorf("it ended with %+v", r)
 	}
 }
 
 // A person hears the reason while the others are waited for.
-func TestDeclinesAlone(t *testing.T) {
+func TestOnlyAgentCannotTakePart(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	w.agents[0].Declines = errors.New("its disk is full")
@@ -125,62 +125,62 @@ func TestDeclinesAlone(t *testing.T) {
 }
 
 // Who has come and cannot take part is not missing. One that comes again can.
-func TestDeclinedIsNotMissing(t *testing.T) {
-	r := newRoster(join{Host: "n1", Count: 4})
-	m := &meeting{cfg: AgentConfig{Count: 4, MinCount: 2, Hosts: []string{"n1", "n2", "n3", "n4"}, JoinTimeout: time.Second}, roster: r}
-	declines := join{Index: 1, Host: "n2", Count: 4, Declines: &refusal{Message: "agent 1 on n2 cannot take part: it is full"}}
+func TestRejectingIsNotMissing(t *testing.T) {
+	r := newMembership(joinRequest{Host: "n1", Count: 4})
+	m := &rendezvous{cfg: AgentConfig{Count: 4, MinCount: 2, Hosts: []string{"n1", "n2", "n3", "n4"}, JoinTimeout: time.Second}, membership: r}
+	declines := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
 	for range 2 { // it is one agent
-		r.arrive(newGuest(newNonce(), ""), declines)
+		r.join(newParticipant(newNonce(), ""), declines)
 	}
-	if able, declined := r.attendance(); able != 1 || len(declined) != 1 {
-		t.Errorf("%d can take part, %+v cannot", able, declined)
+	if able, rejecting := r.count(); able != 1 || len(rejecting) != 1 {
+		t.Errorf("%d can take part, %+v cannot", able, rejecting)
 	}
-	if got, want := m.whoIsMissing().Error(), "2 of 4 agents came within 1s; missing: agent 2 (n3), agent 3 (n4); agent 1 on n2 cannot take part: it is full"; !strings.HasPrefix(got, want) {
+	if got, want := m.missingError().Error(), "2 of 4 agents came within 1s; missing: agent 2 (n3), agent 3 (n4); agent 1 on n2 cannot take part: it is full"; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	declines.Declines = nil
-	r.arrive(newGuest(newNonce(), ""), declines)
-	if able, declined := r.attendance(); able != 2 || len(declined) != 0 {
-		t.Errorf("where it has come again %d can take part, %+v cannot", able, declined)
+	declines.Rejects = nil
+	r.join(newParticipant(newNonce(), ""), declines)
+	if able, rejecting := r.count(); able != 2 || len(rejecting) != 0 {
+		t.Errorf("where it has come again %d can take part, %+v cannot", able, rejecting)
 	}
 
 	// At an endpoint they have no numbers, and one machine may have several.
-	full := &refusal{Message: "the agent on n2 cannot take part: it is full"}
-	one := join{Index: -1, ID: "1", Host: "n2", Count: 3}
-	other := join{Index: -1, ID: "2", Host: "n2", Count: 3}
-	declining := func(j join) join { j.Declines = full; return j }
+	full := &rejection{Message: "the agent on n2 cannot take part: it is full"}
+	one := joinRequest{Index: -1, ID: "1", Host: "n2", Count: 3}
+	other := joinRequest{Index: -1, ID: "2", Host: "n2", Count: 3}
+	rejectingOf := func(j joinRequest) joinRequest { j.Rejects = full; return j }
 	for name, tc := range map[string]struct {
-		come           []join
-		able, declined int
+		come            []joinRequest
+		able, rejecting int
 	}{
-		"one declines, the other comes": {[]join{declining(one), other}, 2, 1},
-		"one comes, the other declines": {[]join{other, declining(one)}, 2, 1},
-		"both decline":                  {[]join{declining(one), declining(other)}, 1, 2},
-		"one declines twice":            {[]join{declining(one), declining(one)}, 1, 1},
-		"one declines, and comes":       {[]join{declining(one), one}, 2, 0},
+		"one declines, the other comes": {[]joinRequest{rejectingOf(one), other}, 2, 1},
+		"one comes, the other declines": {[]joinRequest{other, rejectingOf(one)}, 2, 1},
+		"both decline":                  {[]joinRequest{rejectingOf(one), rejectingOf(other)}, 1, 2},
+		"one declines twice":            {[]joinRequest{rejectingOf(one), rejectingOf(one)}, 1, 1},
+		"one declines, and comes":       {[]joinRequest{rejectingOf(one), one}, 2, 0},
 	} {
-		r := newRoster(join{Host: "n1", Count: 3})
+		r := newMembership(joinRequest{Host: "n1", Count: 3})
 		for _, j := range tc.come {
-			r.arrive(newGuest(newNonce(), ""), j)
+			r.join(newParticipant(newNonce(), ""), j)
 		}
-		if able, declined := r.attendance(); able != tc.able || len(declined) != tc.declined {
-			t.Errorf("%s: %d can take part, %+v cannot", name, able, declined)
+		if able, rejecting := r.count(); able != tc.able || len(rejecting) != tc.rejecting {
+			t.Errorf("%s: %d can take part, %+v cannot", name, able, rejecting)
 		}
 	}
 }
 
-// Where one was lost and another declines, those that come later hear it: what was to be waited for the first reason does not cut that short.
-func TestDeclineAfterALossIsHeard(t *testing.T) {
+// Where one was lost and another rejects, those that come later hear it: what was to be waited for the first reason does not cut that short.
+func TestRejectionAfterALossIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoster(join{Host: "n1", Count: 4})
-		m := &meeting{cfg: AgentConfig{Count: 4, MinCount: 4, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, roster: r}
+		r := newMembership(joinRequest{Host: "n1", Count: 4})
+		m := &rendezvous{cfg: AgentConfig{Count: 4, MinCount: 4, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, membership: r}
 		ended := make(chan error, 1)
 		go func() { ended <- m.gather(t.Context()) }()
-		lost := newGuest("1", "")
-		r.arrive(lost, join{Index: 1, Host: "n2", Count: 4})
+		lost := newParticipant("1", "")
+		r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 4})
 		r.drop(lost, silence)
 		synctest.Wait()
-		r.arrive(newGuest("2", ""), join{Index: 2, Host: "n3", Count: 4, Declines: &refusal{Message: "its disk is full"}})
+		r.join(newParticipant("2", ""), joinRequest{Index: 2, Host: "n3", Count: 4, Rejects: &rejection{Message: "its disk is full"}})
 		time.Sleep(2 * time.Second) // of the bubble's clock
 		synctest.Wait()
 		select {
@@ -188,21 +188,21 @@ func TestDeclineAfterALossIsHeard(t *testing.T) {
 			t.Fatalf("agent 0 has ended before the last one came: %v", err)
 		default:
 		}
-		r.arrive(newGuest("3", ""), join{Index: 3, Host: "n4", Count: 4})
+		r.join(newParticipant("3", ""), joinRequest{Index: 3, Host: "n4", Count: 4})
 		if err := <-ended; err == nil || err.Error() != "its disk is full" {
 			t.Errorf("the last one hears %v", err)
 		}
 	})
 }
 
-// More agents may come than the run can have: those that decline are no reason to end it where enough are there.
-func TestSparesDecline(t *testing.T) {
-	m := &meeting{cfg: AgentConfig{Count: 3, MinCount: 2}, roster: newRoster(join{Host: "n1", Count: 3})}
-	declined := []join{{Declines: &refusal{Message: "one"}}, {Declines: &refusal{Message: "two"}}}
-	if why, _ := m.spoiled(2, declined); why != nil {
+// More agents may come than the run can have: those that reject are no reason to end it where enough are there.
+func TestSparesMayReject(t *testing.T) {
+	r := &rendezvous{cfg: AgentConfig{Count: 3, MinCount: 2}, membership: newMembership(joinRequest{Host: "n1", Count: 3})}
+	rejecting := []joinRequest{{Rejects: &rejection{Message: "one"}}, {Rejects: &rejection{Message: "two"}}}
+	if why, _ := r.whyImpossible(2, rejecting); why != nil {
 		t.Errorf("with two of two to three agents it cannot begin: %v", why)
 	}
-	if why, _ := m.spoiled(1, declined); why == nil {
-		t.Error("with one agent, and two that declined, it waits for the second")
+	if why, _ := r.whyImpossible(1, rejecting); why == nil {
+		t.Error("with one agent, and two that cannot take part, it waits for the second")
 	}
 }

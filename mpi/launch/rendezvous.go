@@ -22,40 +22,40 @@ import (
 
 // Keys of the agents in the run's control store, below their own prefix. Those of a round (round.go) are below its number.
 const (
-	prefix   = "launch"
-	keyJoin  = "join/%s" // join, by an agent's nonce
-	keySeat  = "seat/%s" // seat, by agent 0
-	keyBeat  = "beat/%s" // a number that grows as long as the agent lives
-	keyOut   = "out/%s"  // why agent 0 goes on without the agent
-	keyPlan  = "plan/%d" // plan, by round, by agent 0
-	keyWarn  = "warn"    // warning, by whoever comes first
-	keyRound = "round/%d"
+	prefix        = "launch"
+	keyJoin       = "join/%s" // join, by an agent's nonce
+	keyAssignment = "seat/%s" // assignment, by agent 0
+	keyHeartbeat  = "beat/%s" // a number that grows as long as the agent lives
+	keyDismissal  = "out/%s"  // why agent 0 goes on without the agent
+	keyLayout     = "plan/%d" // layout, by round, by agent 0
+	keyWarn       = "warn"    // warning, by whoever comes first
+	keyRound      = "round/%d"
 )
 
-// meeting is an agent's connection to the others, for the whole run: the control store itself at agent 0, a client
+// rendezvous is an agent's connection to the others, for the whole run: the control store itself at agent 0, a client
 // of it elsewhere.
-type meeting struct {
+type rendezvous struct {
 	cfg    AgentConfig // with the agent's number
 	nonce  string
 	store  store.Store
 	closer func() error
 	network
-	listen  string         // where this agent's workers can be reached
-	reached string         // the address by which agent 0 was reached, from this node; "": nobody had to
-	logDir  *output.LogDir // nil: --log-dir is not given
-	keeper  *keeper
-	first   *plan // of the first round that this agent has a part in
+	workerAddr string         // where this agent's workers can be reached
+	agent0Addr string         // the address by which agent 0 was reached, from this node; "": nobody had to
+	logDir     *output.LogDir // nil: --log-dir is not given
+	reaper     *reaper
+	first      *layout // of the first round that this agent has a part in
 
 	// At agent 0 only.
-	fresh    bool // the run's secret was made here
-	roster   *roster
-	services services
-	ports    map[int]bool              // that were a MASTER_PORT
-	claim    io.Closer                 // of the MASTER_PORT that was given; nil: none was
-	stood    atomic.Pointer[time.Time] // when this process ran again, which had not run for so long that the others gave it up; nil: never
+	fresh        bool // the run's secret was made here
+	membership   *membership
+	services     services
+	ports        map[int]bool              // that were a MASTER_PORT
+	claim        io.Closer                 // of the MASTER_PORT that was given; nil: none was
+	stoodStillAt atomic.Pointer[time.Time] // when this process ran again, which had not run for so long that the others gave it up; nil: never
 
-	moved atomic.Pointer[time.Time] // when the job ends; zero: never; nil: as the configuration says
-	led   atomic.Int64              // a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
+	movedDeadline atomic.Pointer[time.Time] // when the job ends; zero: never; nil: as the configuration says
+	leadUsed      atomic.Int64              // a time.Duration, at agent 0: how long before the job's end it warns; 0: no end is known
 
 	ctx    context.Context // of the tasks; ends with close
 	cancel context.CancelFunc
@@ -64,13 +64,13 @@ type meeting struct {
 	warned  chan struct{} // closed when the run was warned
 	warning warning       // read after warned
 
-	mu     sync.Mutex
-	silent string // why this agent has given agent 0 up, though the connection lived
+	mu        sync.Mutex
+	silentWhy string // why this agent has given agent 0 up, though the connection lived
 }
 
-// meet brings the agents of the run together. An error is what all of them get, where agent 0 could still tell
+// joinRendezvous brings the agents of the run together. An error is what all of them get, where agent 0 could still tell
 // them. own gets the number 0 where this agent turns out to be agent 0.
-func meet(ctx context.Context, own *AgentConfig) (*meeting, error) {
+func joinRendezvous(ctx context.Context, own *AgentConfig) (*rendezvous, error) {
 	c := *own
 	c.id = newNonce()
 	n, err := c.network()
@@ -95,34 +95,34 @@ func meet(ctx context.Context, own *AgentConfig) (*meeting, error) {
 			l, c.Declines = c.listen(n)
 		}
 	}
-	var m *meeting
+	var r *rendezvous
 	switch {
 	case c.Declines != nil:
-		err = c.decline(ctx)
+		err = c.reject(ctx)
 	case l != nil:
-		m, err = host(ctx, c, n, l)
+		r, err = serveRendezvous(ctx, c, n, l)
 	default:
-		m, err = visit(ctx, c, n)
+		r, err = dialRendezvous(ctx, c, n)
 	}
 	switch {
 	case claim != nil && err != nil:
 		err = errors.Join(err, claim.Close())
 	case claim != nil:
-		m.claim = claim
+		r.claim = claim
 	}
-	return m, err
+	return r, err
 }
 
-func newMeeting(ctx context.Context, c AgentConfig, n network) *meeting {
-	m := &meeting{cfg: c, network: n, nonce: newNonce(), keeper: &keeper{}, warned: make(chan struct{}), ports: make(map[int]bool)}
+func newRendezvous(ctx context.Context, c AgentConfig, n network) *rendezvous {
+	r := &rendezvous{cfg: c, network: n, nonce: newNonce(), reaper: &reaper{}, warned: make(chan struct{}), ports: make(map[int]bool)}
 	// What agents say to each other outlives the signal that ends the run.
-	m.ctx, m.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	return m
+	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	return r
 }
 
-// host is agent 0's part of the meeting: it serves the control store, waits for the others, and publishes the first plan,
+// serveRendezvous is agent 0's part of the rendezvous: it serves the control store, waits for the others, and publishes the first layout,
 // or why there is none.
-func host(ctx context.Context, c AgentConfig, n network, l net.Listener) (*meeting, error) {
+func serveRendezvous(ctx context.Context, c AgentConfig, n network, l net.Listener) (*rendezvous, error) {
 	fresh := c.Secret.IsZero() && c.Exchange != nil
 	if fresh {
 		var err error
@@ -130,76 +130,76 @@ func host(ctx context.Context, c AgentConfig, n network, l net.Listener) (*meeti
 			return nil, errors.Join(err, l.Close())
 		}
 	}
-	m := newMeeting(ctx, c, n)
-	m.fresh = fresh
-	m.roster = newRoster(c.join())
-	m.roster.oneMachine = c.OneMachine
+	r := newRendezvous(ctx, c, n)
+	r.fresh = fresh
+	r.membership = newMembership(c.join())
+	r.membership.oneMachine = c.OneMachine
 	ready := make(chan struct{})
 	server := store.Serve(l, store.ServerConfig{
 		Secret: c.Secret, Binding: c.binding(), Log: c.Log,
 		Joined: func(name string, local net.Addr) {
 			<-ready
-			if g := m.roster.joined(name, local); g != nil {
-				m.tasks.Go(func() { m.tend(g) })
+			if p := r.membership.connect(name, local); p != nil {
+				r.tasks.Go(func() { r.serveParticipant(p) })
 			}
 		},
-		Left: m.roster.left,
+		Left: r.membership.disconnect,
 	})
-	m.store, m.closer = store.Prefix(server, prefix), server.Close
+	r.store, r.closer = store.Prefix(server, prefix), server.Close
 	close(ready)
-	m.tasks.Go(func() { c.warnOfElsewhere(m.ctx) })
+	r.tasks.Go(func() { c.warnOfElsewhere(r.ctx) })
 	finding, stop := context.WithCancel(ctx)
 	defer stop()
-	deadline := m.findDeadline(finding)
-	err := m.assemble(ctx, portOf(l))
+	deadline := r.findDeadline(finding)
+	err := r.assemble(ctx, portOf(l))
 	if err == nil {
-		m.cfg.Deadline = deadline()
-		err = m.begin(ctx, c.Attempt)
+		r.cfg.Deadline = deadline()
+		err = r.begin(ctx, c.Attempt)
 	}
 	if err != nil {
-		m.refuse(err)
+		r.rejectAll(err)
 		stop()
-		return nil, errors.Join(err, m.close())
+		return nil, errors.Join(err, r.close())
 	}
-	m.tasks.Go(m.warnInTime)
-	m.listenForWarnings()
-	c.Log.Info("all agents met", "agents", len(m.first.Members), "world", m.first.World, "port", portOf(l))
-	return m, nil
+	r.tasks.Go(r.warnInTime)
+	r.listenForWarnings()
+	c.Log.Info("all agents met", "agents", len(r.first.Members), "world", r.first.World, "port", portOf(l))
+	return r, nil
 }
 
 // assemble has those come that the run begins with; or they hear why agent 0 cannot take part.
-func (m *meeting) assemble(ctx context.Context, port int) error {
-	if m.cfg.Exchange != nil {
-		if err := m.tell(ctx, port); err != nil {
+func (r *rendezvous) assemble(ctx context.Context, port int) error {
+	if r.cfg.Exchange != nil {
+		if err := r.publishOffer(ctx, port); err != nil {
 			return err
 		}
 	}
-	return m.gather(ctx)
+	return r.gather(ctx)
 }
 
 // gather waits until every agent has come, or enough of them and the last call is over.
-func (m *meeting) gather(ctx context.Context) error {
-	c := m.cfg
-	var lastCall, settled <-chan time.Time
-	var settles time.Duration // what settled was begun with
+func (r *rendezvous) gather(ctx context.Context) error {
+	c := r.cfg
+	var lastCall, giveUp <-chan time.Time
+	var giveUpAfter time.Duration // what giveUp was begun with
 	begun := time.Now()
 	timeout := time.NewTimer(time.Until(c.joinEnd()))
 	defer timeout.Stop()
 	say := time.NewTicker(sayInterval)
 	defer say.Stop()
 	for {
-		able, declined := m.roster.attendance()
-		why, wait := m.spoiled(able, declined)
+		able, rejecting := r.membership.count()
+		why, wait := r.whyImpossible(able, rejecting)
 		enough := why == nil && able >= c.MinCount
 		switch {
-		case able == c.Count, enough && able+len(declined) >= c.Count: // nobody else is to come
+		case able == c.Count, enough && able+len(rejecting) >= c.Count: // nobody else is to come
 			return nil
 		case why == nil:
-			settled = nil
+			giveUp = nil
 		case wait == 0:
 			return why
-		case settled == nil || settles != wait: // another reason may need more time
-			settled, settles = time.After(wait), wait
+		case giveUp == nil || giveUpAfter != wait: // another reason may need more time
+			giveUp, giveUpAfter = time.After(wait), wait
 		}
 		switch {
 		case !enough:
@@ -208,78 +208,78 @@ func (m *meeting) gather(ctx context.Context) error {
 			lastCall = time.After(c.LastCall)
 		}
 		select {
-		case <-m.roster.changed:
+		case <-r.membership.changed:
 		case <-say.C:
-			c.Log.Warn("waiting for other agents", "came", able+len(declined), "missing", m.missing(), "since", time.Since(begun).Round(time.Second))
+			c.Log.Warn("waiting for other agents", "came", able+len(rejecting), "missing", r.missing(), "since", time.Since(begun).Round(time.Second))
 		case <-lastCall:
 			return nil
-		case <-settled:
-			return cmp.Or(m.toldToStop(ctx), why)
+		case <-giveUp:
+			return cmp.Or(r.interruption(ctx), why)
 		case <-timeout.C:
 			if why != nil || able >= c.MinCount {
 				return why
 			}
-			return m.whoIsMissing()
+			return r.missingError()
 		case <-ctx.Done():
-			return m.toldToStop(ctx)
+			return r.interruption(ctx)
 		}
 	}
 }
 
-// toldToStop is why the caller does not want to wait for other agents any more; nil: it does.
-func (m *meeting) toldToStop(ctx context.Context) error {
+// interruption is why the caller does not want to wait for other agents any more; nil: it does.
+func (r *rendezvous) interruption(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return m.whoIsMissing()
+	return r.missingError()
 }
 
-// spoiled says why the run cannot begin any more, and how long to wait before that is the last word; nil: it can.
-func (m *meeting) spoiled(able int, declined []join) (why error, wait time.Duration) {
-	c := m.cfg
-	possible := max(able, c.Count-len(declined)) // more may have come than there are places
+// whyImpossible says why the run cannot begin any more, and how long to wait before that is the last word; nil: it can.
+func (r *rendezvous) whyImpossible(able int, rejecting []joinRequest) (why error, wait time.Duration) {
+	c := r.cfg
+	possible := max(able, c.Count-len(rejecting)) // more may have come than there are places
 	if c.Declines != nil || possible < c.MinCount {
 		if able < possible {
-			wait = declineWait // for the others to come, and hear it
+			wait = rejectWait // for the others to come, and hear it
 		}
-		return declined[0].Declines, wait
+		return rejecting[0].Rejects, wait
 	}
-	if lost := m.roster.firstLost(); lost != nil && c.MinCount == c.Count {
+	if lost := r.membership.firstLost(); lost != nil && c.MinCount == c.Count {
 		// It may have been told to stop, and this agent be told a moment later.
-		return &LostError{Agent: lost.index, Host: lost.join.Host, Why: lost.why}, settle
+		return &LostError{Agent: lost.index, Host: lost.join.Host, Why: lost.why}, signalDelay
 	}
 	return nil, 0
 }
 
-// whoIsMissing is the error where too few agents came in time.
-func (m *meeting) whoIsMissing() error {
-	c := m.cfg
-	able, declined := m.roster.attendance()
-	missing := m.missing()
-	if len(declined) > 0 {
-		missing += "; " + declined[0].Declines.Message
+// missingError is the error where too few agents came in time.
+func (r *rendezvous) missingError() error {
+	c := r.cfg
+	able, rejecting := r.membership.count()
+	missing := r.missing()
+	if len(rejecting) > 0 {
+		missing += "; " + rejecting[0].Rejects.Message
 	}
-	err := fmt.Errorf("%d of %d agents came within %v; missing: %s: %w", able+len(declined), c.Count, c.JoinTimeout, missing, ErrTimeout)
+	err := fmt.Errorf("%d of %d agents came within %v; missing: %s: %w", able+len(rejecting), c.Count, c.JoinTimeout, missing, ErrTimeout)
 	if c.Endpoint != "" {
 		return err
 	}
-	return &unmetError{err, m.named().rowsOf(m.roster.missing())}
+	return &notMetError{err, r.named().savedTries(r.membership.missing())}
 }
 
 // missing says who has not come.
-func (m *meeting) missing() string {
-	if m.cfg.Endpoint != "" { // they get their numbers when they come
-		able, declined := m.roster.attendance()
-		return fmt.Sprintf("%d more at %s", m.cfg.Count-able-len(declined), m.cfg.Endpoint)
+func (r *rendezvous) missing() string {
+	if r.cfg.Endpoint != "" { // they get their numbers when they come
+		able, rejecting := r.membership.count()
+		return fmt.Sprintf("%d more at %s", r.cfg.Count-able-len(rejecting), r.cfg.Endpoint)
 	}
-	return m.named().describe(m.roster.missing())
+	return r.named().describe(r.membership.missing())
 }
 
 // named is the configuration with the agents' nodes, as far as the layout tells them.
-func (m *meeting) named() AgentConfig {
-	c := m.cfg
+func (r *rendezvous) named() AgentConfig {
+	c := r.cfg
 	if len(c.Hosts) == 0 && len(c.Layout) > 0 {
-		c.Hosts = m.roster.hosts(c.Layout)
+		c.Hosts = r.membership.hosts(c.Layout)
 	}
 	return c
 }
@@ -297,77 +297,77 @@ func (c AgentConfig) describe(agents []int) string {
 	return strings.Join(words, ", ")
 }
 
-// begin plans and publishes the first round.
-func (m *meeting) begin(ctx context.Context, attempt int) error {
-	p, err := m.layRound(0, attempt)
+// begin lays out and publishes the first round.
+func (r *rendezvous) begin(ctx context.Context, attempt int) error {
+	l, err := r.newLayout(0, attempt)
 	if err != nil {
 		return err
 	}
-	m.first = p
-	return m.publish(ctx, p)
+	r.first = l
+	return r.publish(ctx, l)
 }
 
-// refuse tells every agent that is there why the run cannot begin, and gives
+// rejectAll tells every agent that is there why the run cannot begin, and gives
 // them a moment to read it.
-func (m *meeting) refuse(err error) {
-	m.dismissAll(seat{Refused: refusalOf(err)})
+func (r *rendezvous) rejectAll(err error) {
+	r.closeAdmission(assignment{Rejected: rejectionOf(err)})
 }
 
-// dismissAll gives everybody who is here, and who still comes, the last word.
-func (m *meeting) dismissAll(told seat) {
-	for _, g := range m.roster.close(told) {
-		m.answer(g, told)
+// closeAdmission gives everybody who is here, and who still comes, the last word.
+func (r *rendezvous) closeAdmission(answer assignment) {
+	for _, p := range r.membership.close(answer) {
+		r.assign(p, answer)
 	}
-	m.roster.waitGone(farewell)
+	r.membership.waitGone(lastWordWait)
 }
 
-// answer tells a guest its number, or that there is no place for it.
-func (m *meeting) answer(g *guest, s seat) {
-	if err := setJSON(m.ctx, m.store, fmt.Sprintf(keySeat, g.nonce), s); err != nil && m.ctx.Err() == nil {
-		m.cfg.Log.Warn("another agent cannot be told its place", "host", m.roster.nodeOf(g), "error", err)
+// assign tells a participant its number, or that there is no place for it.
+func (r *rendezvous) assign(p *participant, s assignment) {
+	if err := setJSON(r.ctx, r.store, fmt.Sprintf(keyAssignment, p.nonce), s); err != nil && r.ctx.Err() == nil {
+		r.cfg.Log.Warn("another agent cannot be told its place", "host", r.membership.nodeOf(p), "error", err)
 	}
 }
 
-// tend is agent 0's part for one other agent, as long as its connection lives.
-func (m *meeting) tend(g *guest) {
-	ctx, cancel := context.WithCancel(m.ctx)
+// serveParticipant is agent 0's part for one other agent, as long as its connection lives.
+func (r *rendezvous) serveParticipant(p *participant) {
+	ctx, cancel := context.WithCancel(r.ctx)
 	defer cancel()
-	m.tasks.Go(func() { m.greet(ctx, g) })
-	m.listenTo(ctx, g)
-	for _, key := range []string{keyJoin, keySeat, keyBeat, keyOut} {
+	r.tasks.Go(func() { r.receiveJoin(ctx, p) })
+	r.watchHeartbeat(ctx, p)
+	for _, key := range []string{keyJoin, keyAssignment, keyHeartbeat, keyDismissal} {
 		// An error means that the run is over, and the store with it.
-		_, _ = m.store.Delete(m.ctx, fmt.Sprintf(key, g.nonce))
+		_, _ = r.store.Delete(r.ctx, fmt.Sprintf(key, p.nonce))
 	}
 }
 
-// greet hears what a guest is.
-func (m *meeting) greet(ctx context.Context, g *guest) {
-	j, err := getJSON[join](ctx, m.store, fmt.Sprintf(keyJoin, g.nonce))
+// receiveJoin hears what a participant is.
+func (r *rendezvous) receiveJoin(ctx context.Context, p *participant) {
+	j, err := getJSON[joinRequest](ctx, r.store, fmt.Sprintf(keyJoin, p.nonce))
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
-		m.answer(g, seat{Refused: refusalOf(err)})
+		r.assign(p, assignment{Rejected: rejectionOf(err)})
 		return
 	}
-	if j.Declines != nil && m.cfg.MinCount < m.cfg.Count { // else it is why the run ends
-		m.cfg.Log.Warn("another agent declines", "why", j.Declines.Message)
+	if j.Rejects != nil && r.cfg.MinCount < r.cfg.Count { // else it is why the run ends
+		r.cfg.Log.Warn("another agent declines", "why", j.Rejects.Message)
 	}
-	if told := m.roster.arrive(g, j); told != nil {
-		m.answer(g, *told)
+	if answer := r.membership.join(p, j); answer != nil {
+		r.assign(p, *answer)
 		return
 	}
-	m.cfg.Log.Debug("an agent came", "host", j.Host)
+	r.cfg.Log.Debug("an agent came", "host", j.Host)
 }
 
 // close ends this agent's part; it returns when nothing of it runs any more.
-func (m *meeting) close() error {
-	m.cancel()
-	err := errors.Join(m.services.close(), m.closer())
-	if m.claim != nil {
-		err = errors.Join(err, m.claim.Close())
+func (r *rendezvous) close() error {
+	r.cancel()
+	err := errors.Join(r.services.close(), r.closer())
+	if r.claim != nil {
+		err = errors.Join(err, r.claim.Close())
 	}
-	m.tasks.Wait()
+	r.tasks.Wait()
 	return err
 }
 

@@ -196,12 +196,12 @@ func TestAllPortsAreHeld(t *testing.T) {
 		`{"port":0}`: "0 is not a port", `{"port":70000}`: "70000 is not a port", "x": "invalid character", "{}": "0 is not a port",
 	} {
 		must(t, w.dir.WriteReach(c.Attempt, 0, []byte(text)))
-		if port, err := c.portLeft(); err == nil || !strings.Contains(err.Error(), says) {
+		if port, err := c.savedPort(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %d, %v", text, port, err)
 		}
 	}
 	must(t, w.dir.RemoveReach(c.Attempt, 0))
-	if port, err := c.portLeft(); !errors.Is(err, errNoPortLeft) {
+	if port, err := c.savedPort(); !errors.Is(err, errNoSavedPort) {
 		t.Errorf("no file: %d, %v", port, err)
 	}
 }
@@ -212,7 +212,7 @@ func TestNoPortIsLeft(t *testing.T) {
 	c := w.agents[1]
 	c.Ports, c.JoinTimeout = []int{givenPort(t)}, 2*firstLook
 	_, err := Run(t.Context(), c)
-	var unmet *unmetError
+	var unmet *notMetError
 	if !errors.As(err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 ||
 		unmet.rows[0].Tries[0].Addr != joinPort(loopback, c.Ports[0]) {
 		t.Errorf("it has tried %+v: %v", unmet, err)
@@ -328,9 +328,9 @@ func TestRelayBetweenAgents(t *testing.T) {
 	}
 }
 
-// TestRelayChangesThePlan has the relay change the last byte of each answer from a time on at which agent 1 has proved itself, and the plan
+// TestRelayChangesTheLayout has the relay change the last byte of each answer from a time on at which agent 1 has proved itself, and the plan
 // is yet to come: agent 1 starts no worker.
-func TestRelayChangesThePlan(t *testing.T) {
+func TestRelayChangesTheLayout(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "environ")
 	for i := range w.agents {
 		w.agents[i].JoinTimeout = 10 * time.Second
@@ -358,8 +358,8 @@ func TestRelayChangesThePlan(t *testing.T) {
 	}
 }
 
-// From the start of two agents to the end of their workers, which do nothing: nearly all of it is the meeting.
-func BenchmarkMeeting(b *testing.B) {
+// From the start of two agents to the end of their workers, which do nothing: nearly all of it is the rendezvous.
+func BenchmarkRendezvous(b *testing.B) {
 	w := newWorld(b, []int{1, 1}, "")
 	for i := range w.agents {
 		w.agents[i].Command, w.agents[i].RunDir = []string{"true"}, nil

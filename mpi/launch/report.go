@@ -23,17 +23,17 @@ const (
 	tailLines = 60  // of each stream of a worker that ended badly; blame.Words bounds them further
 )
 
-// report is an agent's account of its workers when they are gone.
-type report struct {
+// endsReport is an agent's account of its workers when they are gone.
+type endsReport struct {
 	Host   string        `json:"host"`
-	Deaths []blame.Death `json:"deaths,omitempty"` // of those that have ended, well or not; Heard is before the report, and negative
+	Deaths []blame.Death `json:"deaths,omitempty"` // of those that have ended, well or not; Ended is before the report, and negative
 	Stuck  int           `json:"stuck,omitempty"`  // processes that even KILL did not end
 	Stacks []stacks      `json:"stacks,omitempty"` // of workers that hung
 }
 
 // report accounts for this agent's workers, and those of their processes that are left.
-func (s *supervisor) report(left int) report {
-	r := report{Host: s.cfg.Host, Stuck: left, Stacks: s.stacks}
+func (s *supervisor) report(left int) endsReport {
+	r := endsReport{Host: s.cfg.Host, Stuck: left, Stacks: s.stacks}
 	memory := s.memory()
 	for _, w := range s.workers {
 		switch {
@@ -41,7 +41,7 @@ func (s *supervisor) report(left int) report {
 			r.Stuck++
 		case w.exit == 0 && w.signal == 0: // its words are of no use
 			r.Deaths = append(r.Deaths, blame.Death{
-				Rank: w.place.Rank, LocalRank: w.place.LocalRank, Host: s.cfg.Host, Heard: -time.Since(w.ended), Told: w.followed,
+				Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host, Ended: -time.Since(w.ended), Stopping: w.followed,
 			})
 		default:
 			r.Deaths = append(r.Deaths, s.death(w, memory))
@@ -53,8 +53,8 @@ func (s *supervisor) report(left int) report {
 // death is what is known on its own node of the end of a worker that did not end well.
 func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	d := blame.Death{
-		Rank: w.place.Rank, LocalRank: w.place.LocalRank, Host: s.cfg.Host,
-		Exit: w.exit, Signal: int(w.signal), Heard: -time.Since(w.ended), Told: w.followed, LogPath: w.lastLog(),
+		Rank: w.ranks.Rank, LocalRank: w.ranks.LocalRank, Host: s.cfg.Host,
+		Exit: w.exit, Signal: int(w.signal), Ended: -time.Since(w.ended), Stopping: w.followed, LogPath: w.lastLog(),
 		Tail: w.words,
 	}
 	if d.Tail == nil {
@@ -63,10 +63,10 @@ func (s *supervisor) death(w *worker, memory proc.OutOfMemory) blame.Death {
 	if w.signal == syscall.SIGKILL && !w.followed && memory.Likely() {
 		d.OOM = memory.String()
 	}
-	if w.logs.errorFile != "" {
+	if w.files.errorFile != "" {
 		var err error
-		if d.ErrorFile, err = blame.ReadErrorFile(w.logs.errorFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.place.Rank, "error", err)
+		if d.ErrorFile, err = blame.ReadErrorFile(w.files.errorFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.cfg.Log.Warn("a worker's error file cannot be read", "rank", w.ranks.Rank, "error", err)
 		}
 	}
 	if d.ErrorFile != nil { // whose words are not to be in a report with values that may be secret
@@ -89,7 +89,7 @@ func (w *worker) lastLog() string {
 	for _, of := range []struct {
 		stream *output.Stream
 		path   string
-	}{{w.errs, w.logs.Err}, {w.out, w.logs.Out}} {
+	}{{w.errs, w.files.Err}, {w.out, w.files.Out}} {
 		if of.stream != nil && strings.TrimSpace(strings.Join(of.stream.Tail(tailLines), "")) != "" {
 			return of.path
 		}
@@ -130,7 +130,7 @@ func (s *supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 			v.Message += "; " + wereKilled(all.killed)
 		}
 	case causeCancelled, causeTimeout:
-		v, chosen = s.accountTold(v, deaths, all)
+		v, chosen = s.accountInterrupted(v, deaths, all)
 	}
 	if chosen >= 0 && deaths[chosen].Rank != v.FirstRank && v.Cause != causeCancelled && v.Cause != causeTimeout {
 		v = s.cfg.blamed(v, deaths[chosen])
@@ -140,13 +140,13 @@ func (s *supervisor) account(v rundir.Verdict) (_ rundir.Verdict, deaths []blame
 	if v.OOM = chosen >= 0 && deaths[chosen].OutOfMemory(); v.OOM && v.Cause == causeCrash {
 		v.Cause = causeOOM
 	}
-	return never(v, deaths), deaths, chosen
+	return forbidRestart(v, deaths), deaths, chosen
 }
 
-// accountTold completes the verdict of a round that was told to end: its workers have saved if one says so (75), and none has failed in that or
+// accountInterrupted completes the verdict of a round that was told to end: its workers have saved if one says so (75), and none has failed in that or
 // was killed at it. Those that just leave have nothing to save.
-func (s *supervisor) accountTold(v rundir.Verdict, deaths []blame.Death, all ends) (_ rundir.Verdict, failed int) {
-	world := s.round.plan.World // a lost agent's workers have told nothing
+func (s *supervisor) accountInterrupted(v rundir.Verdict, deaths []blame.Death, all endCounts) (_ rundir.Verdict, failed int) {
+	world := s.round.layout.World // a lost agent's workers have told nothing
 	failed = -1
 	if all.saved > 0 {
 		failed = blame.ChooseFailed(deaths)
@@ -169,20 +169,20 @@ func (s *supervisor) accountTold(v rundir.Verdict, deaths []blame.Death, all end
 	return v, failed
 }
 
-// ends counts ends by kind.
-type ends struct {
+// endCounts counts ends by kind.
+type endCounts struct {
 	clean, saved int
 	killed       []int // ranks that their agent had to kill
 }
 
-func countEnds(deaths []blame.Death) (e ends) {
+func countEnds(deaths []blame.Death) (e endCounts) {
 	for _, d := range deaths {
 		switch {
 		case d.Signal == 0 && d.Exit == 0:
 			e.clean++
 		case d.Signal == 0 && d.Exit == exitRequeue:
 			e.saved++
-		case d.Told && d.Signal == int(syscall.SIGKILL):
+		case d.Stopping && d.Signal == int(syscall.SIGKILL):
 			e.killed = append(e.killed, d.Rank)
 		}
 	}
@@ -196,8 +196,8 @@ func wereKilled(ranks []int) string {
 	return fmt.Sprintf("ranks %s were killed before they had ended", blame.Ranges(ranks))
 }
 
-// never has the run end for good where a rank asks for that, whatever the others say.
-func never(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
+// forbidRestart has the run end for good where a rank asks for that, whatever the others say.
+func forbidRestart(v rundir.Verdict, deaths []blame.Death) rundir.Verdict {
 	at := slices.IndexFunc(deaths, func(d blame.Death) bool { return d.Signal == 0 && d.Exit == exitNoRequeue })
 	if at < 0 || v.Exit == exitNoRequeue {
 		return v
@@ -245,7 +245,7 @@ const fewDeaths = 8
 
 // encode is the report in JSON, in no more than limit bytes: what is too much loses the words of its deaths, of the later ones first, but never
 // a death.
-func (r report) encode(limit int) ([]byte, error) {
+func (r endsReport) encode(limit int) ([]byte, error) {
 	var text []byte
 	var err error
 	for _, keep := range []int{len(r.Deaths), fewDeaths, 1, 0} {

@@ -76,7 +76,7 @@ func TestSavedByAllOrNot(t *testing.T) {
 }
 
 // A run that is told to stop has saved if no rank failed in that.
-func TestSavedByAllWhenToldToStop(t *testing.T) {
+func TestSavedByAllOnASignal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		other string // what rank 1 does at TERM
 		exit  int
@@ -92,7 +92,7 @@ func TestSavedByAllWhenToldToStop(t *testing.T) {
 			play := func(grace time.Duration) rundir.Verdict {
 				w := ranksDo(t, "trap 'exit 75' TERM; "+onTERM, fmt.Sprintf("trap %q TERM; %s", tc.other, onTERM))
 				w.agents[0].Grace = grace
-				return w.agree(w.runUntil(toldWhen(t, w, "ready0", "ready1")))
+				return w.agree(w.runUntil(signalWhen(t, w, "ready0", "ready1")))
 			}
 			grace := bound
 			if name == "one must be killed" {
@@ -175,8 +175,8 @@ func TestLastWordsAreInTheFileThatIsNamed(t *testing.T) {
 	}
 }
 
-// toldWhen is a context that ends by TERM when all marks are there.
-func toldWhen(t *testing.T, w *world, marks ...string) context.Context {
+// signalWhen is a context that ends by TERM when all marks are there.
+func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
 	go func() {
@@ -204,7 +204,7 @@ func TestNeverAgainByAnyRank(t *testing.T) {
 			w := ranksDo(t, tc.ranks...)
 			ctx := t.Context()
 			if tc.told {
-				ctx = toldWhen(t, w, "ready0", "ready1")
+				ctx = signalWhen(t, w, "ready0", "ready1")
 			}
 			v := w.agree(w.runUntil(ctx))
 			if v.Exit != exitNoRequeue || v.Requeue || v.Round != 0 || v.Cause != tc.cause || v.FirstRank != tc.rank {

@@ -27,61 +27,61 @@ import (
 func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 	c, err := c.withDefaults()
 	if err != nil {
-		return c.refusedOutcome(err), err
+		return c.notBegunOutcome(err), err
 	}
 	if c.RunDir != nil {
 		// Each agent looks for itself: all that a superseded attempt may do is end.
 		if err := c.RunDir.Fence(c.Attempt); err != nil {
-			return c.refusedOutcome(err), err
+			return c.notBegunOutcome(err), err
 		}
 	}
 	logDir, err := c.openLogDir()
 	c.Declines = cmp.Or(c.Declines, err)
-	m, err := meet(ctx, &c)
+	r, err := joinRendezvous(ctx, &c)
 	if err != nil {
-		return notMet(c, err)
+		return notBegun(c, err)
 	}
-	m.logDir, m.keeper = logDir, newKeeper(c)
-	v, err := m.rounds(ctx)
-	return v, errors.Join(err, m.keeper.end(), m.close())
+	r.logDir, r.reaper = logDir, newReaper(c)
+	v, err := r.rounds(ctx)
+	return v, errors.Join(err, r.reaper.end(), r.close())
 }
 
 // rounds runs one round after the other, from this agent's first to the run's last.
-func (m *meeting) rounds(ctx context.Context) (rundir.Verdict, error) {
-	for p := m.first; ; {
-		v, next, err := supervise(ctx, newRound(m, p))
+func (r *rendezvous) rounds(ctx context.Context) (rundir.Verdict, error) {
+	for l := r.first; ; {
+		v, next, err := supervise(ctx, newRound(r, l))
 		if next == nil || err != nil {
 			return v, err
 		}
-		p = next
+		l = next
 	}
 }
 
-// notMet is the end of a run that did not begin, at least for this agent.
-func notMet(c AgentConfig, err error) (rundir.Verdict, error) {
+// notBegun is the end of a run that did not begin, at least for this agent.
+func notBegun(c AgentConfig, err error) (rundir.Verdict, error) {
 	var over *overError
 	if errors.As(err, &over) {
 		c.Log.Warn("the run is over, and this agent had no part in it: it came when all places were taken, or too late, and the workers were not started again",
 			"end", over.last.Message)
 		return over.last, nil
 	}
-	v := c.refusedOutcome(err)
-	if !c.recordsUnmet(err) {
+	v := c.notBegunOutcome(err)
+	if !c.recordsFailure(err) {
 		return v, err
 	}
 	v = c.withStep(v)
 	return v, errors.Join(err, c.record(v))
 }
 
-// recordsUnmet tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
+// recordsFailure tells whether this agent is the one to write down that the run did not begin: agent 0, or one without a number that never
 // reached an agent 0, if no other such agent has done so.
-func (c AgentConfig) recordsUnmet(why error) bool {
-	var told *refusal
+func (c AgentConfig) recordsFailure(why error) bool {
+	var received *rejection
 	var lost *LostError
 	switch {
 	case c.Index >= 0:
 		return c.Index == 0
-	case c.RunDir == nil, errors.As(why, &told), errors.As(why, &lost): // there was an agent 0
+	case c.RunDir == nil, errors.As(why, &received), errors.As(why, &lost): // there was an agent 0
 		return false
 	}
 	_, err := c.RunDir.Verdict(c.Attempt)
@@ -90,23 +90,23 @@ func (c AgentConfig) recordsUnmet(why error) bool {
 
 // round is one start of all workers of the run.
 type round struct {
-	m       *meeting
+	rdzv    *rendezvous
 	cfg     AgentConfig // with this round's attempt, stop file and deadline
-	plan    *plan
-	store   store.Store // the control store, below the round's number
-	cookie  string      // in the environment of every process of this agent's in this round
-	private *private    // folder of files that have no other place; nil: none
+	layout  *layout
+	store   store.Store    // the control store, below the round's number
+	cookie  string         // in the environment of every process of this agent's in this round
+	private *privateFolder // folder of files that have no other place; nil: none
 	began   time.Time
 }
 
-func newRound(m *meeting, p *plan) *round {
-	c := m.cfg
+func newRound(r *rendezvous, l *layout) *round {
+	c := r.cfg
 	// A stop file belongs to its attempt, so that the next one does not find it.
 	if c.RunDir != nil && c.StopFile == c.RunDir.StopPath(c.Attempt) {
-		c.StopFile = c.RunDir.StopPath(p.Attempt)
+		c.StopFile = c.RunDir.StopPath(l.Attempt)
 	}
-	c.Attempt, c.Deadline = p.Attempt, p.Deadline
-	c.Restarts += p.Round
-	c.MasterAddr, c.TorchStore = m.masterAddr(p), p.TorchStore
-	return &round{m: m, cfg: c, plan: p, store: store.Prefix(m.store, fmt.Sprintf(keyRound, p.Round)), cookie: proc.NewCookie(), began: time.Now()}
+	c.Attempt, c.Deadline = l.Attempt, l.Deadline
+	c.Restarts += l.Round
+	c.MasterAddr, c.TorchStore = r.masterAddr(l), l.TorchStore
+	return &round{rdzv: r, cfg: c, layout: l, store: store.Prefix(r.store, fmt.Sprintf(keyRound, l.Round)), cookie: proc.NewCookie(), began: time.Now()}
 }

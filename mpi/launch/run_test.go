@@ -196,9 +196,9 @@ func TestStepOfTheMetrics(t *testing.T) {
 		c, err := newWorld(t, []int{1}, "fail", "0", "4").agents[0].withDefaults()
 		must(t, err)
 		must(t, os.WriteFile(c.RunDir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
-		s := &supervisor{cfg: c, round: &round{m: &meeting{}}}
-		s.decided(c.verdict(causeCrash, 1, "failed"))
-		s.early.Wait()
+		s := &supervisor{cfg: c, round: &round{rdzv: &rendezvous{}}}
+		s.receiveOutcome(c.verdict(causeCrash, 1, "failed"))
+		s.writes.Wait()
 		if v, err := c.RunDir.Verdict(1); err != nil || v.Step != want {
 			t.Errorf("the early verdict is %+v, %v; want step %d", v, err, want)
 		}
@@ -390,30 +390,30 @@ func TestWorkerStoreOfEachRound(t *testing.T) {
 }
 
 // A caller that ends the run between two rounds gets no further workers.
-func TestToldBetweenRounds(t *testing.T) {
+func TestSignalBetweenRounds(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(SignalError{syscall.SIGTERM})
 	var ended [2]result
-	met := make(chan *meeting, 2)
+	met := make(chan *rendezvous, 2)
 	for i := range 2 {
 		go func() {
 			c, err := w.agents[i].withDefaults()
 			must(t, err)
-			m, err := meet(t.Context(), &c)
+			r, err := joinRendezvous(t.Context(), &c)
 			if err != nil {
 				t.Error(err)
 			}
-			met <- m
+			met <- r
 		}()
 	}
 	done := make(chan struct{})
 	for range 2 {
-		m := <-met
+		r := <-met
 		go func() {
-			v, err := m.rounds(ctx)
-			ended[m.cfg.Index] = result{v, err, 0}
-			m.close()
+			v, err := r.rounds(ctx)
+			ended[r.cfg.Index] = result{v, err, 0}
+			r.close()
 			done <- struct{}{}
 		}()
 	}
@@ -433,14 +433,14 @@ func TestManyRounds(t *testing.T) {
 	c.Policy.MaxRestarts = rounds
 	c, err := c.withDefaults()
 	must(t, err)
-	m, err := meet(t.Context(), &c)
+	r, err := joinRendezvous(t.Context(), &c)
 	must(t, err)
 	files, tasks := openFiles(t), runtime.NumGoroutine()
-	v, err := m.rounds(t.Context())
+	v, err := r.rounds(t.Context())
 	if err != nil || v.Exit != 1 || v.Round != rounds {
 		t.Errorf("ended with %+v, %v", v, err)
 	}
-	keys, err := m.store.List(t.Context(), "")
+	keys, err := r.store.List(t.Context(), "")
 	must(t, err)
 	if len(keys) > 12 {
 		t.Errorf("%d keys are left: %v", len(keys), keys)
@@ -448,7 +448,7 @@ func TestManyRounds(t *testing.T) {
 	// A worker's pipes may be closed a moment after its end; what is left behind stays for ever.
 	testkit.Eventually(t, "files are closed", func() bool { return openFiles(t) <= files+8 })
 	testkit.Eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= tasks+16 })
-	must(t, m.close())
+	must(t, r.close())
 }
 
 func openFiles(t *testing.T) int {

@@ -29,51 +29,51 @@ func (s *services) close() error {
 	return errors.Join(errs...)
 }
 
-// serveWorkers begins the services of a round and settles its ports. Those of the round before have ended.
-func (m *meeting) serveWorkers(p *plan) error {
-	c := m.cfg
+// serveWorkers begins the services of a round and decides its ports. Those of the round before have ended.
+func (r *rendezvous) serveWorkers(lay *layout) error {
+	c := r.cfg
 	if c.Builtin {
-		ports := Ports(fmt.Sprint(c.RunID, "/workers/", p.Attempt, "/", p.Round), 256)
-		l, err := listenFirst(m.hosts(c), append(ports, anyPort...))
+		ports := Ports(fmt.Sprint(c.RunID, "/workers/", lay.Attempt, "/", lay.Round), 256)
+		l, err := listenFirst(r.hosts(c), append(ports, anyPort...))
 		if err != nil {
 			return fmt.Errorf("serve a store for the workers: %w", err)
 		}
-		p.WorkerPort = portOf(l)
-		m.serve(l, store.ServerConfig{Secret: c.Secret, Binding: c.workerBinding(p.Attempt), Log: c.Log})
+		lay.WorkerPort = portOf(l)
+		r.serve(l, store.ServerConfig{Secret: c.Secret, Binding: c.workerBinding(lay.Attempt), Log: c.Log})
 	}
 	if c.TorchStore {
-		return m.serveTorch(p)
+		return r.serveTorch(lay)
 	}
-	l, err := m.listenAtMasterPort(p, c.masterHost())
+	l, err := r.listenAtMasterPort(lay, c.masterHost())
 	if err != nil {
 		return err
 	}
-	p.MasterPort = portOf(l)
+	lay.MasterPort = portOf(l)
 	return l.Close() // the worker of rank 0 is to bind it
 }
 
 // serveTorch serves PyTorch's TCPStore at MASTER_PORT. Its wire knows no proof, so it is on the job's interface
 // alone, whose address is the workers' MASTER_ADDR then: a name may mean another one on this machine than on the others.
-func (m *meeting) serveTorch(p *plan) error {
-	l, err := m.listenAtMasterPort(p, p.Listen)
+func (r *rendezvous) serveTorch(lay *layout) error {
+	l, err := r.listenAtMasterPort(lay, lay.Listen)
 	if err != nil {
 		return err
 	}
-	p.TorchStore, p.MasterAddr, p.MasterPort = true, p.Listen, portOf(l)
-	m.serve(l, store.ServerConfig{
-		Secret: m.cfg.Secret, Binding: m.cfg.workerBinding(p.Attempt), Torch: true, TorchPrefix: "torch/", Log: m.cfg.Log,
+	lay.TorchStore, lay.MasterAddr, lay.MasterPort = true, lay.Listen, portOf(l)
+	r.serve(l, store.ServerConfig{
+		Secret: r.cfg.Secret, Binding: r.cfg.workerBinding(lay.Attempt), Torch: true, TorchPrefix: "torch/", Log: r.cfg.Log,
 	})
 	return nil
 }
 
-func (m *meeting) serve(l net.Listener, cfg store.ServerConfig) {
-	m.services.servers = append(m.services.servers, store.Serve(l, cfg))
+func (r *rendezvous) serve(l net.Listener, cfg store.ServerConfig) {
+	r.services.servers = append(r.services.servers, store.Serve(l, cfg))
 }
 
 // listenAtMasterPort listens on what the workers of a round get as MASTER_PORT: the port that was given, or one that is free now and was
 // no round's before, since what is left of the workers before may still hold or dial that. It is claimed until the round ends.
-func (m *meeting) listenAtMasterPort(p *plan, host string) (net.Listener, error) {
-	c := m.cfg
+func (r *rendezvous) listenAtMasterPort(lay *layout, host string) (net.Listener, error) {
+	c := r.cfg
 	if c.MasterPort != 0 { // claimed for the whole run
 		l, err := listenOn([]string{host}, c.MasterPort)
 		if err != nil {
@@ -85,17 +85,17 @@ func (m *meeting) listenAtMasterPort(p *plan, host string) (net.Listener, error)
 		host = "" // what other programs bind is free, whatever the address
 	}
 	var ports []int
-	if p.Round == 0 {
+	if lay.Round == 0 {
 		ports = slices.Clone(c.Ports)
 	}
 	// No other agent on this machine has the same nonce.
-	ports = append(ports, Ports(fmt.Sprint(c.RunID, m.nonce, p.Round), 256)...)
-	ports = slices.DeleteFunc(ports, func(port int) bool { return m.ports[port] })
+	ports = append(ports, Ports(fmt.Sprint(c.RunID, r.nonce, lay.Round), 256)...)
+	ports = slices.DeleteFunc(ports, func(port int) bool { return r.ports[port] })
 	l, claim, err := takePort([]string{host}, append(ports, anyPort...))
 	if err != nil {
 		return nil, fmt.Errorf("find a MASTER_PORT for the workers: %w", err)
 	}
-	m.services.claim, m.ports[portOf(l)] = claim, true
+	r.services.claim, r.ports[portOf(l)] = claim, true
 	return l, nil
 }
 

@@ -40,11 +40,11 @@ func freePort(ports []int) (int, error) {
 func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports []int, end func()) {
 	t.Helper()
 	list := Ports(rand.Text(), runs) // what two steps of one seed have
-	meetings, plans := make([]*meeting, runs), make([]*plan, runs)
+	meetings, plans := make([]*rendezvous, runs), make([]*layout, runs)
 	var wg sync.WaitGroup
 	for i := range runs {
 		c := AgentConfig{RunID: "test", Count: 1, Ports: list, TorchStore: torchStore(i), Log: slog.New(slog.DiscardHandler)}
-		meetings[i], plans[i] = newMeeting(t.Context(), c, network{}), &plan{Listen: loopback}
+		meetings[i], plans[i] = newRendezvous(t.Context(), c, network{}), &layout{Listen: loopback}
 		wg.Go(func() {
 			if err := meetings[i].serveWorkers(plans[i]); err != nil {
 				t.Error(err)
@@ -52,12 +52,12 @@ func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports [
 		})
 	}
 	wg.Wait()
-	for _, p := range plans {
-		ports = append(ports, p.MasterPort)
+	for _, l := range plans {
+		ports = append(ports, l.MasterPort)
 	}
 	return ports, func() {
-		for _, m := range meetings {
-			must(t, m.services.close())
+		for _, r := range meetings {
+			must(t, r.services.close())
 		}
 	}
 }
@@ -128,8 +128,8 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 	secret, err := auth.NewSecret()
 	must(t, err)
 	c := AgentConfig{RunID: rand.Text(), Count: 1, Ports: Ports(rand.Text(), 4), Log: slog.New(slog.DiscardHandler), Builtin: true, Secret: secret}
-	m := newMeeting(t.Context(), c, network{})
-	claimed := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, m.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
+	r := newRendezvous(t.Context(), c, network{})
+	claimed := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, r.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
 	for _, port := range claimed {
 		claim, err := claimPort("", port)
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -138,14 +138,14 @@ func TestMasterPortsAreClaimed(t *testing.T) {
 		must(t, err)
 		defer claim.Close()
 	}
-	p := &plan{}
-	must(t, m.serveWorkers(p))
-	defer m.services.close()
-	if p.MasterPort == 0 || slices.Contains(claimed, p.MasterPort) {
-		t.Errorf("MASTER_PORT is %d", p.MasterPort)
+	l := &layout{}
+	must(t, r.serveWorkers(l))
+	defer r.services.close()
+	if l.MasterPort == 0 || slices.Contains(claimed, l.MasterPort) {
+		t.Errorf("MASTER_PORT is %d", l.MasterPort)
 	}
-	if p.WorkerPort == 0 || slices.Contains(claimed, p.WorkerPort) {
-		t.Errorf("the store of ddpbatch's own workers is at %d", p.WorkerPort)
+	if l.WorkerPort == 0 || slices.Contains(claimed, l.WorkerPort) {
+		t.Errorf("the store of ddpbatch's own workers is at %d", l.WorkerPort)
 	}
 }
 

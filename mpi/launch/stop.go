@@ -23,25 +23,25 @@ func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
 	if died := w.signal == s.cfg.WarnSignal || w.exit == exitSignal+int(s.cfg.WarnSignal); died && w.warned && !w.followed {
 		// The worker, or the program that it runs as a shell, had a handler when this agent looked, and had none when the signal came. So it
 		// was ending: Python removes its handlers when it finalizes. Its exit code is lost. The next attempt goes on from what it saved.
-		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.place.Rank)
+		s.cfg.Log.Warn("a worker took back its handler as it was warned, and died of the signal: taken for exit code 75", "rank", w.ranks.Rank)
 		w.exit, w.signal = exitRequeue, 0
 	}
-	s.cfg.Log.Debug("worker ended", "rank", w.place.Rank, "exit", w.exit, "signal", int(w.signal))
+	s.cfg.Log.Debug("worker ended", "rank", w.ranks.Rank, "exit", w.exit, "signal", int(w.signal))
 	v, bad := s.cfg.exitOutcome(w)
 	known := s.mine != nil || s.outcome != nil || s.suspect != nil && !s.victim
 	switch {
 	case !bad || known: // a consequence
 	case ctx.Err() != nil:
-		s.told = nil
-		s.propose(s.cfg.toldOutcome(ctx))
+		s.interrupted = nil
+		s.propose(s.cfg.interruptedOutcome(ctx))
 	case s.isVictim(w):
 		if s.suspect == nil {
-			s.suspect, s.victim, s.settled = &v, true, time.After(s.cfg.victimWait)
+			s.suspect, s.victim, s.suspectDue = &v, true, time.After(s.cfg.victimWait)
 		}
 	default:
 		s.suspect, s.victim = &v, false
-		s.talk.ends <- v
-		s.weigh(v)
+		s.control.ends <- v
+		s.considerSuspect(v)
 	}
 }
 
@@ -58,56 +58,56 @@ func (s *supervisor) isVictim(w *worker) bool {
 	return w.out != nil && blame.Victim(s.death(w, proc.OutOfMemory{}))
 }
 
-// ranked learns which worker of the run ended badly first.
-func (s *supervisor) ranked(first rundir.Verdict) {
+// receiveFirst learns which worker of the run ended badly first.
+func (s *supervisor) receiveFirst(first rundir.Verdict) {
 	if s.mine != nil || s.outcome != nil {
 		return
 	}
 	s.suspect = &first
-	s.weigh(first)
-	if s.settled == nil {
+	s.considerSuspect(first)
+	if s.suspectDue == nil {
 		s.propose(first)
 	}
 }
 
-// weigh waits for the signal that v may be the consequence of; in any other case this
+// considerSuspect waits for the signal that v may be the consequence of; in any other case this
 // node's workers are stopped at once.
-func (s *supervisor) weigh(v rundir.Verdict) {
-	s.settled = nil
-	if mayBeTold(v) {
-		s.settled = time.After(settle)
+func (s *supervisor) considerSuspect(v rundir.Verdict) {
+	s.suspectDue = nil
+	if mayBeSignalled(v) {
+		s.suspectDue = time.After(signalDelay)
 		return
 	}
-	s.obey(v)
+	s.stopFor(v)
 }
 
 // propose makes v the run's outcome, unless there is one. This node's workers
 // are stopped at once: the others may be slow to answer, or gone.
 func (s *supervisor) propose(v rundir.Verdict) {
-	s.settled = nil
+	s.suspectDue = nil
 	if s.mine == nil && s.outcome == nil {
 		s.mine = &v
-		s.talk.proposals <- v
+		s.control.proposals <- v
 	} else if v.Cause != causeCancelled {
 		return // a consequence; only a signal has more to say to the workers
 	}
-	s.obey(v)
+	s.stopFor(v)
 }
 
-// decided learns the run's outcome.
-func (s *supervisor) decided(v rundir.Verdict) {
+// receiveOutcome learns the run's outcome.
+func (s *supervisor) receiveOutcome(v rundir.Verdict) {
 	if s.outcome != nil {
 		return
 	}
-	s.settled, s.outcome = nil, &v
+	s.suspectDue, s.outcome = nil, &v
 	if v.Cause != causeDone {
 		s.cfg.Log.Info("the run ends", "why", v.Message)
 	}
-	s.obey(v)
+	s.stopFor(v)
 	if s.cfg.Index == 0 && s.cfg.RunDir != nil && v.Cause != causeDone {
-		v.WarnedS, v.LeadS = s.sinceWarning(), s.round.m.leadS()
+		v.WarnedS, v.LeadS = s.sinceWarning(), s.round.rdzv.leadS()
 		cfg := s.cfg // obey changes it
-		s.early.Go(func() { cfg.writeEarly(v) })
+		s.writes.Go(func() { cfg.writeEarly(v) })
 	}
 }
 
@@ -121,48 +121,48 @@ func (c AgentConfig) writeEarly(v rundir.Verdict) {
 	_ = c.RunDir.WriteVerdict(c.withStep(v))
 }
 
-// obey stops this node's workers as an outcome asks for, and bounds the wait for other agents.
-func (s *supervisor) obey(v rundir.Verdict) {
+// stopFor stops this node's workers as an outcome asks for, and bounds the wait for other agents.
+func (s *supervisor) stopFor(v rundir.Verdict) {
 	if v.Cause == causeDone {
 		return
 	}
 	if v.Cause == causeCancelled && s.cfg.TermGrace > 0 { // whoever tells a run to stop may kill it soon
 		s.cfg.Grace = min(s.cfg.Grace, s.cfg.TermGrace)
-		s.hurry()
+		s.shortenGrace()
 	}
 	// All workers of all agents have passed every stage by then; agent 0 decides sooner.
-	patience := 2*s.cfg.Grace + killWait + margin
+	patience := 2*s.cfg.Grace + killWait + reportMargin
 	if s.cfg.Index != 0 {
-		patience += farewell
+		patience += lastWordWait
 	}
 	s.overdue = time.After(patience)
 	switch v.Cause {
 	case causeStopped:
-		s.raise(asked, 0)
+		s.advance(asked, 0)
 	case causeCancelled:
-		s.raise(signalled, syscall.Signal(v.Signal))
+		s.advance(signalled, syscall.Signal(v.Signal))
 	case causeHang:
 		s.cfg.Grace = min(s.cfg.Grace, hangGrace) // they have shown that they do not react
-		s.inspect()
+		s.dumpStacks()
 	default:
-		s.raise(signalled, syscall.SIGTERM)
+		s.advance(signalled, syscall.SIGTERM)
 	}
 }
 
-// stage is how far the stopping of a node's workers has gone. It only grows.
-type stage int
+// stopStage is how far the stopping of a node's workers has gone. It only grows.
+type stopStage int
 
 const (
-	running   stage = iota
-	asked           // the workers agreed to stop: they end by themselves
-	signalled       // they got TERM, or the signal that the agent got
-	killed          // they got KILL
-	abandoned       // even so the kernel does not end them
+	running   stopStage = iota
+	asked               // the workers agreed to stop: they end by themselves
+	signalled           // they got TERM, or the signal that the agent got
+	killed              // they got KILL
+	abandoned           // even so the kernel does not end them
 )
 
 // stopping is where the workers are on the way, and when the next stage comes.
 type stopping struct {
-	stage stage
+	stage stopStage
 	next  <-chan time.Time
 	due   time.Time // when next comes, where workers have a time to leave in
 }
@@ -172,16 +172,16 @@ func (s *stopping) within(d time.Duration) {
 	s.next, s.due = time.After(d), time.Now().Add(d)
 }
 
-// hurry leaves workers that are on their way out already no more time than s.cfg.Grace.
-func (s *supervisor) hurry() {
+// shortenGrace leaves workers that are on their way out already no more time than s.cfg.Grace.
+func (s *supervisor) shortenGrace() {
 	if (s.stop.stage == asked || s.stop.stage == signalled) && time.Until(s.stop.due) > s.cfg.Grace {
 		s.stop.within(s.cfg.Grace)
 	}
 }
 
-// raise takes this node's workers to a later stage. Each stage signals every
+// advance takes this node's workers to a later stage. Each stage signals every
 // worker's group once: a worker must bear a signal twice, but need not.
-func (s *supervisor) raise(to stage, sig syscall.Signal) {
+func (s *supervisor) advance(to stopStage, sig syscall.Signal) {
 	if to <= s.stop.stage {
 		return
 	}
@@ -215,17 +215,17 @@ func (s *supervisor) send(sig syscall.Signal) {
 // sweepLimit bounds how long the processes that the workers left behind are looked for and waited for.
 const sweepLimit = 10 * time.Second
 
-// keeper sees to it that nothing the workers have started outlives their round, or this process. The zero keeper does
+// reaper sees to it that nothing the workers have started outlives their round, or this process. The zero reaper does
 // nothing: then only the workers themselves end with this process, and with them their groups.
-type keeper struct {
-	guard  *proc.Guard
-	reaper *proc.Reaper
-	log    *slog.Logger
+type reaper struct {
+	guard     *proc.Guard
+	subreaper *proc.Reaper
+	log       *slog.Logger
 }
 
-// newKeeper begins to keep where c says so; what cannot be had is said.
-func newKeeper(c AgentConfig) *keeper {
-	k := &keeper{log: c.Log}
+// newReaper begins to keep where c says so; what cannot be had is said.
+func newReaper(c AgentConfig) *reaper {
+	k := &reaper{log: c.Log}
 	if !c.Sweep {
 		return k
 	}
@@ -233,22 +233,22 @@ func newKeeper(c AgentConfig) *keeper {
 	if k.guard, err = proc.StartGuard(c.Log); err != nil { // first: it must not become a child of this process
 		c.Log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}
-	if k.reaper, err = proc.Subreaper(); err != nil {
+	if k.subreaper, err = proc.Subreaper(); err != nil {
 		c.Log.Warn("processes that leave their workers may not be found", "error", err)
 	}
 	return k
 }
 
 // mark tells of a round's cookie, before its first worker is started.
-func (k *keeper) mark(cookie string) {
+func (k *reaper) mark(cookie string) {
 	if err := k.guard.Sweep(cookie); err != nil {
 		k.log.Warn("what the workers start may outlive this agent if it is killed", "error", err)
 	}
 }
 
 // sweep kills what the workers of a round have left behind, and returns how many processes do not end.
-func (k *keeper) sweep(ctx context.Context, cookie string) int {
-	if k.reaper == nil {
+func (k *reaper) sweep(ctx context.Context, cookie string) int {
+	if k.subreaper == nil {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, sweepLimit)
@@ -267,10 +267,10 @@ func (k *keeper) sweep(ctx context.Context, cookie string) int {
 }
 
 // end ends the keeping; no worker is left.
-func (k *keeper) end() error {
+func (k *reaper) end() error {
 	k.guard.End()
-	if k.reaper == nil {
+	if k.subreaper == nil {
 		return nil
 	}
-	return k.reaper.Close()
+	return k.subreaper.Close()
 }

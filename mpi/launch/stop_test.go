@@ -46,7 +46,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 }
 
 // What workers that were told to stop exit with tells whether they saved.
-func TestSavedWhenToldToStop(t *testing.T) {
+func TestSavedOnASignal(t *testing.T) {
 	for name, tc := range map[string]struct {
 		codes []string
 		exit  int
@@ -144,17 +144,17 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
 				must(t, err)
-				s := &supervisor{round: newRound(&meeting{cfg: c, keeper: &keeper{}}, &plan{}), cfg: c, told: ctx.Done(), talk: &talk{}}
-				s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
+				s := &supervisor{round: newRound(&rendezvous{cfg: c, reaper: &reaper{}}, &layout{}), cfg: c, interrupted: ctx.Done(), control: &controlChannel{}}
+				s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 				s.workerEnded(ctx, tc.worker)
 				if s.mine != nil {
 					t.Fatalf("proposed %+v at once", s.mine)
 				}
 				if tc.told {
-					time.Sleep(settle / 2) // of the bubble's clock
+					time.Sleep(signalDelay / 2) // of the bubble's clock
 					cancel(SignalError{syscall.SIGTERM})
 				}
-				s.step(ctx)
+				s.handleEvent(ctx)
 				if s.mine == nil || s.mine.Cause != tc.want {
 					t.Errorf("proposed %+v, want %s", s.mine, tc.want)
 				}
@@ -171,12 +171,12 @@ func TestAgentsSignalAtTheLastMoment(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
 			must(t, err)
-			s := &supervisor{round: newRound(&meeting{cfg: c, keeper: &keeper{}}, &plan{}), cfg: c, told: ctx.Done(), talk: &talk{}}
-			s.talk.proposals, s.talk.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
+			s := &supervisor{round: newRound(&rendezvous{cfg: c, reaper: &reaper{}}, &layout{}), cfg: c, interrupted: ctx.Done(), control: &controlChannel{}}
+			s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
 			s.workerEnded(ctx, &worker{signal: syscall.SIGTERM})
-			time.Sleep(2 * settle) // of the bubble's clock
+			time.Sleep(2 * signalDelay) // of the bubble's clock
 			cancel(SignalError{syscall.SIGTERM})
-			s.step(ctx)
+			s.handleEvent(ctx)
 			if s.mine == nil || s.mine.Cause != "cancelled" {
 				t.Errorf("proposed %+v, want cancelled", s.mine)
 			}
@@ -192,11 +192,11 @@ func (unnoticed) Done() <-chan struct{} { return nil }
 // So it is where the agent waits for others, and has lost one.
 func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRoster(join{Host: "n1", Count: 3})
-		m := &meeting{cfg: AgentConfig{Count: 3, MinCount: 3, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, roster: r}
+		r := newMembership(joinRequest{Host: "n1", Count: 3})
+		m := &rendezvous{cfg: AgentConfig{Count: 3, MinCount: 3, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, membership: r}
 		ctx, cancel := context.WithCancelCause(t.Context())
-		lost := newGuest("1", "")
-		r.arrive(lost, join{Index: 1, Host: "n2", Count: 3})
+		lost := newParticipant("1", "")
+		r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 3})
 		r.drop(lost, connectionEnded)
 		cancel(SignalError{syscall.SIGTERM})
 		if err := m.gather(unnoticed{ctx}); !errors.As(err, &SignalError{}) {
@@ -210,21 +210,21 @@ func TestStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute}.withDefaults()
 		must(t, err)
-		s := &supervisor{cfg: c, talk: &talk{}, alive: 1}
+		s := &supervisor{cfg: c, control: &controlChannel{}, alive: 1}
 		begin := time.Now()
-		s.obey(c.verdict(causeStopped, 75, ""))
+		s.stopFor(c.verdict(causeStopped, 75, ""))
 		for _, want := range []struct {
-			stage stage
+			stage stopStage
 			at    time.Duration
 		}{{asked, 0}, {signalled, time.Minute}, {killed, 2 * time.Minute}, {abandoned, 2*time.Minute + killWait}} {
 			if s.stop.stage != want.stage || time.Since(begin) != want.at {
 				t.Errorf("at %v stage is %d, want %d at %v", time.Since(begin), s.stop.stage, want.stage, want.at)
 			}
 			if s.stop.stage < abandoned {
-				s.step(t.Context())
+				s.handleEvent(t.Context())
 			}
 		}
-		s.obey(c.verdict(causeCrash, 1, ""))
+		s.stopFor(c.verdict(causeCrash, 1, ""))
 		if s.stop.stage != abandoned {
 			t.Error("a stage was taken back")
 		}
@@ -248,14 +248,14 @@ func TestTermGrace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute, TermGrace: 20 * time.Second}.withDefaults()
 				must(t, err)
-				s := &supervisor{alive: 1, cfg: c, talk: &talk{}}
+				s := &supervisor{alive: 1, cfg: c, control: &controlChannel{}}
 				begin := time.Now()
 				if tc.before != "" {
-					s.obey(c.verdict(tc.before, 1, ""))
+					s.stopFor(c.verdict(tc.before, 1, ""))
 				}
 				time.Sleep(tc.after) // of synctest's time
-				s.obey(c.verdict(causeCancelled, 143, ""))
-				s.step(t.Context())
+				s.stopFor(c.verdict(causeCancelled, 143, ""))
+				s.handleEvent(t.Context())
 				if s.stop.stage != killed || time.Since(begin) != tc.killed {
 					t.Errorf("at %v stage is %d, want %d at %v", time.Since(begin), s.stop.stage, killed, tc.killed)
 				}
@@ -291,10 +291,10 @@ func TestEarlyWord(t *testing.T) {
 				said.Attempt, said.FirstRank = c.Attempt, -1
 				must(t, w.dir.WriteVerdict(said))
 			}
-			s := &supervisor{cfg: c, round: &round{m: &meeting{}}}
+			s := &supervisor{cfg: c, round: &round{rdzv: &rendezvous{}}}
 			test.mine.Attempt, test.mine.Message = c.Attempt, "mine"
-			s.decided(test.mine)
-			s.early.Wait()
+			s.receiveOutcome(test.mine)
+			s.writes.Wait()
 			got, err := w.dir.Verdict(c.Attempt)
 			must(t, err)
 			if got.Message != test.want {
@@ -320,7 +320,7 @@ func TestLastWordWithoutAgent0(t *testing.T) {
 	must(t, err)
 	c.Index = 1
 	s := &supervisor{cfg: c, outcome: &rundir.Verdict{Attempt: c.Attempt, FirstRank: 1, Cause: causeStopped, Exit: exitRequeue, Requeue: true, Saved: true}}
-	if v, next, err := s.conclude(t.Context()); err != nil || next != nil || v.Cause != causeStopped {
+	if v, next, err := s.finalize(t.Context()); err != nil || next != nil || v.Cause != causeStopped {
 		t.Errorf("concluded %+v, %v, %v", v, next, err)
 	}
 	if v, err := w.dir.Verdict(c.Attempt); err != nil || v.Saved || !v.Requeue || v.Exit != exitRequeue {

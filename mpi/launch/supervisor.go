@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	settle = 200 * time.Millisecond // for the agent's own signal to arrive, see mayBeTold
+	signalDelay = 200 * time.Millisecond // for the agent's own signal to arrive, see mayBeSignalled
 
-	killWait = 10 * time.Second // for the kernel to end a killed worker
-	margin   = 15 * time.Second // for other agents to report beyond what their workers may take
-	farewell = 5 * time.Second  // for others to read the last word
+	killWait     = 10 * time.Second // for the kernel to end a killed worker
+	reportMargin = 15 * time.Second // for other agents to report beyond what their workers may take
+	lastWordWait = 5 * time.Second  // for others to read the last word
 
 	orphanGrace = 5 * time.Second // between TERM and KILL where agent 0 is lost
 )
@@ -26,9 +26,9 @@ const (
 // supervisor watches one agent's workers and what the other agents say. Its
 // fields belong to the goroutine that calls run.
 type supervisor struct {
-	round *round
-	cfg   AgentConfig // the round's
-	talk  *talk
+	round   *round
+	cfg     AgentConfig // the round's
+	control *controlChannel
 
 	output  *output.Mux // nil: it could not be opened
 	workers []*worker   // those that were started
@@ -37,71 +37,71 @@ type supervisor struct {
 	exits   chan *worker
 	stop    stopping
 
-	told    <-chan struct{} // closed when the caller wants the run to stop; nil once it does
-	mine    *rundir.Verdict // what this agent proposed as the outcome
-	suspect *rundir.Verdict // a worker's bad end, which it will propose unless it is told to stop first
-	victim  bool            // the suspect only lost a peer, which may be heard of soon
-	settled <-chan time.Time
+	interrupted <-chan struct{} // closed when the caller wants the run to stop; nil once it does
+	mine        *rundir.Verdict // what this agent proposed as the outcome
+	suspect     *rundir.Verdict // a worker's bad end, which it will propose unless it is told to stop first
+	victim      bool            // the suspect only lost a peer, which may be heard of soon
+	suspectDue  <-chan time.Time
 
-	outcome  *rundir.Verdict  // the run's, once known
-	overdue  <-chan time.Time // when other agents are waited for no longer
-	finished bool             // nothing more is waited for from other agents
-	early    sync.WaitGroup   // writing the outcome, at agent 0, and the stop file
-	reports  map[int]report   // at agent 0: how the workers of each agent ended
-	last     *last            // agent 0's last word, at the other agents
+	outcome  *rundir.Verdict    // the run's, once known
+	overdue  <-chan time.Time   // when other agents are waited for no longer
+	finished bool               // nothing more is waited for from other agents
+	writes   sync.WaitGroup     // writing the outcome, at agent 0, and the stop file
+	reports  map[int]endsReport // at agent 0: how the workers of each agent ended
+	last     *lastWord          // agent 0's last word, at the other agents
 
-	lookout   *lookout         // nil: nobody looks whether the workers hang
-	looks     <-chan time.Time // when to look again
-	hung      *hang            // at agent 0: the workers hang
-	inspected <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are to be
-	stacks    []stacks         // of this agent's workers
+	hangWatch  *hangWatch       // nil: nobody looks whether the workers hang
+	observeDue <-chan time.Time // when to look again
+	hung       *hang            // at agent 0: the workers hang
+	dumped     <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are to be
+	stacks     []stacks         // of this agent's workers
 
-	warned   <-chan struct{}  // closed when the workers are to be warned; nil once they are
-	warnedAt time.Time        // zero: they are not
-	again    <-chan time.Time // when to look again for workers that have got a handler for the warning
-	pause    time.Duration    // before that look
+	warned       <-chan struct{}  // closed when the workers are to be warned; nil once they are
+	warnedAt     time.Time        // zero: they are not
+	forwardDue   <-chan time.Time // when to look again for workers that have got a handler for the warning
+	forwardPause time.Duration    // before that look
 }
 
 // supervise runs this agent's workers of one round, and returns the round's verdict when those
-// of all agents are gone, and the next round's plan; nil: there is none.
-func supervise(ctx context.Context, r *round) (rundir.Verdict, *plan, error) {
+// of all agents are gone, and the next round's layout; nil: there is none.
+func supervise(ctx context.Context, r *round) (rundir.Verdict, *layout, error) {
 	// What agents say to each other outlives the signal that ends the run.
-	talkCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &supervisor{round: r, cfg: r.cfg, told: ctx.Done(), warned: r.m.warned, talk: startTalk(talkCtx, r)}
-	defer s.talk.wait()
+	controlCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	s := &supervisor{round: r, cfg: r.cfg, interrupted: ctx.Done(), warned: r.rdzv.warned, control: openControlChannel(controlCtx, r)}
+	defer s.control.wait()
 	defer cancel()
 	defer r.makePrivate()()
 	if ctx.Err() == nil {
 		s.start(ctx)
 	}
-	defer s.lookOut()()
+	defer s.watchForHangs()()
 	for s.busy() {
-		s.step(ctx)
+		s.handleEvent(ctx)
 	}
-	if s.inspected != nil {
-		s.stacks = <-s.inspected
+	if s.dumped != nil {
+		s.stacks = <-s.dumped
 	}
-	left := r.m.keeper.sweep(talkCtx, r.cookie)
-	s.drain()
-	s.talk.ended <- s.report(left)
+	left := r.rdzv.reaper.sweep(controlCtx, r.cookie)
+	s.flushOutput()
+	s.control.ended <- s.report(left)
 	for !s.finished {
-		s.step(ctx)
+		s.handleEvent(ctx)
 	}
-	s.awaitEarly() // not before the report, without which agent 0 takes this node for lost
+	s.awaitWrites() // not before the report, without which agent 0 takes this node for lost
 	if r.cfg.Index == 0 {
-		s.reports = s.talk.reports()
-		return s.concludeAll(ctx, talkCtx)
+		s.reports = s.control.reports()
+		return s.finalizeAll(ctx, controlCtx)
 	}
-	return s.conclude(talkCtx)
+	return s.finalize(controlCtx)
 }
 
 // start starts this agent's workers in the order of their ranks, until one
 // cannot be, or the run is to end: many take their time.
 func (s *supervisor) start(ctx context.Context) {
-	places := s.round.plan.places(s.cfg)
+	places := s.round.layout.ranksOf(s.cfg)
 	s.exits = make(chan *worker, len(places))
 	s.before, _ = proc.ReadMemory(os.DirFS("/")) // what is not known is no evidence; see memory
-	s.round.m.keeper.mark(s.round.cookie)
+	s.round.rdzv.reaper.mark(s.round.cookie)
 	path, err := s.cfg.findCommand()
 	if err == nil {
 		s.output, err = s.round.openOutput()
@@ -118,7 +118,7 @@ func (s *supervisor) start(ctx context.Context) {
 			s.propose(s.cfg.startOutcome(place.Rank, err))
 			return
 		}
-		if s.glance(ctx); s.mine != nil || s.suspect != nil || s.outcome != nil || s.finished {
+		if s.handlePending(ctx); s.mine != nil || s.suspect != nil || s.outcome != nil || s.finished {
 			return // who is started now would not be told to stop
 		}
 	}
@@ -133,7 +133,7 @@ func (s *supervisor) startOne(p Place, path string, devices *devices) error {
 	if err != nil {
 		return err
 	}
-	if err := w.start(s.round.m.keeper.guard, func(w *worker) { s.exits <- w }); err != nil {
+	if err := w.start(s.round.rdzv.reaper.guard, func(w *worker) { s.exits <- w }); err != nil {
 		return execError(s.cfg.Command[0], err)
 	}
 	s.cfg.Log.Debug("worker started", "rank", p.Rank, "pid", w.cmd.Process.Pid)
@@ -142,27 +142,27 @@ func (s *supervisor) startOne(p Place, path string, devices *devices) error {
 	return nil
 }
 
-// glance acts on what has happened by now to the workers that run already, or to the run, and waits for nothing.
-func (s *supervisor) glance(ctx context.Context) {
+// handlePending acts on what has happened by now to the workers that run already, or to the run, and waits for nothing.
+func (s *supervisor) handlePending(ctx context.Context) {
 	for {
 		select {
 		case w := <-s.exits:
 			s.workerEnded(ctx, w)
 			continue
-		case v := <-s.talk.outcomes:
-			s.decided(v)
+		case v := <-s.control.outcomes:
+			s.receiveOutcome(v)
 			continue
-		case g := <-s.talk.lost:
-			s.lost(g)
+		case p := <-s.control.lost:
+			s.participantLost(p)
 			continue
-		case l := <-s.talk.lasts:
-			s.ended(l)
+		case l := <-s.control.lastWords:
+			s.receiveLastWord(l)
 			continue
 		default:
 		}
-		if s.mine == nil && s.outcome == nil && s.toStop() {
-			s.told = nil
-			s.propose(s.cfg.toldOutcome(ctx))
+		if s.mine == nil && s.outcome == nil && s.isInterrupted() {
+			s.interrupted = nil
+			s.propose(s.cfg.interruptedOutcome(ctx))
 		}
 		return
 	}
@@ -171,66 +171,66 @@ func (s *supervisor) glance(ctx context.Context) {
 // busy is true until this agent may report that its part is over, which must not
 // change any more: it has no worker, and what it has to propose has been accepted or overruled.
 func (s *supervisor) busy() bool {
-	proposing := (s.suspect != nil || s.mine != nil || len(s.workers) == 0 && s.toStop()) && s.outcome == nil
+	proposing := (s.suspect != nil || s.mine != nil || len(s.workers) == 0 && s.isInterrupted()) && s.outcome == nil
 	return s.alive > 0 && s.stop.stage < abandoned || proposing && !s.finished
 }
 
-// awaitEarly waits for what is being written while the round goes on.
-func (s *supervisor) awaitEarly() {
-	if err := finished("write the stop file, or the first word on the verdict", func() error { s.early.Wait(); return nil }); err != nil {
+// awaitWrites waits for what is being written while the round goes on.
+func (s *supervisor) awaitWrites() {
+	if err := doFS("write the stop file, or the first word on the verdict", func() error { s.writes.Wait(); return nil }); err != nil {
 		s.cfg.Log.Warn("a file is not written", "error", err)
 	}
 }
 
-// toStop tells whether the caller wants the run to stop, and this agent has not acted on it.
-func (s *supervisor) toStop() bool {
+// isInterrupted tells whether the caller wants the run to stop, and this agent has not acted on it.
+func (s *supervisor) isInterrupted() bool {
 	select {
-	case <-s.told:
+	case <-s.interrupted:
 		return true
 	default:
 		return false
 	}
 }
 
-// step waits for one event and acts on it.
-func (s *supervisor) step(ctx context.Context) {
+// handleEvent waits for one event and acts on it.
+func (s *supervisor) handleEvent(ctx context.Context) {
 	select {
 	case w := <-s.exits:
 		s.workerEnded(ctx, w)
-	case <-s.told:
-		s.told = nil
-		s.propose(s.cfg.toldOutcome(ctx))
-	case <-s.settled:
-		if s.toStop() { // both have come while this process did not run
-			s.told = nil
-			s.propose(s.cfg.toldOutcome(ctx))
+	case <-s.interrupted:
+		s.interrupted = nil
+		s.propose(s.cfg.interruptedOutcome(ctx))
+	case <-s.suspectDue:
+		if s.isInterrupted() { // both have come while this process did not run
+			s.interrupted = nil
+			s.propose(s.cfg.interruptedOutcome(ctx))
 			return
 		}
 		s.propose(*s.suspect)
-	case v := <-s.talk.first:
-		s.ranked(v)
+	case v := <-s.control.first:
+		s.receiveFirst(v)
 	case <-s.stop.next:
-		s.raise(s.stop.stage+1, syscall.SIGTERM)
-	case v := <-s.talk.outcomes:
-		s.decided(v)
-	case g := <-s.talk.lost:
-		s.lost(g)
-	case l := <-s.talk.lasts:
-		s.ended(l)
-	case <-s.talk.reported:
+		s.advance(s.stop.stage+1, syscall.SIGTERM)
+	case v := <-s.control.outcomes:
+		s.receiveOutcome(v)
+	case p := <-s.control.lost:
+		s.participantLost(p)
+	case l := <-s.control.lastWords:
+		s.receiveLastWord(l)
+	case <-s.control.reported:
 		s.finished = true
 	case <-s.warned:
 		s.warned = nil
 		s.warn()
-	case <-s.again:
+	case <-s.forwardDue:
 		s.forward()
-	case <-s.looks:
-		s.look()
-	case h := <-s.talk.heard:
-		s.hear(h)
-	case s.stacks = <-s.inspected:
-		s.inspected = nil
-		s.raise(signalled, syscall.SIGTERM)
+	case <-s.observeDue:
+		s.observe()
+	case h := <-s.control.quietIn:
+		s.receiveQuiet(h)
+	case s.stacks = <-s.dumped:
+		s.dumped = nil
+		s.advance(signalled, syscall.SIGTERM)
 	case <-s.overdue:
 		s.finished = true
 		s.outcome = cmp.Or(s.outcome, s.mine, s.suspect) // agent 0 may not have answered
@@ -238,41 +238,41 @@ func (s *supervisor) step(ctx context.Context) {
 	}
 }
 
-// lost ends the round where another agent was lost.
-func (s *supervisor) lost(g *guest) {
-	s.propose(s.cfg.lostOutcome(&LostError{Agent: g.index, Host: g.join.Host, Why: g.why}))
+// participantLost ends the round where another agent was lost.
+func (s *supervisor) participantLost(p *participant) {
+	s.propose(s.cfg.lostOutcome(&LostError{Agent: p.index, Host: p.join.Host, Why: p.why}))
 }
 
-// ended takes agent 0's last word; nil: agent 0 is lost.
-func (s *supervisor) ended(l *last) {
+// receiveLastWord takes agent 0's last word; nil: agent 0 is lost.
+func (s *supervisor) receiveLastWord(l *lastWord) {
 	s.last, s.finished = l, true
 	if l == nil {
-		s.leaderless()
+		s.goOnWithoutAgent0()
 	}
 }
 
-// leaderless ends this agent's part without agent 0: nobody is left to decide otherwise. This node may be the one
+// goOnWithoutAgent0 ends this agent's part without agent 0: nobody is left to decide otherwise. This node may be the one
 // that is cut off, and the others may go on without it; so its workers have little time.
-func (s *supervisor) leaderless() {
+func (s *supervisor) goOnWithoutAgent0() {
 	s.cfg.Grace = min(s.cfg.Grace, orphanGrace)
-	s.decided(s.cfg.lostOutcome(s.round.m.leaderLost()))
-	s.raise(signalled, syscall.SIGTERM) // those, too, that had been asked to leave by themselves
-	s.hurry()
+	s.receiveOutcome(s.cfg.lostOutcome(s.round.rdzv.agent0Lost()))
+	s.advance(signalled, syscall.SIGTERM) // those, too, that had been asked to leave by themselves
+	s.shortenGrace()
 }
 
-// drain waits until all that the workers wrote is in its files.
-func (s *supervisor) drain() {
+// flushOutput waits until all that the workers wrote is in its files.
+func (s *supervisor) flushOutput() {
 	if s.stop.stage == abandoned || s.output == nil {
 		return
 	}
-	timer := time.NewTimer(farewell)
+	timer := time.NewTimer(lastWordWait)
 	defer timer.Stop()
 	for _, w := range s.workers {
 		for _, stream := range []*output.Stream{w.out, w.errs} {
 			select {
 			case <-stream.Done():
 			case <-timer.C:
-				s.cfg.Log.Warn("workers' output still waits for a slow console and may be cut", "limit", farewell)
+				s.cfg.Log.Warn("workers' output still waits for a slow console and may be cut", "limit", lastWordWait)
 				return
 			}
 		}

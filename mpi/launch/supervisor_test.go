@@ -39,7 +39,7 @@ func (h *onFirst) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // A run that is told to stop while its workers are being started starts no more of them.
-func TestToldToStopWhileStarting(t *testing.T) {
+func TestSignalWhileStarting(t *testing.T) {
 	w := newWorld(t, []int{5}, "wait", "0")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -57,23 +57,23 @@ func TestToldToStopWhileStarting(t *testing.T) {
 // An agent that loses another while it starts its workers learns of that before the next one starts.
 func TestLostWhileStarting(t *testing.T) {
 	for name, lose := range map[string]func(s *supervisor){
-		"agent 0": func(s *supervisor) { s.cfg.Index = 1; s.talk.lasts <- nil },
+		"agent 0": func(s *supervisor) { s.cfg.Index = 1; s.control.lastWords <- nil },
 		"agent 1": func(s *supervisor) {
-			g := newGuest("1", "")
-			g.index, g.join.Host = 1, "n2"
-			s.talk.lost <- g
+			p := newParticipant("1", "")
+			p.index, p.join.Host = 1, "n2"
+			s.control.lost <- p
 		},
 	} {
 		w := newWorld(t, []int{1, 1}, "say", "x")
 		c, err := w.agents[0].withDefaults()
 		must(t, err)
 		s := &supervisor{
-			cfg: c, round: &round{m: &meeting{cfg: c}},
-			talk: &talk{lasts: make(chan *last, 1), lost: make(chan *guest, 1), proposals: make(chan rundir.Verdict, 1)},
+			cfg: c, round: &round{rdzv: &rendezvous{cfg: c}},
+			control: &controlChannel{lastWords: make(chan *lastWord, 1), lost: make(chan *participant, 1), proposals: make(chan rundir.Verdict, 1)},
 		}
 		lose(s)
-		s.glance(t.Context())
-		s.early.Wait()
+		s.handlePending(t.Context())
+		s.writes.Wait()
 		if known := cmp.Or(s.outcome, s.mine); known == nil || known.Cause != causeNode || s.stop.stage != signalled {
 			t.Errorf("without %s the outcome is %+v, and its workers are at stage %d", name, known, s.stop.stage)
 		}
@@ -88,9 +88,9 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 		cause string
 		exit  int
 	}{
-		"killed by TERM": {&worker{place: Place{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
-		"agreed to stop": {&worker{place: Place{Rank: 1}, exit: 75}, "stopped", 75},
-		"crashed":        {&worker{place: Place{Rank: 1}, exit: 3}, "crash", 3},
+		"killed by TERM": {&worker{ranks: Place{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
+		"agreed to stop": {&worker{ranks: Place{Rank: 1}, exit: 75}, "stopped", 75},
+		"crashed":        {&worker{ranks: Place{Rank: 1}, exit: 3}, "crash", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 				agents[0].workerEnded(ctx, &worker{exit: 1}) // its peer was gone
 				for _, s := range agents {
 					for s.busy() {
-						s.step(ctx)
+						s.handleEvent(ctx)
 					}
 					if v := s.outcome; v.Cause != tc.cause || v.Exit != tc.exit || v.FirstRank != 1 || v.Host != "n2" {
 						t.Errorf("agent %d: outcome is %+v", s.cfg.Index, v)
@@ -109,7 +109,7 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 				}
 				cancel()
 				for _, s := range agents {
-					s.talk.wait()
+					s.control.wait()
 				}
 			})
 		})
@@ -144,7 +144,7 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 }
 
 // A rank that lost a peer of which nothing more is heard is the one to name.
-func TestLostPeerThatIsNotHeardOf(t *testing.T) {
+func TestLostPeerThatSaysNothing(t *testing.T) {
 	w := newWorld(t, []int{2}, "")
 	w.agents[0].Command = []string{"/bin/sh", "-c", `[ $RANK = 0 ] && exec sleep 100; echo 'Connection reset by peer' >&2; exit 3`}
 	v := w.agree(w.run())
@@ -158,8 +158,8 @@ func TestLostPeerThatIsNotHeardOf(t *testing.T) {
 // end all the same, with what they know.
 func TestAgent0DoesNotAnswer(t *testing.T) {
 	for name, w := range map[string]*worker{
-		"crashed":        {place: Place{Rank: 1}, exit: 3},
-		"killed by TERM": {place: Place{Rank: 1}, signal: syscall.SIGTERM},
+		"crashed":        {ranks: Place{Rank: 1}, exit: 3},
+		"killed by TERM": {ranks: Place{Rank: 1}, signal: syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -168,9 +168,9 @@ func TestAgent0DoesNotAnswer(t *testing.T) {
 				begin := time.Now()
 				s.workerEnded(ctx, w)
 				for s.busy() || !s.finished {
-					s.step(ctx)
+					s.handleEvent(ctx)
 				}
-				v, _, err := s.conclude(ctx)
+				v, _, err := s.finalize(ctx)
 				want, _ := s.cfg.exitOutcome(w)
 				if err != nil || v.Cause != want.Cause || v.Exit != want.Exit || v.FirstRank != 1 {
 					t.Errorf("ended with %+v, %v; want %+v", v, err, want)
@@ -189,17 +189,17 @@ func TestProposalToALostAgent(t *testing.T) {
 	c, err := AgentConfig{Index: 1, Count: 2, MasterAddr: "n1", Ports: []int{1}, Host: "n2", Nproc: 1, Command: []string{"x"}}.withDefaults()
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	r := newRound(&meeting{cfg: c, keeper: &keeper{}, store: lostStore{}}, twoMembers())
-	s := &supervisor{round: r, cfg: c, talk: startTalk(ctx, r)}
+	r := newRound(&rendezvous{cfg: c, reaper: &reaper{}, store: lostStore{}}, twoMembers())
+	s := &supervisor{round: r, cfg: c, control: openControlChannel(ctx, r)}
 	s.propose(c.verdict(causeCancelled, 143, "told"))
 	for s.busy() || !s.finished {
-		s.step(ctx)
+		s.handleEvent(ctx)
 	}
 	if s.outcome.Cause != causeNode {
 		t.Errorf("outcome is %+v", s.outcome)
 	}
 	cancel()
-	s.talk.wait()
+	s.control.wait()
 }
 
 // meetInMemory makes the supervisors of two agents that have met, without workers.
@@ -211,17 +211,17 @@ func meetInMemory(t *testing.T, ctx context.Context, s store.Store) []*superviso
 			Index: index, Count: 2, Host: host, Nproc: 1, Command: []string{"x"}, MasterAddr: "n1", Ports: []int{1},
 		}.withDefaults()
 		must(t, err)
-		r := newRound(&meeting{cfg: c, keeper: &keeper{}, ctx: ctx, store: s, warned: make(chan struct{})}, twoMembers())
-		agents = append(agents, &supervisor{round: r, cfg: c, alive: 1, talk: startTalk(ctx, r)})
+		r := newRound(&rendezvous{cfg: c, reaper: &reaper{}, ctx: ctx, store: s, warned: make(chan struct{})}, twoMembers())
+		agents = append(agents, &supervisor{round: r, cfg: c, alive: 1, control: openControlChannel(ctx, r)})
 	}
 	return agents
 }
 
-func twoMembers() *plan {
-	g := newGuest(newNonce(), loopback)
-	g.index, g.join.Host = 1, "n2"
-	return &plan{
-		Count: 2, World: 2, Host: "n1", MasterPort: 1, guests: []*guest{g},
+func twoMembers() *layout {
+	p := newParticipant(newNonce(), loopback)
+	p.index, p.join.Host = 1, "n2"
+	return &layout{
+		Count: 2, World: 2, Host: "n1", MasterPort: 1, participants: []*participant{p},
 		Members: []member{{Index: 0, Host: "n1", Nproc: 1}, {Index: 1, Host: "n2", First: 1, Nproc: 1}},
 	}
 }

@@ -29,41 +29,41 @@ type warning struct {
 }
 
 // listenForWarnings begins to hear of warnings, from the caller and from other agents.
-func (m *meeting) listenForWarnings() {
-	m.tasks.Go(func() {
-		if w, err := getJSON[warning](m.ctx, m.store, keyWarn); err == nil {
-			m.warning = w
-			close(m.warned)
+func (r *rendezvous) listenForWarnings() {
+	r.tasks.Go(func() {
+		if w, err := getJSON[warning](r.ctx, r.store, keyWarn); err == nil {
+			r.warning = w
+			close(r.warned)
 		}
 	})
-	m.tasks.Go(func() {
+	r.tasks.Go(func() {
 		select {
-		case <-m.cfg.Warn:
-			m.warn("the job was warned")
-		case <-m.ctx.Done():
+		case <-r.cfg.Warn:
+			r.warn("the job was warned")
+		case <-r.ctx.Done():
 		}
 	})
 }
 
 // warn tells all agents, this one included; the first warning counts.
-func (m *meeting) warn(why string) {
-	text, err := json.Marshal(warning{m.cfg.Host, why})
+func (r *rendezvous) warn(why string) {
+	text, err := json.Marshal(warning{r.cfg.Host, why})
 	if err == nil {
-		_, err = m.store.CompareSet(m.ctx, keyWarn, nil, text)
+		_, err = r.store.CompareSet(r.ctx, keyWarn, nil, text)
 	}
-	if err != nil && m.ctx.Err() == nil {
-		m.cfg.Log.Warn("the other agents cannot be warned", "why", why, "error", err)
+	if err != nil && r.ctx.Err() == nil {
+		r.cfg.Log.Warn("the other agents cannot be warned", "why", why, "error", err)
 	}
 }
 
 // findDeadline begins to ask when the job ends, where it is not known; the answer is waited for by calling the result.
-func (m *meeting) findDeadline(ctx context.Context) func() time.Time {
-	c := m.cfg
+func (r *rendezvous) findDeadline(ctx context.Context) func() time.Time {
+	c := r.cfg
 	if !c.Deadline.IsZero() || c.FindDeadline == nil {
 		return func() time.Time { return c.Deadline }
 	}
 	found := make(chan time.Time, 1)
-	m.tasks.Go(func() {
+	r.tasks.Go(func() {
 		limited, cancel := context.WithTimeout(ctx, findingLimit)
 		defer cancel()
 		deadline, err := c.FindDeadline(limited)
@@ -76,7 +76,7 @@ func (m *meeting) findDeadline(ctx context.Context) func() time.Time {
 		select {
 		case deadline := <-found:
 			return deadline
-		case <-time.After(findingLimit + margin):
+		case <-time.After(findingLimit + reportMargin):
 			return time.Time{}
 		}
 	}
@@ -84,25 +84,25 @@ func (m *meeting) findDeadline(ctx context.Context) func() time.Time {
 
 // warnInTime is agent 0's: it warns some time before the job's end. That may have been moved since the job began, so it is asked for once
 // more when the time has come. ddpbatch's own trainer looks at the time itself, and hears of another end when its next round begins.
-func (m *meeting) warnInTime() {
-	c := m.cfg
+func (r *rendezvous) warnInTime() {
+	c := r.cfg
 	if c.Deadline.IsZero() || c.Policy.Lead <= 0 {
 		return
 	}
-	lead, why := m.lead()
-	m.led.Store(int64(lead))
+	lead, why := r.lead()
+	r.leadUsed.Store(int64(lead))
 	for end := c.Deadline; ; {
-		if pause.Until(m.ctx, end.Add(-lead)) != nil {
+		if pause.Until(r.ctx, end.Add(-lead)) != nil {
 			return
 		}
-		now := m.askDeadline(end)
+		now := r.askDeadline(end)
 		if !now.IsZero() && now.Sub(end) <= deadlineBlur {
 			if !c.Builtin {
-				m.warn(fmt.Sprintf("the job ends at %s%s", end.Format(time.TimeOnly), why))
+				r.warn(fmt.Sprintf("the job ends at %s%s", end.Format(time.TimeOnly), why))
 			}
 			return
 		}
-		m.moved.Store(&now)
+		r.movedDeadline.Store(&now)
 		if now.IsZero() {
 			c.Log.Info("the job has no time limit any more")
 			return
@@ -113,31 +113,31 @@ func (m *meeting) warnInTime() {
 }
 
 // askDeadline asks again when the job ends that was to end at end.
-func (m *meeting) askDeadline(end time.Time) time.Time {
-	if m.cfg.FindDeadline == nil {
+func (r *rendezvous) askDeadline(end time.Time) time.Time {
+	if r.cfg.FindDeadline == nil {
 		return end
 	}
-	ctx, cancel := context.WithTimeout(m.ctx, findingLimit)
+	ctx, cancel := context.WithTimeout(r.ctx, findingLimit)
 	defer cancel()
-	now, err := m.cfg.FindDeadline(ctx)
+	now, err := r.cfg.FindDeadline(ctx)
 	if err != nil {
-		m.cfg.Log.Warn("whether the job's end was put off is not known", "error", err)
+		r.cfg.Log.Warn("whether the job's end was put off is not known", "error", err)
 		return end
 	}
 	return now
 }
 
 // deadline is when the job ends, as far as is known; zero: never, or nobody knows.
-func (m *meeting) deadline() time.Time {
-	if moved := m.moved.Load(); moved != nil {
+func (r *rendezvous) deadline() time.Time {
+	if moved := r.movedDeadline.Load(); moved != nil {
 		return *moved
 	}
-	return m.cfg.Deadline
+	return r.cfg.Deadline
 }
 
 // awaitStopFile is agent 0's, for the length of a round: it warns when somebody has made the job's stop file, or this round's.
 func (r *round) awaitStopFile(ctx context.Context) {
-	paths := []string{r.m.cfg.StopFile}
+	paths := []string{r.rdzv.cfg.StopFile}
 	if r.cfg.StopFile != paths[0] {
 		paths = append(paths, r.cfg.StopFile)
 	}
@@ -145,8 +145,8 @@ func (r *round) awaitStopFile(ctx context.Context) {
 		_, err := os.Lstat(path)
 		return err == nil
 	}
-	if path, found := awaitOne(ctx, r.m.warned, paths, exists); found {
-		r.m.warn("there is a stop file, " + path)
+	if path, found := awaitOne(ctx, r.rdzv.warned, paths, exists); found {
+		r.rdzv.warn("there is a stop file, " + path)
 	}
 }
 
@@ -189,9 +189,9 @@ func awaitOne(ctx context.Context, over <-chan struct{}, paths []string, exists 
 // warn passes a warning on to this node's workers: by the stop file, and by a signal to those that have a handler for it.
 func (s *supervisor) warn() {
 	s.warnedAt = time.Now()
-	w := s.round.m.warning
+	w := s.round.rdzv.warning
 	if s.cfg.StopFile != "" {
-		s.early.Go(func() {
+		s.writes.Go(func() {
 			if err := touch(s.cfg.StopFile); err != nil {
 				s.cfg.Log.Warn("the workers' stop file cannot be made", "error", err)
 			}
@@ -211,7 +211,7 @@ func (s *supervisor) warn() {
 // forward sends the warning's signal to every worker that can bear it and has not got it yet: any other would be killed by
 // it. Who has just begun may get a handler later.
 func (s *supervisor) forward() {
-	s.again = nil
+	s.forwardDue = nil
 	if s.stop.stage > asked {
 		return
 	}
@@ -222,13 +222,13 @@ func (s *supervisor) forward() {
 		}
 		var err error
 		if w.warned, err = w.warn(s.cfg.WarnSignal); err != nil {
-			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.place.Rank, "error", err)
+			s.cfg.Log.Warn("a worker cannot be warned by a signal", "rank", w.ranks.Rank, "error", err)
 		}
 		waiting = waiting || !w.warned
 	}
 	if waiting {
-		s.pause = lessOften(s.pause)
-		s.again = time.After(s.pause)
+		s.forwardPause = lessOften(s.forwardPause)
+		s.forwardDue = time.After(s.forwardPause)
 	}
 }
 
@@ -251,12 +251,12 @@ func touch(path string) error {
 
 // lead is how long before its end the job is warned; why, at the end of a sentence, where that is not what the policy says: attempts before this
 // one have needed longer to end.
-func (m *meeting) lead() (lead time.Duration, why string) {
-	c := m.cfg
+func (r *rendezvous) lead() (lead time.Duration, why string) {
+	c := r.cfg
 	if c.RunDir == nil || c.Builtin {
 		return c.Policy.Lead, ""
 	}
-	history, err := answered("read the ledger", c.RunDir.Ledger)
+	history, err := callFS("read the ledger", c.RunDir.Ledger)
 	if err != nil {
 		c.Log.Warn("how long attempts before this one took to save is not known", "error", err)
 		return c.Policy.Lead, ""
@@ -269,7 +269,7 @@ func (m *meeting) lead() (lead time.Duration, why string) {
 }
 
 // leadS is lead in seconds, once agent 0 goes by it; 0: it does not.
-func (m *meeting) leadS() float64 { return time.Duration(m.led.Load()).Seconds() }
+func (r *rendezvous) leadS() float64 { return time.Duration(r.leadUsed.Load()).Seconds() }
 
 // sinceWarning is how many seconds ago this agent's workers were warned, to the millisecond; 0: they were not.
 func (s *supervisor) sinceWarning() float64 {

@@ -88,12 +88,12 @@ func TestEarlyVerdictOfWarnedWorkers(t *testing.T) {
 	c, err := newWorld(t, []int{1}, "say", "x").agents[0].withDefaults()
 	must(t, err)
 	synctest.Test(t, func(t *testing.T) {
-		s := &supervisor{cfg: c, round: &round{m: &meeting{}}, warnedAt: time.Now()}
+		s := &supervisor{cfg: c, round: &round{rdzv: &rendezvous{}}, warnedAt: time.Now()}
 		time.Sleep(90 * time.Second)
 		v := c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told")
 		v.Signal = int(syscall.SIGTERM)
-		s.decided(v)
-		s.early.Wait()
+		s.receiveOutcome(v)
+		s.writes.Wait()
 	})
 	if v, err := c.RunDir.Verdict(1); err != nil || v.WarnedS != 90 {
 		t.Errorf("the early verdict is %+v, %v; want 90 s", v, err)
@@ -129,21 +129,21 @@ func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 				c.Attempt, c.Deadline, c.Policy.Lead, c.Log = 2, noon, 2*time.Minute, nil
 				c, err := c.withDefaults()
 				must(t, err)
-				m := newMeeting(t.Context(), c, network{})
-				m.store = store.NewMemory()
-				m.warnInTime()
-				told, err := getJSON[warning](t.Context(), m.store, keyWarn)
+				r := newRendezvous(t.Context(), c, network{})
+				r.store = store.NewMemory()
+				r.warnInTime()
+				told, err := getJSON[warning](t.Context(), r.store, keyWarn)
 				must(t, err)
 				if before := time.Until(noon); before != tc.warned || told.Why != tc.why {
 					t.Errorf("warned %v before the end: %q", before, told.Why)
 				}
-				s := &supervisor{cfg: c, round: &round{m: m}}
-				s.decided(c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told"))
-				s.early.Wait()
+				s := &supervisor{cfg: c, round: &round{rdzv: r}}
+				s.receiveOutcome(c.verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told"))
+				s.writes.Wait()
 				if v, err := w.dir.Verdict(2); err != nil || v.LeadS != tc.warned.Seconds() {
 					t.Errorf("the verdict is %+v, %v; want a lead of %v", v, err, tc.warned)
 				}
-				m.cancel()
+				r.cancel()
 			})
 		})
 	}
@@ -244,7 +244,7 @@ func TestStopFileInALaterRound(t *testing.T) {
 }
 
 // ddpbatch's own trainer looks at the deadline itself; the deadline that agent 0 found is told to all.
-func TestFoundDeadlineIsTold(t *testing.T) {
+func TestFoundDeadlineIsPublished(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "environ")
 	at := time.Unix(time.Now().Unix()+60, 0)
 	w.agents[0].FindDeadline = func(context.Context) (time.Time, error) { return at, nil }
@@ -310,22 +310,22 @@ func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 				}
 				c, err := c.withDefaults()
 				must(t, err)
-				m := newMeeting(t.Context(), c, network{})
-				m.store = store.NewMemory()
-				m.warnInTime()
-				warned, err := m.store.Check(t.Context(), keyWarn)
+				r := newRendezvous(t.Context(), c, network{})
+				r.store = store.NewMemory()
+				r.warnInTime()
+				warned, err := r.store.Check(t.Context(), keyWarn)
 				must(t, err)
 				if after := time.Since(begin); warned != (tc.warned != never) || warned && after != tc.warned {
 					t.Errorf("warned %t, %v after the start", warned, after)
 				}
-				end := m.deadline()
+				end := r.deadline()
 				if want := begin.Add(tc.end); tc.end > 0 && !end.Equal(want) || tc.end == 0 && !end.IsZero() {
 					t.Errorf("workers are told %v, want %v after the start", end.Sub(begin), tc.end)
 				}
 				if len(tc.answers) > 0 {
 					t.Errorf("it was not asked for %v", tc.answers)
 				}
-				m.cancel()
+				r.cancel()
 			})
 		})
 	}
@@ -343,7 +343,7 @@ func TestDeadlineThatIsNotFound(t *testing.T) {
 }
 
 // TERM after a warning still ends workers that did not save.
-func TestToldAfterAWarning(t *testing.T) {
+func TestSignalAfterAWarning(t *testing.T) {
 	w := newWorld(t, []int{1}, "")
 	script := fmt.Sprintf(`echo > "$%s/0"; while [ ! -e "$DDPBATCH_STOP_FILE" ]; do sleep 0.02; done; echo > "$%s/heard"; while :; do sleep 0.05; done`, workerFolder, workerFolder)
 	w.agents[0].Command = []string{"/bin/sh", "-c", script}

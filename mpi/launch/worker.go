@@ -24,12 +24,12 @@ import (
 // worker is one process of the run. It leads a process group of its own, which
 // ends with it.
 type worker struct {
-	place     Place
+	ranks     Place
 	cmd       *exec.Cmd
-	device    device.Plan
+	device    device.Share
 	process   *proc.Process
 	out, errs *output.Stream
-	logs      logs
+	files     workerFiles
 
 	exit   int // its code; 0 where a signal killed it
 	signal syscall.Signal
@@ -106,13 +106,13 @@ func (w *worker) warn(sig syscall.Signal) (bool, error) {
 }
 
 // newWorker makes a worker ready to start.
-func (r *round) newWorker(p Place, path string, devices device.Plan, to *output.Mux) (*worker, error) {
+func (r *round) newWorker(p Place, path string, devices device.Share, to *output.Mux) (*worker, error) {
 	c := r.cfg
 	files, err := r.logsOf(p)
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{place: p, device: devices, logs: files}
+	w := &worker{ranks: p, device: devices, files: files}
 	w.out, w.errs, err = to.Worker(output.Worker{Host: c.Host, Rank: p.Rank, LocalRank: p.LocalRank, Role: c.Role}, files.Paths)
 	if err != nil {
 		return nil, err
@@ -264,7 +264,7 @@ func newDevices(c AgentConfig) (*devices, error) {
 }
 
 // of plans for one worker. What cannot be right ends the run as a wrong command line does.
-func (d *devices) of(p Place) (device.Plan, error) {
+func (d *devices) of(p Place) (device.Share, error) {
 	c := d.cfg
 	plan, err := d.node.Assign(device.Request{
 		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,

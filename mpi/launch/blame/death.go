@@ -23,8 +23,8 @@ type Death struct {
 	Host      string        `json:"host"`
 	Exit      int           `json:"exit"`                 // code; 0 where a signal ended it
 	Signal    int           `json:"signal,omitempty"`     // that ended it; 0: none
-	Heard     time.Duration `json:"heard"`                // since the round began, on agent 0's clock
-	Told      bool          `json:"told,omitempty"`       // it died after its agent had told it to stop
+	Ended     time.Duration `json:"heard"`                // since the round began, on agent 0's clock
+	Stopping  bool          `json:"told,omitempty"`       // it died after its agent had told it to stop
 	Tail      []string      `json:"tail,omitempty"`       // its last lines, as Words puts them together
 	ErrorFile *TorchError   `json:"error_file,omitempty"` // nil: it wrote none
 	OOM       string        `json:"oom,omitempty"`        // what shows that its memory ran out; "": nothing does

@@ -32,7 +32,7 @@ func maskOf(list []int) *unix.CPUSet {
 
 // bind plans which cores the worker is bound to. A command of the user's keeps all of the agent's, unless the user asks for a binding: it may
 // have plans of its own for them.
-func (r Request) bind(p *Plan, granted []int, gpus []string, m *machine) error {
+func (r Request) bind(p *Share, granted []int, gpus []string, m *machine) error {
 	if r.NUMA != "" {
 		return r.bindNUMA(p, granted, gpus, m)
 	}
@@ -43,14 +43,14 @@ func (r Request) bind(p *Plan, granted []int, gpus []string, m *machine) error {
 		p.Cores, p.Own = maskOf(granted), true
 		return nil
 	}
-	if part := share(granted, r.LocalRank, r.LocalWorldSize); part != nil {
+	if part := portion(granted, r.LocalRank, r.LocalWorldSize); part != nil {
 		p.Cores, p.Own = maskOf(part), true
 	}
 	return nil
 }
 
-// share is part i of n of a list of cores, the first ones longer than the rest by one at most; nil where there are not enough.
-func share(list []int, i, n int) []int {
+// portion is part i of n of a list of cores, the first ones longer than the rest by one at most; nil where there are not enough.
+func portion(list []int, i, n int) []int {
 	if n > len(list) || i >= n {
 		return nil
 	}
@@ -65,7 +65,7 @@ func share(list []int, i, n int) []int {
 
 // bindNUMA binds as torchrun's --numa-binding does, near the worker's GPU; where the machine does not say where that is, or there is none,
 // the workers are spread over the groups of cores in blocks.
-func (r Request) bindNUMA(p *Plan, granted []int, gpus []string, m *machine) error {
+func (r Request) bindNUMA(p *Share, granted []int, gpus []string, m *machine) error {
 	groups := within(m.groups(r.NUMA), granted)
 	if len(groups) == 0 {
 		return fmt.Errorf("bind workers by %s: this machine does not say which cores belong together, or none of them may be used here; leave --numa-binding out", r.NUMA)
@@ -86,7 +86,7 @@ func (r Request) bindNUMA(p *Plan, granted []int, gpus []string, m *machine) err
 			}
 			among++
 		}
-		if part := share(chosen, place, among); part != nil {
+		if part := portion(chosen, place, among); part != nil {
 			chosen, p.Own = part, true
 		}
 	}

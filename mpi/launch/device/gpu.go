@@ -57,7 +57,7 @@ func (r Request) slurmGives() bool {
 }
 
 // gpus plans which GPUs the worker sees, and returns those of the agent, as CUDA numbers them.
-func (r Request) gpus(p *Plan, n *Node) ([]string, error) {
+func (r Request) gpus(p *Share, n *Node) ([]string, error) {
 	if r.Builtin {
 		return nil, nil // it computes on cores
 	}
@@ -79,7 +79,7 @@ func (r Request) gpus(p *Plan, n *Node) ([]string, error) {
 }
 
 // agentGPUs shares the agent's GPUs (those of the node's tasks, in task mode) among its workers, or lets all see all of them.
-func (r Request) agentGPUs(p *Plan, ids []string, name string) ([]string, error) {
+func (r Request) agentGPUs(p *Share, ids []string, name string) ([]string, error) {
 	if len(ids) < r.LocalWorldSize && r.GPUs != "all" {
 		if name == "" && r.GPUs != "one" && !r.VirtualLocalRank && !r.slurmGives() {
 			// nobody asked for the GPUs that this machine happens to have: a job that uses none is as likely, and torchrun starts it
@@ -124,7 +124,7 @@ func (r Request) shared(ids []string, name string) bool {
 
 // taskGPUs is for a task that sees fewer GPUs than its node has tasks, as srun --gpus-per-task and --gpu-bind make it: they are its own,
 // and LOCAL_RANK is no number among them. Where Slurm gave no GPUs, somebody else has set the variable, for each task or for all alike.
-func (r Request) taskGPUs(p *Plan, ids []string, name string) {
+func (r Request) taskGPUs(p *Share, ids []string, name string) {
 	if !r.slurmGives() {
 		p.warn("%d tasks on this node share %s (%s) if %s is the same for all of them: one GPU each is asked for with --gpus-per-node, and --gpus all says that this is meant",
 			r.LocalWorldSize, gpuCount(len(ids)), strings.Join(ids, ","), name)

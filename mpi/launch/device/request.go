@@ -29,8 +29,8 @@ type Request struct {
 	Lookup           func(string) (string, bool)
 }
 
-// Plan is what one worker gets.
-type Plan struct {
+// Share is what one worker gets.
+type Share struct {
 	Cores    *unix.CPUSet // to bind it to; nil: it keeps the agent's
 	Own      bool         // no other worker has these cores
 	Threads  int          // OMP_NUM_THREADS, unless the user has set it
@@ -60,17 +60,17 @@ func NodeOf(granted []int, root fs.FS) *Node { return &Node{granted, machine{roo
 func (n *Node) Cores() int { return len(n.granted) }
 
 // Assign plans for one worker.
-func (n *Node) Assign(r Request) (Plan, error) {
+func (n *Node) Assign(r Request) (Share, error) {
 	if err := r.check(); err != nil {
-		return Plan{}, err
+		return Share{}, err
 	}
-	var p Plan
+	var p Share
 	gpus, err := r.gpus(&p, n)
 	if err != nil {
-		return Plan{}, err
+		return Share{}, err
 	}
 	if err := r.bind(&p, n.granted, gpus, &n.machine); err != nil {
-		return Plan{}, err
+		return Share{}, err
 	}
 	r.threads(&p, n.granted, &n.machine)
 	r.warnFewCores(&p, len(n.granted), &n.machine)
@@ -99,13 +99,13 @@ func (r Request) check() error {
 	return nil
 }
 
-func (p *Plan) warn(format string, args ...any) {
+func (p *Share) warn(format string, args ...any) {
 	p.Warnings = append(p.Warnings, fmt.Sprintf(format, args...))
 }
 
 // threads plans OMP_NUM_THREADS: the physical cores that are the worker's, or its share of the agent's. torchrun's 1 leaves cores
 // idle, and without a number every worker uses all of them.
-func (r Request) threads(p *Plan, granted []int, m *machine) {
+func (r Request) threads(p *Share, granted []int, m *machine) {
 	switch {
 	case r.OMP == "torchrun" && r.LocalWorldSize > 1:
 		p.Threads = 1
@@ -144,7 +144,7 @@ func physical(list []int, m *machine) int {
 // warnFewCores says where the workers have fewer cores than they need: the machine has no more, whatever Slurm counts, or srun gave less.
 // That takes over the job's cpus-per-task in some releases and not in others (srun(1), --cpus-per-task: 22.05 and 23.02 do not), and a
 // step without it has one core for each task.
-func (r Request) warnFewCores(p *Plan, granted int, m *machine) {
+func (r Request) warnFewCores(p *Share, granted int, m *machine) {
 	if _, step := r.Lookup("SLURM_STEP_ID"); !step || r.Pretend {
 		return
 	}

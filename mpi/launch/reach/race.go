@@ -161,14 +161,14 @@ func (r *Race) note(i int, took time.Duration, err error) (first, over bool) {
 	return t.Count == 1, r.winner == i || final.error != nil
 }
 
-// Row is what one machine found on its way to another.
-type Row struct {
+// AgentTries is what one machine found on its way to another.
+type AgentTries struct {
 	From  string `json:"from"`
 	Tries []Try  `json:"tries"`
 }
 
 // Matrix tells a person who reached what: a line for each machine and address.
-func Matrix(rows []Row) string {
+func Matrix(rows []AgentTries) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "FROM\tTO\tTRIES\tRESULT")

@@ -57,7 +57,7 @@ func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, resta
 		if d, stuck := life.stuck(p, life.stepsKnown); stuck {
 			return d
 		}
-		return Decision{Action: Restart, Why: fmt.Sprintf("%s: restart %d of %d in this job", told(v), restarts+1, p.MaxRestarts)}
+		return Decision{Action: Restart, Why: fmt.Sprintf("%s: restart %d of %d in this job", causeText(v), restarts+1, p.MaxRestarts)}
 	}
 	return requeue(p, life, v, wish)
 }
@@ -140,9 +140,9 @@ func requeue(p Policy, life life, v rundir.Verdict, wish bool) Decision {
 	}
 	most, used := p.budget(cause, wish), life.requeues[cause]
 	if used >= most {
-		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", told(v), cause, most)}
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("%s, and requeue.max.%s = %d is used up", causeText(v), cause, most)}
 	}
-	why := fmt.Sprintf("%s: requeue %d", told(v), used+1)
+	why := fmt.Sprintf("%s: requeue %d", causeText(v), used+1)
 	if most != Unlimited {
 		why = fmt.Sprintf("%s of %d for this cause", why, most)
 	}
@@ -164,15 +164,15 @@ func (p Policy) budget(c Cause, wish bool) int {
 func notAsked(p Policy, c Cause, v rundir.Verdict) string {
 	switch {
 	case !slices.Contains(Causes(), c):
-		return told(v)
+		return causeText(v)
 	case p.MaxRestarts > 0 && mendable(c):
-		return fmt.Sprintf("%s, launch.max_restarts = %d is used up, and requeue.on does not name %q", told(v), p.MaxRestarts, c)
+		return fmt.Sprintf("%s, launch.max_restarts = %d is used up, and requeue.on does not name %q", causeText(v), p.MaxRestarts, c)
 	}
-	return fmt.Sprintf("%s, and requeue.on does not name %q", told(v), c)
+	return fmt.Sprintf("%s, and requeue.on does not name %q", causeText(v), c)
 }
 
-// told names a cause for people.
-func told(v rundir.Verdict) string {
+// causeText names a cause for people.
+func causeText(v rundir.Verdict) string {
 	words := map[Cause]string{
 		Saved: "the workers saved and ask to be started again", Preempt: "the job was preempted", Timeout: "the time limit came",
 		Node: "a node was lost", Hang: "the run hung", OOM: "memory ran out", Crash: "a worker failed", Start: "the workers were not started",
@@ -201,7 +201,7 @@ const shortLife = 5 * time.Minute
 type life struct {
 	policy     Policy
 	requeues   map[Cause]int // taken so far, by the cause that they count as; over all of the run
-	row        int           // attempts, up to the present one, that came no further; since a person last had a hand in it
+	stalled    int           // attempts, up to the present one, that came no further; since a person last had a hand in it
 	furthest   int64         // step, since then
 	stepsKnown bool
 	saved      bool // the last attempt did
@@ -303,23 +303,23 @@ func (l *life) add(e end) {
 	l.furthest = max(l.furthest, e.step)
 	switch {
 	case e.cause == Done, progress:
-		l.row = 0
+		l.stalled = 0
 	case e.cause == Preempt: // which tells nothing about the run
 	default:
-		l.row++
+		l.stalled++
 	}
 }
 
 // stuck gives up on a run that came no further in so many attempts, where judge is true.
 func (l life) stuck(p Policy, judge bool) (Decision, bool) {
-	if !judge || l.row < p.patience() {
+	if !judge || l.stalled < p.patience() {
 		return Decision{}, false
 	}
 	where := fmt.Sprintf("beyond step %d", l.furthest)
 	if !l.stepsKnown {
 		where = fmt.Sprintf("through their first %v", l.policy.credit(l.saved))
 	}
-	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", l.row, where)}, true
+	return Decision{Action: GiveUp, Why: fmt.Sprintf("no progress: %d attempts in a row did not get %s", l.stalled, where)}, true
 }
 
 // badNodes are those that a lost node or a hang is blamed on, and that which crash after crash is blamed on. Sorted, each once.

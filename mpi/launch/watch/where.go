@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Place is where a worker is held up, as far as the kernel tells: evidence of who waits, and of who is waited for.
-type Place struct {
+// Condition is where a worker is held up, as far as the kernel tells: evidence of who waits, and of who is waited for.
+type Condition struct {
 	Stopped bool   `json:"stopped,omitempty"` // by SIGSTOP or a debugger
 	Held    bool   `json:"held,omitempty"`    // by a disk, a file server or a device, which no signal ends
 	Sleeps  bool   `json:"sleeps,omitempty"`  // until some time has passed
@@ -24,23 +24,23 @@ type Place struct {
 
 // Where tells of a child that leads its group where its first thread is, or, where it is a shell that waits for its only child,
 // where that one's is.
-func Where(leader int) Place {
+func Where(leader int) Condition {
 	relatives, err := proc.Relatives(leader)
 	if err != nil || len(relatives) == 0 {
-		return Place{Text: "it has ended"}
+		return Condition{Text: "it has ended"}
 	}
 	r := relatives[0]
 	for { // a parent is listed once, so this ends
 		t, _, _, err := readThread(fmt.Sprintf("/proc/%d/task/%d/", r.PID, r.PID))
 		if err != nil {
-			return Place{Text: "it has ended"}
+			return Condition{Text: "it has ended"}
 		}
 		child, only := onlyChild(relatives, r.PID)
 		if only && t.waitsForChild() {
 			r = child
 			continue
 		}
-		return t.place()
+		return t.condition()
 	}
 }
 
@@ -65,8 +65,8 @@ func onlyChild(relatives []proc.Relative, parent int) (child proc.Relative, only
 	return child, only
 }
 
-func (t thread) place() Place {
-	p := Place{Text: "waiting"}
+func (t thread) condition() Condition {
+	p := Condition{Text: "waiting"}
 	if t.call != "" {
 		p.Text = "in " + t.call
 	}
