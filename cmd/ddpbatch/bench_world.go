@@ -23,9 +23,11 @@ func benchWorld(ctx context.Context, e *env, o benchOptions, out io.Writer) erro
 	}
 	defer bearClosedPipes()()
 	verdict, err := launch.Run(ctx, launch.AgentConfig{
-		Count: 1, Host: e.Hostname, Nproc: o.ranks, RunID: "bench", Attempt: 1, Secret: secret, Version: version,
-		Command: append([]string{program}, o.args()...), Env: e.Environ, Dir: e.Dir, Builtin: true,
-		Stdout: out, Stderr: e.Err, Log: e.log(),
+		World:    launch.World{Count: 1, Host: e.Hostname, Nproc: o.ranks},
+		Identity: launch.Identity{RunID: "bench", Attempt: 1, Secret: secret, Version: version},
+		Workers:  launch.Workers{Command: append([]string{program}, o.args()...), Env: e.Environ, Dir: e.Dir, Builtin: true},
+		Streams:  launch.Streams{Stdout: out, Stderr: e.Err},
+		Log:      e.log(),
 	})
 	switch {
 	case err != nil:

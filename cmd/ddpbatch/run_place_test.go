@@ -352,7 +352,7 @@ func TestMisplaced(t *testing.T) {
 		{second, nil, 1, true}, {first, nil, 0, true}, {other, nil, 2, false},
 		{second, &pmi2.Client{}, 0, true}, {first, &pmi2.Client{}, 1, true}, {other, &pmi2.Client{}, 2, false},
 	} {
-		cfg := launch.AgentConfig{Index: test.alloc.ProcID, Count: 3}
+		cfg := launch.AgentConfig{World: launch.World{Index: test.alloc.ProcID, Count: 3}}
 		misplaced(test.pmi, &test.alloc, &cfg)
 		if cfg.Index != test.index || (cfg.Declines != nil) != test.declines {
 			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Declines)

@@ -188,7 +188,7 @@ func (c AgentConfig) awaitHere(ctx context.Context) (here bool, err error) {
 
 // isHere tells whether the endpoint's name or address is one of this machine. The error may be a net.DNSError.
 func (c AgentConfig) isHere(ctx context.Context) (bool, error) {
-	addrs, err := c.resolve(ctx, "ip", c.MasterAddr)
+	addrs, err := c.Resolve(ctx, "ip", c.MasterAddr)
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("find the endpoint's host: %w", err)

@@ -28,22 +28,22 @@ func TestHosts(t *testing.T) {
 		c.Exchange = step(1)[0]
 		return c
 	}
-	tasks := AgentConfig{Count: 2, MasterAddr: "n1", Local: []Place{{Nodes: 1}}}
+	tasks := AgentConfig{World: World{Count: 2, Local: []Place{{Nodes: 1}}}, Network: Network{MasterAddr: "n1"}}
 	for _, tc := range []struct {
 		name  string
 		c     AgentConfig
 		addrs []string // that the interface allows
 		want  string
 	}{
-		{"by a name", AgentConfig{Count: 2, MasterAddr: "n1"}, nil, ""},
-		{"by an address", AgentConfig{Count: 2, MasterAddr: "10.77.0.11"}, nil, ""},
-		{"pretended", AgentConfig{Count: 2, MasterAddr: "127.0.0.3"}, nil, "127.0.0.3"},
-		{"by hand", AgentConfig{Count: 2, MasterAddr: "localhost"}, nil, "localhost"},
-		{"IPv6", AgentConfig{Count: 2, MasterAddr: "::1"}, nil, "::1"},
-		{"alone", AgentConfig{Count: 1, MasterAddr: "n1"}, nil, "127.0.0.1"},
-		{"an interface", AgentConfig{Count: 2, MasterAddr: "n1"}, []string{"10.1.0.5", "fd00::5"}, "10.1.0.5 fd00::5"},
-		{"told", tell(AgentConfig{Count: 2, MasterAddr: "n1"}), nil, ""},
-		{"told, an interface", tell(AgentConfig{Count: 2, MasterAddr: "n1"}), []string{"10.1.0.5"}, "10.1.0.5"},
+		{"by a name", AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}, nil, ""},
+		{"by an address", AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "10.77.0.11"}}, nil, ""},
+		{"pretended", AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "127.0.0.3"}}, nil, "127.0.0.3"},
+		{"by hand", AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "localhost"}}, nil, "localhost"},
+		{"IPv6", AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "::1"}}, nil, "::1"},
+		{"alone", AgentConfig{World: World{Count: 1}, Network: Network{MasterAddr: "n1"}}, nil, "127.0.0.1"},
+		{"an interface", AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5", "fd00::5"}, "10.1.0.5 fd00::5"},
+		{"told", tell(AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), nil, ""},
+		{"told, an interface", tell(AgentConfig{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), []string{"10.1.0.5"}, "10.1.0.5"},
 		{"tasks of one node", tasks, nil, ""}, // which know its name alone
 		{"told, tasks of one node", tell(tasks), nil, "127.0.0.1"},
 	} {
@@ -51,7 +51,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%s: listens on %q, want %q", tc.name, got, tc.want)
 		}
 	}
-	if got, err := (network{addrs: addrsOf("10.1.0.5")}).offered(AgentConfig{Count: 2}); err != nil || !slices.Equal(got, addrsOf("10.1.0.5")) {
+	if got, err := (network{addrs: addrsOf("10.1.0.5")}).offered(AgentConfig{World: World{Count: 2}}); err != nil || !slices.Equal(got, addrsOf("10.1.0.5")) {
 		t.Errorf("offers %v, %v", got, err)
 	}
 	if got, err := (network{}).offered(tasks); err != nil || !slices.Equal(got, addrsOf(loopback)) {
@@ -61,7 +61,7 @@ func TestHosts(t *testing.T) {
 
 // An interface that is not there is an error of a node; where all is on this machine nobody asks for one.
 func TestNetworkOfAnInterface(t *testing.T) {
-	c := AgentConfig{Count: 2, Host: "n2", MasterAddr: "n1", Interface: "nosuch0"}
+	c := AgentConfig{World: World{Count: 2, Host: "n2"}, Network: Network{MasterAddr: "n1", Interface: "nosuch0"}}
 	if _, err := c.network(); err == nil || !strings.Contains(err.Error(), `on n2: there is no network address that "nosuch0" (interface) allows; it has lo`) {
 		t.Errorf("error is %v", err)
 	}
@@ -114,7 +114,9 @@ func TestSocketVariables(t *testing.T) {
 		t.Skip("needs a network: ", err)
 	}
 	name := reach.NameOf(links, addrs[0])
-	met := func() *rendezvous { return &rendezvous{cfg: AgentConfig{Count: 2}, workerAddr: addrs[0].String()} }
+	met := func() *rendezvous {
+		return &rendezvous{cfg: AgentConfig{World: World{Count: 2}}, workerAddr: addrs[0].String()}
+	}
 	say := func(r *rendezvous, nodes int) string {
 		var words []string
 		for _, v := range r.socketVariables(Place{Nodes: nodes}) {
@@ -176,12 +178,12 @@ func TestMasterAddr(t *testing.T) {
 		served  string // where PyTorch's store is
 		want    string
 	}{
-		{"reached", AgentConfig{MasterAddr: "n1"}, "10.1.0.5", "", "10.1.0.5"},
-		{"nobody had to", AgentConfig{MasterAddr: "n1"}, "", "", "n1"},
-		{"by hand", AgentConfig{MasterAddr: "n1", MasterGiven: true}, "10.1.0.5", "", "n1"},
-		{"PyTorch's store", AgentConfig{MasterAddr: "n1", MasterGiven: true}, "10.1.0.5", "10.1.0.6", "10.1.0.6"},
-		{"IPv6 by name", AgentConfig{MasterAddr: "n1"}, "fd00::5", "", "n1"},
-		{"IPv6 told", AgentConfig{MasterAddr: "n1", Exchange: step(1)[0]}, "fd00::5", "", "fd00::5"},
+		{"reached", AgentConfig{Network: Network{MasterAddr: "n1"}}, "10.1.0.5", "", "10.1.0.5"},
+		{"nobody had to", AgentConfig{Network: Network{MasterAddr: "n1"}}, "", "", "n1"},
+		{"by hand", AgentConfig{Network: Network{MasterAddr: "n1", MasterGiven: true}}, "10.1.0.5", "", "n1"},
+		{"PyTorch's store", AgentConfig{Network: Network{MasterAddr: "n1", MasterGiven: true}}, "10.1.0.5", "10.1.0.6", "10.1.0.6"},
+		{"IPv6 by name", AgentConfig{Network: Network{MasterAddr: "n1"}}, "fd00::5", "", "n1"},
+		{"IPv6 told", AgentConfig{Network: Network{MasterAddr: "n1", Exchange: step(1)[0]}}, "fd00::5", "", "fd00::5"},
 	} {
 		if got := (&rendezvous{cfg: tc.c, agent0Addr: tc.reached}).masterAddr(&layout{MasterAddr: tc.served}); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
@@ -226,7 +228,7 @@ func TestEndpointUnknown(t *testing.T) {
 				c := w.agents[0]
 				c.Index, c.Count, c.Endpoint, c.JoinTimeout = -1, 2, "n9:29400", 25*time.Second
 				tries := 0
-				c.resolve = func(ctx context.Context, network, host string) ([]netip.Addr, error) {
+				c.Resolve = func(ctx context.Context, network, host string) ([]netip.Addr, error) {
 					if network != "ip" || host != "n9" {
 						t.Errorf("asks for %s of %s", network, host)
 					}
@@ -269,7 +271,7 @@ func TestJoinTimeoutAfterAName(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var deadlines []time.Time
-	c.resolve = func(ctx context.Context, _, _ string) ([]netip.Addr, error) { // while it looks for the name, and later for the reason
+	c.Resolve = func(ctx context.Context, _, _ string) ([]netip.Addr, error) { // while it looks for the name, and later for the reason
 		deadline, _ := ctx.Deadline()
 		switch deadlines = append(deadlines, deadline); len(deadlines) {
 		case 1:

@@ -70,7 +70,7 @@ func TestIsolated(t *testing.T) {
 			}
 			slices.Sort(v.Nodes)
 			v.Nodes = slices.Compact(v.Nodes)
-			s := &supervisor{cfg: AgentConfig{Host: test.hosts[0]}, round: &round{rdzv: r, layout: l}}
+			s := &supervisor{cfg: AgentConfig{World: World{Host: test.hosts[0]}}, round: &round{rdzv: r, layout: l}}
 			got := s.blameIsolatedAgent0(v, s.stoodLately())
 			if !slices.Equal(got.Nodes, test.want) {
 				t.Errorf("blames %q, want %q", got.Nodes, test.want)
@@ -112,7 +112,7 @@ func TestOthersHaveGivenAgent0Up(t *testing.T) {
 			}
 			r.membership.drop(p, connectionEnded)
 			l := &layout{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, participants: []*participant{p}}
-			s := &supervisor{cfg: AgentConfig{Host: "n1", RunDir: w.dir, Attempt: 1}, round: &round{rdzv: r, layout: l}}
+			s := &supervisor{cfg: AgentConfig{World: World{Host: "n1"}, Identity: Identity{RunDir: w.dir, Attempt: 1}}, round: &round{rdzv: r, layout: l}}
 			v := rundir.Verdict{Cause: test.cause, Host: "n1", Nodes: []string{"n2"}, Exit: 143}
 			if got := s.blameIsolatedAgent0(v, s.stoodLately()); got.Cause != test.want {
 				t.Errorf("the cause is %s, want %s", got.Cause, test.want)
@@ -132,7 +132,7 @@ func TestGivenUpKeepsTheAccount(t *testing.T) {
 	}
 	w := newWorld(t, []int{1}, "say", "x")
 	must(t, w.dir.WriteVerdict(said))
-	s := &supervisor{cfg: AgentConfig{Host: "n1", RunDir: w.dir, Attempt: 1}}
+	s := &supervisor{cfg: AgentConfig{World: World{Host: "n1"}, Identity: Identity{RunDir: w.dir, Attempt: 1}}}
 
 	want := mine
 	want.Cause, want.Host, want.Nodes, want.Message, want.Signal, want.Report = said.Cause, said.Host, said.Nodes, said.Message, 0, said.Report
@@ -157,7 +157,7 @@ func TestStuckAfterASleep(t *testing.T) {
 	p := newParticipant("1", "")
 	p.index, p.join.Host = 1, "n2"
 	l := &layout{Members: []member{{Host: "n1"}, {Index: 1, Host: "n2"}}, participants: []*participant{p}}
-	s := &supervisor{cfg: AgentConfig{Host: "n1"}, round: &round{rdzv: r, layout: l}, reports: map[int]endsReport{1: {Host: "n2", Stuck: 3}}}
+	s := &supervisor{cfg: AgentConfig{World: World{Host: "n1"}}, round: &round{rdzv: r, layout: l}, reports: map[int]endsReport{1: {Host: "n2", Stuck: 3}}}
 	if got := s.markNodes(rundir.Verdict{Cause: causeCrash}); !slices.Equal(got.Nodes, []string{"n2"}) {
 		t.Errorf("blames %q, want n2", got.Nodes)
 	}

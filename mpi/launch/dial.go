@@ -153,7 +153,7 @@ type provedConn struct {
 // newDialer is the way by the ports that all agents know.
 func newDialer(r *rendezvous) *dialer {
 	d := &dialer{
-		m: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.resolve,
+		m: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.Resolve,
 		proved: make(map[string]provedConn), warned: make(map[string]bool), refusedAt: make(map[string]time.Time),
 	}
 	if isLoopback(d.to) && !d.cfg.OneMachine {

@@ -32,7 +32,7 @@ func TestAgent0IsLate(t *testing.T) {
 	other := w.begin(t.Context(), 1)
 	var rows []reach.AgentTries
 	testkit.Eventually(t, "the word of agent 1, which by then has tried all ports", func() bool {
-		rows = AgentConfig{RunDir: w.dir, Attempt: 1}.savedTries([]int{1})
+		rows = AgentConfig{Identity: Identity{RunDir: w.dir, Attempt: 1}}.savedTries([]int{1})
 		return len(rows) == 1 && len(rows[0].Tries) == 1 && rows[0].Tries[0].Count >= 16
 	})
 	if rows[0].From != "n2" ||
@@ -78,21 +78,21 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 		resolves []string // nil: it does not
 		want     string   // "": no doubt
 	}{
-		{"another node", AgentConfig{MasterAddr: "n1"}, []string{"10.1.0.5"}, ""},
-		{"unknown", AgentConfig{MasterAddr: "n1"}, nil, ""}, // as the tries say
-		{"itself", AgentConfig{MasterAddr: "n1"}, []string{"::ffff:127.0.1.1"},
+		{"another node", AgentConfig{Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5"}, ""},
+		{"unknown", AgentConfig{Network: Network{MasterAddr: "n1"}}, nil, ""}, // as the tries say
+		{"itself", AgentConfig{Network: Network{MasterAddr: "n1"}}, []string{"::ffff:127.0.1.1"},
 			"n1 resolves to 127.0.1.1 on n2, which is n2 itself and no other node; correct the name there (/etc/hosts), use an address, or start with srun --mpi=pmi2"},
-		{"itself, named by Slurm", AgentConfig{MasterAddr: "alias", Hosts: []string{"n1", "n2"}}, []string{"127.0.1.1", "::1"}, "alias resolves to 127.0.1.1 on n2"},
-		{"beside agent 0", AgentConfig{MasterAddr: "n2.cluster"}, []string{"127.0.1.1"}, ""},
-		{"beside agent 0, named by Slurm", AgentConfig{MasterAddr: "alias", Hosts: []string{"n2", "n2"}}, []string{"127.0.1.1"}, ""},
-		{"itself and another", AgentConfig{MasterAddr: "n1"}, []string{"127.0.1.1", "10.1.0.5"}, ""},
-		{"on one machine", AgentConfig{MasterAddr: "127.0.0.1"}, []string{"127.0.0.1"}, ""},
-		{"pretended", AgentConfig{MasterAddr: "n1", OneMachine: true}, []string{"127.0.0.2"}, ""},
-		{"told", AgentConfig{MasterAddr: "n1", Exchange: step(1)[0]}, []string{"127.0.0.2"}, ""},
-		{"in the network", AgentConfig{MasterAddr: "n1", Interface: "10.1.0.0/16"}, []string{"192.168.7.5", "10.1.0.5"}, ""},
-		{"in another network", AgentConfig{MasterAddr: "n1", Interface: "192.168.7.0/24"}, []string{"::ffff:10.1.0.5"},
+		{"itself, named by Slurm", AgentConfig{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n1", "n2"}}}, []string{"127.0.1.1", "::1"}, "alias resolves to 127.0.1.1 on n2"},
+		{"beside agent 0", AgentConfig{Network: Network{MasterAddr: "n2.cluster"}}, []string{"127.0.1.1"}, ""},
+		{"beside agent 0, named by Slurm", AgentConfig{Network: Network{MasterAddr: "alias"}, World: World{Hosts: []string{"n2", "n2"}}}, []string{"127.0.1.1"}, ""},
+		{"itself and another", AgentConfig{Network: Network{MasterAddr: "n1"}}, []string{"127.0.1.1", "10.1.0.5"}, ""},
+		{"on one machine", AgentConfig{Network: Network{MasterAddr: "127.0.0.1"}}, []string{"127.0.0.1"}, ""},
+		{"pretended", AgentConfig{Network: Network{MasterAddr: "n1", OneMachine: true}}, []string{"127.0.0.2"}, ""},
+		{"told", AgentConfig{Network: Network{MasterAddr: "n1", Exchange: step(1)[0]}}, []string{"127.0.0.2"}, ""},
+		{"in the network", AgentConfig{Network: Network{MasterAddr: "n1", Interface: "10.1.0.0/16"}}, []string{"192.168.7.5", "10.1.0.5"}, ""},
+		{"in another network", AgentConfig{Network: Network{MasterAddr: "n1", Interface: "192.168.7.0/24"}}, []string{"::ffff:10.1.0.5"},
 			`n1 resolves to 10.1.0.5 on n2, which is not in "192.168.7.0/24" (interface), where alone agent 0 listens`},
-		{"by a name", AgentConfig{MasterAddr: "n1", Interface: "ib0"}, []string{"10.1.0.5"}, ""},
+		{"by a name", AgentConfig{Network: Network{MasterAddr: "n1", Interface: "ib0"}}, []string{"10.1.0.5"}, ""},
 	} {
 		tc.c.Index, tc.c.Count, tc.c.Host = 1, 2, "n2"
 		choice, err := reach.ParseInterface(tc.c.Interface)
@@ -120,7 +120,13 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 func TestMisnamedAgent0(t *testing.T) {
 	secret, err := auth.NewSecret()
 	must(t, err)
-	c := AgentConfig{Index: 1, Count: 2, Host: "n2", MasterAddr: "n1", Ports: []int{1}, Secret: secret, Nproc: 1, Command: []string{"x"}, JoinTimeout: time.Hour}
+	c := AgentConfig{
+		World:     World{Index: 1, Count: 2, Host: "n2", Nproc: 1},
+		Network:   Network{MasterAddr: "n1", Ports: []int{1}},
+		Identity:  Identity{Secret: secret},
+		Workers:   Workers{Command: []string{"x"}},
+		Admission: Admission{JoinTimeout: time.Hour},
+	}
 	c, err = c.withDefaults()
 	must(t, err)
 	d := newDialer(newRendezvous(t.Context(), c, network{}))
@@ -227,7 +233,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 		addrs := []string{"n1:1", "n1:2"}
-		patient := AgentConfig{JoinTimeout: time.Hour}
+		patient := AgentConfig{Admission: Admission{JoinTimeout: time.Hour}}
 		alone := &dialer{cfg: patient, race: reach.NewRace(addrs[:1], 0), refusedAt: make(map[string]time.Time)}
 		if !alone.isFinal(addrs[0], store.ErrOtherSecret) {
 			t.Error("nobody else can be agent 0, and it goes on")
@@ -513,7 +519,11 @@ func TestPortIsTaken(t *testing.T) {
 		{"nobody", true, takenWait, nobody, false},
 		{"on another machine", false, takenWait, silent, false},
 	} {
-		d := newDialer(&rendezvous{cfg: AgentConfig{JoinTimeout: time.Hour, Ports: []int{4711}, portTaken: tc.here, Log: slog.New(slog.DiscardHandler)}})
+		d := newDialer(&rendezvous{cfg: AgentConfig{
+			Admission: Admission{JoinTimeout: time.Hour},
+			Network:   Network{Ports: []int{4711}},
+			portTaken: tc.here, Log: slog.New(slog.DiscardHandler),
+		}})
 		if tc.since > 0 {
 			d.takenSince = time.Now().Add(-tc.since)
 		}

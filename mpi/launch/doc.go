@@ -7,9 +7,10 @@
 // tell each other and whose end, or silence, tells that an agent is gone.
 //
 //	verdict, err := launch.Run(ctx, launch.AgentConfig{
-//		Index: 0, Count: 1, Host: "n1", Nproc: 4,
-//		RunID: "demo", Secret: secret, Command: []string{"python3", "train.py"}, Env: os.Environ(),
-//		Stdout: os.Stdout, Stderr: os.Stderr,
+//		Identity: launch.Identity{RunID: "demo", Secret: secret},
+//		World:    launch.World{Index: 0, Count: 1, Host: "n1", Nproc: 4},
+//		Workers:  launch.Workers{Command: []string{"python3", "train.py"}, Env: os.Environ()},
+//		Streams:  launch.Streams{Stdout: os.Stdout, Stderr: os.Stderr},
 //	})
 //
 // # Rendezvous

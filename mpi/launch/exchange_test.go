@@ -185,14 +185,18 @@ func TestExchangeOfAHostileText(t *testing.T) {
 		{`{"run":"test/1","port":7,"addrs":["10.0.0.1"],"secret":"x"}`, "parse a secret"},
 		{`{"run":"test/1","refused":{"cause":"start","exit":1,"message":"agent 0 on n1 cannot take part: no"}}`, "agent 0 on n1 cannot take part: no"},
 	} {
-		c := AgentConfig{Index: 1, Count: 2, Host: "n2", RunID: run, JoinTimeout: time.Minute}
+		c := AgentConfig{
+			World:     World{Index: 1, Count: 2, Host: "n2"},
+			Identity:  Identity{RunID: run},
+			Admission: Admission{JoinTimeout: time.Minute},
+		}
 		c.Exchange = func(context.Context, string) (string, error) { return tc.text, nil }
 		_, err := c.receiveOffer(t.Context())
 		if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "aa") {
 			t.Errorf("%.90q: %v, want %q", tc.text, err, tc.want)
 		}
 	}
-	c := AgentConfig{Index: 1, Host: "n2", JoinTimeout: time.Minute}
+	c := AgentConfig{World: World{Index: 1, Host: "n2"}, Admission: Admission{JoinTimeout: time.Minute}}
 	c.Exchange = func(context.Context, string) (string, error) { return "", errors.New("the plugin is odd") }
 	if _, err := c.receiveOffer(t.Context()); err == nil || !strings.Contains(err.Error(), "agent 1 on n2 cannot hear where agent 0 is (srun --mpi=none goes without PMI-2): the plugin is odd") {
 		t.Errorf("error is %v", err)
@@ -223,7 +227,11 @@ func TestOfferFits(t *testing.T) {
 
 func FuzzOffer(f *testing.F) {
 	f.Add(`{"run":"test/1","port":7,"addrs":["10.0.0.1"],"secret":"00000000000000000000000000000000000000000000000000000000000000aa"}`)
-	c := AgentConfig{Index: 1, Count: 2, Host: "n2", RunID: "test/1", JoinTimeout: time.Minute}
+	c := AgentConfig{
+		World:     World{Index: 1, Count: 2, Host: "n2"},
+		Identity:  Identity{RunID: "test/1"},
+		Admission: Admission{JoinTimeout: time.Minute},
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		c.Exchange = func(context.Context, string) (string, error) { return text, nil }
 		o, err := c.receiveOffer(context.Background())

@@ -181,7 +181,7 @@ func TestPrivateFolderThatCannotBeLocked(t *testing.T) {
 func TestPrivateFolderOnAFileSystemThatDoesNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testkit.Journal
-		r := &round{rdzv: &rendezvous{}, cfg: AgentConfig{HangAfter: time.Hour, Log: log.Logger()}}
+		r := &round{rdzv: &rendezvous{}, cfg: AgentConfig{Limits: Limits{HangAfter: time.Hour}, Log: log.Logger()}}
 		remove := r.makePrivate()
 		hung := make(chan struct{})
 		r.private.removeAll = func(path string) error { <-hung; return os.RemoveAll(path) }
@@ -213,7 +213,7 @@ func TestFileSystemThatDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
+				c, err := AgentConfig{World: World{Count: 1, Host: "n1", Nproc: 1}, Workers: Workers{Command: []string{"x"}}}.withDefaults()
 				must(t, err)
 				s := &supervisor{cfg: c}
 				hung := make(chan struct{})
@@ -406,7 +406,7 @@ func TestPrivateFolderOfAnotherUser(t *testing.T) {
 
 // usePrivate is the agent, and its worker, of TestPrivateFolderOfAnotherUser. The folder is taken when its input ends.
 func usePrivate(parent string) {
-	c := AgentConfig{HangAfter: time.Hour, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	c := AgentConfig{Limits: Limits{HangAfter: time.Hour}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))}
 	p, err := newPrivate([]string{parent}, "n1")
 	if err != nil {
 		panic(err)

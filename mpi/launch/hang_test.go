@@ -270,7 +270,11 @@ func TestHangWithALogDir(t *testing.T) {
 
 // A worker that ignores TERM has little time: it has shown that it does not react.
 func TestHungWorkersHaveLittleTime(t *testing.T) {
-	c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Hour}.withDefaults()
+	c, err := AgentConfig{
+		World:   World{Count: 1, Host: "n1", Nproc: 1},
+		Workers: Workers{Command: []string{"x"}},
+		Limits:  Limits{Grace: time.Hour},
+	}.withDefaults()
 	must(t, err)
 	s := &supervisor{cfg: c}
 	s.stopFor(c.verdict(causeHang, 1, "hung"))
@@ -323,7 +327,7 @@ func TestWhoIsNamed(t *testing.T) {
 	} {
 		for range 2 {
 			h := newHang(slices.Clone(tc.ranks), 15*time.Second)
-			v := AgentConfig{Host: "n0"}.hangOutcome(h, now)
+			v := AgentConfig{World: World{Host: "n0"}}.hangOutcome(h, now)
 			var nodes []string
 			if tc.host != "" {
 				nodes = []string{tc.host}
@@ -378,7 +382,7 @@ func TestLookEvery(t *testing.T) {
 		time.Second: 125 * time.Millisecond, 4 * time.Second: 500 * time.Millisecond, 8 * time.Second: time.Second,
 		20 * time.Second: time.Second, time.Minute: 3 * time.Second, 5 * time.Minute: 15 * time.Second, 30 * time.Minute: 15 * time.Second,
 	} {
-		if got := (AgentConfig{HangAfter: after}).observeEvery(); got != want {
+		if got := (AgentConfig{Limits: Limits{HangAfter: after}}).observeEvery(); got != want {
 			t.Errorf("every %v where workers hang after %v, want %v", got, after, want)
 		}
 	}

@@ -22,7 +22,7 @@ func TestLayoutCoversTheWorld(t *testing.T) {
 		}
 		next := 0
 		for index, j := range joins {
-			c := AgentConfig{Index: index, Count: len(joins), Nproc: j.Nproc}
+			c := AgentConfig{World: World{Index: index, Count: len(joins), Nproc: j.Nproc}}
 			if err := l.check(c); err != nil {
 				t.Fatal(err)
 			}
@@ -41,7 +41,7 @@ func TestLayoutCoversTheWorld(t *testing.T) {
 }
 
 func TestLayoutThatDoesNotFit(t *testing.T) {
-	c := AgentConfig{Index: 1, Count: 2, Nproc: 2}
+	c := AgentConfig{World: World{Index: 1, Count: 2, Nproc: 2}}
 	members := func(first ...int) (list []member) {
 		for index, f := range first {
 			list = append(list, member{Index: index, First: f, Nproc: 2})

@@ -48,7 +48,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 		{[]string{"n1", "n2", "", ""}, "agent 3 (n2 or n3), agent 4 (n2 or n3)"},
 		{[]string{"n1", "n2", "n2", "n9"}, ""},
 	} {
-		c := AgentConfig{Count: 5, Host: "n1", Layout: layout}
+		c := AgentConfig{World: World{Count: 5, Host: "n1", Layout: layout}}
 		r := newMembership(joinRequest{Count: 5, Host: "n1"})
 		for i, host := range tc.came {
 			if host != "" {
@@ -66,7 +66,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 	for _, host := range strings.Split("a b c d e f g h i j", " ") {
 		many[host] = 2
 	}
-	m := &rendezvous{cfg: AgentConfig{Count: 20, Host: "a", Layout: many}, membership: newMembership(joinRequest{Count: 20, Host: "a"})}
+	m := &rendezvous{cfg: AgentConfig{World: World{Count: 20, Host: "a", Layout: many}}, membership: newMembership(joinRequest{Count: 20, Host: "a"})}
 	if got := m.missing(); !strings.HasPrefix(got, "agent 1 (an unnamed node)") {
 		t.Errorf("missing is %q, where it may be any of ten nodes", got)
 	}
@@ -74,7 +74,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 
 // What an agent waits for depends on whether the run may begin without it.
 func TestWhatAnAgentWaitsFor(t *testing.T) {
-	fixed := AgentConfig{Index: 1, Count: 3, MinCount: 3}
+	fixed := AgentConfig{World: World{Index: 1, Count: 3}, Admission: Admission{MinCount: 3}}
 	elastic, unnumbered := fixed, fixed
 	elastic.MinCount, unnumbered.Index = 2, -1
 	for _, tc := range []struct {

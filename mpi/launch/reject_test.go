@@ -127,7 +127,7 @@ func TestOnlyAgentCannotTakePart(t *testing.T) {
 // Who has come and cannot take part is not missing. One that comes again can.
 func TestRejectingIsNotMissing(t *testing.T) {
 	r := newMembership(joinRequest{Host: "n1", Count: 4})
-	m := &rendezvous{cfg: AgentConfig{Count: 4, MinCount: 2, Hosts: []string{"n1", "n2", "n3", "n4"}, JoinTimeout: time.Second}, membership: r}
+	m := &rendezvous{cfg: AgentConfig{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}}, Admission: Admission{MinCount: 2, JoinTimeout: time.Second}}, membership: r}
 	declines := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
 	for range 2 { // it is one agent
 		r.join(newParticipant(newNonce(), ""), declines)
@@ -173,7 +173,11 @@ func TestRejectingIsNotMissing(t *testing.T) {
 func TestRejectionAfterALossIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 4})
-		m := &rendezvous{cfg: AgentConfig{Count: 4, MinCount: 4, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, membership: r}
+		m := &rendezvous{cfg: AgentConfig{
+			World:     World{Count: 4},
+			Admission: Admission{MinCount: 4, JoinTimeout: time.Hour},
+			Log:       slog.New(slog.DiscardHandler),
+		}, membership: r}
 		ended := make(chan error, 1)
 		go func() { ended <- m.gather(t.Context()) }()
 		lost := newParticipant("1", "")
@@ -197,7 +201,7 @@ func TestRejectionAfterALossIsReceived(t *testing.T) {
 
 // More agents may come than the run can have: those that reject are no reason to end it where enough are there.
 func TestSparesMayReject(t *testing.T) {
-	r := &rendezvous{cfg: AgentConfig{Count: 3, MinCount: 2}, membership: newMembership(joinRequest{Host: "n1", Count: 3})}
+	r := &rendezvous{cfg: AgentConfig{World: World{Count: 3}, Admission: Admission{MinCount: 2}}, membership: newMembership(joinRequest{Host: "n1", Count: 3})}
 	rejecting := []joinRequest{{Rejects: &rejection{Message: "one"}}, {Rejects: &rejection{Message: "two"}}}
 	if why, _ := r.whyImpossible(2, rejecting); why != nil {
 		t.Errorf("with two of two to three agents it cannot begin: %v", why)

@@ -43,7 +43,13 @@ func chosenPorts(t *testing.T, runs int, torchStore func(run int) bool) (ports [
 	meetings, plans := make([]*rendezvous, runs), make([]*layout, runs)
 	var wg sync.WaitGroup
 	for i := range runs {
-		c := AgentConfig{RunID: "test", Count: 1, Ports: list, TorchStore: torchStore(i), Log: slog.New(slog.DiscardHandler)}
+		c := AgentConfig{
+			Identity: Identity{RunID: "test"},
+			World:    World{Count: 1},
+			Network:  Network{Ports: list},
+			Workers:  Workers{TorchStore: torchStore(i)},
+			Log:      slog.New(slog.DiscardHandler),
+		}
 		meetings[i], plans[i] = newRendezvous(t.Context(), c, network{}), &layout{Listen: loopback}
 		wg.Go(func() {
 			if err := meetings[i].serveWorkers(plans[i]); err != nil {
@@ -127,7 +133,13 @@ func TestMasterPortOfAnotherUser(t *testing.T) {
 func TestMasterPortsAreClaimed(t *testing.T) {
 	secret, err := auth.NewSecret()
 	must(t, err)
-	c := AgentConfig{RunID: rand.Text(), Count: 1, Ports: Ports(rand.Text(), 4), Log: slog.New(slog.DiscardHandler), Builtin: true, Secret: secret}
+	c := AgentConfig{
+		Identity: Identity{RunID: rand.Text(), Secret: secret},
+		World:    World{Count: 1},
+		Network:  Network{Ports: Ports(rand.Text(), 4)},
+		Log:      slog.New(slog.DiscardHandler),
+		Workers:  Workers{Builtin: true},
+	}
 	r := newRendezvous(t.Context(), c, network{})
 	claimed := slices.Concat(c.Ports, Ports(fmt.Sprint(c.RunID, r.nonce, 0), 256), Ports(c.RunID+"/workers/0/0", 256))
 	for _, port := range claimed {
@@ -195,7 +207,7 @@ func TestMasterPortIsTaken(t *testing.T) {
 
 // Two runs that begin at once have both found the port free, as the worker that is to bind it does so later.
 func TestMasterPortOfAnotherRun(t *testing.T) {
-	c := AgentConfig{MasterPort: givenPort(t), MasterAddr: "n1"}
+	c := AgentConfig{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	first, err := c.claimMasterPort()
 	must(t, err)
 	worker, err := net.Listen("tcp", fmt.Sprintf(":%d", c.MasterPort))
@@ -214,7 +226,7 @@ func TestMasterPortOfAnotherRun(t *testing.T) {
 
 // Pretended nodes have an address each, and their runs do not meet; but the worker of rank 0 on a real one has all addresses of the machine.
 func TestMasterPortOfASimulation(t *testing.T) {
-	c := AgentConfig{MasterPort: givenPort(t), MasterAddr: "n1"}
+	c := AgentConfig{Network: Network{MasterPort: givenPort(t), MasterAddr: "n1"}}
 	taken := func(c AgentConfig) {
 		t.Helper()
 		if _, err := c.claimMasterPort(); err == nil || !strings.Contains(err.Error(), "which another run on this machine was given, too") {
@@ -253,7 +265,7 @@ func TestMasterPortOfTheTorchStore(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	must(t, err)
 	defer l.Close()
-	c := AgentConfig{MasterPort: portOf(l), MasterAddr: "n1"}
+	c := AgentConfig{Network: Network{MasterPort: portOf(l), MasterAddr: "n1"}}
 	if _, err := c.claimMasterPort(); err == nil || !strings.Contains(err.Error(), "cannot be listened on") {
 		t.Errorf("a worker is to bind all addresses, and it was claimed: %v", err)
 	}

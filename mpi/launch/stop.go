@@ -36,7 +36,7 @@ func (s *supervisor) workerEnded(ctx context.Context, w *worker) {
 		s.propose(s.cfg.interruptedOutcome(ctx))
 	case s.isVictim(w):
 		if s.suspect == nil {
-			s.suspect, s.victim, s.suspectDue = &v, true, time.After(s.cfg.victimWait)
+			s.suspect, s.victim, s.suspectDue = &v, true, time.After(s.cfg.PeerWait)
 		}
 	default:
 		s.suspect, s.victim = &v, false

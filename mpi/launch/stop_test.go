@@ -142,7 +142,7 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
-				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
+				c, err := AgentConfig{World: World{Count: 1, Host: "n1", Nproc: 1}, Workers: Workers{Command: []string{"x"}}}.withDefaults()
 				must(t, err)
 				s := &supervisor{round: newRound(&rendezvous{cfg: c, reaper: &reaper{}}, &layout{}), cfg: c, interrupted: ctx.Done(), control: &controlChannel{}}
 				s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
@@ -169,7 +169,7 @@ func TestAgentsSignalAtTheLastMoment(t *testing.T) {
 	for range 20 { // select draws among what is ready
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}}.withDefaults()
+			c, err := AgentConfig{World: World{Count: 1, Host: "n1", Nproc: 1}, Workers: Workers{Command: []string{"x"}}}.withDefaults()
 			must(t, err)
 			s := &supervisor{round: newRound(&rendezvous{cfg: c, reaper: &reaper{}}, &layout{}), cfg: c, interrupted: ctx.Done(), control: &controlChannel{}}
 			s.control.proposals, s.control.ends = make(chan rundir.Verdict, 1), make(chan rundir.Verdict, 1)
@@ -193,7 +193,11 @@ func (unnoticed) Done() <-chan struct{} { return nil }
 func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newMembership(joinRequest{Host: "n1", Count: 3})
-		m := &rendezvous{cfg: AgentConfig{Count: 3, MinCount: 3, JoinTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)}, membership: r}
+		m := &rendezvous{cfg: AgentConfig{
+			World:     World{Count: 3},
+			Admission: Admission{MinCount: 3, JoinTimeout: time.Hour},
+			Log:       slog.New(slog.DiscardHandler),
+		}, membership: r}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		lost := newParticipant("1", "")
 		r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 3})
@@ -208,7 +212,11 @@ func TestSignalAtTheLastMomentBeforeAllMet(t *testing.T) {
 // A worker that ignores all but KILL, and one that not even that ends.
 func TestStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute}.withDefaults()
+		c, err := AgentConfig{
+			World:   World{Count: 1, Host: "n1", Nproc: 1},
+			Workers: Workers{Command: []string{"x"}},
+			Limits:  Limits{Grace: time.Minute},
+		}.withDefaults()
 		must(t, err)
 		s := &supervisor{cfg: c, control: &controlChannel{}, alive: 1}
 		begin := time.Now()
@@ -246,7 +254,11 @@ func TestTermGrace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, err := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Grace: time.Minute, TermGrace: 20 * time.Second}.withDefaults()
+				c, err := AgentConfig{
+					World:   World{Count: 1, Host: "n1", Nproc: 1},
+					Workers: Workers{Command: []string{"x"}},
+					Limits:  Limits{Grace: time.Minute, TermGrace: 20 * time.Second},
+				}.withDefaults()
 				must(t, err)
 				s := &supervisor{alive: 1, cfg: c, control: &controlChannel{}}
 				begin := time.Now()

@@ -127,7 +127,7 @@ func TestTheRankThatWasLostIsTheCause(t *testing.T) {
 				echo $$ > "$%[1]s/new"; mv "$%[1]s/new" "$%[1]s/1"; echo 'RuntimeError: Connection closed by peer [127.0.0.1]:4711' >&2; exit 1`, workerFolder)
 			for i := range w.agents {
 				w.agents[i].Command = []string{"/bin/sh", "-c", script}
-				w.agents[i].victimWait = testkit.Patience // rank 0 may find that rank 1 has ended as late as it likes
+				w.agents[i].PeerWait = testkit.Patience // rank 0 may find that rank 1 has ended as late as it likes
 			}
 			v := w.agree(w.run())
 			if v.FirstRank != 0 || v.Exit != 7 || v.Host != "n1" || v.Cause != "crash" || !strings.Contains(v.Message, w.dir.LogPath(1, "n1", 0, "err")) {
@@ -186,7 +186,11 @@ func TestAgent0DoesNotAnswer(t *testing.T) {
 
 // What cannot be said since agent 0 is gone is not the outcome: that agent 0 is lost is.
 func TestProposalToALostAgent(t *testing.T) {
-	c, err := AgentConfig{Index: 1, Count: 2, MasterAddr: "n1", Ports: []int{1}, Host: "n2", Nproc: 1, Command: []string{"x"}}.withDefaults()
+	c, err := AgentConfig{
+		World:   World{Index: 1, Count: 2, Host: "n2", Nproc: 1},
+		Network: Network{MasterAddr: "n1", Ports: []int{1}},
+		Workers: Workers{Command: []string{"x"}},
+	}.withDefaults()
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	r := newRound(&rendezvous{cfg: c, reaper: &reaper{}, store: lostStore{}}, twoMembers())
@@ -208,7 +212,9 @@ func meetInMemory(t *testing.T, ctx context.Context, s store.Store) []*superviso
 	var agents []*supervisor
 	for index, host := range []string{"n1", "n2"} {
 		c, err := AgentConfig{
-			Index: index, Count: 2, Host: host, Nproc: 1, Command: []string{"x"}, MasterAddr: "n1", Ports: []int{1},
+			World:   World{Index: index, Count: 2, Host: host, Nproc: 1},
+			Workers: Workers{Command: []string{"x"}},
+			Network: Network{MasterAddr: "n1", Ports: []int{1}},
 		}.withDefaults()
 		must(t, err)
 		r := newRound(&rendezvous{cfg: c, reaper: &reaper{}, ctx: ctx, store: s, warned: make(chan struct{})}, twoMembers())

@@ -292,7 +292,12 @@ func TestWarnsBeforeTheEndThatHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				c := AgentConfig{Count: 1, Host: "n1", Nproc: 1, Command: []string{"x"}, Deadline: begin.Add(time.Hour), Policy: recovery.Policy{Lead: 2 * time.Minute}}
+				c := AgentConfig{
+					World:   World{Count: 1, Host: "n1", Nproc: 1},
+					Workers: Workers{Command: []string{"x"}},
+					JobEnd:  JobEnd{Deadline: begin.Add(time.Hour)},
+					Policy:  recovery.Policy{Lead: 2 * time.Minute},
+				}
 				if tc.answers != nil {
 					c.FindDeadline = func(context.Context) (time.Time, error) {
 						answer := tc.answers[0]

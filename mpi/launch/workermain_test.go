@@ -212,10 +212,13 @@ func agentMain(text string) {
 		panic(err)
 	}
 	v, err := Run(context.Background(), AgentConfig{
-		Index: r.Index, Count: r.Count, Nproc: r.Nproc, Attempt: r.Attempt, Host: r.Host, Hosts: r.Hosts,
-		OneMachine: true, MasterAddr: loopback, Ports: r.Ports, Secret: secret, RunID: r.RunID, Version: r.Version,
-		Command: r.Command, Env: r.Env, RunDir: dir, Grace: 10 * time.Second,
-		MinCount: r.MinCount, LastCall: r.LastCall, Policy: recovery.Policy{MaxRestarts: r.MaxRestarts}, Sweep: r.Sweep,
+		World:     World{Index: r.Index, Count: r.Count, Nproc: r.Nproc, Host: r.Host, Hosts: r.Hosts},
+		Identity:  Identity{Attempt: r.Attempt, Secret: secret, RunID: r.RunID, Version: r.Version, RunDir: dir},
+		Network:   Network{OneMachine: true, MasterAddr: loopback, Ports: r.Ports},
+		Workers:   Workers{Command: r.Command, Env: r.Env, Sweep: r.Sweep},
+		Limits:    Limits{Grace: 10 * time.Second},
+		Admission: Admission{MinCount: r.MinCount, LastCall: r.LastCall},
+		Policy:    recovery.Policy{MaxRestarts: r.MaxRestarts},
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -64,11 +64,13 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	log := slog.New(slog.NewTextHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for index, n := range nproc {
 		c := AgentConfig{
-			Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n,
-			OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16), Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt,
-			Version: "v1", JobID: "77", Command: append([]string{exe}, command...),
-			Env:    []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie},
-			RunDir: w.dir, Grace: bound, JoinTimeout: testkit.Patience, Stdout: &w.out, Stderr: &w.out,
+			World:     World{Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n},
+			Network:   Network{OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16)},
+			Identity:  Identity{Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt, Version: "v1", JobID: "77", RunDir: w.dir},
+			Workers:   Workers{Command: append([]string{exe}, command...), Env: []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie}},
+			Limits:    Limits{Grace: bound},
+			Admission: Admission{JoinTimeout: testkit.Patience},
+			Streams:   Streams{Stdout: &w.out, Stderr: &w.out},
 		}
 		if index == 0 {
 			c.Log = log
