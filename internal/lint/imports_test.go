@@ -23,7 +23,9 @@ var mayImport = map[string][]string{
 	"mpi/store":                {},
 	"mpi/transport":            {"mpi/store"},
 	"mpi/internal/engine":      {"mpi/transport"},
-	"mpi/launch":               {"mpi/store", "mpi/launch/output", "mpi/launch/blame", "mpi/launch/recovery", "mpi/launch/device", "mpi/launch/watch", "mpi/launch/reach"},
+	"mpi/launch":               {"mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/recovery", "mpi/launch/output", "mpi/launch/device", "mpi/launch/reach"},
+	"mpi/launch/rendezvous":    {"mpi/store", "mpi/launch/recovery", "mpi/launch/reach"},
+	"mpi/launch/supervise":     {"mpi/store", "mpi/launch/rendezvous", "mpi/launch/recovery", "mpi/launch/output", "mpi/launch/blame", "mpi/launch/device", "mpi/launch/watch"},
 	"mpi/launch/output":        {},
 	"mpi/launch/blame":         {},
 	"mpi/launch/recovery":      {},
@@ -45,8 +47,8 @@ var mayImport = map[string][]string{
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/secure":  {"mpi/store"},
-	"internal/auth":    {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":  {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
+	"internal/auth":    {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "cmd/ddpbatch"},
+	"internal/rundir":  {"mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
 	"internal/jobfile": {"cmd/ddpbatch"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"ddpbatch/mpi/launch/device"
 	"ddpbatch/mpi/launch/output"
 	"ddpbatch/mpi/launch/reach"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 // Config is the [launch] table of a job.
@@ -64,7 +65,7 @@ func ParseNproc(text string) (Nproc, error) {
 		return Nproc{}, errors.New(`"xpu" asks for a worker for each of Intel's GPUs, which ddpbatch cannot count: write their number`)
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxWorld {
+	if err != nil || n < 1 || n > rendezvous.MaxWorld {
 		return Nproc{}, fmt.Errorf("%q is no number of workers: write a number from 1, gpu, cpu or auto", text)
 	}
 	return Nproc{Counts: []int{n}}, nil

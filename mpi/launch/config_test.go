@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"ddpbatch/mpi/launch/device"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 func TestNprocOn(t *testing.T) {
@@ -81,7 +82,7 @@ func TestNprocOn(t *testing.T) {
 }
 
 func TestParseNprocRefuses(t *testing.T) {
-	for _, text := range []string{"", "0", "-1", "two", "1.5", "GPU", strconv.Itoa(maxWorld + 1), "99999999999999999999"} {
+	for _, text := range []string{"", "0", "-1", "two", "1.5", "GPU", strconv.Itoa(rendezvous.MaxWorld + 1), "99999999999999999999"} {
 		if n, err := ParseNproc(text); err == nil {
 			t.Errorf("ParseNproc(%q) = %+v, want an error", text, n)
 		}

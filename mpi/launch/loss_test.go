@@ -10,9 +10,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
-	"ddpbatch/mpi/launch/blame"
 )
 
 // away starts one agent of w in a process of its own.
@@ -112,7 +113,7 @@ func TestAgent0LostAfterItsVerdict(t *testing.T) {
 		ended <- result{v, err, 0}
 	}()
 	w.awaitMarks("0", "1")
-	must(t, w.dir.WriteVerdict(w.agents[0].verdict("crash", 9, "agent 0's own")))
+	must(t, w.dir.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "77", Cause: "crash", FirstRank: -1, Exit: 9, Message: "agent 0's own", Time: time.Now().Round(0)}))
 	must(t, agent.Process.Kill())
 	if v := w.agree([]result{<-ended}); v.Message != "agent 0's own" {
 		t.Errorf("verdict is %+v", v)
@@ -146,13 +147,13 @@ func TestSignalToOneBeforeAllMet(t *testing.T) {
 	defer cancel(nil)
 	c := &w.agents[0]
 	// Agent 0 is told when the other one has left, and before it acts on that.
-	c.Log = slog.New(&onFirst{c.Log.Handler(), "store: client left", func() { cancel(SignalError{syscall.SIGTERM}) }})
+	c.Log = slog.New(&onFirst{c.Log.Handler(), "store: client left", func() { cancel(SignalError{Sig: syscall.SIGTERM}) }})
 	ended := w.begin(ctx, 0)
 	theirs, cancelTheirs := context.WithCancelCause(t.Context())
 	defer cancelTheirs(nil)
 	go func() {
 		testkit.Eventually(t, "agent 1 to come", func() bool { return strings.Contains(w.log.String(), "an agent came") })
-		cancelTheirs(SignalError{syscall.SIGTERM})
+		cancelTheirs(SignalError{Sig: syscall.SIGTERM})
 	}()
 	if v, err := Run(theirs, w.agents[1]); err == nil || v.Cause != "cancelled" {
 		t.Errorf("agent 1 ended with %+v, %v", v, err)
@@ -173,7 +174,7 @@ func TestVerdictBeforeTheWorkersEnd(t *testing.T) {
 		ended <- result{v, err, 0}
 	}()
 	w.awaitMarks("orphan")
-	cancel(SignalError{syscall.SIGTERM})
+	cancel(SignalError{Sig: syscall.SIGTERM})
 	testkit.Eventually(t, "the verdict", func() bool {
 		v, err := w.dir.Verdict(1)
 		return err == nil && v.Cause == "cancelled" && v.Exit == 143
@@ -256,28 +257,10 @@ func TestLostWhileStopping(t *testing.T) {
 	defer cancel(nil)
 	first := w.begin(ctx, 0)
 	w.awaitMarks("0", "1")
-	cancel(SignalError{syscall.SIGTERM})
+	cancel(SignalError{Sig: syscall.SIGTERM})
 	testkit.Eventually(t, "the end of agent 0's worker", func() bool { return strings.Contains(w.log.String(), "worker ended") })
 	must(t, agent.Process.Kill())
 	if r := <-first; r.Cause == "done" || r.Exit == 0 || r.Saved {
 		t.Errorf("verdict is %+v", r.Verdict)
-	}
-}
-
-// A report that is too long loses words, and no death.
-func TestReportFits(t *testing.T) {
-	var r endsReport
-	for rank := range 200 {
-		r.Deaths = append(r.Deaths, blame.Death{Rank: rank, Exit: 1, Tail: []string{strings.Repeat("<", 8<<10)}})
-	}
-	text, err := r.encode(maxReport)
-	if err != nil || len(text) > maxReport || strings.Count(string(text), `"rank":`) != 200 || !strings.Contains(string(text), "u003c") {
-		t.Errorf("%d bytes, %v", len(text), err)
-	}
-	if r.Deaths[199].Tail == nil {
-		t.Error("the report itself was cut")
-	}
-	if text, err := r.encode(100); err == nil {
-		t.Errorf("200 deaths fit into %d bytes", len(text))
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 func TestMissingAgentsAreNamed(t *testing.T) {
@@ -100,8 +101,8 @@ func TestAgentsThatDoNotFit(t *testing.T) {
 			"the world has 3 ranks, and the agents bring 2"},
 		"two worlds": {func(a []AgentConfig) { a[0].Nproc, a[0].Local, a[1].Nproc, a[1].Local = 0, fixed(0, 2), 0, fixed(1, 3) },
 			"rank 1 on n2 has a world of 3, rank 0 on n1 one of 2"},
-		"too many": {func(a []AgentConfig) { a[0].Nproc, a[1].Nproc = maxWorld, 1 },
-			fmt.Sprintf("agent 1 on n2 has 1 workers of its own; %d are counted before it", maxWorld)},
+		"too many": {func(a []AgentConfig) { a[0].Nproc, a[1].Nproc = rendezvous.MaxWorld, 1 },
+			fmt.Sprintf("agent 1 on n2 has 1 workers of its own; %d are counted before it", rendezvous.MaxWorld)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, []int{1, 1}, "say", "x")
@@ -132,7 +133,7 @@ func TestTwoAgentsWithOneNumber(t *testing.T) {
 	if err == nil || v.Exit != 1 || v.Message != "two agents say that they are agent 1: on n2 and on n9; give each a number of its own" {
 		t.Errorf("the second ended with %+v, %v", v, err)
 	}
-	cancel(SignalError{15})
+	cancel(SignalError{Sig: 15})
 	wg.Wait()
 	if v := w.agree(results); v.Cause != "done" {
 		t.Errorf("the run ended with %+v", v)
@@ -146,7 +147,7 @@ func TestPortsThatAreTaken(t *testing.T) {
 		w = newWorld(t, []int{1, 1}, "environ")
 	}
 	taken := w.agents[0].Ports[0]
-	l, err := net.Listen("tcp", joinPort(loopback, taken))
+	l, err := net.Listen("tcp", joinPort(rendezvous.Loopback, taken))
 	must(t, err)
 	defer l.Close()
 	go func() { // another program, which hangs up on strangers
@@ -164,7 +165,7 @@ func TestPortsThatAreTaken(t *testing.T) {
 func heldPorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
 	for range n {
-		l, err := listenFirst([]string{loopback}, Ports(crand.Text(), 16))
+		l, err := listenFirst(Ports(crand.Text(), 16))
 		must(t, err)
 		t.Cleanup(func() { l.Close() })
 		go func() {
@@ -190,31 +191,17 @@ func TestAllPortsAreHeld(t *testing.T) {
 	if log := w.log.String(); !strings.Contains(log, "listens at another port, which the run directory tells the others") {
 		t.Errorf("agent 0 said nothing of it:\n%s", log)
 	}
-	// whatever is in the place of the port leads nowhere
-	c := w.agents[1]
-	for text, says := range map[string]string{
-		`{"port":0}`: "0 is not a port", `{"port":70000}`: "70000 is not a port", "x": "invalid character", "{}": "0 is not a port",
-	} {
-		must(t, w.dir.WriteReach(c.Attempt, 0, []byte(text)))
-		if port, err := c.savedPort(); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %d, %v", text, port, err)
-		}
-	}
-	must(t, w.dir.RemoveReach(c.Attempt, 0))
-	if port, err := c.savedPort(); !errors.Is(err, errNoSavedPort) {
-		t.Errorf("no file: %d, %v", port, err)
-	}
 }
 
 // A port that nobody has told of is none of those that were tried.
 func TestNoPortIsLeft(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
-	c.Ports, c.JoinTimeout = []int{givenPort(t)}, 2*firstLook
+	c.Ports, c.JoinTimeout = []int{givenPort(t)}, 2*time.Second
 	_, err := Run(t.Context(), c)
-	var unmet *notMetError
-	if !errors.As(err, &unmet) || len(unmet.rows) != 1 || len(unmet.rows[0].Tries) != 1 ||
-		unmet.rows[0].Tries[0].Addr != joinPort(loopback, c.Ports[0]) {
+	var unmet *rendezvous.NotMetError
+	if !errors.As(err, &unmet) || len(unmet.Rows) != 1 || len(unmet.Rows[0].Tries) != 1 ||
+		unmet.Rows[0].Tries[0].Addr != joinPort(rendezvous.Loopback, c.Ports[0]) {
 		t.Errorf("it has tried %+v: %v", unmet, err)
 	}
 }
@@ -251,7 +238,7 @@ type relay struct {
 func relayed(t *testing.T, w *world) *relay {
 	t.Helper()
 	ports := w.agents[0].Ports
-	l, err := listenFirst([]string{loopback}, ports[:8])
+	l, err := listenFirst(ports[:8])
 	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	w.agents[1].Ports = []int{portOf(l)}
@@ -270,7 +257,7 @@ func (r *relay) serve(near net.Conn, ports []int, own int) {
 		if port == own {
 			continue
 		}
-		far, err := net.Dial("tcp", joinPort(loopback, port))
+		far, err := net.Dial("tcp", joinPort(rendezvous.Loopback, port))
 		if err != nil {
 			continue
 		}

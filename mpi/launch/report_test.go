@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/recovery"
 )
 
 // ranksDo has each rank of one node do its own shell script, once all have begun: of a rank that ends while others are still to be started
@@ -181,7 +182,7 @@ func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 	t.Cleanup(func() { cancel(nil) })
 	go func() {
 		w.awaitMarks(marks...)
-		cancel(SignalError{syscall.SIGTERM})
+		cancel(SignalError{Sig: syscall.SIGTERM})
 	}()
 	return ctx
 }
@@ -207,7 +208,7 @@ func TestNeverAgainByAnyRank(t *testing.T) {
 				ctx = signalWhen(t, w, "ready0", "ready1")
 			}
 			v := w.agree(w.runUntil(ctx))
-			if v.Exit != exitNoRequeue || v.Requeue || v.Round != 0 || v.Cause != tc.cause || v.FirstRank != tc.rank {
+			if v.Exit != recovery.ExitNever || v.Requeue || v.Round != 0 || v.Cause != tc.cause || v.FirstRank != tc.rank {
 				t.Errorf("verdict is %+v", v)
 			}
 			if !strings.Contains(v.Message, "exited with code 93") {

@@ -14,6 +14,7 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/rendezvous"
 )
 
 func TestDone(t *testing.T) {
@@ -192,16 +193,6 @@ func TestStepOfTheMetrics(t *testing.T) {
 		if v := w.agree(w.run()); v.Step != want {
 			t.Errorf("step is %d, want %d", v.Step, want)
 		}
-		// the early verdict, too, may be the last word
-		c, err := newWorld(t, []int{1}, "fail", "0", "4").agents[0].withDefaults()
-		must(t, err)
-		must(t, os.WriteFile(c.RunDir.MetricsPath(), fmt.Appendf(nil, `{"attempt":%d,"step":40}`+"\n", attempt), 0o600))
-		s := &supervisor{cfg: c, round: &round{rdzv: &rendezvous{}}}
-		s.receiveOutcome(c.verdict(causeCrash, 1, "failed"))
-		s.writes.Wait()
-		if v, err := c.RunDir.Verdict(1); err != nil || v.Step != want {
-			t.Errorf("the early verdict is %+v, %v; want step %d", v, err, want)
-		}
 	}
 }
 
@@ -226,7 +217,7 @@ func TestConfigErrors(t *testing.T) {
 		"no host":          func(c *AgentConfig) { c.Host = "" },
 		"no command":       func(c *AgentConfig) { c.Command = nil },
 		"no workers":       func(c *AgentConfig) { c.Nproc = 0 },
-		"too many workers": func(c *AgentConfig) { c.Nproc = maxWorld + 1 },
+		"too many workers": func(c *AgentConfig) { c.Nproc = rendezvous.MaxWorld + 1 },
 		"workers twice":    func(c *AgentConfig) { c.Local = []Place{{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}} },
 		"no such place": func(c *AgentConfig) {
 			c.Nproc, c.Local = 0, []Place{{Rank: 1, WorldSize: 1, LocalWorldSize: 1, Nodes: 1}}
@@ -393,14 +384,14 @@ func TestWorkerStoreOfEachRound(t *testing.T) {
 func TestSignalBetweenRounds(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(SignalError{syscall.SIGTERM})
+	cancel(SignalError{Sig: syscall.SIGTERM})
 	var ended [2]result
-	met := make(chan *rendezvous, 2)
+	met := make(chan *run, 2)
 	for i := range 2 {
 		go func() {
 			c, err := w.agents[i].withDefaults()
 			must(t, err)
-			r, err := joinRendezvous(t.Context(), &c)
+			r, err := c.begin(t.Context(), nil)
 			if err != nil {
 				t.Error(err)
 			}
@@ -412,7 +403,7 @@ func TestSignalBetweenRounds(t *testing.T) {
 		r := <-met
 		go func() {
 			v, err := r.rounds(ctx)
-			ended[r.cfg.Index] = result{v, err, 0}
+			ended[r.rdzv.Index()] = result{v, err, 0}
 			r.close()
 			done <- struct{}{}
 		}()
@@ -433,14 +424,14 @@ func TestManyRounds(t *testing.T) {
 	c.Policy.MaxRestarts = rounds
 	c, err := c.withDefaults()
 	must(t, err)
-	r, err := joinRendezvous(t.Context(), &c)
+	r, err := c.begin(t.Context(), nil)
 	must(t, err)
 	files, tasks := openFiles(t), runtime.NumGoroutine()
 	v, err := r.rounds(t.Context())
 	if err != nil || v.Exit != 1 || v.Round != rounds {
 		t.Errorf("ended with %+v, %v", v, err)
 	}
-	keys, err := r.store.List(t.Context(), "")
+	keys, err := r.rdzv.Store().List(t.Context(), "")
 	must(t, err)
 	if len(keys) > 12 {
 		t.Errorf("%d keys are left: %v", len(keys), keys)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -21,6 +20,7 @@ import (
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/mpi/launch/rendezvous"
 	"ddpbatch/mpi/store"
 )
 
@@ -39,9 +39,6 @@ func workerMain() {
 		for _, entry := range os.Environ() {
 			fmt.Println(entry)
 		}
-	case "claim": // claim PORT
-		_, err := claimPort("", atoi(args[1]))
-		fmt.Print(errors.Is(err, syscall.EADDRINUSE), err == nil)
 	case "fail": // fail RANK CODE: that rank exits when all are there, the others never do
 		if rank() == atoi(args[1]) {
 			await(all())
@@ -175,8 +172,6 @@ func workerMain() {
 		time.Sleep(time.Hour)
 	case "say": // say TEXT
 		fmt.Print(args[1])
-	case "private": // private FOLDER: has a private folder there, which is taken over; see TestPrivateFolderOfAnotherUser
-		usePrivate(args[1])
 	case "agent": // agent JSON: this process is an agent
 		agentMain(args[1])
 	default:
@@ -214,7 +209,7 @@ func agentMain(text string) {
 	v, err := Run(context.Background(), AgentConfig{
 		World:     World{Index: r.Index, Count: r.Count, Nproc: r.Nproc, Host: r.Host, Hosts: r.Hosts},
 		Identity:  Identity{Attempt: r.Attempt, Secret: secret, RunID: r.RunID, Version: r.Version, RunDir: dir},
-		Network:   Network{OneMachine: true, MasterAddr: loopback, Ports: r.Ports},
+		Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: r.Ports},
 		Workers:   Workers{Command: r.Command, Env: r.Env, Sweep: r.Sweep},
 		Limits:    Limits{Grace: 10 * time.Second},
 		Admission: Admission{MinCount: r.MinCount, LastCall: r.LastCall},

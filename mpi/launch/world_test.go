@@ -8,9 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,6 +24,7 @@ import (
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/launch/rendezvous"
 
 	"go.uber.org/goleak"
 )
@@ -65,7 +69,7 @@ func newWorld(t testing.TB, nproc []int, command ...string) *world {
 	for index, n := range nproc {
 		c := AgentConfig{
 			World:     World{Index: index, Count: len(nproc), Host: fmt.Sprintf("n%d", index+1), Nproc: n},
-			Network:   Network{OneMachine: true, MasterAddr: loopback, Ports: Ports(w.cookie, 16)},
+			Network:   Network{OneMachine: true, MasterAddr: rendezvous.Loopback, Ports: Ports(w.cookie, 16)},
 			Identity:  Identity{Secret: secret, RunID: "test/" + w.cookie, Attempt: attempt, Version: "v1", JobID: "77", RunDir: w.dir},
 			Workers:   Workers{Command: append([]string{exe}, command...), Env: []string{"PATH=/usr/bin:/bin", workerSwitch + "=1", "GORACE=atexit_sleep_ms=0", workerFolder + "=" + w.folder, workerCookie + "=" + w.cookie}},
 			Limits:    Limits{Grace: bound},
@@ -249,3 +253,55 @@ func TestMain(m *testing.M) {
 	syscall.Umask(0o022) // a folder of runs that the group may write to is refused
 	goleak.VerifyTestMain(m)
 }
+
+// What messages say of a lost agent.
+const (
+	connectionEnded = "its connection ended"
+	silence         = "it was silent for 10s"
+)
+
+// rejectWait is how long those are waited for that are to receive why a run does not begin.
+const rejectWait = 10 * time.Second
+
+// privatePath begins the paths of agents' private folders.
+const privatePath = "/dev/shm/ddpbatch-agent-"
+
+func joinPort(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+// listenFirst listens on the first port that nobody has.
+func listenFirst(ports []int) (l net.Listener, err error) {
+	for _, port := range ports {
+		if l, err = net.Listen("tcp", joinPort(rendezvous.Loopback, port)); err == nil {
+			return l, nil
+		}
+	}
+	return nil, err
+}
+
+// freePort finds one that nobody listens on now.
+func freePort(ports []int) (int, error) {
+	l, err := listenFirst(ports)
+	if err != nil {
+		return 0, err
+	}
+	return portOf(l), l.Close()
+}
+
+func addrsOf(list ...string) (addrs []netip.Addr) {
+	for _, s := range list {
+		addrs = append(addrs, netip.MustParseAddr(s))
+	}
+	return addrs
+}
+
+// offer is what agent 0 tells by Exchange.
+type offer struct {
+	Run    string       `json:"run"`
+	Port   int          `json:"port,omitempty"`
+	Addrs  []netip.Addr `json:"addrs,omitempty"`
+	Secret string       `json:"secret,omitempty"`
+}
+
+func touch(path string) error { return os.WriteFile(path, nil, 0o600) }

@@ -17,6 +17,14 @@ import (
 // concurrent use.
 type LogDir struct{ path string }
 
+// OpenLogDir is NewLogDir where --log-dir says a folder; nil where it does not.
+func OpenLogDir(dir, runID string) (*LogDir, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	return NewLogDir(dir, runID)
+}
+
 // NewLogDir makes a new folder for the run in dir, and dir itself where it is not there. /dev/null is torchrun's way to say that
 // there shall be no files: then all paths are "".
 func NewLogDir(dir, runID string) (*LogDir, error) {

@@ -19,10 +19,11 @@ const (
 	GiveUp  Action = "give-up" // nothing more happens by itself
 )
 
-// Exit codes of a worker that have a meaning of ours.
+// Exit codes with a meaning of ours.
 const (
-	exitAgain = 75 // please start me again; whether that was saved is the verdict's Saved
-	exitNever = 93 // do not start me again
+	ExitAgain   = 75  // of a worker: please start me again (EX_TEMPFAIL of sysexits.h); whether that was saved is the verdict's Saved
+	ExitNever   = 93  // of a worker: do not start me again
+	ExitTimeout = 124 // of an agent: a time limit of its own was over, as timeout(1)
 )
 
 // Decision is an Action, why, and what else is to be done.
@@ -52,7 +53,7 @@ func Decide(p Policy, history []rundir.Event, v rundir.Verdict, room bool, resta
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}
 	}
 	life := lifeOf(p, history, v)
-	wish := v.Exit == exitAgain
+	wish := v.Exit == ExitAgain
 	if !wish && room && restarts < p.MaxRestarts && mendable(CauseOf(v)) {
 		if d, stuck := life.stuck(p, life.stepsKnown); stuck {
 			return d
@@ -76,8 +77,8 @@ func final(v rundir.Verdict) (Decision, bool) {
 	switch {
 	case v.Exit == 0 && Cause(v.Cause) == Done:
 		return Decision{Action: Finish, Why: "the run is done"}, true
-	case v.Exit == exitNever:
-		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", exitNever)}, true
+	case v.Exit == ExitNever:
+		return Decision{Action: GiveUp, Why: fmt.Sprintf("exit code %d forbids another attempt", ExitNever)}, true
 	case Cause(v.Cause) == Cancelled:
 		return Decision{Action: GiveUp, Why: "the run was cancelled"}, true
 	}

@@ -382,7 +382,7 @@ func TestLivesEnd(t *testing.T) {
 			history = append(history, rundir.Event{Time: now.Add(-time.Minute), Event: rundir.EventBegin, Attempt: attempt})
 			v := rundir.Verdict{Attempt: attempt, Cause: string(ends[rng.IntN(len(ends))]), Exit: 1, Step: int64(attempt), Time: now, OOM: rng.IntN(9) == 0}
 			if rng.IntN(4) == 0 && CauseOf(v) != Crash {
-				v.Exit, v.Saved = exitAgain, rng.IntN(2) == 0
+				v.Exit, v.Saved = ExitAgain, rng.IntN(2) == 0
 			}
 			d := Decide(p, history, v, rng.IntN(2) == 0, restarts)
 			history = append(history, v.Event())
@@ -458,7 +458,7 @@ func FuzzLedger(f *testing.F) {
 		case d.Why == "":
 			t.Fatalf("%+v does not say why", d)
 		case d.Action == Finish && (exit != 0 || cause != "done"),
-			exit == exitNever && d.Action != GiveUp,
+			exit == ExitNever && d.Action != GiveUp,
 			cause == "cancelled" && d.Action != GiveUp,
 			d.Action == Restart && !room,
 			d.Action == Requeue && d.Cause == Crash && requeues >= 1:

@@ -16,6 +16,7 @@ import (
 
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/testkit"
+
 	"go.uber.org/goleak"
 )
 
