@@ -13,11 +13,8 @@
 //		Streams:  launch.Streams{Stdout: os.Stdout, Stderr: os.Stderr},
 //	})
 //
-// # Rendezvous
-//
-// Agents with another way to exchange a word (AgentConfig.Exchange) hear by it where agent 0 is; the others know its name, and ports on which it may
-// be, or a place where whoever is first is agent 0 (Endpoint). They race along all ways that may lead there, and only a proof counts. An
-// agent that cannot take part says so at the rendezvous; one whose secret its run's agent 0 refuses ends at once. Where agents did not meet, the error tells who tried what.
+// Package rendezvous brings the agents together and says who takes part; package supervise runs one round of the workers; package recovery says
+// what follows it. This package has them take turns.
 //
 // # Rounds
 //
@@ -38,9 +35,8 @@
 // Where agent 0 itself is lost, the others agree on that alone; where it hangs, each ends with what it
 // knows when the time for all workers to end is over.
 //
-// Agents count once a second at agent 0. Ten seconds of silence, on either side's own clock, are a loss: agent 0 goes on
-// without the agent, or ends the round; an agent without agent 0 may be the one that is cut off, and gives its workers
-// five seconds.
+// Ten seconds of silence, on either side's own clock, are a loss: agent 0 goes on without the agent, or ends the round; an agent without
+// agent 0 may be the one that is cut off, and gives its workers five seconds.
 //
 // On a failure the workers of every node get TERM, and KILL after a grace. A
 // signal that an agent gets (a context cancelled with a [SignalError]) is passed

@@ -122,7 +122,7 @@ const (
 
 // dialer is an agent's way to agent 0, among several that may lead there.
 type dialer struct {
-	m          *Rendezvous
+	r          *Rendezvous
 	cfg        Config
 	to         string // for messages
 	race       *reach.Race
@@ -152,7 +152,7 @@ type provedConn struct {
 // newDialer is the way by the ports that all agents know.
 func newDialer(r *Rendezvous) *dialer {
 	d := &dialer{
-		m: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.Resolve,
+		r: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.Resolve,
 		proved: make(map[string]provedConn), warned: make(map[string]bool), refusedAt: make(map[string]time.Time),
 	}
 	if isLoopback(d.to) && !d.cfg.OneMachine {
@@ -392,7 +392,7 @@ func (d *dialer) whyUnreachable(ctx context.Context) error {
 	own, forbidden := true, true
 	for _, addr := range addrs {
 		own = own && addr.Unmap().IsLoopback() // the resolver gives IPv4 addresses their IPv6 form
-		forbidden = forbidden && d.m.localNetwork.choice.Forbids(addr)
+		forbidden = forbidden && d.r.localNetwork.choice.Forbids(addr)
 	}
 	switch {
 	case own && !sameHost(c.hostOf(0), c.Host):

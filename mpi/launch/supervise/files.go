@@ -257,7 +257,7 @@ func (p *privateFolder) restore() (gone bool, err error) {
 		return true, err // the next look makes it anew
 	}
 	defer lock.Close()
-	// The new folder takes over the descriptor's number, so that paths which held has returned lead to it.
+	// The new folder takes over the descriptor's number, so that paths which descriptorPath has returned lead to it.
 	return true, os.NewSyscallError("dup3", unix.Dup3(int(lock.Fd()), int(p.lock.Fd()), unix.O_CLOEXEC))
 }
 

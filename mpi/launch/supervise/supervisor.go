@@ -23,7 +23,7 @@ const (
 )
 
 // Supervisor watches one agent's workers and what the other agents say. Its
-// fields belong to the goroutine that calls run.
+// fields belong to the goroutine that calls Supervise.
 type Supervisor struct {
 	round   *round
 	cfg     Config // the round's
@@ -133,11 +133,11 @@ func (s *Supervisor) start(ctx context.Context) {
 }
 
 func (s *Supervisor) startOne(p rendezvous.Place, path string, devices *devices) error {
-	plan, err := devices.of(p)
+	share, err := devices.of(p)
 	if err != nil {
 		return err
 	}
-	w, err := s.round.newWorker(p, path, plan, s.output)
+	w, err := s.round.newWorker(p, path, share, s.output)
 	if err != nil {
 		return err
 	}

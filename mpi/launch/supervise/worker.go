@@ -102,8 +102,8 @@ func (w *worker) readOut() {
 
 // warn signals those of the worker's processes that have a handler; false where none has.
 func (w *worker) warn(sig syscall.Signal) (bool, error) {
-	told, err := w.process.Warn(sig)
-	return told > 0, err
+	warned, err := w.process.Warn(sig)
+	return warned > 0, err
 }
 
 // newWorker makes a worker ready to start.
@@ -264,25 +264,25 @@ func newDevices(c Config) (*devices, error) {
 	return &devices{cfg: c, node: node, said: make(map[string]bool)}, err
 }
 
-// of plans for one worker. What cannot be right ends the run as a wrong command line does.
+// of decides for one worker. What cannot be right ends the run as a wrong command line does.
 func (d *devices) of(p rendezvous.Place) (device.Share, error) {
 	c := d.cfg
-	plan, err := d.node.Assign(device.Request{
+	share, err := d.node.Assign(device.Request{
 		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,
 		GPUs: c.GPUs, VirtualLocalRank: c.VirtualLocalRank, NUMA: c.NUMA, OMP: c.OMP,
 		Builtin: c.Builtin, Task: len(c.Local) > 0, Scripted: c.RunDir != nil, Pretend: c.OneMachine,
 		CPUsPerTask: c.CPUsPerTask, Lookup: c.lookup,
 	})
 	if err != nil {
-		return plan, &startError{exitUsage, err}
+		return share, &startError{exitUsage, err}
 	}
-	for _, text := range plan.Warnings {
+	for _, text := range share.Warnings {
 		if !d.said[text] {
 			d.said[text] = true
 			c.Log.Warn(text, "host", c.Host)
 		}
 	}
-	return plan, nil
+	return share, nil
 }
 
 // lookup finds a variable of the workers' environment.
