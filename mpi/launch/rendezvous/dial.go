@@ -128,8 +128,9 @@ type dialer struct {
 	race       *reach.Race
 	triesSaved bool // a row was left for agent 0
 
-	lookup func(ctx context.Context, network, host string) ([]netip.Addr, error) // net.Resolver's
-	giveUp context.CancelCauseFunc                                               // ends the race
+	lookup    func(ctx context.Context, network, host string) ([]netip.Addr, error)             // net.Resolver's
+	connectTo func(ctx context.Context, addr string, c store.DialConfig) (*store.Client, error) // store.Connect, but in tests of policies
+	giveUp    context.CancelCauseFunc                                                           // ends the race
 
 	mu          sync.Mutex
 	savedPortAt string                // the address that leftAddr stood for last; "": none
@@ -152,7 +153,7 @@ type provedConn struct {
 // newDialer is the way by the ports that all agents know.
 func newDialer(r *Rendezvous) *dialer {
 	d := &dialer{
-		r: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.Resolve,
+		r: r, cfg: r.cfg, to: r.cfg.MasterAddr, lookup: r.cfg.Resolve, connectTo: store.Connect,
 		proved: make(map[string]provedConn), warned: make(map[string]bool), refusedAt: make(map[string]time.Time),
 	}
 	if isLoopback(d.to) && !d.cfg.OneMachine {
@@ -242,7 +243,7 @@ func (d *dialer) prove(ctx context.Context, addr string) error {
 		d.savedPortAt = to
 		d.mu.Unlock()
 	}
-	client, err := store.Connect(ctx, to, store.DialConfig{
+	client, err := d.connectTo(ctx, to, store.DialConfig{
 		Secret: d.cfg.Secret, Binding: d.cfg.binding(), Name: agentName(nonce), Handshake: min(proofLimit, d.cfg.JoinTimeout/4),
 	})
 	switch {

@@ -43,9 +43,15 @@ type quietReport struct {
 // hangWatch watches for signs of life of one agent's workers.
 type hangWatch struct {
 	watch   *watch.Watch
-	beats   *heartbeats
+	signs   signs
 	quiet   bool                // as was told
 	reports map[int]quietReport // at agent 0: what each agent said last
+}
+
+// signs is where signs of life of workers are looked for: processSigns, but in tests of who hangs.
+type signs interface {
+	samples(workers []*worker) ([]watch.Sample, error) // what is seen of them at this moment
+	where(w *worker) watch.Condition                   // where one is held up
 }
 
 // observeEvery is how often an agent looks: so rarely that it costs nothing, but several times in a limit that is short.
@@ -60,7 +66,7 @@ func (s *Supervisor) watchForHangs() (end func()) {
 		return func() {}
 	}
 	s.hangWatch = &hangWatch{
-		watch: watch.New(s.cfg.HangAfter, len(s.workers)), beats: newHeartbeats(s.round, s.workers), reports: make(map[int]quietReport),
+		watch: watch.New(s.cfg.HangAfter, len(s.workers)), signs: &processSigns{newHeartbeats(s.round, s.workers)}, reports: make(map[int]quietReport),
 	}
 	tick := time.NewTicker(s.cfg.observeEvery())
 	s.observeDue = tick.C
@@ -73,7 +79,7 @@ func (s *Supervisor) observe() {
 		s.observeDue = nil
 		return
 	}
-	samples, err := s.samples()
+	samples, err := s.hangWatch.signs.samples(s.workers)
 	if err != nil {
 		s.cfg.Log.Warn("whether the workers give signs of life is not known", "error", err)
 		return
@@ -98,12 +104,14 @@ func (s *Supervisor) observe() {
 	}
 }
 
-// samples is what is seen of the workers at this moment.
-func (s *Supervisor) samples() ([]watch.Sample, error) {
-	samples := make([]watch.Sample, len(s.workers))
-	beats := s.hangWatch.beats.look()
+// processSigns looks at processes, their output and their heartbeat files.
+type processSigns struct{ beats *heartbeats }
+
+func (p *processSigns) samples(workers []*worker) ([]watch.Sample, error) {
+	samples := make([]watch.Sample, len(workers))
+	beats := p.beats.look()
 	var leaders, at []int
-	for i, w := range s.workers {
+	for i, w := range workers {
 		samples[i] = watch.Sample{Heartbeat: beats[i], Logged: w.out.Grown() + w.errs.Grown(), Ended: !w.ended.IsZero()}
 		if w.ended.IsZero() {
 			leaders, at = append(leaders, w.process.Pid()), append(at, i)
@@ -119,6 +127,8 @@ func (s *Supervisor) samples() ([]watch.Sample, error) {
 	return samples, err
 }
 
+func (p *processSigns) where(w *worker) watch.Condition { return watch.Where(w.process.Pid()) }
+
 // quietRanks are this agent's workers that give no sign, with where they are now.
 func (s *Supervisor) quietRanks() (list []quietRank) {
 	for _, q := range s.hangWatch.watch.Quiet() {
@@ -126,7 +136,7 @@ func (s *Supervisor) quietRanks() (list []quietRank) {
 			break
 		}
 		w := s.workers[q.Worker]
-		condition := watch.Where(w.process.Pid())
+		condition := s.hangWatch.signs.where(w)
 		condition.Stopped = condition.Stopped || q.Stopped
 		list = append(list, quietRank{Rank: w.ranks.Rank, Host: s.cfg.Host, For: q.For, Beats: q.Beats, Condition: condition})
 	}

@@ -29,6 +29,10 @@ type Supervisor struct {
 	cfg     Config // the round's
 	control *controlChannel
 
+	controlCtx context.Context // of the control channel
+	endControl context.CancelFunc
+	cleanup    func() // what else Close does
+
 	output  *output.Mux // nil: it could not be opened
 	workers []*worker   // those that were started
 	alive   int         // how many of them are
@@ -57,8 +61,6 @@ type Supervisor struct {
 	dumped     <-chan []stacks  // receives once the stacks of workers that hang are written down; nil: none are to be
 	stacks     []stacks         // of this agent's workers
 
-	end func() // ends what the round has
-
 	warned       <-chan struct{}  // closed when the workers are to be warned; nil once they are
 	warnedAt     time.Time        // zero: they are not
 	forwardDue   <-chan time.Time // when to look again for workers that have got a handler for the warning
@@ -68,28 +70,39 @@ type Supervisor struct {
 // Supervise runs this agent's workers of one round, and returns when those of all agents are gone, or are waited for no longer. The result
 // tells how the round ended, until it is closed.
 func (a *Agent) Supervise(ctx context.Context, l *rendezvous.Layout) *Supervisor {
-	// What agents say to each other outlives the signal that ends the run.
-	controlCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := newRound(a, l)
-	s := &Supervisor{round: r, cfg: r.cfg, interrupted: ctx.Done(), warned: a.warned, control: openControlChannel(controlCtx, r)}
-	removePrivate := r.makePrivate()
+	s := a.newSupervisor(ctx, l)
+	removePrivate := s.round.makePrivate()
 	if ctx.Err() == nil {
 		s.start(ctx)
 	}
 	endWatch := s.watchForHangs()
-	s.end = func() {
+	s.run(ctx)
+	s.cleanup = func() {
 		endWatch()
 		removePrivate()
-		cancel()
-		s.control.wait()
 	}
+	return s
+}
+
+// newSupervisor begins a round, and has no worker yet.
+func (a *Agent) newSupervisor(ctx context.Context, l *rendezvous.Layout) *Supervisor {
+	r := newRound(a, l)
+	s := &Supervisor{round: r, cfg: r.cfg, interrupted: ctx.Done(), warned: a.warned, cleanup: func() {}}
+	// What agents say to each other outlives the signal that ends the run.
+	s.controlCtx, s.endControl = context.WithCancel(context.WithoutCancel(ctx))
+	s.control = openControlChannel(s.controlCtx, r)
+	return s
+}
+
+// run waits for the ends of all workers, and for what the other agents say of theirs.
+func (s *Supervisor) run(ctx context.Context) {
 	for s.busy() {
 		s.handleEvent(ctx)
 	}
 	if s.dumped != nil {
 		s.stacks = <-s.dumped
 	}
-	left := a.reaper.sweep(controlCtx, r.cookie)
+	left := s.round.agent.reaper.sweep(s.controlCtx, s.round.cookie)
 	s.flushOutput()
 	s.control.ended <- s.report(left)
 	for !s.finished {
@@ -97,11 +110,14 @@ func (a *Agent) Supervise(ctx context.Context, l *rendezvous.Layout) *Supervisor
 	}
 	s.awaitWrites() // not before the report, without which agent 0 takes this node for lost
 	s.reports = s.control.reports()
-	return s
 }
 
 // Close ends what the round has had.
-func (s *Supervisor) Close() { s.end() }
+func (s *Supervisor) Close() {
+	s.cleanup()
+	s.endControl()
+	s.control.wait()
+}
 
 // start starts this agent's workers in the order of their ranks, until one
 // cannot be, or the run is to end: many take their time.

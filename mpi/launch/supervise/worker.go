@@ -22,13 +22,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// process is what is done to a worker's process; a proc.Process, but in tests of policies.
+type process interface {
+	Pid() int
+	Signal(sig syscall.Signal) error      // its group, unless it is over
+	Warn(sig syscall.Signal) (int, error) // those of its processes that have a handler; how many
+}
+
 // worker is one process of the run. It leads a process group of its own, which
 // ends with it.
 type worker struct {
 	ranks     rendezvous.Place
 	cmd       *exec.Cmd
 	device    device.Share
-	process   *proc.Process
+	process   process // nil: it was not started
 	out, errs *output.Stream
 	files     workerFiles
 
