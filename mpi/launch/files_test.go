@@ -109,6 +109,7 @@ speak 80`)
 
 // An agent whose stop file cannot be written for long reports at once how its workers ended: agent 0 would take its node for lost.
 func TestReportDoesNotWaitForTheStopFile(t *testing.T) {
+	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "wait", "75")
 	warn := make(chan struct{})
 	held := heldLog{what: "stop file cannot be made", came: make(chan struct{}), goOn: make(chan struct{})}

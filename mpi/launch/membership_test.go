@@ -151,18 +151,6 @@ func TestLateAgentIsLost(t *testing.T) {
 	}
 }
 
-func TestLastCall(t *testing.T) {
-	w := newWorld(t, []int{1, 1, 1}, "flaky", "0", "0", "0")
-	w.beginShort(2, 0)
-	first, third := w.begin(t.Context(), 0), w.begin(t.Context(), 2) // agent 1 never comes
-	if v := w.agree([]result{<-first, <-third}); v.Cause != "done" || v.Message != "all 2 ranks are done" {
-		t.Errorf("verdict is %+v", v)
-	}
-	if got := w.toldBy(1, "n3", 1); got.node != 1 || got.nodes != 2 {
-		t.Errorf("rank 1 on n3 was told %+v", got)
-	}
-}
-
 func TestAgentsWithoutNumbers(t *testing.T) {
 	w := newWorld(t, []int{1, 1, 1}, "flaky", "1", "2", "3")
 	w.elastic(0, 1)
