@@ -37,7 +37,7 @@ func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 			return c.notBegunOutcome(err), err
 		}
 	}
-	logDir, err := output.OpenLogDir(c.LogDir, c.RunID)
+	logDir, err := output.NewLogDir(c.LogDir, c.RunID)
 	c.Declines = cmp.Or(c.Declines, err)
 	r, err := c.begin(ctx, logDir)
 	if err != nil {
