@@ -95,7 +95,8 @@ func (r *run) round(ctx context.Context, l *rendezvous.Layout) (rundir.Verdict, 
 	return v, next, r.rdzv.LostOr(err)
 }
 
-// finalize is agent 0's end of a round: it finalizes the verdict, decides what follows, puts the verdict on disk, and only then tells the others.
+// finalize is agent 0's end of a round: it finalizes the verdict, decides what follows, puts the verdict on disk, and only then tells
+// the others.
 func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *rendezvous.Layout) (rundir.Verdict, *rendezvous.Layout, error) {
 	v, err := s.Verdict(after)
 	if err != nil {
@@ -123,7 +124,9 @@ func (r *run) finalize(ctx, after context.Context, s *supervise.Supervisor, l *r
 
 // decide says what follows a round, at agent 0: another one, of which it makes the layout, or nothing; and why, for
 // people.
-func (r *run) decide(ctx context.Context, s *supervise.Supervisor, l *rendezvous.Layout, v rundir.Verdict) (next *rendezvous.Layout, _ rundir.Verdict, why string) {
+func (r *run) decide(
+	ctx context.Context, s *supervise.Supervisor, l *rendezvous.Layout, v rundir.Verdict,
+) (next *rendezvous.Layout, _ rundir.Verdict, why string) {
 	var history []rundir.Event
 	if r.cfg.RunDir != nil {
 		var err error
@@ -168,7 +171,9 @@ func (r *run) proceed(ctx context.Context, l, next *rendezvous.Layout) error {
 		detail := fmt.Sprintf("restart %d in the job, after attempt %d", next.Round, l.Attempt)
 		err := errors.Join(
 			c.RunDir.Append(rundir.Event{Time: now, Event: rundir.EventRestart, Attempt: l.Attempt, Detail: detail}),
-			c.RunDir.Append(rundir.Event{Time: now, Event: rundir.EventBegin, Attempt: next.Attempt, Job: c.JobID, Start: c.Restarts, Detail: detail}))
+			c.RunDir.Append(rundir.Event{
+				Time: now, Event: rundir.EventBegin, Attempt: next.Attempt, Job: c.JobID, Start: c.Restarts, Detail: detail,
+			}))
 		if err != nil {
 			return err
 		}

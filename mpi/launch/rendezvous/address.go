@@ -100,8 +100,8 @@ func (n localNetwork) own(local netip.Addr) (addr netip.Addr, warn string) {
 	return first, fmt.Sprintf("the way to agent 0 goes by %s, which the interface asked for does not allow; the workers use %s", local, first)
 }
 
-// WorkerInterface is the interface that leads this node's workers to the other nodes, and whether it is the only one, or the user has chosen it;
-// "": it is not known, or a loopback one.
+// WorkerInterface is the interface that leads this node's workers to the other nodes, and whether it is the only one, or the user has
+// chosen it; "": it is not known, or a loopback one.
 func (r *Rendezvous) WorkerInterface() (name string, chosen bool) {
 	addr, err := netip.ParseAddr(r.workerAddr)
 	if err != nil || addr.IsLoopback() {

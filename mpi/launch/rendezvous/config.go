@@ -46,8 +46,8 @@ type Identity struct {
 	Version  string      // of the program; all agents must have the same
 }
 
-// World is one agent among all of a run. In agent mode it has Nproc workers, and ranks are contiguous by agent; in task mode it has the workers
-// of Local, whose ranks are fixed beforehand.
+// World is one agent among all of a run. In agent mode it has Nproc workers, and ranks are contiguous by agent; in task mode it has the
+// workers of Local, whose ranks are fixed beforehand.
 type World struct {
 	Index  int            // this agent's number among the agents of the run; -1: it gets one at the rendezvous, see Network.Endpoint
 	Count  int            // how many there are: one a node, or in task mode one a task
@@ -58,8 +58,8 @@ type World struct {
 	Local  []Place
 }
 
-// Network is where the agents of a run find each other: at MasterAddr, on the first of Ports that agent 0 could bind. A single agent needs none
-// of it.
+// Network is where the agents of a run find each other: at MasterAddr, on the first of Ports that agent 0 could bind. A single agent
+// needs none of it.
 type Network struct {
 	MasterAddr  string
 	MasterGiven bool   // workers get MasterAddr as it is written, and otherwise the address by which their agent reached agent 0
@@ -73,9 +73,9 @@ type Network struct {
 	Endpoint string
 	Guest    bool // with Endpoint: another agent is agent 0, even if this one could bind it
 
-	// Exchange gives every agent what agent 0 passed, where they have another way to exchange a word than the rendezvous (PMI-2): all agents
-	// call it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where it
-	// listens, on a port that the kernel chose, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
+	// Exchange gives every agent what agent 0 passed, where they have another way to exchange a word than the rendezvous (PMI-2): all
+	// agents call it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where
+	// it listens, on a port that the kernel chose, and the secret, where Secret is zero; Ports are not needed. All agents must come, so
 	// MinCount cannot be less than Count. nil: there is none.
 	Exchange func(ctx context.Context, mine string) (string, error)
 	// Resolve looks up a host's addresses; nil: net.Resolver's LookupNetIP.

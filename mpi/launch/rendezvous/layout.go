@@ -152,8 +152,8 @@ func (c Config) join() joinRequest {
 	return j
 }
 
-// isOf tells whether another join is the same agent's: by its number on its node, or, while it has none, by its id, since a machine may have
-// several.
+// isOf tells whether another join is the same agent's: by its number on its node, or, while it has none, by its id, since a machine may
+// have several.
 func (j joinRequest) isOf(other joinRequest) bool {
 	return j.Index == other.Index && j.Host == other.Host && (j.Index >= 0 || j.ID == other.ID)
 }

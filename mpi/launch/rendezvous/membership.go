@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Participant is another agent's connection, as agent 0 sees it. Its fields belong to the membership, under its lock; Index and Host do not change
-// while it has a part in a round.
+// Participant is another agent's connection, as agent 0 sees it. Its fields belong to the membership, under its lock; Index and Host do
+// not change while it has a part in a round.
 type Participant struct {
 	Index int    // its number; 0: it has none
 	Host  string // its node; "": it has not said yet
@@ -369,8 +369,8 @@ func (r *Rendezvous) WhyLost(p *Participant) string {
 	return p.why
 }
 
-// StoodStill tells whether this agent, agent 0, stood still shortly before it lost one of a round's; an older standstill, as when the whole job
-// was suspended, has nothing to do with it.
+// StoodStill tells whether this agent, agent 0, stood still shortly before it lost one of a round's; an older standstill, as when the
+// whole job was suspended, has nothing to do with it.
 func (r *Rendezvous) StoodStill(l *Layout) bool {
 	return r.membership.stood(l.Participants, r.stoodStillAt.Load())
 }

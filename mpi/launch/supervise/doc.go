@@ -11,13 +11,13 @@
 //
 // # What it guarantees
 //
-// The outcome of a round is the first failure, stop or loss that was published, by one compare-and-set in the store of the round, or "done". On a
-// failure the workers of every node get TERM, and KILL after a grace. A signal that an agent gets is passed on instead of TERM, once. Workers that
-// exit with 75 by themselves have agreed to stop: the others get the grace to end by themselves first. Nothing that a worker started outlives the
-// round, where Workers.Sweep says so.
+// The outcome of a round is the first failure, stop or loss that was published, by one compare-and-set in the store of the round, or
+// "done". On a failure the workers of every node get TERM, and KILL after a grace. A signal that an agent gets is passed on instead of
+// TERM, once. Workers that exit with 75 by themselves have agreed to stop: the others get the grace to end by themselves first. Nothing
+// that a worker started outlives the round, where Workers.Sweep says so.
 //
-// A Supervisor has one goroutine, which waits for events and acts on them; what it says to other agents, and receives from them, goes through
-// the control channel's goroutines, since a read there takes as long as the round.
+// A Supervisor has one goroutine, which waits for events and acts on them; what it says to other agents, and receives from them, goes
+// through the control channel's goroutines, since a read there takes as long as the round.
 //
 // # What it needs
 //

@@ -13,8 +13,8 @@ import (
 	"ddpbatch/mpi/launch/rendezvous"
 )
 
-// Verdict is agent 0's end of a round: the outcome that the agents agreed on ("done", where nobody said otherwise), with who failed first in truth
-// and which nodes were lost.
+// Verdict is agent 0's end of a round: the outcome that the agents agreed on ("done", where nobody said otherwise), with who failed
+// first in truth and which nodes were lost.
 func (s *Supervisor) Verdict(ctx context.Context) (rundir.Verdict, error) {
 	v, err := s.finalizeOutcome(ctx)
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *Supervisor) Verdict(ctx context.Context) (rundir.Verdict, error) {
 	return s.withStep(s.markNodes(v)), nil
 }
 
-// PublishVerdict tells the other agents agent 0's last word on the round. The verdict is on disk by then, so that none of them ends the job step
-// before it is there.
+// PublishVerdict tells the other agents agent 0's last word on the round. The verdict is on disk by then, so that none of them ends the
+// job step before it is there.
 func (s *Supervisor) PublishVerdict(ctx context.Context, v rundir.Verdict, next bool) error {
 	return rendezvous.SetJSON(ctx, s.round.store, keyLast, rendezvous.LastWord{Verdict: v, Next: next})
 }
@@ -181,9 +181,9 @@ func (s *Supervisor) markNodes(v rundir.Verdict) rundir.Verdict {
 	return s.blameIsolatedAgent0(v, stood)
 }
 
-// blameIsolatedAgent0 turns the blame for lost agents to agent 0's own node where it belongs there. An agent 0 that is cut off, or was stopped for a
-// while, has lost all others at once, and they have lost it; healthy nodes that it blamed would be excluded from what follows. That one
-// node has failed is more likely than that most of them have. Of two nodes neither can know. stood: it stood still.
+// blameIsolatedAgent0 turns the blame for lost agents to agent 0's own node where it belongs there. An agent 0 that is cut off, or was
+// stopped for a while, has lost all others at once, and they have lost it; healthy nodes that it blamed would be excluded from what
+// follows. That one node has failed is more likely than that most of them have. Of two nodes neither can know. stood: it stood still.
 func (s *Supervisor) blameIsolatedAgent0(v rundir.Verdict, stood bool) rundir.Verdict {
 	r, own := s.round, s.cfg.Host
 	var hosts []string
@@ -214,8 +214,8 @@ func (s *Supervisor) blameIsolatedAgent0(v rundir.Verdict, stood bool) rundir.Ve
 	return v
 }
 
-// othersVerdict is v with what the others have said of why the run ended; false: they said nothing that overrules it. How the workers ended that agent 0
-// knows of, and that one of them forbids another attempt, stays.
+// othersVerdict is v with what the others have said of why the run ended; false: they said nothing that overrules it. How the workers
+// ended that agent 0 knows of, and that one of them forbids another attempt, stays.
 func (s *Supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	if v.Cause != causeCancelled || s.cfg.RunDir == nil {
 		return v, false
@@ -234,8 +234,8 @@ func (s *Supervisor) othersVerdict(v rundir.Verdict) (rundir.Verdict, bool) {
 	return v, true
 }
 
-// overruled tells whether what another agent said holds, and not v of agent 0, which c is for: the others had given it up, and it was woken up to
-// be told to end. Slurm tells it so because they have ended.
+// overruled tells whether what another agent said holds, and not v of agent 0, which c is for: the others had given it up, and it was
+// woken up to be told to end. Slurm tells it so because they have ended.
 func (c Config) overruled(v, said rundir.Verdict) bool {
 	return v.Cause == causeCancelled && said.Cause == causeNode && said.Host == c.Host
 }

@@ -78,8 +78,8 @@ func (f fakeSigns) samples(workers []*worker) ([]watch.Sample, error) {
 
 func (f fakeSigns) where(*worker) watch.Condition { return watch.Condition{Text: "in futex"} }
 
-// play runs one round of agents in memory, one for each list of acts, in the bubble's time. It returns the verdict that all of them have, how long the
-// round took, and the signals that each worker got, by rank.
+// play runs one round of agents in memory, one for each list of acts, in the bubble's time. It returns the verdict that all of them
+// have, how long the round took, and the signals that each worker got, by rank.
 func play(t *testing.T, ctx context.Context, c Config, acts ...[]act) (v rundir.Verdict, took time.Duration, signals [][]string) {
 	t.Helper()
 	l := &rendezvous.Layout{Count: len(acts), Host: "n1", MasterPort: 1}
@@ -166,8 +166,8 @@ func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.Place, a act) *fakeP
 // between is a worker that gives signs of life from one time to another.
 func between(from, to time.Duration) act { return act{alive: [][2]time.Duration{{from, to}}} }
 
-// Workers hang once those of all nodes have been silent for so long; the node that fell silent first is to blame. An agent whose workers have
-// ended has no part in that.
+// Workers hang once those of all nodes have been silent for so long; the node that fell silent first is to blame. An agent whose
+// workers have ended has no part in that.
 func TestHangPolicy(t *testing.T) {
 	done := act{ends: time.Second}
 	turns := func(first, ends time.Duration) act { // a sign for 10 s, and none for the 15 s after
@@ -214,8 +214,8 @@ func TestHangPolicy(t *testing.T) {
 	}
 }
 
-// The first failure ends the workers of all nodes: TERM at once, KILL after the grace. Those that agreed to stop leave by themselves, as long as
-// the grace lasts.
+// The first failure ends the workers of all nodes: TERM at once, KILL after the grace. Those that agreed to stop leave by themselves,
+// as long as the grace lasts.
 func TestGracePolicy(t *testing.T) {
 	const grace = 30 * time.Second
 	crash := act{ends: 10 * time.Second, exit: 3}
