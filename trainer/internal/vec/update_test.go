@@ -5,58 +5,6 @@ import (
 	"testing"
 )
 
-// These hold the plain loops, against which assembly is compared, to the definitions in float64.
-
-// eps is the most that rounding to float32 changes a number, relative to it.
-const eps = 0x1p-24
-
-func TestArithmetic(t *testing.T) {
-	rng := newRand(t)
-	x, y := normals(rng, 50), normals(rng, 50)
-	dst := make([]float32, 50)
-	check := func(name string, want func(i int) float64) {
-		t.Helper()
-		for i, got := range dst {
-			if w := want(i); got != float32(w) { // one rounding of what is exact in float64
-				t.Fatalf("%s: %v, want %v", name, got, w)
-			}
-		}
-	}
-	sum := func(i int) float64 { return float64(x[i]) + float64(y[i]) }
-	copy(dst, x)
-	Add(dst, y)
-	check("Add", sum)
-	AddTo(dst, x, y)
-	check("AddTo", sum)
-	Mul(dst, x, y)
-	check("Mul", func(i int) float64 { return float64(x[i]) * float64(y[i]) })
-	copy(dst, x)
-	Scale(dst, 0.3)
-	check("Scale", func(i int) float64 { return float64(x[i]) * float64(float32(0.3)) })
-	copy(dst, x)
-	Axpy(dst, 0.3, y)
-	check("Axpy", func(i int) float64 { return float64(x[i]) + float64(float32(float64(y[i])*float64(float32(0.3)))) })
-}
-
-func TestSumRows(t *testing.T) {
-	for _, rows := range []int{0, 1, 3, 4, 5, 9} {
-		const cols = 19
-		rng := newRand(t)
-		m, row := normals(rng, rows*cols), normals(rng, cols)
-		total := append([]float32(nil), row...)
-		SumRows(total, m)
-		for j := range total {
-			want := row[j]
-			for i := range rows {
-				want += m[i*cols+j]
-			}
-			if total[j] != want {
-				t.Fatalf("%d rows: column %d: %v, want %v", rows, j, total[j], want)
-			}
-		}
-	}
-}
-
 func TestSGD(t *testing.T) {
 	const lr, momentum, rest, decay = 0.1, 0.9, 0.4, 0.01
 	rng := newRand(t)
