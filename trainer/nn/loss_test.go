@@ -37,3 +37,25 @@ func TestCrossEntropyOfManyClasses(t *testing.T) {
 		}
 	}
 }
+
+func TestLossGradients(t *testing.T) {
+	r := source()
+	t.Run("mse", func(t *testing.T) {
+		y, target := randomMatrix(r, 3, 4), randomMatrix(r, 3, 4)
+		var loss MSE
+		_, grad := loss.Loss(y, target)
+		checkGradient(t, "y", y.Data, append([]float32(nil), grad.Data...), func() float64 {
+			v, _ := loss.Loss(y, target)
+			return v
+		})
+	})
+	t.Run("cross entropy", func(t *testing.T) {
+		logits, labels := randomMatrix(r, 3, 4), []int{2, 0, 3}
+		var loss CrossEntropy
+		_, grad := loss.Loss(logits, labels)
+		checkGradient(t, "logits", logits.Data, append([]float32(nil), grad.Data...), func() float64 {
+			v, _ := loss.Loss(logits, labels)
+			return v
+		})
+	})
+}

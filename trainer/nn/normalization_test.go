@@ -122,3 +122,25 @@ func TestBatchNormOfOneValueKeepsRunningStatistics(t *testing.T) {
 		}
 	}
 }
+
+// Mean and variance of each row are those of the parameters, whatever the scale of the input.
+func TestLayerNormNormalizes(t *testing.T) {
+	l := NewLayerNorm(100)
+	x := randomMatrix(source(), 3, 100)
+	for i := range x.Row(1) {
+		x.Row(1)[i] = 1000 + 100*x.Row(1)[i]
+		x.Row(2)[i] = 5
+	}
+	y := l.Forward(new(Pass), x)
+	for i, variance := range []float64{1, 1, 0} {
+		var sum, squares float64
+		for _, v := range y.Row(i) {
+			sum += float64(v)
+			squares += float64(v) * float64(v)
+		}
+		// 100 elements near 1, whose inputs are rounded to 24 bits of 1000 before they are divided by 70; eps lowers the first variance by 1e-5/0.4.
+		if math.Abs(sum/100) > 1e-5 || math.Abs(squares/100-variance) > 1e-4 {
+			t.Errorf("row %d has mean %g and variance %g, want 0 and %g", i, sum/100, squares/100, variance)
+		}
+	}
+}
