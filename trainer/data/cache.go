@@ -4,12 +4,18 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
 
 	"ddpbatch/internal/vfs"
 )
@@ -149,4 +155,150 @@ func fileName(src source) string {
 		base = strings.ToValidUTF8(base[:maxBase], "")
 	}
 	return fmt.Sprintf("%s-%x.data", base, sum[:8])
+}
+
+// source tells one prepared data set from another.
+type source struct {
+	Path     string `json:"path"`     // absolute
+	Size     int64  `json:"size"`     // bytes, of all files
+	Modified int64  `json:"modified"` // nanoseconds since 1970, of the newest file
+	Changed  int64  `json:"changed"`  // likewise, of the inode (ctime): cp -p and rsync -t set the other time, not this one
+	Inode    uint64 `json:"inode"`    // of a file; another one that is moved to its place has another
+	Files    string `json:"files"`    // of a tree: a hash of the names, sizes, times and inodes of all files
+	Settings string `json:"settings"` // what else the result depends on, kind first
+}
+
+// clockGrain is above the steps in which Linux before 6.13 stamps files (10 ms at 100 Hz).
+const clockGrain = 20 * time.Millisecond
+
+// fileSource is the source that the file at path is now.
+func fileSource(path, settings string) (source, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return source{}, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return source{}, err
+	}
+	changed, inode := inodeOf(info)
+	return source{
+		Path: readable(path), Size: info.Size(), Modified: info.ModTime().UnixNano(),
+		Changed: changed, Inode: inode, Settings: settings,
+	}, nil
+}
+
+// inodeOf is what of a file's identity is the kernel's alone to set.
+func inodeOf(info os.FileInfo) (changed int64, inode uint64) {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, 0
+	}
+	return stat.Ctim.Nano(), stat.Ino
+}
+
+// readable is path as JSON can hold it. A file's name may be any bytes.
+func readable(path string) string {
+	if utf8.ValidString(path) {
+		return path
+	}
+	return strconv.Quote(path)
+}
+
+// settle waits until a further change would give s another time. A file that is changed twice
+// within the grain of the clock may keep its time.
+func (s source) settle(ctx context.Context) error {
+	age := time.Since(time.Unix(0, s.Changed))
+	if age >= clockGrain {
+		return nil
+	}
+	select {
+	case <-time.After(min(clockGrain, clockGrain-age)): // a server's clock may be ahead
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// maxFailure bounds the file that a failure is kept in.
+const maxFailure = 64 << 10
+
+// failure is why a source could not be prepared. It is kept beside the place of the prepared data, for the ranks that
+// wait: each would find the same fault, one after the other.
+type failure struct {
+	Source  source `json:"source"`
+	Attempt uint64 `json:"attempt"` // counts the failures of this place: who came later than one tries again
+	Text    string `json:"text"`
+}
+
+func failureOf(at cached) cached { return at.beside(".failed") }
+
+// readFailure is the newest failure to prepare what belongs there, zero where there is none that can be read, or another user may have
+// written it.
+func readFailure(at cached) failure {
+	file, info, err := failureOf(at).open()
+	if err != nil {
+		return failure{}
+	}
+	defer file.Close()
+	if info.Size() > maxFailure {
+		return failure{}
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxFailure))
+	var f failure
+	if err != nil || json.Unmarshal(text, &f) != nil {
+		return failure{}
+	}
+	return f
+}
+
+// since is the error of a failure with src after attempt number before, nil if f is none.
+func (f failure) since(before uint64, src source) error {
+	if f.Attempt == before || f.Source != src {
+		return nil
+	}
+	return errors.New(f.Text)
+}
+
+// keepFailure keeps err for those who wait, if it is a fault of the data. The caller holds the lock.
+func keepFailure(at cached, src source, err error) {
+	if !ofData(err) {
+		return
+	}
+	f := failure{Source: src, Attempt: readFailure(at).Attempt + 1, Text: err.Error()}
+	// Who does not find the failure comes upon the fault itself.
+	_ = replaceFile(failureOf(at), func(w io.Writer) error { return json.NewEncoder(w).Encode(f) })
+}
+
+// ofData tells whether another attempt with the same data would give err again: it is neither that of a context nor one
+// of the operating system's.
+func ofData(err error) bool {
+	var number syscall.Errno
+	return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &number)
+}
+
+// replaceFile puts what write writes into a file, in place of what was there. Readers see either, whole. The
+// caller holds a lock: the temporary file, which may be there from a process that was killed, is nobody's then, of
+// this node. No sync: what a power cut leaves is for the reader to find out.
+func replaceFile(at cached, write func(io.Writer) error) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	temp := fmt.Sprintf(".%s.%s.tmp", at.name, filepath.Base(host))
+	if err := at.in.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := at.in.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Close())
+	if err == nil {
+		err = at.in.Rename(temp, at.name)
+	}
+	if err != nil {
+		return errors.Join(err, at.in.Remove(temp))
+	}
+	return nil
 }
