@@ -1,12 +1,14 @@
 package trainer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/distributed"
+	"ddpbatch/mpi"
 )
 
 // saves is what a rank knows of its checkpoints.
@@ -195,4 +197,157 @@ func (t *trainer) diedWhileSaving(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+func (t *trainer) newSaver(ctx context.Context) error {
+	own, err := newGroup(ctx, t.env.Comm)
+	if err != nil {
+		return err
+	}
+	dir := t.env.Checkpoints
+	if own.Rank() != 0 {
+		dir = nil
+	}
+	arrays := t.savedArrays()
+	bytes, err := t.totalBytes(ctx, arrays)
+	if err != nil {
+		return err
+	}
+	t.guess, t.cost.since = guessSave(bytes), t.now()
+	memory := t.env.MaxMemory
+	if memory > 0 {
+		memory = max(1, memory-t.hookBytes())
+	}
+	o := distributed.Options{
+		Async: t.plan.Async, Delta: t.plan.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local, Node: t.env.Node,
+		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
+	}
+	if t.env.Replicate {
+		if o.Peers, err = newPeers(ctx, t.env.Comm); err != nil {
+			return err
+		}
+	}
+	if t.plan.Encode {
+		if o.Workers, err = t.encoders(o); err != nil {
+			err = fmt.Errorf("encode: %w", err)
+		}
+		if err := together(ctx, t.env.Comm, err); err != nil {
+			return err
+		}
+	}
+	if dir != nil {
+		dir.SetWorkers(o.Workers)
+	}
+	t.saver, err = distributed.New(ctx, own, dir, arrays, o)
+	return t.elsewhere(err)
+}
+
+// LeastMemory is how many bytes Env.MaxMemory must allow at least, where it is not 0 and checkpoints are encoded. What a hook of ddp.compress
+// keeps comes on top. replicate: there is Env.Peers.
+func LeastMemory(replicate bool) int64 {
+	return distributed.LeastMemory(replicate)
+}
+
+// encoders is how many threads of this rank may encode, of those that it has.
+func (t *trainer) encoders(o distributed.Options) (int, error) {
+	n, least := o.Encoders()
+	if n > 0 {
+		return n, nil
+	}
+	const mega = 1 << 20
+	least += t.hookBytes()
+	return 0, fmt.Errorf("%.1fM of memory may be used, and one thread takes %.1fM, with what ddp.compress keeps: raise checkpoint.memory to %dM or more, or leave it out",
+		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
+}
+
+// group is what a checkpoint.distributed Saver meets over: a communicator of its own, so that a save in the background
+// and the training's collectives do not get into each other's way. It is closed with the one that it was made of.
+type group struct{ comm *mpi.Comm }
+
+// newGroup is collective.
+func newGroup(ctx context.Context, comm *mpi.Comm) (group, error) {
+	own, err := comm.Dup(ctx)
+	return group{own}, err
+}
+
+func (g group) Rank() int { return g.comm.Rank() }
+func (g group) Size() int { return g.comm.Size() }
+
+// maxPayload bounds what a length that comes over the network has this rank allocate.
+const maxPayload = 1 << 30
+
+func (g group) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
+	lengths := make([]int64, g.Size())
+	if err := mpi.AllGather(ctx, g.comm, lengths, []int64{int64(len(payload))}); err != nil {
+		return nil, err
+	}
+	counts, total := make([]int, len(lengths)), int64(0)
+	for rank, n := range lengths {
+		if n < 0 || n > maxPayload-total {
+			return nil, fmt.Errorf("gather: the messages up to rank %d's of %d bytes are longer than %d together", rank, n, maxPayload)
+		}
+		counts[rank] = int(n)
+		total += n
+	}
+	if g.Rank() != 0 {
+		return nil, mpi.GatherV(ctx, g.comm, nil, payload, nil, 0)
+	}
+	all, parts := make([]byte, total), make([][]byte, len(counts))
+	if err := mpi.GatherV(ctx, g.comm, all, payload, counts, 0); err != nil {
+		return nil, err
+	}
+	for rank, n := range counts {
+		parts[rank], all = all[:n:n], all[n:]
+	}
+	return parts, nil
+}
+
+func (g group) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
+	length := []int64{int64(len(payload))}
+	if err := mpi.Broadcast(ctx, g.comm, length, 0); err != nil {
+		return nil, err
+	}
+	if length[0] < 0 || length[0] > maxPayload {
+		return nil, fmt.Errorf("broadcast: a message of %d bytes, at most %d are allowed", length[0], maxPayload)
+	}
+	got := bytes.Clone(payload)
+	if g.Rank() != 0 {
+		got = make([]byte, length[0])
+	}
+	return got, mpi.Broadcast(ctx, g.comm, got, 0)
+}
+
+// peers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks ends
+// nothing else. It is closed with the one that it was made of.
+//
+// Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and once
+// there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.
+type peers struct{ comm *mpi.Comm }
+
+// The tags of a message, and of the empty answer to it.
+const (
+	payloadTag = iota
+	takenTag
+)
+
+// newPeers is collective.
+func newPeers(ctx context.Context, comm *mpi.Comm) (peers, error) {
+	own, err := comm.Dup(ctx)
+	return peers{own}, err
+}
+
+func (p peers) Send(ctx context.Context, to int, payload []byte) error {
+	if err := mpi.Send(ctx, p.comm, payload, to, payloadTag); err != nil {
+		return err
+	}
+	_, err := mpi.Recv(ctx, p.comm, []byte{}, to, takenTag)
+	return err
+}
+
+func (p peers) Recv(ctx context.Context, from int, buf []byte) (int, error) {
+	status, err := mpi.Recv(ctx, p.comm, buf, from, payloadTag)
+	if err != nil {
+		return 0, err
+	}
+	return status.Count, mpi.Send(ctx, p.comm, []byte{}, from, takenTag)
 }
