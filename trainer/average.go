@@ -12,16 +12,16 @@ import (
 const (
 	lossSum  = iota // of the ranks' shares of the step's mean loss
 	stopSum         // ranks that were asked to stop
-	hasteSum        // whether rank 0 is inHaste
+	quickSum        // ranks (rank 0) that need a quick save
 	sums
 )
 
-// beginner is what is called in a pass once its loss is known.
-func (t *trainer) beginner(last bool) func(context.Context, float64) {
-	if last && !t.alone() {
-		return t.begin
+// lossCallback is what is called in a pass once its loss is known.
+func (t *trainer) lossCallback(last bool) func(context.Context, float64) {
+	if last && !t.stepsAlone() {
+		return t.onLastLoss
 	}
-	return t.note
+	return t.onLoss
 }
 
 // addLoss takes note of the loss of a pass.
@@ -30,22 +30,22 @@ func (t *trainer) addLoss(_ context.Context, loss float64) {
 	t.noteLoss(loss)
 }
 
-// beginSums is addLoss of a step's last pass. It starts the averaging of gradients, which goes on while these are computed, and
+// startAveraging is addLoss of a step's last pass. It starts the averaging of gradients, which goes on while these are computed, and
 // sends the sums along.
-func (t *trainer) beginSums(ctx context.Context, loss float64) {
+func (t *trainer) startAveraging(ctx context.Context, loss float64) {
 	t.addLoss(ctx, loss)
-	t.ask()
+	t.addStopRequests()
 	t.ddp.Begin(ctx, &t.pass, t.sums[:])
 }
 
 // finishSums waits until gradients are averages and sums are sums.
 func (t *trainer) finishSums(ctx context.Context) error {
-	if t.alone() {
-		t.sums[lossSum] *= float64(t.layout.replicas) // the rank's own rows stand for all
+	if t.stepsAlone() {
+		t.sums[lossSum] *= float64(t.topology.replicas) // the rank's own rows stand for all
 	} else if err := t.ddp.Finish(); err != nil {
 		return err
 	}
-	if t.alone() && t.batchNorm != nil && t.batchNorm.Err() != nil {
+	if t.stepsAlone() && t.batchNorm != nil && t.batchNorm.Err() != nil {
 		return t.batchNorm.Err()
 	}
 	return t.overStages(ctx, t.sums[:])
@@ -53,16 +53,16 @@ func (t *trainer) finishSums(ctx context.Context) error {
 
 // overStages adds up what each stage of a pipeline has, where there are any.
 func (t *trainer) overStages(ctx context.Context, sums []float64) error {
-	if t.layout.line == nil {
+	if t.topology.line == nil {
 		return nil
 	}
-	return mpi.AllReduce(ctx, t.layout.line, sums, mpi.Sum)
+	return mpi.AllReduce(ctx, t.topology.line, sums, mpi.Sum)
 }
 
 // newChecks makes what averages or compares the parameters between steps.
 func (t *trainer) newChecks(ctx context.Context) error {
 	if t.cfg.DDP.CheckEverySteps > 0 {
-		t.drift = ddp.NewDrift(t.layout.peers, t.params)
+		t.drift = ddp.NewDrift(t.topology.peers, t.params)
 	}
 	if t.cfg.DDP.AverageEvery == 0 {
 		return nil
@@ -78,25 +78,25 @@ func (t *trainer) newChecks(ctx context.Context) error {
 		all = append(all, s.Value)
 	}
 	var err error
-	t.average, err = ddp.NewAverager(ctx, t.layout.peers, all, int64(t.cfg.DDP.AverageEvery), int64(t.cfg.DDP.AverageWarmup))
+	t.average, err = ddp.NewAverager(ctx, t.topology.peers, all, int64(t.cfg.DDP.AverageEvery), int64(t.cfg.DDP.AverageWarmup))
 	return err
 }
 
-// alone tells whether this rank takes the step with gradients of its own (local SGD).
-func (t *trainer) alone() bool {
-	return t.cfg.DDP.AverageEvery > 0 && t.layout.replicas > 1 && t.at.Step >= int64(t.cfg.DDP.AverageWarmup)
+// stepsAlone tells whether this rank takes the step with gradients of its own (local SGD).
+func (t *trainer) stepsAlone() bool {
+	return t.cfg.DDP.AverageEvery > 0 && t.topology.replicas > 1 && t.at.Step >= int64(t.cfg.DDP.AverageWarmup)
 }
 
-// settle ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks, and so does
-// the loss. Before that ranks hold different ones, of which no checkpoint is made, and none hears of the others' wish to stop, or of a
+// averageParameters ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks, and so does
+// the loss. Before that ranks hold different ones, of which no checkpoint is made, and none learns that another wants to stop, or has a
 // loss that is no number.
-func (t *trainer) settle(ctx context.Context) error {
-	t.settled = true
+func (t *trainer) averageParameters(ctx context.Context) error {
+	t.inSync = true
 	last := t.at.Step - 1
-	if t.average == nil || t.layout.replicas == 1 || last < int64(t.cfg.DDP.AverageWarmup) {
+	if t.average == nil || t.topology.replicas == 1 || last < int64(t.cfg.DDP.AverageWarmup) {
 		return nil
 	}
-	if t.settled = t.average.Due(last) || t.stepsLeft() == 0 || t.cut(); !t.settled {
+	if t.inSync = t.average.Due(last) || t.stepsLeft() == 0 || t.reachedMaxSteps(); !t.inSync {
 		clear(t.sums[stopSum:])
 		return nil
 	}
@@ -104,9 +104,9 @@ func (t *trainer) settle(ctx context.Context) error {
 	if err := t.average.Average(ctx); err != nil {
 		return err
 	}
-	t.sums = [sums]float64{lossSum: t.at.LossSum / float64(t.layout.replicas)}
-	t.ask()
-	if err := mpi.AllReduce(ctx, t.layout.peers, t.sums[:], mpi.Sum); err != nil {
+	t.sums = [sums]float64{lossSum: t.at.LossSum / float64(t.topology.replicas)}
+	t.addStopRequests()
+	if err := mpi.AllReduce(ctx, t.topology.peers, t.sums[:], mpi.Sum); err != nil {
 		return err
 	}
 	if err := t.overStages(ctx, t.sums[stopSum:]); err != nil {
@@ -123,7 +123,7 @@ func (t *trainer) settle(ctx context.Context) error {
 // averaged.
 func (t *trainer) compareParameters(ctx context.Context) error {
 	every := int64(t.cfg.DDP.CheckEverySteps)
-	if every == 0 || !t.settled || t.at.Step/every == t.checked/every {
+	if every == 0 || !t.inSync || t.at.Step/every == t.checked/every {
 		return nil
 	}
 	t.checked = t.at.Step

@@ -133,10 +133,10 @@ func TestLocalSGDFindsDrift(t *testing.T) {
 	cfg := deepJob()
 	cfg.BatchSize, cfg.DDP.AverageEvery, cfg.DDP.CheckEverySteps = 1, 2, 10 // 24 steps, averages after 1, 3, 5, 7, 9, 11, ...
 	for i, err := range localSteps(t, cfg, func(ctx context.Context, tr *trainer) error {
-		if err := tr.settle(ctx); err != nil {
+		if err := tr.averageParameters(ctx); err != nil {
 			return err
 		}
-		if tr.settled && tr.env.Comm.Rank() == 1 {
+		if tr.inSync && tr.env.Comm.Rank() == 1 {
 			tr.params[0].Value[0]++ // what averaging has not given to all
 		}
 		return tr.compareParameters(ctx)
@@ -156,13 +156,13 @@ func TestLocalSGDStepsWithoutCommunication(t *testing.T) {
 		if tr.env.Comm.Rank() == 0 && tr.at.Step == 2 && tr.epoch.comm == 0 {
 			return errors.New("steps of all ranks took no time to communicate")
 		}
-		if tr.env.Comm.Rank() == 0 && tr.at.Step > 3 && (tr.window.comm != 0 || tr.window.commShare() != 0) {
-			return fmt.Errorf("step %d communicated for %v", tr.at.Step, tr.window.comm)
+		if tr.env.Comm.Rank() == 0 && tr.at.Step > 3 && (tr.sinceMetrics.comm != 0 || tr.sinceMetrics.commShare() != 0) {
+			return fmt.Errorf("step %d communicated for %v", tr.at.Step, tr.sinceMetrics.comm)
 		}
 		if _, err := tr.afterStep(ctx); err != nil {
 			return err
 		}
-		tr.window = meter{}
+		tr.sinceMetrics = meter{}
 		return nil
 	}) {
 		if err != nil {

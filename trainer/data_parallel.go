@@ -50,7 +50,7 @@ func (d *dataParallel) model() *nn.Sequential { return d.replicas[0].layers }
 
 func (d *dataParallel) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
 	d.share()
-	cut(d.parts, b)
+	splitBatch(d.parts, b)
 	var all sync.WaitGroup
 	for i := range d.replicas {
 		all.Go(func() { d.trainPart(i, pass, b.Rows, factor) })
@@ -92,7 +92,7 @@ func (d *dataParallel) trainPart(i int, pass *nn.Pass, rows int, factor float32)
 
 func (d *dataParallel) score(_ context.Context, pass *nn.Pass, b *data.Batch) (score, error) {
 	d.share()
-	cut(d.parts, b)
+	splitBatch(d.parts, b)
 	scores := make([]score, len(d.replicas))
 	var all sync.WaitGroup
 	for i, r := range d.replicas {
@@ -111,13 +111,13 @@ func (d *dataParallel) score(_ context.Context, pass *nn.Pass, b *data.Batch) (s
 	return sum, nil
 }
 
-func (d *dataParallel) fault(pass *nn.Pass, b *data.Batch) string {
-	return d.replicas[0].fault(pass, b)
+func (d *dataParallel) firstNonFinite(pass *nn.Pass, b *data.Batch) string {
+	return d.replicas[0].firstNonFinite(pass, b)
 }
 
-// cut deals b's rows out to parts, in order, as torch.chunk does: equally many to each, and fewer, or none, to the last. The parts
+// splitBatch deals b's rows out to parts, in order, as torch.chunk does: equally many to each, and fewer, or none, to the last. The parts
 // are views of b.
-func cut(parts []data.Batch, b *data.Batch) {
+func splitBatch(parts []data.Batch, b *data.Batch) {
 	each := (b.Rows + len(parts) - 1) / len(parts)
 	for i := range parts {
 		first := min(i*each, b.Rows)

@@ -22,8 +22,8 @@ type engine interface {
 	// score evaluates b's rows. A stage that does not see the outputs gives the zero score.
 	score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error)
 
-	// fault names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty: none.
-	fault(pass *nn.Pass, b *data.Batch) string
+	// firstNonFinite names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty: none.
+	firstNonFinite(pass *nn.Pass, b *data.Batch) string
 }
 
 // score is what a model does on rows that it is not trained on.
@@ -53,7 +53,9 @@ func (r *replica) score(_ context.Context, pass *nn.Pass, b *data.Batch) (score,
 	return scoreOf(r.layers.Forward(pass, r.x(b)), b, r.loss), nil
 }
 
-func (r *replica) fault(pass *nn.Pass, b *data.Batch) string { return faultOf(r.layers, pass, r.x(b)) }
+func (r *replica) firstNonFinite(pass *nn.Pass, b *data.Batch) string {
+	return firstNonFiniteOf(r.layers, pass, r.x(b))
+}
 
 func (r *replica) x(b *data.Batch) nn.Matrix {
 	return nn.Matrix{Rows: b.Rows, Cols: r.inputs, Data: b.X}
@@ -154,12 +156,12 @@ func (t *trainer) newReplica() (*replica, error) {
 // memory of the first: the rest of the model is not kept.
 func (t *trainer) newStage(whole *replica) (engine, error) {
 	bounds := boundaries(whole.layers, whole.inputs)
-	at, err := cuts(whole.layers, bounds, t.cfg.Pipeline)
+	at, err := splitIntoStages(whole.layers, bounds, t.cfg.Pipeline)
 	if err != nil {
 		return nil, err
 	}
-	stage := t.layout.line.Rank()
-	p := newPipeline(t.layout.line, t.microBatches(), bounds[at[stage]], bounds[at[stage+1]])
+	stage := t.topology.line.Rank()
+	p := newPipeline(t.topology.line, t.microBatches(), bounds[at[stage]], bounds[at[stage+1]])
 	for whole.layers = whole.layers.Slice(at[stage], at[stage+1]); ; {
 		p.add(whole)
 		if p.full() {

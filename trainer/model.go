@@ -20,7 +20,7 @@ const maxParameters = 1 << 31
 // newModel builds the layers from spec's inputs to its outputs or classes, with
 // the initial values that PyTorch has after torch.manual_seed(seed). sums is for batch normalization over ranks; nil: over the rank's own rows.
 func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*nn.Sequential, error) {
-	if err := fits(cfg, spec); err != nil {
+	if err := checkData(cfg, spec); err != nil {
 		return nil, err
 	}
 	src := mt19937.New(seed)
@@ -43,8 +43,8 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 	}
 }
 
-// fits refuses data that a kind of model cannot take.
-func fits(cfg ModelConfig, spec data.Spec) error {
+// checkData refuses data that a kind of model cannot take.
+func checkData(cfg ModelConfig, spec data.Spec) error {
 	switch {
 	case cfg.Kind == "gpt" && spec.Symbols == 0:
 		return fmt.Errorf(`model.kind is "gpt", and the data are no text: set data.kind = "text"`)
@@ -153,7 +153,7 @@ func (t *trainer) initialize(ctx context.Context) error {
 	for _, b := range t.engine.model().Buffers() {
 		values = append(values, b.Value)
 	}
-	return mpi.BroadcastMany(ctx, t.layout.peers, values, 0)
+	return mpi.BroadcastMany(ctx, t.topology.peers, values, 0)
 }
 
 func (t *trainer) readInitial() error {

@@ -66,7 +66,7 @@ func (p *pipeline) isLast() bool  { return p.comm.Rank() == p.comm.Size()-1 }
 
 func (p *pipeline) train(ctx context.Context, pass *nn.Pass, b *data.Batch, factor float32, begin func(ctx context.Context, loss float64)) error {
 	p.share()
-	cut(p.parts, b)
+	splitBatch(p.parts, b)
 	var loss float64
 	for i := range p.micro {
 		p.passes[i] = nn.Pass{Training: pass.Training, BLAS: pass.BLAS, Seed: mix(pass.Seed, uint64(i))}
@@ -148,7 +148,7 @@ func (p *pipeline) score(ctx context.Context, pass *nn.Pass, b *data.Batch) (sco
 	return score{}, p.sent(ctx)
 }
 
-func (p *pipeline) fault(pass *nn.Pass, _ *data.Batch) string {
+func (p *pipeline) firstNonFinite(pass *nn.Pass, _ *data.Batch) string {
 	for i, r := range p.micro {
 		x := p.x[i]
 		if p.isFirst() {
@@ -158,7 +158,7 @@ func (p *pipeline) fault(pass *nn.Pass, _ *data.Batch) string {
 		if !vec.Finite(x.Data) && !p.isFirst() {
 			continue
 		}
-		if what := faultOf(r.layers, pass, x); what != "" {
+		if what := firstNonFiniteOf(r.layers, pass, x); what != "" {
 			return what
 		}
 	}
@@ -208,9 +208,9 @@ func boundaries(layers *nn.Sequential, inputs int) []boundary {
 	return all
 }
 
-// cuts splits layers into stages so that the one with the most to compute has as little as it can: stage i is the layers from
-// cuts[i] to before cuts[i+1].
-func cuts(layers *nn.Sequential, bounds []boundary, stages int) ([]int, error) {
+// splitIntoStages splits layers into stages so that the one with the most to compute has as little as it can: stage i is the layers from
+// splitIntoStages[i] to before splitIntoStages[i+1].
+func splitIntoStages(layers *nn.Sequential, bounds []boundary, stages int) ([]int, error) {
 	n := layers.Len()
 	if stages > n {
 		return nil, fmt.Errorf("pipeline is %d, and the model has %d layers to split: make it smaller", stages, n)
@@ -262,26 +262,26 @@ func cost(layer nn.Module, out boundary) float64 {
 	return sum
 }
 
-// layout is where a rank stands among the others. Without a pipeline every rank is a replica of the model. With one of K stages,
+// topology is where a rank stands among the others. Without a pipeline every rank is a replica of the model. With one of K stages,
 // K ranks that follow each other are one: of rank r that is replica r / K and stage r mod K.
-type layout struct {
+type topology struct {
 	peers    *mpi.Comm // the ranks that train the same layers on other rows; rank i of it belongs to replica i
 	line     *mpi.Comm // the ranks of the rank's pipeline; nil without one
 	replica  int       // which of
 	replicas int       // copies of the model this rank belongs to
 }
 
-func layoutFits(cfg Config, world int) error {
+func topologyFits(cfg Config, world int) error {
 	if world%cfg.Pipeline != 0 {
 		return fmt.Errorf("%d ranks do not divide into pipelines of %d: start a multiple of train.pipeline", world, cfg.Pipeline)
 	}
 	return nil
 }
 
-// newLayout is collective.
-func newLayout(ctx context.Context, comm *mpi.Comm, cfg Config) (layout, error) {
+// newTopology is collective.
+func newTopology(ctx context.Context, comm *mpi.Comm, cfg Config) (topology, error) {
 	stages := cfg.Pipeline
-	l := layout{peers: comm, replica: comm.Rank() / stages, replicas: comm.Size() / stages}
+	l := topology{peers: comm, replica: comm.Rank() / stages, replicas: comm.Size() / stages}
 	if stages == 1 {
 		return l, nil
 	}

@@ -52,7 +52,7 @@ func (m *meter) overlap() float64 {
 
 // announceEpoch tells what this rank is about to do, unless nothing but the epoch's end is left.
 func (t *trainer) announceEpoch() {
-	t.epoch, t.spoke = meter{}, t.now()
+	t.epoch, t.printedAt = meter{}, t.now()
 	if t.stepsLeft() == 0 {
 		return
 	}
@@ -76,7 +76,7 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 		s = t.ddp.Stats()
 	}
 	t.pace.add(took)
-	t.window.add(loss, rows, took, s.Communication, s.Exposed)
+	t.sinceMetrics.add(loss, rows, took, s.Communication, s.Exposed)
 	t.epoch.add(loss, rows, took, s.Communication, s.Exposed)
 	if t.at.Step%metricsEvery == 0 && t.stepsLeft() > 0 {
 		t.writeMetrics(evaluation{})
@@ -87,7 +87,7 @@ func (t *trainer) measure(loss float64, rows int, took time.Duration, alone bool
 			Loss: loss, SamplesPerS: t.epoch.samplesPerS(), CommShare: t.epoch.commShare(),
 		})
 	}
-	if t.env.Every > 0 && t.now().Sub(t.spoke) >= t.env.Every && t.stepsLeft() > 0 {
+	if t.env.Every > 0 && t.now().Sub(t.printedAt) >= t.env.Every && t.stepsLeft() > 0 {
 		t.reportStep()
 	}
 }
@@ -101,7 +101,7 @@ func (t *trainer) alive() {
 
 // measureAverage takes note of the time that averaging the parameters has taken.
 func (t *trainer) measureAverage(took time.Duration) {
-	for _, m := range []*meter{&t.window, &t.epoch} {
+	for _, m := range []*meter{&t.sinceMetrics, &t.epoch} {
 		m.time += took
 		m.comm += took
 		m.exposed += took
@@ -110,7 +110,7 @@ func (t *trainer) measureAverage(took time.Duration) {
 
 // reportStep tells, on rank 0, how it goes in the middle of an epoch.
 func (t *trainer) reportStep() {
-	t.spoke = t.now()
+	t.printedAt = t.now()
 	e := &t.epoch
 	t.print("rank 0 | epoch %d | step %d of %d | loss %.4f | samples/s %.0f | communication %.1f %% | overlap %.0f %% | %s left\n",
 		t.at.Epoch, t.at.Step, t.totalSteps(), e.loss/float64(e.steps), e.samplesPerS(), 100*e.commShare(), 100*e.overlap(), round(t.timeLeft()))
@@ -201,8 +201,8 @@ type metrics struct {
 // writeMetrics writes, on rank 0, a line about the steps since the last one and what e says, if
 // there is either.
 func (t *trainer) writeMetrics(e evaluation) {
-	w := t.window
-	t.window = meter{}
+	w := t.sinceMetrics
+	t.sinceMetrics = meter{}
 	if t.env.Comm.Rank() != 0 {
 		return
 	}
@@ -212,9 +212,9 @@ func (t *trainer) writeMetrics(e evaluation) {
 	}
 	m.addResume(t)
 	if w.steps > 0 {
-		t.told = w
+		t.reported = w
 	} else { // the line before is of this step, too
-		w = t.told
+		w = t.reported
 	}
 	now := t.now()
 	m.Time = now.UTC().Format("2006-01-02T15:04:05.000Z")

@@ -14,8 +14,8 @@ import (
 	"ddpbatch/trainer/internal/vec"
 )
 
-// plan is what rank 0 decides about checkpoints for all.
-type plan struct {
+// checkpointPolicy is what rank 0 decides about checkpoints for all.
+type checkpointPolicy struct {
 	Save       bool `json:"save"`
 	Resume     bool `json:"resume"`
 	EverySteps int  `json:"every_steps"`
@@ -26,10 +26,10 @@ type plan struct {
 	Delta      int  `json:"delta"`
 }
 
-// makePlan gives all ranks rank 0's plan.
-func (t *trainer) makePlan(ctx context.Context) (err error) {
+// agreeOnPolicy gives all ranks rank 0's policy.
+func (t *trainer) agreeOnPolicy(ctx context.Context) (err error) {
 	e := &t.env
-	t.plan, err = mpi.BroadcastObject(ctx, e.Comm, plan{
+	t.policy, err = mpi.BroadcastObject(ctx, e.Comm, checkpointPolicy{
 		Save: e.Checkpoints != nil, Resume: e.Resume, EverySteps: e.EverySteps, KeepBest: e.KeepBest,
 		AtStart: e.AtStart, Encode: e.Checkpoints != nil && e.Checkpoints.Place().Codec != "none", Async: e.Async, Delta: e.Delta,
 	}, 0)
@@ -39,7 +39,7 @@ func (t *trainer) makePlan(ctx context.Context) (err error) {
 // resume goes on from the newest checkpoint, where there is one, or else begins; then it deals out the rows that are left.
 func (t *trainer) resume(ctx context.Context) error {
 	begun := false
-	if t.plan.Save {
+	if t.policy.Save {
 		if err := t.newSaver(ctx); err != nil {
 			return fmt.Errorf("prepare to save checkpoints: %w", err)
 		}
@@ -59,8 +59,8 @@ func (t *trainer) resume(ctx context.Context) error {
 	if t.schedule, err = newSchedule(t.cfg.Schedule, t.cfg.Optimizer.LR, t.totalSteps()); err != nil {
 		return err
 	}
-	if t.plan.AtStart && !begun {
-		if err := t.agreeOnHaste(ctx); err != nil {
+	if t.policy.AtStart && !begun {
+		if err := t.agreeOnQuickSave(ctx); err != nil {
 			return err
 		}
 		return t.saveAndFinish(ctx)
@@ -104,7 +104,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	t.resumed, t.saved, t.asked = t.at.Step, t.at.Step, t.at.Step
+	t.resumed, t.committedStep, t.begunStep = t.at.Step, t.at.Step, t.at.Step
 	_, t.scored = c.Metrics()[evalLoss]
 	cost.find, cost.bytes = t.now().Sub(start)-cost.load, c.Info().Bytes
 	t.resuming = cost
@@ -120,7 +120,7 @@ func (t *trainer) restore(ctx context.Context) (begun bool, err error) {
 // beginsAnew says whether this attempt is to go on from nothing, whatever there is. That was asked of one attempt: where it held for those
 // that come after it, too, every requeue would throw away what the run has done.
 func (t *trainer) beginsAnew(ctx context.Context) (bool, error) {
-	if t.plan.Resume {
+	if t.policy.Resume {
 		return false, nil
 	}
 	return onRank0(ctx, t.env.Comm, func() (bool, error) {
@@ -188,13 +188,13 @@ func tensorsOf(c *checkpoint.Checkpoint) tensors {
 // changed. wanted are the names of all ranks' arrays.
 func (t *trainer) readState(ctx context.Context, c *checkpoint.Checkpoint, wanted []string) error {
 	saved, own := tensorsOf(c), t.arrays()
-	if err := fit(own, saved); err != nil {
+	if err := checkArrays(own, saved); err != nil {
 		return err
 	}
-	if err := spare(saved, wanted); err != nil {
+	if err := checkUnwanted(saved, wanted); err != nil {
 		return err
 	}
-	others := saved.replicas() != t.layout.replicas
+	others := saved.replicas() != t.topology.replicas
 	var targets []checkpoint.Target
 	for _, a := range own {
 		_, _, hook := parseHookName(a.Name)
@@ -226,8 +226,8 @@ func (t *trainer) wantedNames(ctx context.Context) ([]string, error) {
 	return mpi.BroadcastObject(ctx, t.env.Comm, slices.Compact(all), 0)
 }
 
-// fit tells whether every array of this rank is in saved, in its shape.
-func fit(own []array, saved tensors) error {
+// checkArrays tells whether every array of this rank is in saved, in its shape.
+func checkArrays(own []stateArray, saved tensors) error {
 	for _, a := range own {
 		there, ok := saved[a.Name]
 		switch {
@@ -243,8 +243,8 @@ func fit(own []array, saved tensors) error {
 	return nil
 }
 
-// spare tells whether saved has an array that no rank wants.
-func spare(saved tensors, wanted []string) error {
+// checkUnwanted tells whether saved has an array that no rank wants.
+func checkUnwanted(saved tensors, wanted []string) error {
 	for _, name := range slices.Sorted(maps.Keys(saved)) {
 		if _, found := slices.BinarySearch(wanted, name); !found && !strings.HasPrefix(name, hookPrefix) {
 			return fmt.Errorf("%w: it has %s, and nothing here has", ErrMismatch, name)

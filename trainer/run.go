@@ -118,7 +118,7 @@ type trainer struct {
 	now func() time.Time
 	log *slog.Logger
 
-	layout      layout
+	topology    topology
 	train, eval data.Dataset // eval may be nil
 	sampler     *data.DistributedSampler
 	loader      *data.Loader
@@ -135,41 +135,41 @@ type trainer struct {
 	scaler      *optim.LossScaler // of float16; else nil
 	average     *ddp.Averager     // of local SGD; else nil
 	drift       *ddp.Drift        // nil: parameters are not compared
-	settled     bool              // all ranks have the same parameters
+	inSync      bool              // all ranks have the same parameters
 	checked     int64             // the step after which the parameters were compared
 	bad         badPass
 	facts       facts
-	plan        plan
+	policy      checkpointPolicy
 
-	at      position
-	begun   int   // rows of the epoch that were dealt before the sampler's order of now
-	resumed int64 // the step that was resumed from, or 0
-	saves         // of checkpoints
+	at          position
+	dealtBefore int   // rows of the epoch that were dealt before the sampler's order of now
+	resumed     int64 // the step that was resumed from, or 0
+	saves             // of checkpoints
 
-	pace    pace          // of the steps
-	round   time.Duration // of the newest evaluation; 0: there was none
-	guess   time.Duration // of a save, before the first
-	look    time.Time     // rank 0: when to look at the deadline again
-	left    time.Duration // rank 0: until the deadline, when it looked
-	saving  time.Duration // rank 0: what a save takes that begins then
-	hurried bool          // rank 0: the deadline is too near to go on
-	haste   bool          // all ranks: and for a save of the usual kind
+	pace              pace          // of the steps
+	evaluationRound   time.Duration // of the newest evaluation; 0: there was none
+	guessedSaveTime   time.Duration // of a save, before the first
+	nextDeadlineCheck time.Time     // rank 0: before it, the deadline is not looked at again
+	timeToDeadline    time.Duration // rank 0: at the last look
+	saveTime          time.Duration // rank 0: what a save takes that begins at the last look
+	outOfTime         bool          // rank 0: the deadline is too near to go on
+	quickSave         bool          // all ranks: the deadline is too near for a save of the usual kind
 
-	pass        nn.Pass
-	sums        [sums]float64                           // what travels with the gradients
-	share       float64                                 // of the step's rows that this rank has in the last of its passes
-	begin, note func(ctx context.Context, loss float64) // see beginner
-	last        *data.Batch                             // of the newest pass
-	none        data.Batch                              // without rows
-	batch       data.Batch                              // of evaluate
-	rows        []int                                   // likewise
-	evaluation  evaluation
+	pass               nn.Pass
+	sums               [sums]float64                           // what travels with the gradients
+	share              float64                                 // of the step's rows that this rank has in the last of its passes
+	onLastLoss, onLoss func(ctx context.Context, loss float64) // what a pass calls once its loss is known: its step's last one, and the others
+	last               *data.Batch                             // of the newest pass
+	none               data.Batch                              // without rows
+	batch              data.Batch                              // of evaluate
+	rows               []int                                   // likewise
+	evaluation         evaluation
 
-	window, epoch meter // since the last line of metrics, and in this epoch
-	told          meter // what the last line of metrics is about
-	spoke         time.Time
-	metricsBroken bool // it was warned of
-	metricsTorn   bool // the last line has no end
+	sinceMetrics, epoch meter     // since the last line of metrics, and in this epoch
+	reported            meter     // what the last line of metrics is about
+	printedAt           time.Time // of the last line for people
+	metricsBroken       bool      // it was warned of
+	metricsTorn         bool      // the last line has no end
 }
 
 // Run trains as cfg says, as one rank of env.Comm; every rank of it calls Run with the same
@@ -195,7 +195,7 @@ func Run(ctx context.Context, cfg Config, env Env) (Result, error) {
 }
 
 func newTrainer(cfg Config, env Env) *trainer {
-	t := &trainer{cfg: cfg, env: env, now: env.Clock, log: env.Log, saves: saves{saved: -1, asked: -1}}
+	t := &trainer{cfg: cfg, env: env, now: env.Clock, log: env.Log, saves: saves{committedStep: -1, begunStep: -1}}
 	if t.now == nil {
 		t.now = time.Now
 	}
@@ -231,15 +231,15 @@ func (t *trainer) setUp(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if t.layout, err = newLayout(ctx, comm, t.cfg); err != nil {
+	if t.topology, err = newTopology(ctx, comm, t.cfg); err != nil {
 		return err
 	}
 	if t.cfg.DDP.SyncBatchNorm {
-		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.layout.peers); err != nil {
+		if t.batchNorm, err = ddp.NewSyncBatchNorm(ctx, t.topology.peers); err != nil {
 			return err
 		}
 	}
-	if err := t.makePlan(ctx); err != nil {
+	if err := t.agreeOnPolicy(ctx); err != nil {
 		return err
 	}
 	if err := together(ctx, comm, t.build()); err != nil {
@@ -256,7 +256,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 	if err := t.cfg.Validate(); err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
-	if err := layoutFits(t.cfg, t.env.Comm.Size()); err != nil {
+	if err := topologyFits(t.cfg, t.env.Comm.Size()); err != nil {
 		return err
 	}
 	if err := t.openData(ctx); err != nil {
@@ -277,7 +277,7 @@ func (t *trainer) prepare(ctx context.Context) error {
 func (t *trainer) build() error {
 	var err error
 	t.sampler, err = data.NewDistributedSampler(data.SamplerConfig{
-		Rows: t.train.Len(), World: t.layout.replicas, Rank: t.layout.replica,
+		Rows: t.train.Len(), World: t.topology.replicas, Rank: t.topology.replica,
 		Seed: t.cfg.Seed, Shuffle: t.cfg.Data.Shuffle, Remainder: data.Remainder(t.cfg.Data.Remainder),
 	})
 	if err != nil {
@@ -285,7 +285,7 @@ func (t *trainer) build() error {
 	}
 	t.loader = data.NewLoader(t.train, prefetch)
 	t.pass = nn.Pass{Training: true, BLAS: t.blas}
-	t.begin, t.note = t.beginSums, t.addLoss // once, as each makes a closure
+	t.onLastLoss, t.onLoss = t.startAveraging, t.addLoss // once, as each makes a closure
 	if t.engine, err = t.newEngine(); err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ const prefetch = 2
 
 // wrap makes replicas of the model equal on all ranks, and whatever works on its gradients.
 func (t *trainer) wrap(ctx context.Context) error {
-	peers := t.layout.peers
+	peers := t.topology.peers
 	var err error
 	if t.ddp, err = ddp.New(ctx, peers, t.params, t.engine.model().Buffers(), ddpConfig(t.cfg, t.hook, t.batchNorm)); err != nil {
 		return err

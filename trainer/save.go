@@ -16,13 +16,13 @@ type saves struct {
 	saver      *distributed.Saver   // nil: there are none
 	hookCopies map[string][]float32 // see savedArrays
 
-	asked    int64  // the step of the newest save that was begun, or that was resumed from; -1: none
-	scored   bool   // whether that holds what the evaluation after its step has found
-	saved    int64  // the step of the newest checkpoint that is known to be committed; -1: none
-	path     string // of that
-	open     bool   // whether asked is not known to be committed
-	best     bool   // whether asked is that of the best evaluation, and is to stay
-	bestPath string // of the checkpoint of the best evaluation, or empty
+	begunStep     int64  // the step of the newest save that was begun, or that was resumed from; -1: none
+	scored        bool   // whether that holds what the evaluation after its step has found
+	committedStep int64  // the step of the newest checkpoint that is known to be committed; -1: none
+	path          string // of that
+	uncommitted   bool   // whether asked is not known to be committed
+	pinPending    bool   // whether asked is that of the best evaluation, and is to stay
+	bestPath      string // of the checkpoint of the best evaluation, or empty
 
 	cost     saveCost
 	resuming resumeCost
@@ -33,11 +33,11 @@ const bestLabel = "best"
 
 // due says whether a checkpoint belongs after the steps taken since the last one. Where evaluations are kept, one that follows at once makes it.
 func (t *trainer) due() bool {
-	every := int64(t.plan.EverySteps)
-	if t.plan.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.looksAtEnd() {
+	every := int64(t.policy.EverySteps)
+	if t.policy.KeepBest && t.eval != nil && t.stepsLeft() == 0 && t.evaluatesAtEpochEnd() {
 		return false
 	}
-	return every > 0 && t.at.Step/every > max(t.asked, 0)/every
+	return every > 0 && t.at.Step/every > max(t.begunStep, 0)/every
 }
 
 // scores tells whether the last evaluation was of this very state.
@@ -45,7 +45,7 @@ func (t *trainer) scores() bool { return t.evaluation.done && t.evaluation.step 
 
 // covered tells whether the newest checkpoint is of this step, and has all that the policy may choose by.
 func (t *trainer) covered() bool {
-	return t.asked == t.at.Step && (t.scored || !t.plan.KeepBest || !t.scores())
+	return t.begunStep == t.at.Step && (t.scored || !t.policy.KeepBest || !t.scores())
 }
 
 // save begins a checkpoint of this step, unless there is one already: for one that is of the best evaluation, and is to stay, there is
@@ -53,7 +53,7 @@ func (t *trainer) covered() bool {
 // by this one, which is then waited for: two failures in a row end training. An error is every rank's.
 func (t *trainer) save(ctx context.Context, best bool) error {
 	err := t.saveOnce(ctx, best)
-	if !t.again(err) {
+	if !t.worthRetrying(err) {
 		return err
 	}
 	if err := t.saveOnce(ctx, best); err != nil {
@@ -66,7 +66,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	if t.saver == nil || t.covered() && !best {
 		return nil
 	}
-	if t.best {
+	if t.pinPending {
 		if err := t.finishEarlier(ctx); err != nil {
 			return err
 		}
@@ -81,11 +81,11 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 	t.cost.add(t.at.Step, start, t.now(), t.saver.Stats())
 	t.warnOfStall()
 	if err != nil {
-		t.open = false
+		t.uncommitted = false
 		return t.elsewhere(err)
 	}
-	t.asked, t.scored, t.open, t.best = t.at.Step, t.scores(), true, best
-	if t.plan.Async {
+	t.begunStep, t.scored, t.uncommitted, t.pinPending = t.at.Step, t.scores(), true, best
+	if t.policy.Async {
 		return nil
 	}
 	return t.finishSave(ctx)
@@ -94,7 +94,7 @@ func (t *trainer) saveOnce(ctx context.Context, best bool) error {
 // finishSave waits until the newest checkpoint is committed. An error is every rank's.
 func (t *trainer) finishSave(ctx context.Context) error {
 	if err := t.commit(ctx); err != nil {
-		return fmt.Errorf("save step %d: %w", t.asked, err)
+		return fmt.Errorf("save step %d: %w", t.begunStep, err)
 	}
 	return nil
 }
@@ -102,35 +102,35 @@ func (t *trainer) finishSave(ctx context.Context) error {
 // finishEarlier is finishSave of a save that was begun before this step was over, or in which an evaluation has followed.
 func (t *trainer) finishEarlier(ctx context.Context) error {
 	if err := t.commit(ctx); err != nil {
-		step := t.asked
-		t.asked, t.best = -1, false
+		step := t.begunStep
+		t.begunStep, t.pinPending = -1, false
 		return &distributed.EarlierError{Step: step, Err: err}
 	}
 	return nil
 }
 
 func (t *trainer) commit(ctx context.Context) error {
-	if !t.open {
+	if !t.uncommitted {
 		return nil
 	}
-	t.open = false
+	t.uncommitted = false
 	info, err := t.saver.Wait(ctx)
-	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.asked {
+	if earlier, ok := errors.AsType[*distributed.EarlierError](err); ok && info.Step == t.begunStep {
 		t.log.Warn("a checkpoint was not saved, and a newer one was", "step", earlier.Step, "newer", info.Step)
 	} else if err != nil {
 		return t.elsewhere(err)
 	}
-	t.saved, t.path = info.Step, info.Path
-	if !t.best {
+	t.committedStep, t.path = info.Step, info.Path
+	if !t.pinPending {
 		return nil
 	}
-	t.best, t.bestPath = false, info.Path
+	t.pinPending, t.bestPath = false, info.Path
 	return t.pin(ctx, info.Step)
 }
 
-// again tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done since. All ranks
+// worthRetrying tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done since. All ranks
 // give the same answer.
-func (t *trainer) again(err error) bool {
+func (t *trainer) worthRetrying(err error) bool {
 	earlier, ok := errors.AsType[*distributed.EarlierError](err)
 	if !ok || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, ErrDiverged) {
 		return false
@@ -144,7 +144,7 @@ func (t *trainer) again(err error) bool {
 // saveAndFinish is the last save, up to the commit, with another try where one before it has failed.
 func (t *trainer) saveAndFinish(ctx context.Context) error {
 	err := t.saveLast(ctx)
-	if t.again(err) {
+	if t.worthRetrying(err) {
 		return t.saveLast(ctx)
 	}
 	return err
@@ -188,9 +188,9 @@ func (t *trainer) figures() map[string]float64 {
 	return all
 }
 
-// diedWhileSaving tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an earlier step
+// divergedInSave tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an earlier step
 // than the one that has noticed. Any other failure of it is only told.
-func (t *trainer) diedWhileSaving(ctx context.Context) error {
+func (t *trainer) divergedInSave(ctx context.Context) error {
 	err := t.finishSave(ctx)
 	if err != nil && !errors.Is(err, ErrDiverged) {
 		t.log.Warn("a checkpoint was not saved", "error", err)
@@ -200,7 +200,7 @@ func (t *trainer) diedWhileSaving(ctx context.Context) error {
 }
 
 func (t *trainer) newSaver(ctx context.Context) error {
-	own, err := newGroup(ctx, t.env.Comm)
+	own, err := newSaveGroup(ctx, t.env.Comm)
 	if err != nil {
 		return err
 	}
@@ -213,21 +213,21 @@ func (t *trainer) newSaver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.guess, t.cost.since = guessSave(bytes), t.now()
+	t.guessedSaveTime, t.cost.since = guessSave(bytes), t.now()
 	memory := t.env.MaxMemory
 	if memory > 0 {
 		memory = max(1, memory-t.hookBytes())
 	}
 	o := distributed.Options{
-		Async: t.plan.Async, Delta: t.plan.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local, Node: t.env.Node,
+		Async: t.policy.Async, Delta: t.policy.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local, Node: t.env.Node,
 		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
 	}
 	if t.env.Replicate {
-		if o.Peers, err = newPeers(ctx, t.env.Comm); err != nil {
+		if o.Peers, err = newShardPeers(ctx, t.env.Comm); err != nil {
 			return err
 		}
 	}
-	if t.plan.Encode {
+	if t.policy.Encode {
 		if o.Workers, err = t.encoders(o); err != nil {
 			err = fmt.Errorf("encode: %w", err)
 		}
@@ -260,23 +260,23 @@ func (t *trainer) encoders(o distributed.Options) (int, error) {
 		float64(t.env.MaxMemory)/mega, float64(least)/mega, (least+mega-1)/mega)
 }
 
-// group is what a checkpoint.distributed Saver meets over: a communicator of its own, so that a save in the background
+// saveGroup is what a checkpoint.distributed Saver meets over: a communicator of its own, so that a save in the background
 // and the training's collectives do not get into each other's way. It is closed with the one that it was made of.
-type group struct{ comm *mpi.Comm }
+type saveGroup struct{ comm *mpi.Comm }
 
-// newGroup is collective.
-func newGroup(ctx context.Context, comm *mpi.Comm) (group, error) {
+// newSaveGroup is collective.
+func newSaveGroup(ctx context.Context, comm *mpi.Comm) (saveGroup, error) {
 	own, err := comm.Dup(ctx)
-	return group{own}, err
+	return saveGroup{own}, err
 }
 
-func (g group) Rank() int { return g.comm.Rank() }
-func (g group) Size() int { return g.comm.Size() }
+func (g saveGroup) Rank() int { return g.comm.Rank() }
+func (g saveGroup) Size() int { return g.comm.Size() }
 
 // maxPayload bounds what a length that comes over the network has this rank allocate.
 const maxPayload = 1 << 30
 
-func (g group) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
+func (g saveGroup) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 	lengths := make([]int64, g.Size())
 	if err := mpi.AllGather(ctx, g.comm, lengths, []int64{int64(len(payload))}); err != nil {
 		return nil, err
@@ -302,7 +302,7 @@ func (g group) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
 	return parts, nil
 }
 
-func (g group) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
+func (g saveGroup) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
 	length := []int64{int64(len(payload))}
 	if err := mpi.Broadcast(ctx, g.comm, length, 0); err != nil {
 		return nil, err
@@ -317,12 +317,12 @@ func (g group) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
 	return got, mpi.Broadcast(ctx, g.comm, got, 0)
 }
 
-// peers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks ends
+// shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks ends
 // nothing else. It is closed with the one that it was made of.
 //
 // Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and once
 // there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.
-type peers struct{ comm *mpi.Comm }
+type shardPeers struct{ comm *mpi.Comm }
 
 // The tags of a message, and of the empty answer to it.
 const (
@@ -330,13 +330,13 @@ const (
 	takenTag
 )
 
-// newPeers is collective.
-func newPeers(ctx context.Context, comm *mpi.Comm) (peers, error) {
+// newShardPeers is collective.
+func newShardPeers(ctx context.Context, comm *mpi.Comm) (shardPeers, error) {
 	own, err := comm.Dup(ctx)
-	return peers{own}, err
+	return shardPeers{own}, err
 }
 
-func (p peers) Send(ctx context.Context, to int, payload []byte) error {
+func (p shardPeers) Send(ctx context.Context, to int, payload []byte) error {
 	if err := mpi.Send(ctx, p.comm, payload, to, payloadTag); err != nil {
 		return err
 	}
@@ -344,7 +344,7 @@ func (p peers) Send(ctx context.Context, to int, payload []byte) error {
 	return err
 }
 
-func (p peers) Recv(ctx context.Context, from int, buf []byte) (int, error) {
+func (p shardPeers) Recv(ctx context.Context, from int, buf []byte) (int, error) {
 	status, err := mpi.Recv(ctx, p.comm, buf, from, payloadTag)
 	if err != nil {
 		return 0, err

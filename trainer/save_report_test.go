@@ -108,7 +108,7 @@ func TestEachStepHasOneLoss(t *testing.T) {
 }
 
 // A run that goes on says how long it took to find and to load what it goes on from: in a line for people, and in its first line of metrics.
-func TestAResumeIsToldOf(t *testing.T) {
+func TestAResumeIsReported(t *testing.T) {
 	c := newCheckpoints()
 	cfg := small(2, 2, 12)
 	mustTrain(t, 2, cfg, func(_ int, _ *Config, env *Env) { env.Checkpoints, env.FS = c.open(t), c.fs })

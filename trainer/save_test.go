@@ -505,7 +505,7 @@ func TestTooLittleMemoryToEncode(t *testing.T) {
 func TestGroupCarriesBytes(t *testing.T) {
 	message := func(rank, length int) []byte { return bytes.Repeat([]byte{byte(rank + 1)}, length*rank) }
 	for _, err := range onRanks(t, "local", 4, func(ctx context.Context, comm *mpi.Comm) error {
-		g, err := newGroup(ctx, comm)
+		g, err := newSaveGroup(ctx, comm)
 		if err != nil {
 			return err
 		}
@@ -565,7 +565,7 @@ func TestPeersTakeTurns(t *testing.T) {
 	}
 	message := func(from, i int) []byte { return bytes.Repeat([]byte{byte(from<<7 | i)}, 1+i*1000) }
 	err := errors.Join(testkit.Each(2, func(rank int) error {
-		p, err := newPeers(t.Context(), comms[rank])
+		p, err := newShardPeers(t.Context(), comms[rank])
 		if err != nil {
 			return err
 		}
@@ -608,7 +608,7 @@ func testSlowPeer(t *testing.T) {
 	comms := pairOf(t, time.Second)
 	gaveUp := make(chan struct{})
 	errs := testkit.Each(2, func(rank int) error {
-		p, err := newPeers(t.Context(), comms[rank])
+		p, err := newShardPeers(t.Context(), comms[rank])
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ type position struct {
 	Rows    int     `json:"epoch_rows"` // rows of this epoch's order that all ranks together have been dealt
 	Done    int     `json:"epoch_step"` // steps taken in this epoch; with all of them only its end may be missing
 	LossSum float64 `json:"loss_sum"`   // of the mean losses of those
-	LookDue bool    `json:"look_due"`   // an evaluation is to come, once all ranks have the same parameters
+	EvalDue bool    `json:"look_due"`   // an evaluation is to come, once all ranks have the same parameters
 	Best    best    `json:"best"`
 }
 
@@ -61,7 +61,7 @@ func (p position) validate(step int64) error {
 	return nil
 }
 
-// samplerState is the position told in terms of rows. Order is a function of seed and epoch, so that
+// samplerState is the position in terms of rows. Order is a function of seed and epoch, so that
 // no permutation needs to be saved.
 type samplerState struct {
 	Seed      uint64 `json:"seed"`
@@ -122,8 +122,8 @@ func readValue(c *checkpoint.Checkpoint, key string, to any) error {
 	return nil
 }
 
-// array is a named array of the state, by reference.
-type array struct {
+// stateArray is a named stateArray of the state, by reference.
+type stateArray struct {
 	Name  string
 	Shape []int
 	value []float32
@@ -134,40 +134,40 @@ type array struct {
 type owner int
 
 const (
-	another owner = iota // what this rank holds does not count
-	own                  // this rank alone
-	shared               // every rank that has it holds the same, and they share the work
+	ownedElsewhere owner = iota // what this rank holds does not count
+	ownedHere                   // this rank alone
+	ownedByAll                  // every rank that has it holds the same, and they share the work
 )
 
 // arrays are what this rank holds of the state: parameters and buffers of its layers, what the optimizer keeps for those that it
 // steps, and what only this rank has. Names are unique over all ranks, but for copies.
-func (t *trainer) arrays() []array {
-	var list []array
+func (t *trainer) arrays() []stateArray {
+	var list []stateArray
 	model := t.engine.model()
 	for _, p := range model.Params() {
-		list = append(list, array{"model." + p.Name, p.Shape, p.Value, shared})
+		list = append(list, stateArray{"model." + p.Name, p.Shape, p.Value, ownedByAll})
 	}
-	buffers := another // running statistics are each replica's own, and the first one's count
-	if t.layout.replica == 0 {
-		buffers = own
+	buffers := ownedElsewhere // running statistics are each replica's own, and the first one's count
+	if t.topology.replica == 0 {
+		buffers = ownedHere
 	}
 	for _, b := range model.Buffers() {
-		list = append(list, array{"model." + b.Name, b.Shape, b.Value, buffers})
+		list = append(list, stateArray{"model." + b.Name, b.Shape, b.Value, buffers})
 	}
-	slots := shared
+	slots := ownedByAll
 	if t.cfg.Optimizer.Zero {
-		slots = own
+		slots = ownedHere
 	}
 	for _, s := range t.optimizer.State() {
-		list = append(list, array{"optimizer." + s.Name, s.Shape, s.Value, slots})
+		list = append(list, stateArray{"optimizer." + s.Name, s.Shape, s.Value, slots})
 	}
 	if t.scaler != nil {
 		for _, s := range t.scaler.State() {
-			list = append(list, array{"optimizer." + s.Name, s.Shape, s.Value, shared})
+			list = append(list, stateArray{"optimizer." + s.Name, s.Shape, s.Value, ownedByAll})
 		}
 	}
 	for _, s := range t.hookState() {
-		list = append(list, array{hookName(t.layout.replica, s.Name), s.Shape, s.Value, t.hookOwner(s)})
+		list = append(list, stateArray{hookName(t.topology.replica, s.Name), s.Shape, s.Value, t.hookOwner(s)})
 	}
 	return list
 }
@@ -176,12 +176,12 @@ func (t *trainer) arrays() []array {
 // never used it.
 func (t *trainer) hookOwner(s ddp.State) owner {
 	switch {
-	case !s.Whole || t.layout.line == nil:
-		return own
+	case !s.Whole || t.topology.line == nil:
+		return ownedHere
 	case len(t.params) == 0:
-		return another
+		return ownedElsewhere
 	}
-	return shared
+	return ownedByAll
 }
 
 // hookState is what the communication hook keeps on this replica.
@@ -198,7 +198,7 @@ func (t *trainer) savedArrays() []distributed.Array {
 	var list []distributed.Array
 	t.hookCopies = map[string][]float32{}
 	for _, a := range t.arrays() {
-		if a.owner == another {
+		if a.owner == ownedElsewhere {
 			continue
 		}
 		if _, name, ok := parseHookName(a.Name); ok {
@@ -206,7 +206,7 @@ func (t *trainer) savedArrays() []distributed.Array {
 			t.hookCopies[name] = a.value
 		}
 		list = append(list, distributed.Array{
-			Name: a.Name, DType: "float32", Shape: a.Shape, Data: bytesOf(a.value), Replicated: a.owner == shared,
+			Name: a.Name, DType: "float32", Shape: a.Shape, Data: bytesOf(a.value), Replicated: a.owner == ownedByAll,
 		})
 	}
 	return list
@@ -232,7 +232,7 @@ func (t *trainer) totalBytes(ctx context.Context, arrays []distributed.Array) (f
 	for _, a := range arrays {
 		share := float64(len(a.Data))
 		if a.Replicated {
-			share /= float64(t.layout.replicas)
+			share /= float64(t.topology.replicas)
 		}
 		sum[0] += share
 	}

@@ -68,7 +68,7 @@ func TestDeadlineDuringAnEvaluation(t *testing.T) {
 			if err := tr.setUp(ctx); err != nil {
 				return err
 			}
-			ask := tr.newAsker()
+			ask := tr.newStopPoll()
 			for round := 1; ; round++ {
 				now = now.Add(took)
 				stop, err := ask.after(ctx, round)
@@ -79,7 +79,7 @@ func TestDeadlineDuringAnEvaluation(t *testing.T) {
 				if left < save {
 					return fmt.Errorf("rounds of %v: %v are left, less than a save takes", took, left)
 				}
-				if most := save + lookEvery + took + max(askEvery, took); stop && left > most {
+				if most := save + deadlineCheckEvery + took + max(pollEvery, took); stop && left > most {
 					return fmt.Errorf("rounds of %v: stopped with %v left, want at most %v", took, left, most)
 				}
 				if stop {
@@ -95,7 +95,7 @@ func TestDeadlineDuringAnEvaluation(t *testing.T) {
 }
 
 // What is saved when the deadline is too near for more is not compressed, by any rank, and anybody can go on from it.
-func TestASaveInHaste(t *testing.T) {
+func TestASaveThatMustBeQuick(t *testing.T) {
 	for name, change := range map[string]func(*Config, *Env){
 		"shared disk": func(*Config, *Env) {},
 		"local disk":  func(_ *Config, env *Env) { env.Local = "/scratch" },
@@ -194,7 +194,7 @@ func TestStopDuringAnEvaluation(t *testing.T) {
 }
 
 // A save before the first step, in haste as rank 0 alone knows by its deadline, is written as it is by all ranks.
-func TestASaveAtTheStartInHaste(t *testing.T) {
+func TestASaveAtTheStartThatMustBeQuick(t *testing.T) {
 	for _, hasty := range []bool{true, false} {
 		deadline := time.Now().Add(24 * time.Hour)
 		if hasty {

@@ -31,7 +31,7 @@ const (
 // An element of c is float32(alpha s + beta c): s adds up exact products in float64 from the first to the last, alpha s and the sum are rounded to
 // float64. So it has the same bits on every machine, wherever operands lie in memory, and whatever
 // else is computed beside it, apart from which NaN it is.
-type Go struct{ workspaces spares[workspace] }
+type Go struct{ workspaces pool[workspace] }
 
 // workspace is the packed panels of one call, and its sums in tiles.
 type workspace struct {
@@ -210,15 +210,15 @@ func scale(c []float32, ldc, m, n int, beta float32) {
 	}
 }
 
-// spares keeps values that calls use by turns: as many as there were callers at a time. The zero value has none yet. Unlike sync.Pool it
+// pool keeps values that calls use by turns: as many as there were callers at a time. The zero value has none yet. Unlike sync.Pool it
 // loses nothing to the garbage collector, so that a Library allocates nothing in steady state.
-type spares[T any] struct {
+type pool[T any] struct {
 	mu   sync.Mutex
 	free []*T
 }
 
 // take returns a value that nobody else uses until it is put back.
-func (s *spares[T]) take() *T {
+func (s *pool[T]) take() *T {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.free) == 0 {
@@ -229,7 +229,7 @@ func (s *spares[T]) take() *T {
 	return last
 }
 
-func (s *spares[T]) put(v *T) {
+func (s *pool[T]) put(v *T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free = append(s.free, v)

@@ -19,7 +19,7 @@ import (
 )
 
 // load opens a library by path or by name and makes it ready.
-func load(name string, threads int, w want) (Library, Info, error) {
+func load(name string, threads int, w kindFilter) (Library, Info, error) {
 	restore, err := blockSignals()
 	if err != nil {
 		return nil, Info{}, err
@@ -41,7 +41,7 @@ func load(name string, threads int, w want) (Library, Info, error) {
 		info.Name = kind.name
 		info.Version = kind.version(handle, suffix)
 		info.Threads = kind.threads(handle, suffix, threads)
-		lib.alone = threads > 1 || kind.serial(handle, suffix)
+		lib.oneCaller = threads > 1 || kind.serial(handle, suffix)
 	}
 	if info.Threads != 0 && info.Threads < threads {
 		info.Advice = adviceSerial
@@ -53,7 +53,7 @@ func load(name string, threads int, w want) (Library, Info, error) {
 }
 
 // refused says why a library is not to be used, nothing where it is.
-func refused(sgemm uintptr, k *kind, w want) string {
+func refused(sgemm uintptr, k *kind, w kindFilter) string {
 	switch {
 	case sgemm == 0:
 		return "has no sgemm_: it is no BLAS library"
@@ -225,12 +225,12 @@ func number(addr uintptr) int32 {
 // asked for them, which cannot be seen from here. And where a product has several threads, OpenMP keeps as many for each thread of ours that
 // calls, and they take the cores from each other: 2 to 4 GFLOP/s instead of 130 were measured with eight callers on two cores.
 type foreign struct {
-	sgemm  uintptr
-	sbgemm uintptr // 0 where the library has none
-	alone  bool    // one caller at a time (below)
+	sgemm     uintptr
+	sbgemm    uintptr // 0 where the library has none
+	oneCaller bool    // one caller at a time (below)
 
 	calling sync.Mutex // held during calls where alone
-	args    spares[arguments]
+	args    pool[arguments]
 }
 
 // Sgemm is the Library's.
@@ -266,7 +266,7 @@ func (f *foreign) hasBFloat16() bool { return f.sbgemm != 0 }
 
 // call calls, and puts args back.
 func (f *foreign) call(args *arguments) {
-	if f.alone {
+	if f.oneCaller {
 		f.calling.Lock()
 		defer f.calling.Unlock()
 	}

@@ -78,7 +78,7 @@ type rounded[E float32 | uint16] struct {
 	convert  func(dst []E, x []float32)
 	multiply func(tA, tB blas.Transpose, m, n, k int, alpha float32, a []E, lda int, b []E, ldb int, beta float32, c []float32, ldc int)
 
-	copies spares[copies[E]]
+	copies pool[copies[E]]
 }
 
 // copies are the converted a and b of one call.

@@ -31,12 +31,12 @@ var (
 	errCannotLoad = errors.New("this build loads no libraries") // built with -tags static, or for another platform
 )
 
-// want is what load takes.
-type want int
+// kindFilter is what load takes.
+type kindFilter int
 
 const (
-	anyKind   want = iota // every library with sgemm_, however slow
-	knownKind             // those known to be fast
+	anyKind   kindFilter = iota // every library with sgemm_, however slow
+	knownKind                   // those known to be fast
 )
 
 // Open loads the library that cfg names, sets its number of threads, and compares a few small products with the definition. With Auto

@@ -35,19 +35,19 @@ type Cache struct {
 	Log *slog.Logger // is told whom a rank waits for, where it waits for long; nil: silent
 }
 
-// cached is the place of prepared data in the folder of a cache, which is held open.
-type cached struct {
+// cacheFile is a file of prepared data, or where it is to be, in the folder of a cache, which is held open.
+type cacheFile struct {
 	in   *os.Root
 	name string
 }
 
-func (c cached) path() string { return filepath.Join(c.in.Name(), c.name) }
+func (c cacheFile) path() string { return filepath.Join(c.in.Name(), c.name) }
 
-// beside is the place of another file for the same data.
-func (c cached) beside(suffix string) cached { return cached{c.in, c.name + suffix} }
+// beside is another file for the same data.
+func (c cacheFile) beside(suffix string) cacheFile { return cacheFile{c.in, c.name + suffix} }
 
 // open opens the file, which must be a plain one of this user's that nobody else can write to.
-func (c cached) open() (*os.File, os.FileInfo, error) {
+func (c cacheFile) open() (*os.File, os.FileInfo, error) {
 	f, info, err := plain(vfs.OpenRegularIn(c.in, c.name))
 	if err != nil {
 		return nil, nil, err
@@ -76,7 +76,7 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 		return nil, fmt.Errorf("use the folder for prepared data: %w", err)
 	}
 	defer in.Close()
-	at := cached{in, fileName(src)}
+	at := cacheFile{in, fileName(src)}
 	before := readFailure(at).Attempt
 	var p *prepared
 	ready := func() (bool, error) {
@@ -88,7 +88,7 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 	}
 	lock := at.beside(".lock")
 	open := func(flags int) (*os.File, error) { return in.OpenFile(lock.name, flags, 0o600) }
-	err = once(ctx, turn{lock.path(), open, c.Log}, ready, func() error {
+	err = once(ctx, fileLock{lock.path(), open, c.Log}, ready, func() error {
 		p, err = prepareFor(ctx, at, src, look, prepare)
 		return err
 	})
@@ -100,9 +100,9 @@ func (c *Cache) load(ctx context.Context, look func() (source, error), prepare f
 
 // prepareFor puts what prepare makes of src into the file. The caller holds the lock.
 func prepareFor(
-	ctx context.Context, at cached, src source, look func() (source, error), prepare func() (*prepared, error),
+	ctx context.Context, at cacheFile, src source, look func() (source, error), prepare func() (*prepared, error),
 ) (*prepared, error) {
-	if err := src.settle(ctx); err != nil {
+	if err := src.waitForClock(ctx); err != nil {
 		return nil, err
 	}
 	made, err := prepare()
@@ -146,8 +146,8 @@ func (c *Cache) folder() (os.FileInfo, error) {
 // maxBase bounds what the name of a cache's file has of the source's: with what is added, a name has at most 255 bytes.
 const maxBase = 100
 
-// fileName is that of the file for src. It does not depend on size and time, so that a source that changed takes the place
-// of what was prepared before.
+// fileName is that of the file for src. It does not depend on size and time, so that what is prepared of a source
+// that changed replaces what was prepared before.
 func fileName(src source) string {
 	sum := sha256.Sum256([]byte(src.Path + "\x00" + src.Settings))
 	base := filepath.Base(src.Path)
@@ -163,7 +163,7 @@ type source struct {
 	Size     int64  `json:"size"`     // bytes, of all files
 	Modified int64  `json:"modified"` // nanoseconds since 1970, of the newest file
 	Changed  int64  `json:"changed"`  // likewise, of the inode (ctime): cp -p and rsync -t set the other time, not this one
-	Inode    uint64 `json:"inode"`    // of a file; another one that is moved to its place has another
+	Inode    uint64 `json:"inode"`    // of a file; another one that replaces it has another
 	Files    string `json:"files"`    // of a tree: a hash of the names, sizes, times and inodes of all files
 	Settings string `json:"settings"` // what else the result depends on, kind first
 }
@@ -205,9 +205,9 @@ func readable(path string) string {
 	return strconv.Quote(path)
 }
 
-// settle waits until a further change would give s another time. A file that is changed twice
+// waitForClock waits until a further change would give s another time. A file that is changed twice
 // within the grain of the clock may keep its time.
-func (s source) settle(ctx context.Context) error {
+func (s source) waitForClock(ctx context.Context) error {
 	age := time.Since(time.Unix(0, s.Changed))
 	if age >= clockGrain {
 		return nil
@@ -223,19 +223,19 @@ func (s source) settle(ctx context.Context) error {
 // maxFailure bounds the file that a failure is kept in.
 const maxFailure = 64 << 10
 
-// failure is why a source could not be prepared. It is kept beside the place of the prepared data, for the ranks that
+// failure is why a source could not be prepared. It is kept beside the prepared data, for the ranks that
 // wait: each would find the same fault, one after the other.
 type failure struct {
 	Source  source `json:"source"`
-	Attempt uint64 `json:"attempt"` // counts the failures of this place: who came later than one tries again
+	Attempt uint64 `json:"attempt"` // counts the failures of this file: who came later than one tries again
 	Text    string `json:"text"`
 }
 
-func failureOf(at cached) cached { return at.beside(".failed") }
+func failureOf(at cacheFile) cacheFile { return at.beside(".failed") }
 
 // readFailure is the newest failure to prepare what belongs there, zero where there is none that can be read, or another user may have
 // written it.
-func readFailure(at cached) failure {
+func readFailure(at cacheFile) failure {
 	file, info, err := failureOf(at).open()
 	if err != nil {
 		return failure{}
@@ -261,7 +261,7 @@ func (f failure) since(before uint64, src source) error {
 }
 
 // keepFailure keeps err for those who wait, if it is a fault of the data. The caller holds the lock.
-func keepFailure(at cached, src source, err error) {
+func keepFailure(at cacheFile, src source, err error) {
 	if !ofData(err) {
 		return
 	}
@@ -280,7 +280,7 @@ func ofData(err error) bool {
 // replaceFile puts what write writes into a file, in place of what was there. Readers see either, whole. The
 // caller holds a lock: the temporary file, which may be there from a process that was killed, is nobody's then, of
 // this node. No sync: what a power cut leaves is for the reader to find out.
-func replaceFile(at cached, write func(io.Writer) error) error {
+func replaceFile(at cacheFile, write func(io.Writer) error) error {
 	host, err := os.Hostname()
 	if err != nil {
 		return err

@@ -30,14 +30,14 @@ func entry(t *testing.T, c *Cache) string {
 }
 
 // place is that of a file in a cache's folder, which must be there.
-func place(t *testing.T, c *Cache, name string) cached {
+func place(t *testing.T, c *Cache, name string) cacheFile {
 	t.Helper()
 	in, err := vfs.OpenFolder(c.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { in.Close() })
-	return cached{in, name}
+	return cacheFile{in, name}
 }
 
 func mustCSV(t *testing.T, c *Cache, cfg CSVConfig) Dataset {
@@ -342,7 +342,7 @@ func TestCacheSeesEveryFileOfATree(t *testing.T) {
 	}
 }
 
-func TestSourceSettles(t *testing.T) {
+func TestSourceWaitsForTheClock(t *testing.T) {
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	now := time.Now()
@@ -355,13 +355,13 @@ func TestSourceSettles(t *testing.T) {
 		"by a clock that is ahead":  {now.Add(time.Hour), true},
 		"one grain ago, and longer": {now.Add(-clockGrain), false},
 	} {
-		err := source{Changed: c.changed.UnixNano()}.settle(done)
+		err := source{Changed: c.changed.UnixNano()}.waitForClock(done)
 		if waits := errors.Is(err, context.Canceled); waits != c.waits {
 			t.Errorf("%s: error %v, want one: %v", name, err, c.waits)
 		}
 	}
 	s := source{Changed: time.Now().UnixNano()}
-	if err := s.settle(t.Context()); err != nil || time.Since(time.Unix(0, s.Changed)) < clockGrain {
+	if err := s.waitForClock(t.Context()); err != nil || time.Since(time.Unix(0, s.Changed)) < clockGrain {
 		t.Errorf("after %v: error %v", time.Since(time.Unix(0, s.Changed)), err)
 	}
 }

@@ -123,7 +123,7 @@ func (s subset) Read(i int, x, y []float32, labels []int) {
 	s.Dataset.Read(s.r.First+i, x, y, labels)
 }
 
-func (s subset) hash(h *stoppable, first, end int) {
+func (s subset) hash(h *stoppableHash, first, end int) {
 	hashRows(h, s.Dataset, s.r.First+first, s.r.First+end)
 }
 
@@ -158,7 +158,7 @@ func (c *concat) Read(i int, x, y []float32, labels []int) {
 // first is the row that part k begins with.
 func (c *concat) first(k int) int { return c.ends[k] - c.parts[k].rows }
 
-func (c *concat) hash(h *stoppable, first, end int) {
+func (c *concat) hash(h *stoppableHash, first, end int) {
 	for k, p := range c.parts {
 		from, to := max(first, c.first(k)), min(end, c.ends[k])
 		if from < to {

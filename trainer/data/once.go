@@ -21,11 +21,11 @@ const (
 	firstLockRetry = time.Millisecond // pause before a lock is tried for again, doubled each time
 	lastLockRetry  = 100 * time.Millisecond
 
-	tellAfter = 5 * time.Second // how long a lock is waited for before that is told
+	warnAfter = 5 * time.Second // how long a lock is waited for before a warning
 )
 
-// Once calls prepare in one of the processes that call it with the same path, while the others wait. What is there to
-// be prepared is for ready to tell: it is asked before and after the wait, and once it says yes nobody prepares.
+// Once calls prepare in one of the processes that call it with the same path, while the others wait. Whether
+// anything is left to prepare is what ready says: it is asked before and after the wait, and once it says yes nobody prepares.
 // When prepare fails, or its process dies, the next one takes over. ctx ends the wait.
 //
 // The file at path is made, locked with flock(2), and stays; in it is who has locked it last. The kernel unlocks it when its holder ends,
@@ -34,17 +34,17 @@ const (
 // File systems without locks give an error, and so does a file that another user owns or may write to.
 func Once(ctx context.Context, path string, ready func() (bool, error), prepare func() error) error {
 	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }
-	return once(ctx, turn{path: path, open: open}, ready, prepare)
+	return once(ctx, fileLock{path: path, open: open}, ready, prepare)
 }
 
-// turn is what the processes that prepare the same take turns by: a file to lock.
-type turn struct {
+// fileLock is what the processes that prepare the same take turns by: a file to lock.
+type fileLock struct {
 	path string
 	open func(flags int) (*os.File, error)
 	log  *slog.Logger // nil: silent
 }
 
-func once(ctx context.Context, t turn, ready func() (bool, error), prepare func() error) error {
+func once(ctx context.Context, t fileLock, ready func() (bool, error), prepare func() error) error {
 	if done, err := ready(); done || err != nil {
 		return err
 	}
@@ -61,10 +61,10 @@ func once(ctx context.Context, t turn, ready func() (bool, error), prepare func(
 
 // take returns the file, locked until it is closed. It does not wait in the kernel, where
 // ctx could not end it.
-func (t turn) take(ctx context.Context) (*os.File, error) {
+func (t fileLock) take(ctx context.Context) (*os.File, error) {
 	var f *os.File
 	nobody := func() string { return "a file server's client, or another process, has a lease on it" }
-	err := t.untilFree(ctx, nobody, func() (err error) {
+	err := t.untilUnlocked(ctx, nobody, func() (err error) {
 		// For writing, as NFS wants for an exclusive lock.
 		f, err = t.open(os.O_RDWR | os.O_CREATE | unix.O_NONBLOCK | unix.O_NOFOLLOW)
 		return err
@@ -80,7 +80,7 @@ func (t turn) take(ctx context.Context) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock: %w", err)
 	}
-	err = t.untilFree(ctx, func() string { return holderOf(f) }, func() error {
+	err = t.untilUnlocked(ctx, func() string { return holderOf(f) }, func() error {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			return fmt.Errorf("lock %s: %w (choose a folder on a file system that has flock, such as a local disk)", t.path, err)
 		}
@@ -94,20 +94,20 @@ func (t turn) take(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// untilFree calls try as long as another process holds the lock of the file or, as Samba and the kernel's NFS server
+// untilUnlocked calls try as long as another process holds the lock of the file or, as Samba and the kernel's NFS server
 // do for their clients, a lease on it, which makes a first open fail and is asked back by it (fcntl(2), F_SETLEASE).
-func (t turn) untilFree(ctx context.Context, holder func() string, try func() error) error {
-	began, told := time.Now(), ""
+func (t fileLock) untilUnlocked(ctx context.Context, holder func() string, try func() error) error {
+	began, named := time.Now(), ""
 	for wait := firstLockRetry; ; wait = min(2*wait, lastLockRetry) {
 		err := try()
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
 		}
 		// Once for each holder: who wrote again and again would not be found to hang.
-		if waited := time.Since(began); t.log != nil && waited >= tellAfter {
-			if now := holder(); now != told {
+		if waited := time.Since(began); t.log != nil && waited >= warnAfter {
+			if now := holder(); now != named {
 				t.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()), "lock", t.path, "holder", now)
-				told = now
+				named = now
 			}
 		}
 		if err := pause.For(ctx, wait/2+rand.N(wait/2)); err != nil {

@@ -117,9 +117,9 @@ func TestOnceUnderLease(t *testing.T) {
 	}
 }
 
-// TestOnceTellsWhomItWaitsFor: who waits for some seconds says once for whom, by what the other has written; and so does the error that
+// TestOnceNamesWhomItWaitsFor: who waits for some seconds says once for whom, by what the other has written; and so does the error that
 // ends the wait.
-func TestOnceTellsWhomItWaitsFor(t *testing.T) {
+func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 		t.Fatalf("the holder says %q", got)
 	}
 	who := fmt.Sprintf("process %d of %s", holder.cmd.Process.Pid, host)
-	for limit, want := range map[time.Duration]int{tellAfter / 2: 0, tellAfter * 3: 1, time.Hour / 2: 1, time.Hour: 2} {
+	for limit, want := range map[time.Duration]int{warnAfter / 2: 0, warnAfter * 3: 1, time.Hour / 2: 1, time.Hour: 2} {
 		var journal testkit.Journal
 		synctest.Test(t, func(t *testing.T) { // hours pass at once
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -142,7 +142,7 @@ func TestOnceTellsWhomItWaitsFor(t *testing.T) {
 					}
 				})
 			}
-			wait := turn{path, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }, journal.Logger()}
+			wait := fileLock{path, func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }, journal.Logger()}
 			err := once(ctx, wait, never, func() error { return errors.New("two have the lock") })
 			if !errors.Is(err, context.DeadlineExceeded) || want < 2 && !strings.Contains(err.Error(), who) {
 				t.Errorf("after %v: error %v, want one that names %s", limit, err, who)

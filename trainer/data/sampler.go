@@ -102,13 +102,13 @@ func (s *DistributedSampler) SetEpoch(epoch, first int) {
 	}
 }
 
-// row is the one at a place of the order. Beyond the last the order starts again: that is the padding.
-func (s *DistributedSampler) row(place int) int {
-	place %= s.cfg.Rows
+// row is the one at a position of the order. Beyond the last the order starts again: that is the padding.
+func (s *DistributedSampler) row(position int) int {
+	position %= s.cfg.Rows
 	if s.cfg.Shuffle {
-		return int(s.order[place])
+		return int(s.order[position])
 	}
-	return place
+	return position
 }
 
 // shuffle makes order, the numbers from 0 on, torch.randperm's permutation: Fisher-Yates from

@@ -24,7 +24,7 @@ type table struct {
 type inputs interface {
 	read(i int, x []float32)
 	// hash adds the rows from first up to, not including, end.
-	hash(h *stoppable, first, end int)
+	hash(h *stoppableHash, first, end int)
 }
 
 func (t *table) Len() int { return t.rows }
@@ -43,7 +43,7 @@ func (t *table) Read(i int, x, y []float32, labels []int) {
 	runtime.KeepAlive(t)
 }
 
-func (t *table) hash(h *stoppable, first, end int) {
+func (t *table) hash(h *stoppableHash, first, end int) {
 	t.x.hash(h, first, end)
 	h.Write(bytesOf(t.y[first*t.spec.Outputs : end*t.spec.Outputs]))
 	h.Write(bytesOf(t.labels[first*t.spec.Labels : end*t.spec.Labels]))
@@ -60,7 +60,7 @@ type floats struct {
 
 func (f floats) read(i int, x []float32) { copy(x, f.values[i*f.columns:(i+1)*f.columns]) }
 
-func (f floats) hash(h *stoppable, first, end int) {
+func (f floats) hash(h *stoppableHash, first, end int) {
 	h.Write(bytesOf(f.values[first*f.columns : end*f.columns]))
 }
 
@@ -85,7 +85,7 @@ func (p pixels) read(i int, x []float32) {
 	}
 }
 
-func (p pixels) hash(h *stoppable, first, end int) {
+func (p pixels) hash(h *stoppableHash, first, end int) {
 	for c := range p.values {
 		h.Write(bytesOf(p.values[c][:]))
 	}
@@ -138,7 +138,7 @@ func bytesOf[T number](v []T) []byte {
 
 // hasher is a data set that can add the memory of its rows from first up to, not including, end to a hash.
 type hasher interface {
-	hash(h *stoppable, first, end int)
+	hash(h *stoppableHash, first, end int)
 }
 
 // Digest is a hash of all rows of d in their order. It tells copies of a data set that differ from
@@ -147,7 +147,7 @@ type hasher interface {
 // digests are equal to each other's only. A file may be sparse, and take hours: Digest ends early, with ctx's cause, once ctx is done.
 func Digest(ctx context.Context, d Dataset) ([sha256.Size]byte, error) {
 	spec := d.Spec()
-	h := &stoppable{sha256.New(), ctx}
+	h := &stoppableHash{sha256.New(), ctx}
 	var text []byte
 	for _, n := range []int{
 		d.Len(), spec.Inputs, spec.Outputs, spec.Classes, spec.Labels, spec.Symbols,
@@ -163,14 +163,14 @@ func Digest(ctx context.Context, d Dataset) ([sha256.Size]byte, error) {
 	return [sha256.Size]byte(h.Sum(nil)), nil
 }
 
-// stoppable is a hash that takes nothing any more once its context is done.
-type stoppable struct {
+// stoppableHash is a hash that takes nothing any more once its context is done.
+type stoppableHash struct {
 	hash.Hash
 	ctx context.Context
 }
 
 // Write never fails, as no hash's does.
-func (s *stoppable) Write(b []byte) (int, error) {
+func (s *stoppableHash) Write(b []byte) (int, error) {
 	const piece = 16 << 20 // bytes: some 10 ms
 	for left := b; len(left) > 0 && s.ctx.Err() == nil; {
 		n := min(len(left), piece)
@@ -180,7 +180,7 @@ func (s *stoppable) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func hashRows(h *stoppable, d Dataset, first, end int) {
+func hashRows(h *stoppableHash, d Dataset, first, end int) {
 	if d, ok := d.(hasher); ok {
 		d.hash(h, first, end)
 		return

@@ -123,7 +123,7 @@ func BenchmarkDigest(b *testing.B) {
 // A stop also ends the hashing of one long piece of memory, which a mapped file is: what comes after the stop is not hashed.
 func TestStopEndsOneLongWrite(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	h := &stoppable{stopsAfter{sha256.New(), cancel}, ctx}
+	h := &stoppableHash{stopsAfter{sha256.New(), cancel}, ctx}
 	if n, err := h.Write(make([]byte, 64<<20)); n != 64<<20 || err != nil {
 		t.Errorf("%d bytes, %v", n, err)
 	}

@@ -87,7 +87,7 @@ func (t *text) Read(i int, x, _ []float32, labels []int) {
 	runtime.KeepAlive(t)
 }
 
-func (t *text) hash(h *stoppable, first, end int) {
+func (t *text) hash(h *stoppableHash, first, end int) {
 	h.Write(t.bytes[first*t.context : end*t.context+1])
 	runtime.KeepAlive(t)
 }
@@ -104,8 +104,8 @@ const (
 	treeHole = 64 << 10
 )
 
-// tree is the files of a text, in order.
-type tree struct {
+// textTree is the files of a text, in order.
+type textTree struct {
 	root  string
 	paths []string
 	sizes []int64
@@ -115,7 +115,7 @@ type tree struct {
 
 // openTree returns the files of the tree at root as one text.
 func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
-	var found *tree
+	var found *textTree
 	look := func() (_ source, err error) {
 		skip, err := cache.folder()
 		if err != nil {
@@ -144,7 +144,7 @@ func openTree(ctx context.Context, cache *Cache, root string) (*text, error) {
 
 // listTree looks at all files below root, without those in the folder skip, if it is not nil. WalkDir goes through each
 // folder in the order of names.
-func listTree(root string, skip os.FileInfo) (*tree, error) {
+func listTree(root string, skip os.FileInfo) (*textTree, error) {
 	// A link as the root would not be followed.
 	root, err := filepath.EvalSymlinks(root)
 	if err != nil {
@@ -153,7 +153,7 @@ func listTree(root string, skip os.FileInfo) (*tree, error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return nil, err
 	}
-	t := &tree{root: root, from: source{Path: readable(root), Settings: "text"}}
+	t := &textTree{root: root, from: source{Path: readable(root), Settings: "text"}}
 	listing := sha256.New()
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -190,7 +190,7 @@ func listTree(root string, skip os.FileInfo) (*tree, error) {
 }
 
 // enter tells WalkDir what to do with the folder at path, which may be that of the cache.
-func (t *tree) enter(path string, cache bool) error {
+func (t *textTree) enter(path string, cache bool) error {
 	if !cache {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (t *tree) enter(path string, cache bool) error {
 }
 
 // add takes the file at path in.
-func (t *tree) add(path string, info fs.FileInfo) error {
+func (t *textTree) add(path string, info fs.FileInfo) error {
 	if len(t.paths) > 0 {
 		t.bytes++ // the zero byte before it
 	}
@@ -220,7 +220,7 @@ func (t *tree) add(path string, info fs.FileInfo) error {
 }
 
 // join reads all files into one piece, with a zero byte between two.
-func (t *tree) join(ctx context.Context) ([]byte, error) {
+func (t *textTree) join(ctx context.Context) ([]byte, error) {
 	joined := make([]byte, t.bytes)
 	rest := joined
 	for i, path := range t.paths {

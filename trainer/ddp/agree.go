@@ -51,7 +51,7 @@ func together(ctx context.Context, comm *mpi.Comm, err error) error {
 
 // firstToDiffer returns, on every rank, the first rank whose digest is not rank 0's; 0: all are equal.
 func firstToDiffer(ctx context.Context, comm *mpi.Comm, digest [sha256.Size]byte) (int, error) {
-	// Each rank fills its own place and the rest is zero, so that the sum gathers all.
+	// Each rank fills its own element and the rest is zero, so that the sum gathers all.
 	// 64 bits are plenty against accidents; ranks have proved who they are before.
 	all := make([]int64, comm.Size())
 	all[comm.Rank()] = int64(binary.LittleEndian.Uint64(digest[:]))
@@ -66,27 +66,27 @@ func firstToDiffer(ctx context.Context, comm *mpi.Comm, digest [sha256.Size]byte
 	return 0, nil
 }
 
-// replica is what ranks must have in common before they can average gradients. It travels as JSON.
-type replica struct {
+// modelDescription is what ranks must have in common before they can average gradients. It travels as JSON.
+type modelDescription struct {
 	Settings string
-	Tensors  []described
+	Tensors  []tensorInfo
 }
 
-type described struct {
+type tensorInfo struct {
 	What  string // "parameter" or "buffer"
 	Name  string
 	Shape []int
 }
 
-func (t described) String() string { return fmt.Sprintf("%s %s %v", t.What, t.Name, t.Shape) }
+func (t tensorInfo) String() string { return fmt.Sprintf("%s %s %v", t.What, t.Name, t.Shape) }
 
-func describe(params []*nn.Param, buffers []*nn.Buffer, cfg Config) replica {
-	r := replica{Settings: cfg.String()}
+func describe(params []*nn.Param, buffers []*nn.Buffer, cfg Config) modelDescription {
+	r := modelDescription{Settings: cfg.String()}
 	for _, p := range params {
-		r.Tensors = append(r.Tensors, described{"parameter", p.Name, p.Shape})
+		r.Tensors = append(r.Tensors, tensorInfo{"parameter", p.Name, p.Shape})
 	}
 	for _, b := range buffers {
-		r.Tensors = append(r.Tensors, described{"buffer", b.Name, b.Shape})
+		r.Tensors = append(r.Tensors, tensorInfo{"buffer", b.Name, b.Shape})
 	}
 	return r
 }
@@ -95,7 +95,7 @@ func describe(params []*nn.Param, buffers []*nn.Buffer, cfg Config) replica {
 // one has not as many values as its shape. One that is listed several times is one.
 func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
 	named := map[string]any{}
-	check := func(tensor any, d described, values int) error {
+	check := func(tensor any, d tensorInfo, values int) error {
 		if other, ok := named[d.Name]; ok && other != tensor {
 			return fmt.Errorf("%v has the name of another parameter or buffer: give each its own", d)
 		}
@@ -110,12 +110,12 @@ func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
 		return nil
 	}
 	for _, p := range params {
-		if err := check(p, described{"parameter", p.Name, p.Shape}, len(p.Value)); err != nil {
+		if err := check(p, tensorInfo{"parameter", p.Name, p.Shape}, len(p.Value)); err != nil {
 			return err
 		}
 	}
 	for _, b := range buffers {
-		if err := check(b, described{"buffer", b.Name, b.Shape}, len(b.Value)); err != nil {
+		if err := check(b, tensorInfo{"buffer", b.Name, b.Shape}, len(b.Value)); err != nil {
 			return err
 		}
 	}
@@ -124,7 +124,7 @@ func checkTensors(params []*nn.Param, buffers []*nn.Buffer) error {
 
 // agreeOn returns nil if all ranks have the same replica, and otherwise an error, the same on every rank, that names the first rank
 // that differs from rank 0, and what is the first that differs.
-func agreeOn(ctx context.Context, comm *mpi.Comm, mine replica) error {
+func agreeOn(ctx context.Context, comm *mpi.Comm, mine modelDescription) error {
 	text, err := json.Marshal(mine)
 	if err != nil {
 		return fmt.Errorf("describe the model: %w", err)
@@ -150,7 +150,7 @@ func agreeOn(ctx context.Context, comm *mpi.Comm, mine replica) error {
 }
 
 // differs words the first difference between r, which is rank's, and rank 0's.
-func (r replica) differs(first replica, rank int) string {
+func (r modelDescription) differs(first modelDescription, rank int) string {
 	for i := range min(len(r.Tensors), len(first.Tensors)) {
 		here, there := r.Tensors[i], first.Tensors[i]
 		switch {

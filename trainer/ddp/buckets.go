@@ -26,10 +26,10 @@ func (d *DDP) takeGradients(ctx context.Context) error {
 	return nil
 }
 
-// rebuild deals the parameters to buckets in the order that settle has found. The gradients, which may hold what has gathered on this
+// rebuild deals the parameters to buckets in the order that adoptOrder has found. The gradients, which may hold what has gathered on this
 // rank, move along.
 func (d *DDP) rebuild() {
-	d.order, d.next = d.next, nil
+	d.order, d.nextOrder = d.nextOrder, nil
 	gathered := make([][]float32, len(d.members))
 	for i, m := range d.members {
 		gathered[i] = slices.Clone(m.param.Grad)
@@ -44,18 +44,18 @@ func (d *DDP) rebuild() {
 // nobody then.
 func (d *DDP) arrange() {
 	const float32Bytes = 4
-	tensors := make([]tensor, len(d.order))
+	tensors := make([]gradientSize, len(d.order))
 	for i, index := range d.order {
-		tensors[i] = tensor{"float32", len(d.members[index].param.Value) * float32Bytes}
+		tensors[i] = gradientSize{"float32", len(d.members[index].param.Value) * float32Bytes}
 	}
 	indices, _ := assign(tensors, []int{d.cfg.FirstBucketBytes, d.cfg.BucketBytes})
 	d.buckets = d.buckets[:0]
 	end := 0
-	for i, places := range indices {
+	for i, members := range indices {
 		b := &Bucket{Index: i}
 		begin := end
-		for _, place := range places {
-			m := d.members[d.order[place]]
+		for _, at := range members {
+			m := d.members[d.order[at]]
 			n := len(m.param.Value)
 			m.bucket = i
 			m.param.Grad = d.arena[end : end+n : end+n]
@@ -66,18 +66,18 @@ func (d *DDP) arrange() {
 		d.buckets = append(d.buckets, b)
 	}
 	d.step.resize(len(d.buckets))
-	d.unbound = d.cfg.Hook != nil
+	d.hookUnbound = d.cfg.Hook != nil
 }
 
 // bind makes the buckets known to the Hook.
 func (d *DDP) bind(ctx context.Context) error {
-	if !d.unbound {
+	if !d.hookUnbound {
 		return nil
 	}
 	if err := d.cfg.Hook.Bind(ctx, d.comm, d.buckets); err != nil {
 		return fmt.Errorf("prepare the communication hook for %d buckets: %w", len(d.buckets), err)
 	}
-	d.unbound = false
+	d.hookUnbound = false
 	return nil
 }
 
@@ -87,11 +87,11 @@ func (d *DDP) firstOrder() {
 		d.order = append(d.order, int32(m.index))
 	}
 	// Where any parameter may be unused, a step's order says little about the next one's (as in PyTorch).
-	d.settled = d.cfg.FindUnused
+	d.orderFixed = d.cfg.FindUnused
 }
 
-// settle has all ranks take over the order in which rank 0's gradients have become complete.
-func (d *DDP) settle(ctx context.Context) error {
+// adoptOrder has all ranks take over the order in which rank 0's gradients have become complete.
+func (d *DDP) adoptOrder(ctx context.Context) error {
 	order := slices.Clone(d.order)
 	if arrived := d.step.arrived; len(arrived) == len(order) { // rank 0 had input
 		copy(order, arrived)
@@ -102,9 +102,9 @@ func (d *DDP) settle(ctx context.Context) error {
 	if !isPermutation(order) {
 		return fmt.Errorf("rank 0's order of %d gradients is none", len(order))
 	}
-	d.settled = true
+	d.orderFixed = true
 	if !slices.Equal(order, d.order) {
-		d.next = order
+		d.nextOrder = order
 	}
 	return nil
 }
@@ -120,8 +120,8 @@ func isPermutation(order []int32) bool {
 	return true
 }
 
-// tensor is what the assignment to buckets knows of a gradient.
-type tensor struct {
+// gradientSize is what the assignment to buckets knows of a gradient.
+type gradientSize struct {
 	kind  string // its element type: a bucket has one
 	bytes int
 }
@@ -131,7 +131,7 @@ type tensor struct {
 // There is one open bucket for each kind, which takes the tensors of this kind until it has at least as many bytes as its limit; the
 // kind's next bucket has the next of limits, or the last one again. Buckets are in the order of their first tensors. (PyTorch's
 // compute_bucket_assignment_by_size in torch/csrc/distributed/c10d/reducer.cpp, for dense gradients.)
-func assign(tensors []tensor, limits []int) (buckets [][]int, limitOf []int) {
+func assign(tensors []gradientSize, limits []int) (buckets [][]int, limitOf []int) {
 	type bucket struct {
 		indices []int
 		limit   int
@@ -139,7 +139,7 @@ func assign(tensors []tensor, limits []int) (buckets [][]int, limitOf []int) {
 	type open struct {
 		indices []int
 		bytes   int
-		limit   int // place in limits
+		limit   int // index in limits
 	}
 	var all []bucket
 	opened := map[string]*open{}

@@ -15,17 +15,17 @@ var elementBytes = map[string]int{"float16": 2, "float32": 4, "float64": 8}
 
 // The examples of PyTorch's test_c10d_common.py.
 func TestAssignLikePyTorchsTests(t *testing.T) { // without the race detector
-	of := func(kind string, n int) tensor { return tensor{kind, n * elementBytes[kind]} }
-	var alternating, small []tensor
+	of := func(kind string, n int) gradientSize { return gradientSize{kind, n * elementBytes[kind]} }
+	var alternating, small []gradientSize
 	for range 3 {
 		alternating = append(alternating, of("float32", 50), of("float64", 25))
 	}
 	for range 4 {
 		small = append(small, of("float32", 10))
 	}
-	single := []tensor{of("float32", 100), of("float32", 200), of("float32", 100), of("float32", 50)}
+	single := []gradientSize{of("float32", 100), of("float32", 200), of("float32", 100), of("float32", 50)}
 	for _, tt := range []struct {
-		tensors []tensor
+		tensors []gradientSize
 		limits  []int
 		buckets [][]int
 		limitOf []int
@@ -64,10 +64,10 @@ func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 		t.Fatalf("%d cases, want 60", len(golden.Cases))
 	}
 	for i, c := range golden.Cases {
-		var tensors []tensor
+		var tensors []gradientSize
 		for _, pair := range c.Tensors {
 			kind := pair[1].(string)
-			tensors = append(tensors, tensor{kind, int(pair[0].(float64)) * elementBytes[kind]})
+			tensors = append(tensors, gradientSize{kind, int(pair[0].(float64)) * elementBytes[kind]})
 		}
 		buckets, limitOf := assign(tensors, c.Limits)
 		if !reflect.DeepEqual(buckets, c.Buckets) || !slices.Equal(limitOf, c.LimitOf) {
@@ -80,8 +80,8 @@ func TestAssignLikePyTorch(t *testing.T) { // without the race detector
 // one.
 func TestAssignProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) tensor {
-			return tensor{rapid.SampledFrom([]string{"float16", "float32"}).Draw(t, "kind"), rapid.IntRange(0, 500).Draw(t, "bytes")}
+		tensors := rapid.SliceOf(rapid.Custom(func(t *rapid.T) gradientSize {
+			return gradientSize{rapid.SampledFrom([]string{"float16", "float32"}).Draw(t, "kind"), rapid.IntRange(0, 500).Draw(t, "bytes")}
 		})).Draw(t, "tensors")
 		limits := rapid.SliceOfN(rapid.IntRange(0, 1000), 1, 3).Draw(t, "limits")
 		buckets, limitOf := assign(tensors, limits)

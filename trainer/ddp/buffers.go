@@ -54,14 +54,14 @@ func (d *DDP) firstActive(ctx context.Context, active bool) (int, error) {
 
 func (d *DDP) broadcastBuffers(ctx context.Context, root int) error {
 	rest := d.packed
-	for _, b := range d.state {
+	for _, b := range d.buffers {
 		rest = rest[copy(rest, b.Value):]
 	}
 	if err := mpi.Broadcast(ctx, d.comm, d.packed, root); err != nil {
 		return err
 	}
 	rest = d.packed
-	for _, b := range d.state {
+	for _, b := range d.buffers {
 		rest = rest[copy(b.Value, rest):]
 	}
 	return nil

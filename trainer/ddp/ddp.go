@@ -20,25 +20,25 @@ type DDP struct {
 	members []*member // in the order of the model
 	member  map[*nn.Param]*member
 
-	state    []*nn.Buffer
+	buffers  []*nn.Buffer
 	packed   []float32 // the values of state, one after another
 	source   [1]int32  // the rank that they come from
 	syncTime time.Duration
 
-	arena   []float32 // all gradients
-	buckets []*Bucket
-	order   []int32 // the arena's: places in members
-	next    []int32 // the order from the next step on; nil: no change
-	settled bool    // order will not change any more
-	unbound bool    // the Hook does not know the buckets yet
-	means   bool    // the gradients are the last step's means, and maybe more
+	arena       []float32 // all gradients
+	buckets     []*Bucket
+	order       []int32 // the arena's: indices in members
+	nextOrder   []int32 // the order from the next step on; nil: no change
+	orderFixed  bool    // order will not change any more
+	hookUnbound bool    // the Hook does not know the buckets yet
+	holdsMeans  bool    // the gradients are the last step's means, and maybe more
 
-	step  step
+	step  syncStep
 	stats Stats
 	err   error // what has ended it
 }
 
-// member is a parameter's place in the buckets.
+// member is a parameter and where it is in the buckets.
 type member struct {
 	param  *nn.Param
 	index  int // in DDP.members
@@ -57,7 +57,7 @@ func New(ctx context.Context, comm *mpi.Comm, params []*nn.Param, buffers []*nn.
 		return nil, err
 	}
 	cfg = cfg.complete()
-	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, state: buffers}
+	d := &DDP{comm: comm, cfg: cfg, member: map[*nn.Param]*member{}, buffers: buffers}
 	for _, p := range params {
 		m := d.member[p]
 		if m == nil {
@@ -96,7 +96,7 @@ func (d *DDP) broadcastValues(ctx context.Context) error {
 		values = append(values, m.param.Value)
 	}
 	n := 0
-	for _, b := range d.state {
+	for _, b := range d.buffers {
 		values = append(values, b.Value)
 		n += len(b.Value)
 	}
@@ -113,7 +113,7 @@ func (d *DDP) ZeroGrad() {
 		clear(m.param.Grad)
 		m.param.HasGrad = false
 	}
-	d.means = false
+	d.holdsMeans = false
 }
 
 // Close gives the parameters gradients of their own, all zero. A model that outlives the Comm needs it, as the memory goes with
@@ -154,7 +154,7 @@ func (d *DDP) detach() {
 	for _, m := range d.members {
 		m.param.Grad, m.param.HasGrad = make([]float32, len(m.param.Value)), false
 	}
-	d.arena, d.next = nil, nil
+	d.arena, d.nextOrder = nil, nil
 }
 
 // Config is what ranks choose before they wrap a model. It must be equal on all of them, Hooks in their types and Strings.
@@ -240,17 +240,17 @@ func (c Config) String() string {
 // breakComm has the calls of all ranks on comm fail for the given reason, which the others are told. Where comm is broken already, it does
 // nothing.
 func breakComm(comm *mpi.Comm, reason error) {
-	comm.Barrier(gaveUp{context.Background(), reason}) // its error is the reason
+	comm.Barrier(endedContext{context.Background(), reason}) // its error is the reason
 }
 
-// gaveUp is a context that has ended for a reason.
-type gaveUp struct {
+// endedContext is a context that has ended for a reason.
+type endedContext struct {
 	context.Context
 	reason error
 }
 
-func (g gaveUp) Done() <-chan struct{} { return ended }
-func (g gaveUp) Err() error            { return g.reason }
+func (g endedContext) Done() <-chan struct{} { return ended }
+func (g endedContext) Err() error            { return g.reason }
 
 // ended is closed.
 var ended = func() chan struct{} {

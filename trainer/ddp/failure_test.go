@@ -363,7 +363,7 @@ func TestHookCannotBind(t *testing.T) {
 }
 
 // No rank waits for a Backward that goes on for long on another, whose hook has failed: the Comm breaks at once.
-func TestFailureIsToldDuringBackward(t *testing.T) {
+func TestFailureIsPublishedDuringBackward(t *testing.T) {
 	first := make(chan struct{})
 	testkit.Within(t, testkit.Patience, func() {
 		failures(t, ranksOn(t, "local", 2, func(ctx context.Context, comm *mpi.Comm) error {

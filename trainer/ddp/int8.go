@@ -34,7 +34,7 @@ type int8Hook struct {
 // All that costs a core about 4 ns for each element: it pays where the network gives a rank less than about 1.5 GB/s, not within a machine.
 //
 // A block with an Inf or a NaN on any rank is all NaN on every rank, and leaves its residuals as they were. Where a step is
-// skipped or its loss scaled otherwise, the residuals are not told.
+// skipped or its loss scaled otherwise, the residuals do not follow.
 func NewInt8Hook() Hook { return new(int8Hook) }
 
 // Bind implements Hook.
@@ -75,7 +75,7 @@ func (h *int8Hook) Reduce(ctx context.Context, comm *mpi.Comm, b *Bucket) error 
 		return fmt.Errorf("gather bucket %d in int8: %w", b.Index, err)
 	}
 	for _, block := range plan.blocks {
-		settle(block.of(b.Data), block.of(h.left[b.Index]), block.record(sent), block.record(averaged))
+		applyMean(block.of(b.Data), block.of(h.left[b.Index]), block.record(sent), block.record(averaged))
 	}
 	h.keepMissing(plan, b)
 	return nil
@@ -100,9 +100,9 @@ func (h *int8Hook) average(plan *int8Plan, averaged, received []byte, world int)
 	}
 }
 
-// settle replaces x, a gradient with its residual, by the mean, and left by the new residual.
-func settle(x, left []float32, sent, averaged []byte) {
-	if lost(averaged) {
+// applyMean replaces x, a gradient with its residual, by the mean, and left by the new residual.
+func applyMean(x, left []float32, sent, averaged []byte) {
+	if notFinite(averaged) {
 		for i := range x {
 			x[i] = float32(math.NaN())
 		}
@@ -121,7 +121,7 @@ func (h *int8Hook) keepMissing(plan *int8Plan, b *Bucket) {
 	averaged, rest := h.averaged.data, h.missing
 	for _, block := range plan.mine() {
 		left := block.of(h.left[b.Index])
-		if !lost(block.record(averaged)) {
+		if !notFinite(block.record(averaged)) {
 			vec.Add(left, rest[:len(left)])
 		}
 		rest = rest[len(left):]
@@ -213,8 +213,8 @@ func scaleOf(record []byte) float32 {
 	return math.Float32frombits(binary.LittleEndian.Uint32(record))
 }
 
-// lost tells that a record is of a block marked so.
-func lost(record []byte) bool { return math.IsNaN(float64(scaleOf(record))) }
+// notFinite tells that a record is of a block marked so.
+func notFinite(record []byte) bool { return math.IsNaN(float64(scaleOf(record))) }
 
 // quantize writes x as a record: x / scale, rounded to the nearest, where the largest magnitude is 127 scales. The
 // error is at most half a scale, but that a block all below 2^-121 is written as zeros.

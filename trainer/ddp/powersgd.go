@@ -51,7 +51,7 @@ type powerSGD struct {
 // matrices that would not shrink by MinRate, are averaged as they are.
 //
 // A gradient with an Inf or a NaN on any rank is all NaN on every rank, and leaves residual and Q as they were. Where a step is
-// skipped or its loss scaled otherwise, the residuals are not told.
+// skipped or its loss scaled otherwise, the residuals do not follow.
 func NewPowerSGDHook(cfg PowerSGDConfig) (Hook, error) {
 	var wrong []error
 	if cfg.Rank < 1 {
@@ -111,7 +111,7 @@ func (h *powerSGD) Bind(ctx context.Context, comm *mpi.Comm, buckets []*Bucket) 
 		return err
 	}
 	for i := range h.plans {
-		h.plans[i].place(h.first.data, h.second.data, h.left[i])
+		h.plans[i].assignBuffers(h.first.data, h.second.data, h.left[i])
 	}
 	return nil
 }
@@ -180,8 +180,8 @@ type powerPlan struct {
 	sumP, sumQ []float32
 }
 
-// place gives the matrices of a bucket their parts of the buffers.
-func (plan *powerPlan) place(first, second, left []float32) {
+// assignBuffers gives the matrices of a bucket their parts of the buffers.
+func (plan *powerPlan) assignBuffers(first, second, left []float32) {
 	p, q := 0, 0
 	for _, grad := range plan.plain {
 		p += len(grad)

@@ -12,9 +12,9 @@ import (
 	"ddpbatch/trainer/nn"
 )
 
-// step is what goes on between Begin and Finish. The goroutine of the caller counts gradients that are complete; the reducer, which is
+// syncStep is what goes on between Begin and Finish. The goroutine of the caller counts gradients that are complete; the reducer, which is
 // another one while they overlap, reduces the buckets that are full.
-type step struct {
+type syncStep struct {
 	open bool
 	ctx  context.Context // of Begin: for as long as the step is open
 	pass *nn.Pass        // of Backward; nil: there is none, see Shadow
@@ -22,7 +22,7 @@ type step struct {
 	head []float64       // the reducer's: the number of ranks that have input, and the sums
 
 	left    []int   // gradients that are still incomplete, of each bucket
-	sent    int     // buckets that the reducer was told of
+	sent    int     // buckets that the reducer was notified of
 	arrived []int32 // members in the order in which their gradients were complete, while that may change the buckets
 	used    []uint8 // by member: whether it was used, here and then on any rank
 	wrong   error   // what this rank has given the step up for
@@ -33,14 +33,14 @@ type step struct {
 	ready  func(*nn.Param)
 }
 
-func (s *step) init(d *DDP) {
+func (s *syncStep) init(d *DDP) {
 	s.reduce, s.ready = d.runReducer, d.ready
 	s.done = make(chan error, 1)
 	s.used = make([]uint8, len(d.members))
 }
 
 // resize makes room for n buckets. No step is open.
-func (s *step) resize(n int) {
+func (s *syncStep) resize(n int) {
 	s.left = make([]int, n)
 	s.full = make(chan struct{}, n+1)
 }
@@ -52,7 +52,7 @@ func (s *step) resize(n int) {
 // A Backward outside of Begin and Finish only adds to this rank's gradients (PyTorch's no_sync); the next synchronised step averages
 // all that has gathered.
 //
-// The second step's Begin moves the gradients, with what they hold, to other places: who keeps a Param.Grad must take it again.
+// The second step's Begin moves the gradients, with what they hold, elsewhere: who keeps a Param.Grad must take it again.
 func (d *DDP) Begin(ctx context.Context, pass *nn.Pass, sums []float64) {
 	d.begin(ctx, pass, sums, true)
 	if d.err == nil {
@@ -66,8 +66,8 @@ func (d *DDP) begin(ctx context.Context, pass *nn.Pass, sums []float64, active b
 	if s.open {
 		panic("ddp: Begin without Finish")
 	}
-	if d.next != nil {
-		d.rebuild() // here, where all ranks are: a layout is theirs together
+	if d.nextOrder != nil {
+		d.rebuild() // here, where all ranks are: buckets are theirs together
 	}
 	s.open, s.ctx, s.pass, s.sums = true, ctx, pass, sums
 	count := 0.0
@@ -113,7 +113,7 @@ func (d *DDP) Finish() error {
 	if d.active() > 0 {
 		copy(s.sums, s.head[1:])
 		d.markUsed()
-		d.means = true
+		d.holdsMeans = true
 	}
 	return nil
 }
@@ -142,8 +142,8 @@ func (d *DDP) wait() error {
 	return cmp.Or(s.wrong, err)
 }
 
-// drain takes back what the reducer was told, and did not want to know.
-func (s *step) drain() {
+// drain takes back the notifications that the reducer did not wait for.
+func (s *syncStep) drain() {
 	for s.wrong == nil && len(s.full) > 0 {
 		<-s.full
 	}
@@ -170,7 +170,7 @@ func (d *DDP) abandon(reason error) {
 	d.fail(s.wrong)
 }
 
-// ready counts a gradient that is complete, and tells the reducer of buckets that are full by it. Parameters that are not the
+// ready counts a gradient that is complete, and notifies the reducer of buckets that are full by it. Parameters that are not the
 // DDP's are their owner's.
 func (d *DDP) ready(p *nn.Param) {
 	m := d.member[p]
@@ -184,16 +184,16 @@ func (d *DDP) ready(p *nn.Param) {
 		d.giveUp(fmt.Errorf("Backward has used %s more than %d times: New wants a parameter as often as the model uses it, "+
 			"and a step has one Backward between Begin and Finish", p.Name, m.uses))
 	default:
-		if !d.settled {
+		if !d.orderFixed {
 			s.arrived = append(s.arrived, int32(m.index))
 		}
 		s.left[m.bucket]--
-		s.tell()
+		s.notifyReducer()
 	}
 }
 
-// tell tells the reducer of what it may reduce by now: buckets go in order, as all ranks must reduce the same one.
-func (s *step) tell() {
+// notifyReducer tells the reducer of what it may reduce by now: buckets go in order, as all ranks must reduce the same one.
+func (s *syncStep) notifyReducer() {
 	for s.sent < len(s.left) && s.left[s.sent] == 0 {
 		s.full <- struct{}{}
 		s.sent++
@@ -222,7 +222,7 @@ func (d *DDP) complete() {
 		}
 	}
 	clear(s.left)
-	s.tell()
+	s.notifyReducer()
 	s.full <- struct{}{}
 }
 
@@ -251,9 +251,9 @@ func (d *DDP) unused() error {
 			names = append(names, m.param.Name)
 		}
 	}
-	const enough = 5
-	if more := len(names) - enough; more > 0 {
-		names = append(names[:enough], fmt.Sprintf("%d more", more))
+	const most = 5
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("%d more", more))
 	}
 	return fmt.Errorf("Backward has not used %s on rank %d: have the loss depend on all parameters, leave those out that are not "+
 		"trained, or allow it with FindUnused", strings.Join(names, ", "), d.comm.Rank())
@@ -292,7 +292,7 @@ func (d *DDP) Shadow(ctx context.Context, sums []float64) (active int, err error
 		return 0, d.err
 	case d.cfg.Uneven == NotAllowed:
 		return 0, d.fail(errNoInput)
-	case d.means:
+	case d.holdsMeans:
 		return 0, d.fail(errNoZeroing)
 	}
 	gathered := slices.ContainsFunc(d.members, func(m *member) bool { return m.param.HasGrad })

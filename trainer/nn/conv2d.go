@@ -51,7 +51,7 @@ func NewConv2d(in Image, cfg Conv2dConfig, src Source) *Conv2d {
 	if cfg.Stride == 0 {
 		cfg.Stride = 1
 	}
-	w := window{cfg.Kernel, cfg.Stride, cfg.Padding}
+	w := slidingWindow{cfg.Kernel, cfg.Stride, cfg.Padding}
 	l := &Conv2d{out: w.over(in, cfg.Out), patches: newPatches(in, w)}
 	l.weight = newParam("weight", cfg.Out, in.Channels, cfg.Kernel, cfg.Kernel)
 	l.params = []*Param{l.weight}
@@ -111,7 +111,7 @@ func (l *Conv2d) Forward(p *Pass, x Matrix) Matrix {
 		l.gather(first, n)
 		p.multiply(l.grouped(l.y, first), whole(l.dense), blas.NoTrans, whole(l.columns), blas.NoTrans,
 			l.dense.Rows, n*l.out.plane(), l.dense.Cols, 1, 0)
-		l.part(l.y, first, n)
+		l.splitSamples(l.y, first, n)
 	}
 	return l.y
 }
@@ -128,7 +128,7 @@ func (l *Conv2d) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	for first := 0; first < dy.Rows; first += l.group {
 		n := min(l.group, dy.Rows-first)
 		l.gather(first, n)
-		l.join(dy, first, n)
+		l.joinSamples(dy, first, n)
 		p.multiply(whole(l.sums), whole(l.columns), blas.NoTrans, l.grouped(dy, first), blas.Trans,
 			l.sums.Rows, l.sums.Cols, n*l.out.plane(), 1, 1)
 		if input {
@@ -168,7 +168,7 @@ func (l *Conv2d) addGradients(p *Pass) {
 	}
 }
 
-// crowded is a number of values: of rows that begin a multiple of it apart, what lies one below the other has so few places in the
+// crowded is a number of values: of rows that begin a multiple of it apart, what lies one below the other has so few lines in the
 // cache that it does not stay there. Images of 32 x 32 are such rows.
 const crowded = 256
 
@@ -194,23 +194,23 @@ func (l *Conv2d) grouped(m Matrix, first int) view {
 	return whole(l.joined)
 }
 
-// join copies n samples of m from first on to where grouped says.
-func (l *Conv2d) join(m Matrix, first, n int) {
+// joinSamples copies n samples of m from first on to where grouped says.
+func (l *Conv2d) joinSamples(m Matrix, first, n int) {
 	for i := 0; i < n && !l.direct; i++ {
 		row, joined, size := l.sample(m, first, i)
 		block.Copy(joined, row, size)
 	}
 }
 
-// part is join backwards.
-func (l *Conv2d) part(m Matrix, first, n int) {
+// splitSamples is joinSamples backwards.
+func (l *Conv2d) splitSamples(m Matrix, first, n int) {
 	for i := 0; i < n && !l.direct; i++ {
 		row, joined, size := l.sample(m, first, i)
 		block.Copy(row, joined, size)
 	}
 }
 
-// sample returns the two places of the i-th sample of a group that is not direct.
+// sample returns where to find the i-th sample of a group that is not direct.
 func (l *Conv2d) sample(m Matrix, first, i int) (row, joined block.View, size block.Size) {
 	plane := l.out.plane()
 	return block.View{Data: m.Row(first + i), Pitch: plane}, block.View{Data: l.joined.Data[i*plane:], Pitch: l.joined.Cols},

@@ -9,7 +9,7 @@ import (
 )
 
 // convolve is the definition, in float64. It says where in x the kernel's elements are for each output.
-func convolve(in, out Image, w window, weight, bias []float32, x []float32) []float64 {
+func convolve(in, out Image, w slidingWindow, weight, bias []float32, x []float32) []float64 {
 	y := make([]float64, out.Size())
 	for o := range y {
 		c, i, j := o/out.plane(), o%out.plane()/out.Width, o%out.Width
@@ -63,7 +63,7 @@ func checkConvolution(t rapid.TB, in Image, cfg Conv2dConfig, rows int, seed uin
 	var pass Pass
 	y := l.Forward(&pass, x)
 	for i := range rows {
-		want := convolve(in, l.Out(), window{cfg.Kernel, max(cfg.Stride, 1), cfg.Padding}, l.weight.Value, bias, x.Row(i))
+		want := convolve(in, l.Out(), slidingWindow{cfg.Kernel, max(cfg.Stride, 1), cfg.Padding}, l.weight.Value, bias, x.Row(i))
 		for o, v := range y.Row(i) {
 			// At most 108 products below 1, each sum rounded to 24 bits.
 			if math.Abs(float64(v)-want[o]) > 1e-5 {
@@ -98,10 +98,10 @@ func dot(a, b []float32) float64 {
 }
 
 // drawWindow draws an image and a window that fits it.
-func drawWindow(t *rapid.T, padding func(kernel int) int) (Image, window) {
+func drawWindow(t *rapid.T, padding func(kernel int) int) (Image, slidingWindow) {
 	size := rapid.IntRange(1, 9)
 	in := Image{Channels: rapid.IntRange(1, 3).Draw(t, "channels"), Height: size.Draw(t, "height"), Width: size.Draw(t, "width")}
-	w := window{kernel: rapid.IntRange(1, 5).Draw(t, "kernel"), stride: rapid.IntRange(1, 5).Draw(t, "stride")}
+	w := slidingWindow{kernel: rapid.IntRange(1, 5).Draw(t, "kernel"), stride: rapid.IntRange(1, 5).Draw(t, "stride")}
 	w.padding = rapid.IntRange(0, padding(w.kernel)).Draw(t, "padding")
 	if in.Height+2*w.padding < w.kernel || in.Width+2*w.padding < w.kernel {
 		t.Skip("the window does not fit the image")
@@ -111,7 +111,7 @@ func drawWindow(t *rapid.T, padding func(kernel int) int) (Image, window) {
 
 // each calls visit with every element of the image that each window covers: output o is at plane position out, the element of the
 // kernel is tap, that of the image's plane is at.
-func (w window) each(in, out Image, visit func(o, tap, at int)) {
+func (w slidingWindow) each(in, out Image, visit func(o, tap, at int)) {
 	for o := range out.plane() {
 		for tap := range w.kernel * w.kernel {
 			row := o/out.Width*w.stride - w.padding + tap/w.kernel

@@ -112,7 +112,7 @@ func (s *gptScratch) linear(in, out int, bias bool, deviation float64, src Sourc
 	return l
 }
 
-// Embedding turns symbols into rows: y = token[symbol] + position[place in the sequence]. Its parameters are "token.weight" [symbols, width]
+// Embedding turns symbols into rows: y = token[symbol] + position[index in the sequence]. Its parameters are "token.weight" [symbols, width]
 // and "position.weight" [context, width], those of two torch.nn.Embedding of these names.
 type Embedding struct {
 	token, position *Param
@@ -160,7 +160,7 @@ func (e *Embedding) Forward(_ *Pass, x Matrix) Matrix {
 	return e.y
 }
 
-// Backward adds each row of dy to the gradients of its symbol and of its place. Symbols have no gradient, so
+// Backward adds each row of dy to the gradients of its symbol and of its position. Symbols have no gradient, so
 // where one is asked for, it is zero.
 func (e *Embedding) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	sameShape(dy, e.y)

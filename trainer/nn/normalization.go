@@ -85,16 +85,16 @@ func (b *BatchNorm) Forward(p *Pass, x Matrix) Matrix {
 	for i := range x.Rows * b.channels {
 		c := i % b.channels
 		scale, bias := float64(b.weight.Value[c])*b.rstd[c], float64(b.bias.Value[c])
-		y := b.part(b.y, i)
-		for j, v := range b.part(x, i) {
+		y := b.channel(b.y, i)
+		for j, v := range b.channel(x, i) {
 			y[j] = float32(float64((float64(v)-b.center[c])*scale) + bias)
 		}
 	}
 	return b.y
 }
 
-// part returns the i-th of all channels of all samples.
-func (b *BatchNorm) part(m Matrix, i int) []float32 { return m.Data[i*b.plane:][:b.plane] }
+// channel returns the i-th of all channels of all samples.
+func (b *BatchNorm) channel(m Matrix, i int) []float32 { return m.Data[i*b.plane:][:b.plane] }
 
 // reduce replaces sums over this rank's batch by those over all.
 func (b *BatchNorm) reduce(sums []float64) {
@@ -111,7 +111,7 @@ func (b *BatchNorm) measure() {
 	clear(sums)
 	sums[n] = float64(b.x.Rows * b.plane)
 	for i := range b.x.Rows * n {
-		sums[i%n] += vec.Sum(b.part(b.x, i))
+		sums[i%n] += vec.Sum(b.channel(b.x, i))
 	}
 	b.reduce(sums)
 	b.count = sums[n]
@@ -122,7 +122,7 @@ func (b *BatchNorm) measure() {
 	squares := b.sums[:n]
 	clear(squares)
 	for i := range b.x.Rows * n {
-		x := b.part(b.x, i)
+		x := b.channel(b.x, i)
 		squares[i%n] += centered(x, x, b.center[i%n], b.center[i%n])
 	}
 	b.reduce(squares)
@@ -163,9 +163,9 @@ func (b *BatchNorm) Backward(p *Pass, dy Matrix, input bool) Matrix {
 	bias, weight := b.sums[:n], b.sums[n:2*n] // sums of dy, and of dy times the normalized x
 	clear(b.sums)
 	for i := range dy.Rows * n {
-		c, part := i%n, b.part(dy, i)
+		c, part := i%n, b.channel(dy, i)
 		bias[c] += vec.Sum(part)
-		weight[c] += float64(centered(part, b.part(b.x, i), 0, b.center[c]) * b.rstd[c])
+		weight[c] += float64(centered(part, b.channel(b.x, i), 0, b.center[c]) * b.rstd[c])
 	}
 	for c := range n {
 		b.weight.Grad[c] += float32(weight[c])
@@ -193,8 +193,8 @@ func (b *BatchNorm) inputGradient(dy Matrix, sums, products []float64) {
 		c := i % b.channels
 		scale := float64(b.weight.Value[c]) * b.rstd[c]
 		mean, slope := sums[c]/count, products[c]/count*b.rstd[c]
-		x, dx := b.part(b.x, i), b.part(b.dx, i)
-		for j, v := range b.part(dy, i) {
+		x, dx := b.channel(b.x, i), b.channel(b.dx, i)
+		for j, v := range b.channel(dy, i) {
 			dx[j] = float32(scale * (float64(v) - mean - float64(slope*(float64(x[j])-b.center[c]))))
 		}
 	}

@@ -6,22 +6,22 @@ import (
 	"testing"
 )
 
-// meeting is a Reducer of a rank that shares a hub with others.
-type meeting struct {
+// goroutineSums is a Reducer of a rank that shares a hub with others.
+type goroutineSums struct {
 	in  chan<- []float64
 	out <-chan struct{}
 }
 
-func (m meeting) Sum(x []float64) {
+func (m goroutineSums) Sum(x []float64) {
 	m.in <- x
 	<-m.out
 }
 
-// meetings returns the Reducers of n ranks. All of them are done when stop is called.
-func meetings(n int) (ranks []meeting, stop func()) {
+// newGoroutineSums returns the Reducers of n ranks. All of them are done when stop is called.
+func newGoroutineSums(n int) (ranks []goroutineSums, stop func()) {
 	in, out := make(chan []float64), make(chan struct{})
 	for range n {
-		ranks = append(ranks, meeting{in, out})
+		ranks = append(ranks, goroutineSums{in, out})
 	}
 	go func() {
 		for first := range in {
@@ -63,7 +63,7 @@ func TestSyncBatchNormIsThatOfOneBatch(t *testing.T) {
 	dx := whole.Backward(&train, dy, true)
 
 	sizes := []int{5, 0, 1, 3}
-	ranks, stop := meetings(len(sizes))
+	ranks, stop := newGoroutineSums(len(sizes))
 	defer stop()
 	layers := make([]*BatchNorm, len(sizes))
 	var group sync.WaitGroup

@@ -17,12 +17,12 @@ func (i Image) check() {
 	}
 }
 
-// window is a square that slides over an image with padding on every side.
-type window struct{ kernel, stride, padding int }
+// slidingWindow is a square that slides over an image with padding on every side.
+type slidingWindow struct{ kernel, stride, padding int }
 
 // over returns the image, of the given channels, that has one value for each position of the window. What
 // is left over at the lower and the right edge is not covered, as in PyTorch.
-func (w window) over(in Image, channels int) Image {
+func (w slidingWindow) over(in Image, channels int) Image {
 	in.check()
 	if w.kernel < 1 || w.stride < 1 || w.padding < 0 {
 		panic("nn: a window needs a kernel and a stride of at least 1, and no negative padding")
@@ -39,7 +39,7 @@ func (w window) over(in Image, channels int) Image {
 type area struct{ row, col, top, bottom, left, right int }
 
 // at returns the area of row i and column j of the output.
-func (w window) at(in Image, i, j int) area {
+func (w slidingWindow) at(in Image, i, j int) area {
 	row, col := i*w.stride-w.padding, j*w.stride-w.padding
 	return area{row, col, max(row, 0), min(row+w.kernel, in.Height), max(col, 0), min(col+w.kernel, in.Width)}
 }
@@ -50,7 +50,7 @@ func (w window) at(in Image, i, j int) area {
 // a, a+stride, ... and columns b, b+stride, .... In there, what one element of the kernel meets as the window slides is a block,
 // as large as the output: the kernel's element (y, x) meets the plane of phase (y mod stride, x mod stride) from a fixed position on.
 type patches struct {
-	window
+	slidingWindow
 	in, out Image // out.Channels is not used
 	pitch   int   // values from one row of a plane to the next
 	planes  int   // values in all planes of a channel
@@ -64,8 +64,8 @@ type phase struct {
 	size         block.Size
 }
 
-func newPatches(in Image, w window) *patches {
-	s := &patches{window: w, in: in, out: w.over(in, 1)}
+func newPatches(in Image, w slidingWindow) *patches {
+	s := &patches{slidingWindow: w, in: in, out: w.over(in, 1)}
 	reach := (w.kernel - 1) / w.stride // how far a window goes beyond its first row and column in a plane
 	s.pitch = s.out.Width + reach
 	height := s.out.Height + reach
@@ -97,7 +97,7 @@ func newPatches(in Image, w window) *patches {
 type run struct{ image, plane, count int }
 
 // meet returns what the planes of a phase, of the given size, have of an image's rows, or columns.
-func (w window) meet(phase, image, plane int) run {
+func (w slidingWindow) meet(phase, image, plane int) run {
 	r := run{plane: max(0, w.padding-phase+w.stride-1) / w.stride} // what lies before is padding
 	r.image = r.plane*w.stride + phase - w.padding
 	if r.image < image {

@@ -9,27 +9,27 @@ import (
 // documentation states, 2^-149 more where results are subnormal.
 var curves = []struct {
 	name    string
-	run     func(s *set, dst, x []float32)
+	run     func(s *kernelSet, dst, x []float32)
 	f       func(x float64) float64
 	allowed func(x, y float64) float64
 	top     float64 // the largest argument, if there is one
 }{
 	{
-		"GELU", func(s *set, dst, x []float32) { s.gelu(dst, x) },
+		"GELU", func(s *kernelSet, dst, x []float32) { s.gelu(dst, x) },
 		func(x float64) float64 { return x * math.Erfc(-x/math.Sqrt2) / 2 },
 		func(x, _ float64) float64 { return 2e-7 * max(1, math.Abs(x)) }, math.Inf(1),
 	}, {
-		"GELUGrad", func(s *set, dst, x []float32) { s.geluGrad(dst, x, ones(len(x))) },
+		"GELUGrad", func(s *kernelSet, dst, x []float32) { s.geluGrad(dst, x, ones(len(x))) },
 		func(x float64) float64 {
 			return math.Erfc(-x/math.Sqrt2)/2 + x*math.Exp(-x*x/2)/math.Sqrt(2*math.Pi)
 		},
 		func(_, _ float64) float64 { return 4e-7 }, math.Inf(1),
 	}, {
-		"Tanh", func(s *set, dst, x []float32) { s.tanh(dst, x) },
+		"Tanh", func(s *kernelSet, dst, x []float32) { s.tanh(dst, x) },
 		math.Tanh,
 		func(_, y float64) float64 { return 4e-7 * math.Abs(y) }, math.Inf(1),
 	}, {
-		"ExpSum", func(s *set, dst, x []float32) { s.expSum(dst, x, 0) },
+		"ExpSum", func(s *kernelSet, dst, x []float32) { s.expSum(dst, x, 0) },
 		math.Exp,
 		func(_, y float64) float64 {
 			if y < 1.2e-38 {

@@ -5,9 +5,9 @@ package vec
 import "golang.org/x/sys/cpu"
 
 // assembly is what this CPU can run of the sets in assembly, the best one first.
-func assembly() []*set {
+func assembly() []*kernelSet {
 	x := &cpu.X86
-	var sets []*set
+	var sets []*kernelSet
 	if !x.HasAVX2 || !x.HasFMA || !x.HasF16C {
 		return nil
 	}
@@ -17,7 +17,7 @@ func assembly() []*set {
 	return append(sets, &avx2)
 }
 
-var avx512 = set{
+var avx512 = kernelSet{
 	name:          "avx512",
 	add:           addAVX512,
 	addTo:         addToAVX512,
@@ -127,7 +127,7 @@ func sgdMomentumAVX512(w, g, v []float32, s sgdStep)
 //go:noescape
 func adamAVX512(w, g, m, v []float32, s AdamStep)
 
-var avx2 = set{
+var avx2 = kernelSet{
 	name:          "avx2",
 	add:           addAVX2,
 	addTo:         addToAVX2,

@@ -54,13 +54,13 @@ func TestToHalves(t *testing.T) {
 	for _, f := range []struct {
 		name                       string
 		exponentBits, fractionBits int
-		to                         func(s *set, dst []uint16, x []float32)
-		round                      func(s *set, dst, x []float32)
+		to                         func(s *kernelSet, dst []uint16, x []float32)
+		round                      func(s *kernelSet, dst, x []float32)
 	}{
-		{"float16", 5, 10, func(s *set, dst []uint16, x []float32) { s.toFloat16(dst, x) },
-			func(s *set, dst, x []float32) { s.roundFloat16(dst, x) }},
-		{"bfloat16", 8, 7, func(s *set, dst []uint16, x []float32) { s.toBFloat16(dst, x) },
-			func(s *set, dst, x []float32) { s.roundBFloat16(dst, x) }},
+		{"float16", 5, 10, func(s *kernelSet, dst []uint16, x []float32) { s.toFloat16(dst, x) },
+			func(s *kernelSet, dst, x []float32) { s.roundFloat16(dst, x) }},
+		{"bfloat16", 8, 7, func(s *kernelSet, dst []uint16, x []float32) { s.toBFloat16(dst, x) },
+			func(s *kernelSet, dst, x []float32) { s.roundBFloat16(dst, x) }},
 	} {
 		infinity := uint16(1<<f.exponentBits-1) << f.fractionBits
 		var x []float32

@@ -1,7 +1,7 @@
 package vec
 
-// set is one implementation of every kernel. Kernels trust that lengths fit.
-type set struct {
+// kernelSet is one implementation of every kernel. Kernels trust that lengths fit.
+type kernelSet struct {
 	name string
 
 	add   func(dst, x []float32)
@@ -44,7 +44,7 @@ type set struct {
 }
 
 // plain is every kernel as a loop in Go: what runs where there is no assembly, and what assembly is tested against.
-var plain = set{
+var plain = kernelSet{
 	name: "go",
 	add:  add, addTo: addTo, mul: mul, scale: scale, axpy: axpy, add4: add4,
 	sum: sum, dot: dot, max: largest, finite: finite,
@@ -60,7 +60,7 @@ var plain = set{
 // best is what this CPU runs.
 var best = choose()
 
-func choose() set {
+func choose() kernelSet {
 	if sets := assembly(); len(sets) > 0 && !race {
 		return *sets[0]
 	}

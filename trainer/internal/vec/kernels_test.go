@@ -9,7 +9,7 @@ import (
 )
 
 // implementations is every set that can run here: race builds test assembly too, though they do not use it.
-func implementations() []*set { return append([]*set{&plain}, assembly()...) }
+func implementations() []*kernelSet { return append([]*kernelSet{&plain}, assembly()...) }
 
 // special are the values at which loops differ first.
 var special = []float32{
@@ -238,30 +238,30 @@ type operands struct {
 var exact = []struct {
 	name  string
 	alias bool
-	run   func(s *set, o operands)
+	run   func(s *kernelSet, o operands)
 }{
-	{"add", true, func(s *set, o operands) { s.add(o.a, o.b) }},
-	{"addTo", true, func(s *set, o operands) { s.addTo(o.a, o.b, o.c) }},
-	{"mul", true, func(s *set, o operands) { s.mul(o.a, o.b, o.c) }},
-	{"scale", true, func(s *set, o operands) { s.scale(o.a, o.p) }},
-	{"axpy", true, func(s *set, o operands) { s.axpy(o.a, o.p, o.b) }},
-	{"relu", true, func(s *set, o operands) { s.relu(o.a, o.b) }},
-	{"reluGrad", true, func(s *set, o operands) { s.reluGrad(o.a, o.b, o.c) }},
-	{"tanhGrad", true, func(s *set, o operands) { s.tanhGrad(o.a, o.b, o.c) }},
-	{"softmaxGrad", true, func(s *set, o operands) { s.softmaxGrad(o.a, o.b, o.c, o.p) }},
-	{"roundBFloat16", true, func(s *set, o operands) { s.roundBFloat16(o.a, o.b) }},
-	{"roundFloat16", true, func(s *set, o operands) { s.roundFloat16(o.a, o.b) }},
-	{"sgd", false, func(s *set, o operands) { s.sgd(o.a, o.b, o.p, o.q) }},
-	{"sgdMomentum", false, func(s *set, o operands) {
+	{"add", true, func(s *kernelSet, o operands) { s.add(o.a, o.b) }},
+	{"addTo", true, func(s *kernelSet, o operands) { s.addTo(o.a, o.b, o.c) }},
+	{"mul", true, func(s *kernelSet, o operands) { s.mul(o.a, o.b, o.c) }},
+	{"scale", true, func(s *kernelSet, o operands) { s.scale(o.a, o.p) }},
+	{"axpy", true, func(s *kernelSet, o operands) { s.axpy(o.a, o.p, o.b) }},
+	{"relu", true, func(s *kernelSet, o operands) { s.relu(o.a, o.b) }},
+	{"reluGrad", true, func(s *kernelSet, o operands) { s.reluGrad(o.a, o.b, o.c) }},
+	{"tanhGrad", true, func(s *kernelSet, o operands) { s.tanhGrad(o.a, o.b, o.c) }},
+	{"softmaxGrad", true, func(s *kernelSet, o operands) { s.softmaxGrad(o.a, o.b, o.c, o.p) }},
+	{"roundBFloat16", true, func(s *kernelSet, o operands) { s.roundBFloat16(o.a, o.b) }},
+	{"roundFloat16", true, func(s *kernelSet, o operands) { s.roundFloat16(o.a, o.b) }},
+	{"sgd", false, func(s *kernelSet, o operands) { s.sgd(o.a, o.b, o.p, o.q) }},
+	{"sgdMomentum", false, func(s *kernelSet, o operands) {
 		step := newSGDStep(0.1, o.p, 0.25, o.q, o.yes)
 		s.sgdMomentum(o.a, o.b, o.c, step)
 	}},
-	{"adam", false, func(s *set, o operands) {
+	{"adam", false, func(s *kernelSet, o operands) {
 		step := AdamStep{Shrink: 0.999, Decay: o.q, Beta1: 0.9, Beta2: 0.999, Rest1: 0.1, Rest2: 0.001,
 			StepSize: o.p, Root: 0.0316, Eps: 1e-8}
 		s.adam(o.a, o.b, o.c, o.d, step)
 	}},
-	{"add4", false, func(s *set, o operands) { // columns of a are summed over what lies in b
+	{"add4", false, func(s *kernelSet, o operands) { // columns of a are summed over what lies in b
 		n := len(o.a) / 5
 		s.add4(o.a[:n], o.b[:4*n])
 	}},
@@ -297,7 +297,7 @@ func TestExactKernels(t *testing.T) {
 
 // compare runs a kernel of s and the plain one on copies of o, and wants the same in all arrays and nothing written
 // around them. layout says which of b (1) and c (2) are a.
-func compare(t *testing.T, rng *rand.Rand, s *set, run func(*set, operands), o operands, layout int) {
+func compare(t *testing.T, rng *rand.Rand, s *kernelSet, run func(*kernelSet, operands), o operands, layout int) {
 	t.Helper()
 	const mark = 12345
 	copied := func() ([]func() bool, operands) {
@@ -359,23 +359,23 @@ func FuzzExactKernels(f *testing.F) {
 }
 
 // byElement are the kernels by which each element is made of the elements at its place: arrays that they read and write.
-var byElement = func() map[string]func(s *set, o operands) {
-	all := map[string]func(s *set, o operands){
-		"gelu":      func(s *set, o operands) { s.gelu(o.a, o.b) },
-		"geluGrad":  func(s *set, o operands) { s.geluGrad(o.a, o.b, o.c) },
-		"tanh":      func(s *set, o operands) { s.tanh(o.a, o.b) },
-		"expSum":    func(s *set, o operands) { s.expSum(o.a, o.b, 3) },
-		"normalize": func(s *set, o operands) { s.normalize(o.a, o.b, o.c, o.d, o.p, 1.3) },
-		"normalizeSums": func(s *set, o operands) {
+var byElement = func() map[string]func(s *kernelSet, o operands) {
+	all := map[string]func(s *kernelSet, o operands){
+		"gelu":      func(s *kernelSet, o operands) { s.gelu(o.a, o.b) },
+		"geluGrad":  func(s *kernelSet, o operands) { s.geluGrad(o.a, o.b, o.c) },
+		"tanh":      func(s *kernelSet, o operands) { s.tanh(o.a, o.b) },
+		"expSum":    func(s *kernelSet, o operands) { s.expSum(o.a, o.b, 3) },
+		"normalize": func(s *kernelSet, o operands) { s.normalize(o.a, o.b, o.c, o.d, o.p, 1.3) },
+		"normalizeSums": func(s *kernelSet, o operands) {
 			s.normalizeSums(o.a, o.b, o.c, o.d, o.d, o.p, 1.3)
 		},
-		"normalizeGrad": func(s *set, o operands) { s.normalizeGrad(o.a, o.b, o.c, o.d, o.p, 1.3, 0.2, 0.1) },
-		"float16": func(s *set, o operands) {
+		"normalizeGrad": func(s *kernelSet, o operands) { s.normalizeGrad(o.a, o.b, o.c, o.d, o.p, 1.3, 0.2, 0.1) },
+		"float16": func(s *kernelSet, o operands) {
 			half := make([]uint16, len(o.a))
 			s.toFloat16(half, o.b)
 			s.fromFloat16(o.a, half)
 		},
-		"bfloat16": func(s *set, o operands) {
+		"bfloat16": func(s *kernelSet, o operands) {
 			half := make([]uint16, len(o.a))
 			s.toBFloat16(half, o.b)
 			s.fromBFloat16(o.a, half)
@@ -438,13 +438,13 @@ func TestSplits(t *testing.T) {
 }
 
 // reductions are the kernels that make numbers of an array, for 1 element or more. What they come to may depend on where the array is cut.
-var reductions = map[string]func(s *set, o operands) [2]float64{
-	"sum":     func(s *set, o operands) [2]float64 { return [2]float64{s.sum(o.a)} },
-	"dot":     func(s *set, o operands) [2]float64 { return [2]float64{s.dot(o.a, o.b)} },
-	"max":     func(s *set, o operands) [2]float64 { return [2]float64{float64(s.max(o.a))} },
-	"expSum":  func(s *set, o operands) [2]float64 { return [2]float64{s.expSum(o.b, o.a, 10)} },
-	"moments": func(s *set, o operands) [2]float64 { a, b := s.moments(o.a); return [2]float64{a, b} },
-	"normalizeSums": func(s *set, o operands) [2]float64 {
+var reductions = map[string]func(s *kernelSet, o operands) [2]float64{
+	"sum":     func(s *kernelSet, o operands) [2]float64 { return [2]float64{s.sum(o.a)} },
+	"dot":     func(s *kernelSet, o operands) [2]float64 { return [2]float64{s.dot(o.a, o.b)} },
+	"max":     func(s *kernelSet, o operands) [2]float64 { return [2]float64{float64(s.max(o.a))} },
+	"expSum":  func(s *kernelSet, o operands) [2]float64 { return [2]float64{s.expSum(o.b, o.a, 10)} },
+	"moments": func(s *kernelSet, o operands) [2]float64 { a, b := s.moments(o.a); return [2]float64{a, b} },
+	"normalizeSums": func(s *kernelSet, o operands) [2]float64 {
 		a, b := s.normalizeSums(o.a, o.b, o.c, o.d, o.d, 0.1, 1.3)
 		return [2]float64{a, b}
 	},
@@ -470,11 +470,11 @@ func TestReductionsAnywhere(t *testing.T) {
 }
 
 // available is implementations, and says which a machine cannot run.
-func available(t *testing.T) []*set {
+func available(t *testing.T) []*kernelSet {
 	t.Helper()
 	sets := implementations()
 	for _, name := range []string{"avx2", "avx512"} {
-		if !slices.ContainsFunc(sets, func(s *set) bool { return s.name == name }) {
+		if !slices.ContainsFunc(sets, func(s *kernelSet) bool { return s.name == name }) {
 			t.Run(name, func(t *testing.T) { t.Skipf("no %s here: of another CPU, or left out by the tag noasm", name) })
 		}
 	}

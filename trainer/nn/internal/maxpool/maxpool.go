@@ -1,4 +1,4 @@
-package halve
+package maxpool
 
 import "math"
 
@@ -38,7 +38,7 @@ func Spread(dx []float32, from []uint8, dy []float32, width int) {
 
 func check(small []float32, from []uint8, large []float32, width int) {
 	if width < 1 || len(small)%width != 0 || len(from) != len(small) || len(large) != 4*len(small) {
-		panic("halve: lengths do not fit")
+		panic("maxpool: lengths do not fit")
 	}
 }
 

@@ -1,4 +1,4 @@
-package halve
+package maxpool
 
 import (
 	"syscall"

@@ -1,6 +1,6 @@
 //go:build !race && !noasm
 
-package halve
+package maxpool
 
 import "golang.org/x/sys/cpu"
 
