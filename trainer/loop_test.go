@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	gonum "gonum.org/v1/gonum/blas"
+
 	"ddpbatch/checkpoint"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/blas"
-
-	gonum "gonum.org/v1/gonum/blas"
 )
 
 // sumsInOtherOrder is how far values of about 1 may be apart after some steps of SGD when the gradients of a batch are added up in

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/npy"
@@ -20,8 +22,6 @@ import (
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 	"ddpbatch/trainer/data"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -4,9 +4,9 @@ import (
 	"math"
 	"sync"
 
-	"ddpbatch/trainer/blas/internal/tile"
-
 	"gonum.org/v1/gonum/blas"
+
+	"ddpbatch/trainer/blas/internal/tile"
 )
 
 // Library computes matrix products: the part of gonum's blas.Float32Level3 that training needs. It is safe for concurrent use.

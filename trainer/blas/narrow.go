@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"ddpbatch/trainer/internal/vec"
-
 	"gonum.org/v1/gonum/blas"
+
+	"ddpbatch/trainer/internal/vec"
 )
 
 // Precision is the type that the values which a product multiplies have. What it adds up, and its result, are float32.

@@ -10,10 +10,10 @@ import (
 	"os"
 	"runtime"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/crc32c"
 	"ddpbatch/internal/vfs"
-
-	"golang.org/x/sys/unix"
 )
 
 // prepared is data in the form that it is used in, in memory or in a mapped file.

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"ddpbatch/internal/testkit/golden"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 	"ddpbatch/trainer/optim"
-
-	"pgregory.net/rapid"
 )
 
 func newModel(seed uint64, widths ...int) nn.Module {

@@ -10,9 +10,9 @@ import (
 	"reflect"
 	"testing"
 
-	"ddpbatch/mpi"
-
 	"github.com/klauspost/compress/zstd"
+
+	"ddpbatch/mpi"
 )
 
 func TestDrift(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"testing"
 
-	"ddpbatch/mpi"
-
 	"pgregory.net/rapid"
+
+	"ddpbatch/mpi"
 )
 
 // No gradient is lost: all means that were returned and the mean residual add up to all gradients. And residuals stay within their bound.

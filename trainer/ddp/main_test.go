@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 	"ddpbatch/trainer/nn"
-
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"ddpbatch/internal/testkit/torch"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
-
-	"pgregory.net/rapid"
 )
 
 // With the full rank, every matrix is its own approximation.

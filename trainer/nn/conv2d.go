@@ -1,10 +1,10 @@
 package nn
 
 import (
+	"gonum.org/v1/gonum/blas"
+
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn/internal/block"
-
-	"gonum.org/v1/gonum/blas"
 )
 
 // Conv2dConfig is the shape of a convolution, in the words of torch.nn.Conv2d. The kernel is square.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	tblas "ddpbatch/trainer/blas"
-
 	"gonum.org/v1/gonum/blas"
+
+	tblas "ddpbatch/trainer/blas"
 )
 
 var nan32 = float32(math.NaN())

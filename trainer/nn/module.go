@@ -3,9 +3,9 @@ package nn
 import (
 	"iter"
 
-	tblas "ddpbatch/trainer/blas"
-
 	"gonum.org/v1/gonum/blas"
+
+	tblas "ddpbatch/trainer/blas"
 )
 
 // Module is a differentiable function of a batch, with or without parameters.

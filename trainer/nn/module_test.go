@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	tblas "ddpbatch/trainer/blas"
-
 	"gonum.org/v1/gonum/blas"
+
+	tblas "ddpbatch/trainer/blas"
 )
 
 // Product against the definition, over sizes below, at and above its tiles.

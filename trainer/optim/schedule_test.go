@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"ddpbatch/internal/testkit/torch"
-
 	"pgregory.net/rapid"
+
+	"ddpbatch/internal/testkit/torch"
 )
 
 //go:embed testdata/schedules.py
