@@ -6,11 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/mathext/prng"
+
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/data"
-	"ddpbatch/trainer/internal/mt19937"
 	"ddpbatch/trainer/nn"
 )
 
@@ -23,7 +24,8 @@ func newModel(cfg ModelConfig, spec data.Spec, seed uint64, sums nn.Reducer) (*n
 	if err := checkData(cfg, spec); err != nil {
 		return nil, err
 	}
-	src := mt19937.New(seed)
+	src := prng.NewMT19937() // the generator behind torch.manual_seed on a CPU: of seed, only the low 32 bits count
+	src.Seed(seed)
 	outputs := max(spec.Outputs, spec.Classes)
 	switch cfg.Kind {
 	case "cnn":

@@ -12,13 +12,14 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/mathext/prng"
+
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/testkit/golden"
 	"ddpbatch/internal/testkit/thin"
 	"ddpbatch/internal/testkit/torch"
 	"ddpbatch/trainer/data"
-	"ddpbatch/trainer/internal/mt19937"
 )
 
 // rounding is how many times PyTorch's own error ours may be. Both add the same float32 numbers in different orders, and what comes
@@ -330,7 +331,8 @@ func normals(seed uint64, n int) []float32 {
 
 // classesOf is n labels below some number, each of which is there.
 func classesOf(seed uint64, n, below int) []int64 {
-	random := mt19937.New(seed)
+	random := prng.NewMT19937()
+	random.Seed(seed)
 	v := make([]int64, n)
 	for i := range v {
 		if v[i] = int64(i); i >= below {

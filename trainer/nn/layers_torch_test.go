@@ -11,8 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/mathext/prng"
+
 	"ddpbatch/internal/testkit/torch"
-	"ddpbatch/trainer/internal/mt19937"
 	"ddpbatch/trainer/nn"
 )
 
@@ -27,7 +28,7 @@ func TestLayersAreThoseOfPyTorch(t *testing.T) {
 	for i := range cases {
 		c := &cases[i]
 		c.Seed, c.Shape[0] = uint64(i), 3+i%3
-		module := c.build(mt19937.New(c.Seed))
+		module := c.build(seeded(c.Seed))
 		for _, p := range module.Params() {
 			results[i] = append(results[i], slices.Clone(p.Value))
 			names = append(names, p.Name)
@@ -44,7 +45,7 @@ func TestLayersAreThoseOfPyTorch(t *testing.T) {
 		t.Errorf("parameters are %q, PyTorch's are %q", names, theirs)
 	}
 	for i, c := range cases {
-		params := len(c.build(mt19937.New(0)).Params())
+		params := len(c.build(seeded(0)).Params())
 		for j, got := range results[i] {
 			if len(out) < len(got) {
 				t.Fatalf("%s: PyTorch has less results", c.Code)
@@ -59,6 +60,13 @@ func TestLayersAreThoseOfPyTorch(t *testing.T) {
 	if len(out) != 0 {
 		t.Errorf("PyTorch has %d numbers more", len(out))
 	}
+}
+
+// seeded is what torch.manual_seed gives.
+func seeded(seed uint64) nn.Source {
+	src := prng.NewMT19937()
+	src.Seed(seed)
+	return src
 }
 
 // step is what layers.py does in a step.

@@ -13,9 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/mathext/prng"
+
 	"ddpbatch/internal/testkit/golden"
 	"ddpbatch/internal/testkit/torch"
-	"ddpbatch/trainer/internal/mt19937"
 	"ddpbatch/trainer/nn"
 )
 
@@ -202,7 +203,8 @@ func TestGoldenTraining(t *testing.T) {
 
 // replay trains as g did from torch.manual_seed(1) on, the ranks in turn, and compares all that g recorded.
 func replay(t *testing.T, g golden.Training, world int) {
-	src := mt19937.New(1)
+	src := prng.NewMT19937()
+	src.Seed(1)
 	model := nn.NewSequential(nn.NewLinear(4, 8, src), nn.NewReLU(), nn.NewLinear(8, 3, src))
 	params := model.Params()
 	for i, p := range params {
