@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 
-	"ddpbatch/trainer/internal/vec"
+	"ddpbatch/internal/half"
 )
 
 // Precision is the type that the values which a product multiplies have. What it adds up, and its result, are float32.
@@ -47,7 +47,7 @@ func narrowOn(lib Library, p Precision, machine func() bool) (Library, string) {
 		return lib, "float32"
 	case Float16:
 		why = "no library here has float16 products"
-		return newRounded(lib, vec.RoundFloat16, lib.Sgemm), onRounded(p, why)
+		return newRounded(lib, half.RoundFloat16s, lib.Sgemm), onRounded(p, why)
 	case BFloat16:
 		native, ok := lib.(bfloat16Library)
 		switch {
@@ -56,13 +56,13 @@ func narrowOn(lib Library, p Precision, machine func() bool) (Library, string) {
 		case !machine():
 			why = "the machine has no instructions for bfloat16"
 		default:
-			narrow := newRounded(lib, vec.ToBFloat16, native.bfloat16)
+			narrow := newRounded(lib, half.ToBFloat16s, native.bfloat16)
 			if verify(narrow) == nil {
 				return narrow, "bfloat16 by sbgemm_"
 			}
 			why = "the library's sbgemm_ gives wrong results"
 		}
-		return newRounded(lib, vec.RoundBFloat16, lib.Sgemm), onRounded(p, why)
+		return newRounded(lib, half.RoundBFloat16s, lib.Sgemm), onRounded(p, why)
 	}
 	panic("blas: unknown precision")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"ddpbatch/internal/half"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/internal/vec"
 	"ddpbatch/trainer/nn"
@@ -119,13 +120,13 @@ type narrow[T mpi.Float16 | mpi.BFloat16] struct {
 // all-reduce, is rounded again. Magnitudes below 2^-25 times the number of ranks become zero. What overflows, from 65,520 on, is an Inf in the
 // mean on all ranks: scale the loss down, as a loss scaler does.
 func NewFloat16Hook() Hook {
-	return &narrow[mpi.Float16]{name: "float16", to: vec.ToFloat16, from: vec.FromFloat16}
+	return &narrow[mpi.Float16]{name: "float16", to: half.ToFloat16s, from: half.FromFloat16s}
 }
 
 // NewBFloat16Hook averages in bfloat16 (PyTorch's bf16_compress_hook): the range of float32 with 7 bits of fraction. Values
 // are rounded where those of NewFloat16Hook are.
 func NewBFloat16Hook() Hook {
-	return &narrow[mpi.BFloat16]{name: "bfloat16", to: vec.ToBFloat16, from: vec.FromBFloat16}
+	return &narrow[mpi.BFloat16]{name: "bfloat16", to: half.ToBFloat16s, from: half.FromBFloat16s}
 }
 
 // Bind implements Hook.

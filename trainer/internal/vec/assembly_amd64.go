@@ -8,7 +8,7 @@ import "golang.org/x/sys/cpu"
 func assembly() []*kernelSet {
 	x := &cpu.X86
 	var sets []*kernelSet
-	if !x.HasAVX2 || !x.HasFMA || !x.HasF16C {
+	if !x.HasAVX2 || !x.HasFMA {
 		return nil
 	}
 	if x.HasAVX512F && x.HasAVX512DQ && x.HasBMI2 {
@@ -44,12 +44,6 @@ var avx512 = kernelSet{
 	sgd:           sgdAVX512,
 	sgdMomentum:   sgdMomentumAVX512,
 	adam:          adamAVX512,
-	roundBFloat16: roundBFloat16Eights,
-	toBFloat16:    toBFloat16Eights,
-	fromBFloat16:  fromBFloat16Eights,
-	roundFloat16:  roundFloat16Eights,
-	toFloat16:     toFloat16Eights,
-	fromFloat16:   fromFloat16Eights,
 }
 
 //go:noescape
@@ -154,12 +148,6 @@ var avx2 = kernelSet{
 	sgd:           sgdAVX2,
 	sgdMomentum:   sgdMomentumAVX2,
 	adam:          adamAVX2,
-	roundBFloat16: roundBFloat16Eights,
-	toBFloat16:    toBFloat16Eights,
-	fromBFloat16:  fromBFloat16Eights,
-	roundFloat16:  roundFloat16Eights,
-	toFloat16:     toFloat16Eights,
-	fromFloat16:   fromFloat16Eights,
 }
 
 //go:noescape
@@ -236,71 +224,3 @@ func sgdMomentumAVX2(w, g, v []float32, s sgdStep)
 
 //go:noescape
 func adamAVX2(w, g, m, v []float32, s AdamStep)
-
-// Assembly converts whole eights, the loops in Go what is left: they give the same bits.
-
-func roundBFloat16Eights(dst, x []float32) {
-	n := len(dst) &^ 7
-	if n > 0 {
-		roundBFloat16AVX2(dst[:n], x)
-	}
-	roundBFloat16(dst[n:], x[n:])
-}
-
-func toBFloat16Eights(dst []uint16, x []float32) {
-	n := len(dst) &^ 7
-	if n > 0 {
-		toBFloat16AVX2(dst[:n], x)
-	}
-	toBFloat16(dst[n:], x[n:])
-}
-
-func fromBFloat16Eights(dst []float32, x []uint16) {
-	n := len(dst) &^ 7
-	if n > 0 {
-		fromBFloat16AVX2(dst[:n], x)
-	}
-	fromBFloat16(dst[n:], x[n:])
-}
-
-func roundFloat16Eights(dst, x []float32) {
-	n := len(dst) &^ 7
-	if n > 0 {
-		roundFloat16AVX2(dst[:n], x)
-	}
-	roundFloat16(dst[n:], x[n:])
-}
-
-func toFloat16Eights(dst []uint16, x []float32) {
-	n := len(dst) &^ 7
-	if n > 0 {
-		toFloat16AVX2(dst[:n], x)
-	}
-	toFloat16(dst[n:], x[n:])
-}
-
-func fromFloat16Eights(dst []float32, x []uint16) {
-	n := len(dst) &^ 7
-	if n > 0 {
-		fromFloat16AVX2(dst[:n], x)
-	}
-	fromFloat16(dst[n:], x[n:])
-}
-
-//go:noescape
-func roundBFloat16AVX2(dst, x []float32)
-
-//go:noescape
-func toBFloat16AVX2(dst []uint16, x []float32)
-
-//go:noescape
-func fromBFloat16AVX2(dst []float32, x []uint16)
-
-//go:noescape
-func roundFloat16AVX2(dst, x []float32)
-
-//go:noescape
-func toFloat16AVX2(dst []uint16, x []float32)
-
-//go:noescape
-func fromFloat16AVX2(dst []float32, x []uint16)

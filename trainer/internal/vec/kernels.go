@@ -34,13 +34,6 @@ type kernelSet struct {
 	sgd         func(w, g []float32, lr, decay float32)
 	sgdMomentum func(w, g, v []float32, s sgdStep)
 	adam        func(w, g, m, v []float32, s AdamStep)
-
-	roundBFloat16 func(dst, x []float32)
-	toBFloat16    func(dst []uint16, x []float32)
-	fromBFloat16  func(dst []float32, x []uint16)
-	roundFloat16  func(dst, x []float32)
-	toFloat16     func(dst []uint16, x []float32)
-	fromFloat16   func(dst []float32, x []uint16)
 }
 
 // plain is every kernel as a loop in Go: what runs where there is no assembly, and what assembly is tested against.
@@ -53,8 +46,6 @@ var plain = kernelSet{
 	expSum: expSum, softmaxGrad: softmaxGrad,
 	moments: moments, normalize: normalize, normalizeSums: normalizeSums, normalizeGrad: normalizeGrad,
 	sgd: sgd, sgdMomentum: sgdMomentum, adam: adam,
-	roundBFloat16: roundBFloat16, toBFloat16: toBFloat16, fromBFloat16: fromBFloat16,
-	roundFloat16: roundFloat16, toFloat16: toFloat16, fromFloat16: fromFloat16,
 }
 
 // best is what this CPU runs.

@@ -102,10 +102,6 @@ var elementwise = map[string]func(a, b, c []float32){
 	"SGD":             func(a, b, _ []float32) { SGD(a, b, nil, 0.1, 0, 0, 0.01, false) },
 	"SGD/momentum":    func(a, b, c []float32) { SGD(a, b, c, 0.1, 0.9, 1, 0.01, true) },
 	"Adam":            func(a, b, c []float32) { Adam(a, b, c, c, AdamStep{Shrink: 1, Root: 1, Eps: 1}) },
-	"RoundBFloat16":   func(a, b, _ []float32) { RoundBFloat16(a, b) },
-	"RoundFloat16":    func(a, b, _ []float32) { RoundFloat16(a, b) },
-	"ToFloat16":       func(a, b, _ []float32) { h := make([]uint16, len(a)); ToFloat16(h, b); FromFloat16(a, h) },
-	"ToBFloat16":      func(a, b, _ []float32) { h := make([]uint16, len(a)); ToBFloat16(h, b); FromBFloat16(a, h) },
 	"Scale":           func(a, b, _ []float32) { copy(a, b); Scale(a, 0.5) },
 	"ExpSum elements": func(a, b, _ []float32) { ExpSum(a, b, 0) },
 }
@@ -218,8 +214,6 @@ func TestNoAllocations(t *testing.T) {
 			all[name] = f
 		}
 	}
-	delete(all, "ToFloat16") // the test's own halves
-	delete(all, "ToBFloat16")
 	for name, f := range all {
 		if n := testing.AllocsPerRun(100, func() { f(a, b, c) }); n != 0 {
 			t.Errorf("%s allocates %v times", name, n)
@@ -249,8 +243,6 @@ var exact = []struct {
 	{"reluGrad", true, func(s *kernelSet, o operands) { s.reluGrad(o.a, o.b, o.c) }},
 	{"tanhGrad", true, func(s *kernelSet, o operands) { s.tanhGrad(o.a, o.b, o.c) }},
 	{"softmaxGrad", true, func(s *kernelSet, o operands) { s.softmaxGrad(o.a, o.b, o.c, o.p) }},
-	{"roundBFloat16", true, func(s *kernelSet, o operands) { s.roundBFloat16(o.a, o.b) }},
-	{"roundFloat16", true, func(s *kernelSet, o operands) { s.roundFloat16(o.a, o.b) }},
 	{"sgd", false, func(s *kernelSet, o operands) { s.sgd(o.a, o.b, o.p, o.q) }},
 	{"sgdMomentum", false, func(s *kernelSet, o operands) {
 		step := newSGDStep(0.1, o.p, 0.25, o.q, o.yes)
@@ -370,16 +362,6 @@ var byElement = func() map[string]func(s *kernelSet, o operands) {
 			s.normalizeSums(o.a, o.b, o.c, o.d, o.d, o.p, 1.3)
 		},
 		"normalizeGrad": func(s *kernelSet, o operands) { s.normalizeGrad(o.a, o.b, o.c, o.d, o.p, 1.3, 0.2, 0.1) },
-		"float16": func(s *kernelSet, o operands) {
-			half := make([]uint16, len(o.a))
-			s.toFloat16(half, o.b)
-			s.fromFloat16(o.a, half)
-		},
-		"bfloat16": func(s *kernelSet, o operands) {
-			half := make([]uint16, len(o.a))
-			s.toBFloat16(half, o.b)
-			s.fromBFloat16(o.a, half)
-		},
 	}
 	for _, k := range exact {
 		if k.name != "add4" { // its rows lie behind each other

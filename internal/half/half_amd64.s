@@ -1,4 +1,4 @@
-//go:build !noasm
+//go:build !race && !noasm
 
 #include "textflag.h"
 
