@@ -2,13 +2,12 @@ package ddp
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 	"unsafe"
 
+	"ddpbatch/internal/crc32c"
 	"ddpbatch/mpi"
 	"ddpbatch/trainer/nn"
 )
@@ -18,15 +17,15 @@ import (
 type Drift struct {
 	comm    *mpi.Comm
 	params  []*nn.Param
-	digests []uint64 // by parameter
-	ranks   []uint64 // by rank, of all parameters
-	one     []uint64
+	digests []uint32 // by parameter
+	ranks   []uint32 // by rank, of all parameters
+	own     []uint32 // this rank's
 }
 
 // NewDrift watches params, in the same order on all ranks.
 func NewDrift(comm *mpi.Comm, params []*nn.Param) *Drift {
-	return &Drift{comm: comm, params: params, one: make([]uint64, 1),
-		digests: make([]uint64, len(params)), ranks: make([]uint64, comm.Size())}
+	return &Drift{comm: comm, params: params, own: make([]uint32, 1),
+		digests: make([]uint32, len(params)), ranks: make([]uint32, comm.Size())}
 }
 
 // DriftError says that ranks have other parameters than the rest. It is the same on all ranks.
@@ -52,16 +51,14 @@ func (e *DriftError) Error() string {
 	return fmt.Sprintf("after step %d the parameters have drifted apart: "+verb+" %s; first in %s", e.Step, ranks, from, e.Param)
 }
 
-// Check compares the parameters after a step: 8 bytes of each rank travel, and only if these differ 8 for each parameter. It
+// Check compares the parameters after a step: the CRC-32C of each rank travels, and only if these differ that of each parameter. It
 // is collective. The error is a *DriftError, or what a collective has met.
 func (d *Drift) Check(ctx context.Context, step int64) error {
-	var all uint64
 	for i, p := range d.params {
 		d.digests[i] = digestOf(p.Value)
-		all = round64(all, d.digests[i])
 	}
-	d.one[0] = all
-	if err := mpi.AllGather(ctx, d.comm, d.ranks, d.one); err != nil {
+	d.own[0] = digestOf(d.digests)
+	if err := mpi.AllGather(ctx, d.comm, d.ranks, d.own); err != nil {
 		return fmt.Errorf("compare parameters over ranks: %w", err)
 	}
 	for _, digest := range d.ranks {
@@ -75,7 +72,7 @@ func (d *Drift) Check(ctx context.Context, step int64) error {
 // explain says who differs and where.
 func (d *Drift) explain(ctx context.Context, step int64) error {
 	n := len(d.params)
-	table := make([]uint64, len(d.ranks)*n)
+	table := make([]uint32, len(d.ranks)*n)
 	if err := mpi.AllGather(ctx, d.comm, table, d.digests); err != nil {
 		return fmt.Errorf("find the parameter that has drifted: %w", err)
 	}
@@ -102,7 +99,7 @@ func (d *Drift) explain(ctx context.Context, step int64) error {
 	return e
 }
 
-func count(all []uint64, x uint64) int {
+func count(all []uint32, x uint32) int {
 	n := 0
 	for _, v := range all {
 		if v == x {
@@ -112,47 +109,7 @@ func count(all []uint64, x uint64) int {
 	return n
 }
 
-// The constants of XXH64.
-const (
-	prime1 uint64 = 0x9E3779B185EBCA87
-	prime2 uint64 = 0xC2B2AE3D27D4EB4F
-	prime3 uint64 = 0x165667B19E3779F9
-	prime4 uint64 = 0x85EBCA77C2B2AE63
-	prime5 uint64 = 0x27D4EB2F165667C5
-)
-
-// digestOf is the XXH64 of x as it lies in memory, with seed 0 (github.com/Cyan4973/xxHash, doc/xxhash_spec.md): fast, and enough against
-// accidents.
-func digestOf(x []float32) uint64 {
-	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
-	n := uint64(len(data))
-	h := prime5
-	if n >= 32 {
-		seed := prime1 // a variable, as the sum below wraps around
-		a, b, c, d := seed+prime2, prime2, uint64(0), -seed
-		for ; len(data) >= 32; data = data[32:] {
-			a = round64(a, binary.NativeEndian.Uint64(data[0:]))
-			b = round64(b, binary.NativeEndian.Uint64(data[8:]))
-			c = round64(c, binary.NativeEndian.Uint64(data[16:]))
-			d = round64(d, binary.NativeEndian.Uint64(data[24:]))
-		}
-		h = bits.RotateLeft64(a, 1) + bits.RotateLeft64(b, 7) + bits.RotateLeft64(c, 12) + bits.RotateLeft64(d, 18)
-		for _, lane := range [...]uint64{a, b, c, d} {
-			h = (h^round64(0, lane))*prime1 + prime4
-		}
-	}
-	h += n
-	for ; len(data) >= 8; data = data[8:] {
-		h = bits.RotateLeft64(h^round64(0, binary.NativeEndian.Uint64(data)), 27)*prime1 + prime4
-	}
-	if len(data) == 4 {
-		h = bits.RotateLeft64(h^uint64(binary.NativeEndian.Uint32(data))*prime1, 23)*prime2 + prime3
-	}
-	h = (h ^ h>>33) * prime2
-	h = (h ^ h>>29) * prime3
-	return h ^ h>>32
-}
-
-func round64(lane, word uint64) uint64 {
-	return bits.RotateLeft64(lane+word*prime2, 31) * prime1
+// digestOf is the checksum of x as it lies in memory: fast, and enough against accidents.
+func digestOf[T float32 | uint32](x []T) uint32 {
+	return crc32c.Checksum(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)))
 }

@@ -177,7 +177,7 @@ func TestHooksKnowNoBuckets(t *testing.T) {
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
 			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
-				var results []uint64
+				var results []uint32
 				for perBucket := 1; perBucket <= len(shapes); perBucket++ {
 					params, _ := newReplica(1, shapes...)
 					h := newHook()
@@ -333,7 +333,7 @@ func TestBitsWithHooks(t *testing.T) { // without the race detector
 	for name, newHook := range hooks {
 		t.Run(name, func(t *testing.T) {
 			onRanks(t, func(ctx context.Context, comm *mpi.Comm) error {
-				var want uint64
+				var want uint32
 				for _, bucketBytes := range []int{1, 1000, 1 << 20} {
 					for stop := 1; stop <= steps; stop += 2 {
 						m, err := newHooked(ctx, comm, newHook(), bucketBytes)
