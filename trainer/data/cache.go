@@ -27,7 +27,7 @@ import (
 // A file of the cache serves as long as its source has the same path, size, times (of content and inode) and inode
 // number, and is read with the same settings; a damaged one is made anew. A source whose data is at fault fails those who
 // waited for it all together; who comes later tries again. Old files are for the user to delete, while no job
-// starts. The folder should be on a disk of the node, or at least have flock (see Once). It and its
+// starts. The folder should be on a disk of the node, or at least have flock (see once). It and its
 // files must belong to this user, and nobody else may write to them: whoever can changes what is trained on. Files are this user's alone
 // (0600).
 type Cache struct {

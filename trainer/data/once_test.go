@@ -38,7 +38,7 @@ func TestOnceSurvivesAKilledHolder(t *testing.T) {
 	next := startHelper(t, "hold", path)
 	tried, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Once(tried, path, never, func() error { return errors.New("two have the lock") }); !errors.Is(err, context.Canceled) {
+	if err := onceAt(tried, path, never, func() error { return errors.New("two have the lock") }); !errors.Is(err, context.Canceled) {
 		t.Fatalf("with a holder that lives: error %v", err)
 	}
 	victim.kill()
@@ -54,7 +54,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 	held, release := make(chan struct{}), make(chan struct{})
 	first := make(chan error)
 	go func() {
-		first <- Once(t.Context(), path, never, func() error {
+		first <- onceAt(t.Context(), path, never, func() error {
 			close(held)
 			<-release
 			return errors.New("could not prepare")
@@ -65,7 +65,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 	second := make(chan error)
 	asked := make(chan struct{}, 1)
 	go func() {
-		second <- Once(ctx, path, func() (bool, error) { asked <- struct{}{}; return false, nil }, func() error { return nil })
+		second <- onceAt(ctx, path, func() (bool, error) { asked <- struct{}{}; return false, nil }, func() error { return nil })
 	}()
 	<-asked
 	cancel()
@@ -75,7 +75,7 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 
 	// Who waits takes over from who fails.
 	third := make(chan error)
-	go func() { third <- Once(t.Context(), path, never, func() error { return nil }) }()
+	go func() { third <- onceAt(t.Context(), path, never, func() error { return nil }) }()
 	close(release)
 	if err := <-first; err == nil || err.Error() != "could not prepare" {
 		t.Errorf("the first: error %v", err)
@@ -89,17 +89,17 @@ func TestOnceWaitEndsWithContext(t *testing.T) {
 
 func TestOnceAsksAgainAfterTheWait(t *testing.T) {
 	asked := 0
-	err := Once(t.Context(), filepath.Join(t.TempDir(), "lock"),
+	err := onceAt(t.Context(), filepath.Join(t.TempDir(), "lock"),
 		func() (bool, error) { asked++; return asked == 2, nil },
 		func() error { return errors.New("prepared again what another has prepared") })
 	if err != nil || asked != 2 {
 		t.Errorf("asked %d times, error %v", asked, err)
 	}
 	broken := errors.New("broken")
-	if err := Once(t.Context(), "", func() (bool, error) { return false, broken }, nil); !errors.Is(err, broken) {
+	if err := onceAt(t.Context(), "", func() (bool, error) { return false, broken }, nil); !errors.Is(err, broken) {
 		t.Errorf("error %v, want that of ready", err)
 	}
-	if err := Once(t.Context(), "/nowhere/lock", never, nil); !errors.Is(err, os.ErrNotExist) {
+	if err := onceAt(t.Context(), "/nowhere/lock", never, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v, want one about the folder", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestOnceUnderLease(t *testing.T) {
 	}
 	testkit.Lease(t, path)
 	prepared := false
-	if err := Once(t.Context(), path, never, func() error { prepared = true; return nil }); err != nil || !prepared {
+	if err := onceAt(t.Context(), path, never, func() error { prepared = true; return nil }); err != nil || !prepared {
 		t.Errorf("prepared %v, error %v", prepared, err)
 	}
 }
@@ -172,11 +172,17 @@ func TestOnceNamesWhomItWaitsFor(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 		f.Close()
-		if err := Once(t.Context(), path, never, func() error { return nil }); err != nil {
+		if err := onceAt(t.Context(), path, never, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || text != "" && string(got) != text || text == "" && !signature().Match(got) {
 			t.Errorf("%q: the lock's file holds %q, error %v", text, got, err)
 		}
 	}
+}
+
+// onceAt is once with the lock at path.
+func onceAt(ctx context.Context, path string, ready func() (bool, error), prepare func() error) error {
+	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0o600) }
+	return once(ctx, fileLock{path: path, open: open}, ready, prepare)
 }
