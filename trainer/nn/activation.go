@@ -7,81 +7,54 @@ import (
 )
 
 // ReLU is y = max(x, 0), element by element. NaN stays NaN, so that a model that has gone
-// wrong shows it in its loss.
-type ReLU struct{ y, dx Matrix }
+// wrong shows it in its loss. At 0 the gradient is 0, as in PyTorch.
+type ReLU struct{ elementwise }
 
 // NewReLU returns a rectifier for batches of any width.
-func NewReLU() *ReLU { return new(ReLU) }
-
-// Params returns none.
-func (*ReLU) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*ReLU) Buffers() []*Buffer { return nil }
-
-// Forward returns max(x, 0).
-func (r *ReLU) Forward(_ *Pass, x Matrix) Matrix {
-	r.y.resize(x.Rows, x.Cols)
-	vec.ReLU(r.y.Data, x.Data)
-	return r.y
-}
-
-// Backward passes on dy where y is positive. At 0 the gradient is 0, as in PyTorch.
-func (r *ReLU) Backward(_ *Pass, dy Matrix, input bool) Matrix {
-	sameShape(dy, r.y)
-	if !input {
-		return Matrix{}
-	}
-	r.dx.resize(dy.Rows, dy.Cols)
-	vec.ReLUGrad(r.dx.Data, r.y.Data, dy.Data)
-	return r.dx
-}
+func NewReLU() *ReLU { return &ReLU{elementwise{function: vec.ReLU, gradient: vec.ReLUGrad}} }
 
 // Tanh is the hyperbolic tangent, element by element.
-type Tanh struct{ y, dx Matrix }
+type Tanh struct{ elementwise }
 
 // NewTanh returns a hyperbolic tangent for batches of any width.
-func NewTanh() *Tanh { return new(Tanh) }
+func NewTanh() *Tanh { return &Tanh{elementwise{function: vec.Tanh, gradient: vec.TanhGrad}} }
 
-// Params returns none.
-func (*Tanh) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*Tanh) Buffers() []*Buffer { return nil }
-
-// Forward returns tanh(x).
-func (t *Tanh) Forward(_ *Pass, x Matrix) Matrix {
-	t.y.resize(x.Rows, x.Cols)
-	vec.Tanh(t.y.Data, x.Data)
-	return t.y
+// elementwise is a module y = f(x), element by element, whose gradient follows from y.
+type elementwise struct {
+	stateless
+	function func(y, x []float32)
+	gradient func(dx, y, dy []float32)
+	y, dx    Matrix
 }
 
-// Backward returns dy (1 - y²).
-func (t *Tanh) Backward(_ *Pass, dy Matrix, input bool) Matrix {
-	sameShape(dy, t.y)
+// Forward returns f(x).
+func (e *elementwise) Forward(_ *Pass, x Matrix) Matrix {
+	e.y.resize(x.Rows, x.Cols)
+	e.function(e.y.Data, x.Data)
+	return e.y
+}
+
+// Backward returns dy f'(x).
+func (e *elementwise) Backward(_ *Pass, dy Matrix, input bool) Matrix {
+	sameShape(dy, e.y)
 	if !input {
 		return Matrix{}
 	}
-	t.dx.resize(dy.Rows, dy.Cols)
-	vec.TanhGrad(t.dx.Data, t.y.Data, dy.Data)
-	return t.dx
+	e.dx.resize(dy.Rows, dy.Cols)
+	e.gradient(e.dx.Data, e.y.Data, dy.Data)
+	return e.dx
 }
 
 // GELU is y = x Phi(x), element by element, where Phi is the normal distribution: torch.nn.GELU in its exact form
 // (Hendrycks, Gimpel: Gaussian Error Linear Units, arXiv 1606.08415).
 type GELU struct {
+	stateless
 	x Matrix // what the last Forward was given
 	y Matrix // the input's gradient after Backward: nobody reads y any more by then
 }
 
 // NewGELU returns the unit for batches of any width.
 func NewGELU() *GELU { return new(GELU) }
-
-// Params returns none.
-func (*GELU) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*GELU) Buffers() []*Buffer { return nil }
 
 // Forward returns x Phi(x).
 func (g *GELU) Forward(_ *Pass, x Matrix) Matrix {
@@ -107,6 +80,7 @@ func (g *GELU) Backward(_ *Pass, dy Matrix, input bool) Matrix {
 // Which elements are dropped is a function of Pass.Seed, the layer's stream and the element's index in the
 // batch, and of nothing else: a step that is done again drops the same ones. Which they were is kept for Backward.
 type Dropout struct {
+	stateless
 	stream  uint64
 	below   uint64     // an element is dropped if its 32 random bits are below this
 	factors [2]float32 // of elements that stay, and of those that are dropped
@@ -126,12 +100,6 @@ func NewDropout(p float64, stream uint64) *Dropout {
 	}
 	return d
 }
-
-// Params returns none.
-func (*Dropout) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*Dropout) Buffers() []*Buffer { return nil }
 
 // Forward drops elements of x, or returns x itself.
 func (d *Dropout) Forward(p *Pass, x Matrix) Matrix {

@@ -17,6 +17,7 @@ type MaxPool2dConfig struct {
 // MaxPool2d is torch.nn.MaxPool2d: the largest value of each window, where NaN counts as the largest. The gradient goes to
 // the first of equal values. It has no parameters.
 type MaxPool2d struct {
+	stateless
 	slidingWindow
 	in, out Image
 	floor   float32 // the least result
@@ -45,12 +46,6 @@ func NewMaxPool2d(in Image, cfg MaxPool2dConfig) *MaxPool2d {
 
 // Out is the geometry of the output.
 func (l *MaxPool2d) Out() Image { return l.out }
-
-// Params returns none.
-func (*MaxPool2d) Params() []*Param { return nil }
-
-// Buffers returns none.
-func (*MaxPool2d) Buffers() []*Buffer { return nil }
 
 // Forward returns the largest value of each window.
 func (l *MaxPool2d) Forward(_ *Pass, x Matrix) Matrix {

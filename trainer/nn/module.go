@@ -31,6 +31,15 @@ type Module interface {
 	Buffers() []*Buffer
 }
 
+// stateless is embedded by modules without parameters and buffers.
+type stateless struct{}
+
+// Params returns none.
+func (stateless) Params() []*Param { return nil }
+
+// Buffers returns none.
+func (stateless) Buffers() []*Buffer { return nil }
+
 // Param is a named parameter with its gradient.
 type Param struct {
 	Name  string // "0.weight": the path of the layer, then PyTorch's name in it
