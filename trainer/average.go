@@ -87,9 +87,9 @@ func (t *trainer) stepsAlone() bool {
 	return t.cfg.DDP.AverageEvery > 0 && t.topology.replicas > 1 && t.at.Step >= int64(t.cfg.DDP.AverageWarmup)
 }
 
-// averageParameters ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks, and so does
-// the loss. Before that ranks hold different ones, of which no checkpoint is made, and none learns that another wants to stop, or has a
-// loss that is no number.
+// averageParameters ends a phase of local SGD where it is time: parameters and the optimizer's state become their means over ranks, and
+// so does the loss. Before that ranks hold different ones, of which no checkpoint is made, and none learns that another wants to stop, or
+// has a loss that is no number.
 func (t *trainer) averageParameters(ctx context.Context) error {
 	t.inSync = true
 	last := t.at.Step - 1

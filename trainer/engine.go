@@ -22,7 +22,8 @@ type engine interface {
 	// score evaluates b's rows. A stage that does not see the outputs gives the zero score.
 	score(ctx context.Context, pass *nn.Pass, b *data.Batch) (score, error)
 
-	// firstNonFinite names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty: none.
+	// firstNonFinite names the first layer of this rank that makes numbers that are not finite of b, or of what it got for b last; empty:
+	// none.
 	firstNonFinite(pass *nn.Pass, b *data.Batch) string
 }
 

@@ -158,7 +158,7 @@ type trainer struct {
 	pass               nn.Pass
 	sums               [sums]float64                           // what travels with the gradients
 	share              float64                                 // of the step's rows that this rank has in the last of its passes
-	onLastLoss, onLoss func(ctx context.Context, loss float64) // what a pass calls once its loss is known: its step's last one, and the others
+	onLastLoss, onLoss func(ctx context.Context, loss float64) // see lossCallback
 	last               *data.Batch                             // of the newest pass
 	none               data.Batch                              // without rows
 	batch              data.Batch                              // of evaluate

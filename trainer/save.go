@@ -128,8 +128,8 @@ func (t *trainer) commit(ctx context.Context) error {
 	return t.pin(ctx, info.Step)
 }
 
-// worthRetrying tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done since. All ranks
-// give the same answer.
+// worthRetrying tells whether a save is worth another try: what went wrong with one before it is no reason to lose all that was done
+// since. All ranks give the same answer.
 func (t *trainer) worthRetrying(err error) bool {
 	earlier, ok := errors.AsType[*distributed.EarlierError](err)
 	if !ok || errors.Is(err, checkpoint.ErrFenced) || errors.Is(err, ErrDiverged) {
@@ -188,8 +188,8 @@ func (t *trainer) figures() map[string]float64 {
 	return all
 }
 
-// divergedInSave tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an earlier step
-// than the one that has noticed. Any other failure of it is only told.
+// divergedInSave tells whether a checkpoint in the background held a number that is not finite: then training had gone wrong in an
+// earlier step than the one that has noticed. Any other failure of it is only told.
 func (t *trainer) divergedInSave(ctx context.Context) error {
 	err := t.finishSave(ctx)
 	if err != nil && !errors.Is(err, ErrDiverged) {
@@ -219,7 +219,8 @@ func (t *trainer) newSaver(ctx context.Context) error {
 		memory = max(1, memory-t.hookBytes())
 	}
 	o := distributed.Options{
-		Async: t.policy.Async, Delta: t.policy.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads), Local: t.env.Local, Node: t.env.Node,
+		Async: t.policy.Async, Delta: t.policy.Delta, MaxMemory: memory, Workers: max(1, t.env.Threads),
+		Local: t.env.Local, Node: t.env.Node,
 		Check: t.checkSaved, Errors: []error{ErrDiverged, ErrMismatch}, FS: t.env.FS, Log: t.log,
 	}
 	if t.env.Replicate {
@@ -317,8 +318,8 @@ func (g saveGroup) Broadcast(ctx context.Context, payload []byte) ([]byte, error
 	return got, mpi.Broadcast(ctx, g.comm, got, 0)
 }
 
-// shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks ends
-// nothing else. It is closed with the one that it was made of.
+// shardPeers is what a checkpoint.distributed Saver copies shards to other nodes by: a communicator of its own, so that one that breaks
+// ends nothing else. It is closed with the one that it was made of.
 //
 // Who sends waits until the receiver has taken the message. Else all of a shard could lie in the memory of a node with a slow disk, and once
 // there is no room for more, training's messages, which come by the same connection, would wait for that disk, too.

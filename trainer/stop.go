@@ -29,7 +29,8 @@ func (t *trainer) askedToStop(untilNext time.Duration) bool {
 	}
 	if needed := untilNext + t.saveTime + deadlineCheckEvery; looked && !t.outOfTime && t.timeToDeadline <= needed {
 		t.outOfTime = true
-		t.print("rank 0 | stopping in time to save before the deadline | step %d | %s left, %s needed\n", t.at.Step, timeText(t.timeToDeadline), timeText(needed))
+		t.print("rank 0 | stopping in time to save before the deadline | step %d | %s left, %s needed\n",
+			t.at.Step, timeText(t.timeToDeadline), timeText(needed))
 	}
 	return t.outOfTime
 }
@@ -61,8 +62,8 @@ func (t *trainer) checkDeadline() (looked bool) {
 	return true
 }
 
-// untilNextStep is how long it takes until a rank is asked again that is asked in a step: that step, or all until ranks have the same parameters
-// again, and one that takes longer; or the first round of an evaluation.
+// untilNextStep is how long it takes until a rank is asked again that is asked in a step: that step, or all until ranks have the same
+// parameters again, and one that takes longer; or the first round of an evaluation.
 func (t *trainer) untilNextStep() time.Duration {
 	steps := 2
 	if t.average != nil {
@@ -83,8 +84,8 @@ func (t *trainer) timeToSave() time.Duration {
 	return save
 }
 
-// needsQuickSave tells, on rank 0, whether the deadline may come before a save of the usual kind is over that begins after so long: then it is
-// written as it is, by all ranks.
+// needsQuickSave tells, on rank 0, whether the deadline may come before a save of the usual kind is over that begins after so long: then
+// it is written as it is, by all ranks.
 func (t *trainer) needsQuickSave(after time.Duration) bool {
 	return t.saveTime > 0 && t.timeToDeadline < after+t.saveTime
 }

@@ -101,7 +101,8 @@ func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try f
 		// Once for each holder: who wrote again and again would not be found to hang.
 		if waited := time.Since(began); l.log != nil && waited >= warnAfter {
 			if now := holder(); now != named {
-				l.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()), "lock", l.path, "holder", now)
+				l.log.Warn("waiting for another process to prepare the data", "seconds", int(waited.Seconds()),
+					"lock", l.path, "holder", now)
 				named = now
 			}
 		}

@@ -112,8 +112,8 @@ func (s *gptScratch) linear(in, out int, bias bool, deviation float64, src Sourc
 	return l
 }
 
-// Embedding turns symbols into rows: y = token[symbol] + position[index in the sequence]. Its parameters are "token.weight" [symbols, width]
-// and "position.weight" [context, width], those of two torch.nn.Embedding of these names.
+// Embedding turns symbols into rows: y = token[symbol] + position[index in the sequence]. Its parameters are "token.weight" [symbols,
+// width] and "position.weight" [context, width], those of two torch.nn.Embedding of these names.
 type Embedding struct {
 	token, position *Param
 	params          []*Param
