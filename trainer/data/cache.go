@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
@@ -289,16 +290,6 @@ func replaceFile(at cacheFile, write func(io.Writer) error) error {
 	if err := at.in.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	f, err := at.in.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Close())
-	if err == nil {
-		err = at.in.Rename(temp, at.name)
-	}
-	if err != nil {
-		return errors.Join(err, at.in.Remove(temp))
-	}
-	return nil
+	o := replace.Options{Temp: temp, NoSync: true}
+	return replace.FileWith(context.Background(), vfs.Held(at.in), filepath.Join(at.in.Name(), at.name), o, write)
 }
