@@ -45,8 +45,8 @@ func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	meeting := store.NewMemory()
-	defer meeting.Close()
+	shared := store.NewMemory()
+	defer shared.Close()
 	world := make([]*rank, size)
 	var all sync.WaitGroup
 	for i := range size {
@@ -54,7 +54,7 @@ func train(t testing.TB, size int, cfg Config, change func(rank int, cfg *Config
 		world[i] = r
 		all.Go(func() {
 			comm, err := mpi.Init(ctx, mpi.InitConfig{
-				Rank: i, Size: size, Store: meeting, Listen: "127.0.0.1",
+				Rank: i, Size: size, Store: shared, Listen: "127.0.0.1",
 				Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: mpi.DefaultConfig(),
 			})
 			if err != nil {
@@ -242,14 +242,14 @@ func connections(ctx context.Context, t testing.TB, over string, size int) []fun
 		}
 		return connect
 	}
-	meeting := store.NewMemory()
-	t.Cleanup(func() { _ = meeting.Close() })
+	shared := store.NewMemory()
+	t.Cleanup(func() { _ = shared.Close() })
 	for i := range connect {
 		connect[i] = func() (*mpi.Comm, error) {
 			cfg := mpi.DefaultConfig()
 			cfg.Transport = over
 			return mpi.Init(ctx, mpi.InitConfig{
-				Rank: i, Size: size, Store: meeting, Listen: "127.0.0.1", Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: cfg,
+				Rank: i, Size: size, Store: shared, Listen: "127.0.0.1", Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: cfg,
 			})
 		}
 	}

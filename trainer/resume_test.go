@@ -166,7 +166,7 @@ func TestNeverResumeHoldsOnce(t *testing.T) {
 		name                         string
 		attempt, from, epochs, after int
 		warns                        bool
-		tells                        string
+		logs                         string
 	}{
 		{"first", 1, 0, 1, 0, false, ""},
 		{"restarted in the attempt", 1, 0, 2, 5, false, "attempt 1 has begun already"},
@@ -179,8 +179,8 @@ func TestNeverResumeHoldsOnce(t *testing.T) {
 		if r.Resumed != int64(test.after) || r.Steps != int64(5*test.epochs) {
 			t.Errorf("%s: went on from step %d to %d, want from %d to %d", test.name, r.Resumed, r.Steps, test.after, 5*test.epochs)
 		}
-		if warned := strings.Contains(log, "begins anew although"); warned != test.warns || !strings.Contains(log, test.tells) {
-			t.Errorf("%s: log %q; a warning: want %v; want also %q", test.name, log, test.warns, test.tells)
+		if warned := strings.Contains(log, "begins anew although"); warned != test.warns || !strings.Contains(log, test.logs) {
+			t.Errorf("%s: log %q; a warning: want %v; want also %q", test.name, log, test.warns, test.logs)
 		}
 		if test.warns && !strings.Contains(log, "step=15") {
 			t.Errorf("%s: log %q does not name the step that is given up", test.name, log)

@@ -128,12 +128,12 @@ func (t *trainer) reportSaves() {
 // longer than its manifest, and advice from saves that hardly take any time.
 func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoint.Space) string {
 	const (
-		tellingBytes = 1 << 20
-		tellingStall = time.Millisecond
+		leastBytes = 1 << 20
+		leastStall = time.Millisecond
 	)
 	var line strings.Builder
 	fmt.Fprintf(&line, "rank 0 | checkpoints | %d saved | the newest %s", s.Saves, sizeText(s.Stored))
-	if s.Raw >= tellingBytes {
+	if s.Raw >= leastBytes {
 		fmt.Fprintf(&line, ", %.2f of its arrays", s.Ratio())
 	}
 	fmt.Fprintf(&line, " | training waited %s", timeText(c.stall))
@@ -143,7 +143,7 @@ func (c *saveCost) report(s distributed.Stats, all time.Duration, space checkpoi
 	if c.count > 1 {
 		fmt.Fprintf(&line, " | saved every %s", timeText(c.began.Sub(c.first)/time.Duration(c.count-1)))
 	}
-	if each := c.stall / time.Duration(max(c.count, 1)); each >= tellingStall {
+	if each := c.stall / time.Duration(max(c.count, 1)); each >= leastStall {
 		fmt.Fprintf(&line, " | with a failure a day, one every %s loses least", timeText(advisedInterval(each, s.Total.P95)))
 	}
 	if space.Total > 0 {

@@ -522,12 +522,12 @@ func TestGroupCarriesBytes(t *testing.T) {
 					return fmt.Errorf("%d bytes of rank %d are not what it sent", len(got), rank)
 				}
 			}
-			told, err := g.Broadcast(ctx, message(3-g.Rank(), length)) // rank 0's is not empty
+			got, err := g.Broadcast(ctx, message(3-g.Rank(), length)) // rank 0's is not empty
 			if err != nil {
 				return err
 			}
-			if !bytes.Equal(told, message(3, length)) {
-				return fmt.Errorf("rank %d was told %d bytes", g.Rank(), len(told))
+			if !bytes.Equal(got, message(3, length)) {
+				return fmt.Errorf("rank %d was told %d bytes", g.Rank(), len(got))
 			}
 		}
 		return nil

@@ -67,15 +67,15 @@ func TestHookCopiesCountAsMemory(t *testing.T) {
 		if found == nil {
 			t.Fatalf("%s: nobody said that %d bytes are too little", compress, toEncode)
 		}
-		enough, err := strconv.ParseInt(found[1], 10, 64)
+		least, err := strconv.ParseInt(found[1], 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if enough += kept; warned(compress, enough) != nil {
-			t.Errorf("%s: %d bytes are not enough", compress, enough)
+		if least += kept; warned(compress, least) != nil {
+			t.Errorf("%s: %d bytes are not enough", compress, least)
 		}
-		if warned(compress, enough-1) == nil {
-			t.Errorf("%s: %d bytes are enough", compress, enough-1)
+		if warned(compress, least-1) == nil {
+			t.Errorf("%s: %d bytes are enough", compress, least-1)
 		}
 	}
 }

@@ -302,7 +302,7 @@ func TestCacheSeesAChangedGzip(t *testing.T) {
 	}
 }
 
-func TestCacheTellsSettingsApart(t *testing.T) {
+func TestCacheDistinguishesSettings(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("5,0\n6,1\n"))}
 	mustCSV(t, cache, cfg)

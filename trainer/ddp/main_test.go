@@ -54,13 +54,13 @@ func ranksOn(t testing.TB, over string, size int, f func(ctx context.Context, co
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	meeting := store.NewMemory()
-	defer meeting.Close()
+	shared := store.NewMemory()
+	defer shared.Close()
 	cfg := mpi.DefaultConfig()
 	cfg.Transport = over
 	return testkit.Each(size, func(rank int) error {
 		comm, err := mpi.Init(ctx, mpi.InitConfig{
-			Rank: rank, Size: size, Store: meeting, Listen: "127.0.0.1",
+			Rank: rank, Size: size, Store: shared, Listen: "127.0.0.1",
 			Run: "test", Attempt: 1, Secret: [32]byte{1}, Config: cfg,
 		})
 		if err != nil {
