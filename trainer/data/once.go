@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"regexp"
 	"sync"
@@ -13,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ddpbatch/internal/pause"
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -93,7 +92,7 @@ func (l fileLock) take(ctx context.Context) (*os.File, error) {
 // do for their clients, a lease on it, which makes a first open fail and is asked back by it (fcntl(2), F_SETLEASE).
 func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try func() error) error {
 	began, named := time.Now(), ""
-	for wait := firstLockRetry; ; wait = min(2*wait, lastLockRetry) {
+	for tries := (backoff.Backoff{First: firstLockRetry, Most: lastLockRetry}); ; {
 		err := try()
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return err
@@ -106,7 +105,7 @@ func (l fileLock) untilUnlocked(ctx context.Context, holder func() string, try f
 				named = now
 			}
 		}
-		if err := pause.For(ctx, wait/2+rand.N(wait/2)); err != nil {
+		if err := tries.Wait(ctx); err != nil {
 			return fmt.Errorf("%w, and another process holds the lock of %s: %s", err, l.path, holder())
 		}
 	}
