@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
@@ -213,12 +214,7 @@ func (s source) waitForClock(ctx context.Context) error {
 	if age >= clockGrain {
 		return nil
 	}
-	select {
-	case <-time.After(min(clockGrain, clockGrain-age)): // a server's clock may be ahead
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, min(clockGrain, clockGrain-age)) // a server's clock may be ahead
 }
 
 // maxFailure bounds the file that a failure is kept in.
