@@ -24,8 +24,8 @@ func addrsOf(list ...string) (addrs []netip.Addr) {
 
 // What agent 0 listens on, and what it tells the others.
 func TestHosts(t *testing.T) {
-	tell := func(c Config) Config {
-		c.Exchange = told
+	withExchange := func(c Config) Config {
+		c.Exchange = exchangeNothing
 		return c
 	}
 	tasks := Config{World: World{Count: 2, Local: []Place{{Nodes: 1}}}, Network: Network{MasterAddr: "n1"}}
@@ -42,10 +42,10 @@ func TestHosts(t *testing.T) {
 		{"IPv6", Config{World: World{Count: 2}, Network: Network{MasterAddr: "::1"}}, nil, "::1"},
 		{"alone", Config{World: World{Count: 1}, Network: Network{MasterAddr: "n1"}}, nil, "127.0.0.1"},
 		{"an interface", Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}, []string{"10.1.0.5", "fd00::5"}, "10.1.0.5 fd00::5"},
-		{"told", tell(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), nil, ""},
-		{"told, an interface", tell(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), []string{"10.1.0.5"}, "10.1.0.5"},
+		{"told", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), nil, ""},
+		{"told, an interface", withExchange(Config{World: World{Count: 2}, Network: Network{MasterAddr: "n1"}}), []string{"10.1.0.5"}, "10.1.0.5"},
 		{"tasks of one node", tasks, nil, ""}, // which know its name alone
-		{"told, tasks of one node", tell(tasks), nil, "127.0.0.1"},
+		{"told, tasks of one node", withExchange(tasks), nil, "127.0.0.1"},
 	} {
 		if got := strings.Join(localNetwork{addrs: addrsOf(tc.addrs...)}.hosts(tc.c), " "); got != tc.want {
 			t.Errorf("%s: listens on %q, want %q", tc.name, got, tc.want)
@@ -133,7 +133,7 @@ func TestMasterAddr(t *testing.T) {
 		{"by hand", Config{Network: Network{MasterAddr: "n1", MasterGiven: true}}, "10.1.0.5", "", "n1"},
 		{"PyTorch's store", Config{Network: Network{MasterAddr: "n1", MasterGiven: true}}, "10.1.0.5", "10.1.0.6", "10.1.0.6"},
 		{"IPv6 by name", Config{Network: Network{MasterAddr: "n1"}}, "fd00::5", "", "n1"},
-		{"IPv6 told", Config{Network: Network{MasterAddr: "n1", Exchange: told}}, "fd00::5", "", "fd00::5"},
+		{"IPv6 told", Config{Network: Network{MasterAddr: "n1", Exchange: exchangeNothing}}, "fd00::5", "", "fd00::5"},
 	} {
 		if got := (&Rendezvous{cfg: tc.c, agent0Addr: tc.reached}).MasterAddr(&Layout{MasterAddr: tc.served}); got != tc.want {
 			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)

@@ -41,7 +41,7 @@ func TestNameThatCannotLeadThere(t *testing.T) {
 		{"itself and another", Config{Network: Network{MasterAddr: "n1"}}, []string{"127.0.1.1", "10.1.0.5"}, ""},
 		{"on one machine", Config{Network: Network{MasterAddr: "127.0.0.1"}}, []string{"127.0.0.1"}, ""},
 		{"pretended", Config{Network: Network{MasterAddr: "n1", OneMachine: true}}, []string{"127.0.0.2"}, ""},
-		{"told", Config{Network: Network{MasterAddr: "n1", Exchange: told}}, []string{"127.0.0.2"}, ""},
+		{"told", Config{Network: Network{MasterAddr: "n1", Exchange: exchangeNothing}}, []string{"127.0.0.2"}, ""},
 		{"in the network", Config{Network: Network{MasterAddr: "n1", Interface: "10.1.0.0/16"}}, []string{"192.168.7.5", "10.1.0.5"}, ""},
 		{"in another network", Config{Network: Network{MasterAddr: "n1", Interface: "192.168.7.0/24"}}, []string{"::ffff:10.1.0.5"},
 			`n1 resolves to 10.1.0.5 on n2, which is not in "192.168.7.0/24" (interface), where alone agent 0 listens`},

@@ -81,7 +81,7 @@ func newRunDir(t *testing.T) *rundir.Dir {
 }
 
 // told is an exchange that tells nobody anything.
-func told(context.Context, string) (string, error) { return "", nil }
+func exchangeNothing(context.Context, string) (string, error) { return "", nil }
 
 // unnoticed is a context whose end nobody is told of.
 type unnoticed struct{ context.Context }

@@ -14,16 +14,16 @@ func TestJoinTooLate(t *testing.T) {
 	r := newMembership(joinRequest{Count: 2})
 	lost := newParticipant("1", "")
 	r.drop(lost, silence)
-	if told := r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 2}); told != nil || lost.Host != "" || r.numbered[1] != nil {
-		t.Errorf("a lost guest is told %+v, and is %+v", told, lost.join)
+	if answer := r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 2}); answer != nil || lost.Host != "" || r.numbered[1] != nil {
+		t.Errorf("a lost participant is told %+v, and is %+v", answer, lost.join)
 	}
 	late, over := newParticipant("2", ""), assignment{Over: &LastWord{}}
 	r.close(over)
-	if told := r.join(late, joinRequest{Index: 1, Host: "n2", Count: 2}); told == nil || told.Over != over.Over {
-		t.Errorf("one that comes too late is told %+v", told)
+	if answer := r.join(late, joinRequest{Index: 1, Host: "n2", Count: 2}); answer == nil || answer.Over != over.Over {
+		t.Errorf("one that comes too late is told %+v", answer)
 	}
-	if told := r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 2}); told != nil {
-		t.Errorf("a lost guest is told %+v", told)
+	if answer := r.join(lost, joinRequest{Index: 1, Host: "n2", Count: 2}); answer != nil {
+		t.Errorf("a lost participant is told %+v", answer)
 	}
 }
 
@@ -44,8 +44,8 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 		r := newMembership(joinRequest{Count: 5, Host: "n1"})
 		for i, host := range tc.came {
 			if host != "" {
-				if told := r.join(newParticipant(host, ""), joinRequest{Index: i + 1, Host: host, Count: 5}); told != nil {
-					t.Fatalf("%v: told %+v", tc.came, told)
+				if answer := r.join(newParticipant(host, ""), joinRequest{Index: i + 1, Host: host, Count: 5}); answer != nil {
+					t.Fatalf("%v: told %+v", tc.came, answer)
 				}
 			}
 		}
@@ -93,8 +93,8 @@ func TestMembershipNumbers(t *testing.T) {
 	}
 	come := func(ip string, index int, host string) *Participant {
 		p := r.connect(agentName(newNonce()), addr(ip))
-		if told := r.join(p, joinRequest{Index: index, Count: 4, Host: host}); told != nil {
-			t.Errorf("agent %d on %s is told %v", index, host, told.Rejected)
+		if answer := r.join(p, joinRequest{Index: index, Count: 4, Host: host}); answer != nil {
+			t.Errorf("agent %d on %s is told %v", index, host, answer.Rejected)
 		}
 		return p
 	}
@@ -104,9 +104,9 @@ func TestMembershipNumbers(t *testing.T) {
 	if r.connect(agentName(double.nonce), addr("10.0.0.2")) != nil {
 		t.Error("a nonce is taken twice")
 	}
-	if told := r.join(double, joinRequest{Index: 2, Count: 4, Host: "n9"}); told == nil || told.Rejected == nil ||
-		told.Rejected.Message != "two agents say that they are agent 2: on n3 and on n9; give each a number of its own" {
-		t.Errorf("a second agent 2 is told %+v", told)
+	if answer := r.join(double, joinRequest{Index: 2, Count: 4, Host: "n9"}); answer == nil || answer.Rejected == nil ||
+		answer.Rejected.Message != "two agents say that they are agent 2: on n3 and on n9; give each a number of its own" {
+		t.Errorf("a second agent 2 is told %+v", answer)
 	}
 	if got := r.address(""); got != "10.0.0.1" {
 		t.Errorf("address is %s, want the first that is no loopback", got)
@@ -115,9 +115,9 @@ func TestMembershipNumbers(t *testing.T) {
 		t.Errorf("missing are %s", got)
 	}
 	astray := r.connect(agentName(newNonce()), addr("127.0.0.1"))
-	if told := r.join(astray, joinRequest{Index: 3, Count: 4, Host: "n7"}); told == nil || told.Rejected == nil ||
-		!strings.Contains(told.Rejected.Message, "the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
-		t.Errorf("an agent of another node that came by a loopback address is told %+v", told)
+	if answer := r.join(astray, joinRequest{Index: 3, Count: 4, Host: "n7"}); answer == nil || answer.Rejected == nil ||
+		!strings.Contains(answer.Rejected.Message, "the agent on n7 reached the one on n1 by 127.0.0.1, where no other node could reach either") {
+		t.Errorf("an agent of another node that came by a loopback address is told %+v", answer)
 	}
 	r.disconnect(agentName(double.nonce))
 	if second.isGone() {
@@ -141,8 +141,8 @@ func TestMembershipNumbers(t *testing.T) {
 		t.Error("who comes back does not get its number")
 	}
 	r.close(assignment{Index: 77})
-	if told := r.join(r.connect(agentName(newNonce()), addr("10.0.0.1")), joinRequest{Index: -1, Count: 4}); told == nil || told.Index != 77 {
-		t.Errorf("who comes too late is told %+v", told)
+	if answer := r.join(r.connect(agentName(newNonce()), addr("10.0.0.1")), joinRequest{Index: -1, Count: 4}); answer == nil || answer.Index != 77 {
+		t.Errorf("who comes too late is told %+v", answer)
 	}
 	for nonce := range maps.Clone(r.connected) {
 		r.disconnect(agentName(nonce))

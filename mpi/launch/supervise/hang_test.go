@@ -81,12 +81,12 @@ func TestWhoIsNamed(t *testing.T) {
 			if v.Cause != "hang" || v.FirstRank != tc.rank || v.Host != tc.host || !slices.Equal(v.Nodes, nodes) || !strings.Contains(v.Message, tc.message) {
 				t.Errorf("%s: %+v", name, v)
 			}
-			var told []int
+			var listed []int
 			for _, r := range h.ranks {
-				told = append(told, r.Rank)
+				listed = append(listed, r.Rank)
 			}
-			if slices.Sort(told); len(slices.Compact(told)) != len(tc.ranks) {
-				t.Errorf("%s: ranks %v are told of", name, told)
+			if slices.Sort(listed); len(slices.Compact(listed)) != len(tc.ranks) {
+				t.Errorf("%s: ranks %v are told of", name, listed)
 			}
 			slices.Reverse(tc.ranks) // the order in which agents report does not matter
 		}

@@ -21,11 +21,11 @@ import (
 
 // act is what a worker that is no process does by itself: it gives signs of life in spans of time, and ends.
 type act struct {
-	alive [][2]time.Duration // from, to; none: it is silent from the beginning
-	ends  time.Duration      // 0: only by a signal
-	exit  int
-	deaf  bool // to TERM
-	told  int  // what it exits with when it gets a signal; 0: it dies of it; -1: 0
+	alive    [][2]time.Duration // from, to; none: it is silent from the beginning
+	ends     time.Duration      // 0: only by a signal
+	exit     int
+	deaf     bool // to TERM
+	onSignal int  // what it exits with when it gets a signal; 0: it dies of it; -1: 0
 }
 
 // fakeProcess is a worker's process in memory. It remembers the signals that it gets, and when.
@@ -52,10 +52,10 @@ func (f *fakeProcess) Signal(sig syscall.Signal) error {
 	f.signals = append(f.signals, fmt.Sprintf("%v at %v", rendezvous.SignalName(sig), time.Since(f.begun)))
 	f.mu.Unlock()
 	switch {
-	case sig == syscall.SIGKILL || !f.act.deaf && f.act.told == 0:
+	case sig == syscall.SIGKILL || !f.act.deaf && f.act.onSignal == 0:
 		f.end(0, sig)
 	case !f.act.deaf:
-		f.end(max(0, f.act.told), 0)
+		f.end(max(0, f.act.onSignal), 0)
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func TestSignalPolicy(t *testing.T) {
 // What workers that were told to stop exit with tells whether they saved.
 func TestSavedPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
-		told  []int // by rank
+		exits []int // by rank
 		exit  int
 		saved bool
 	}{
@@ -282,7 +282,7 @@ func TestSavedPolicy(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(time.Minute, func() { cancel(rendezvous.SignalError{Sig: syscall.SIGTERM}) })
-				v, _, _ := play(t, ctx, Config{}, []act{{told: tc.told[0]}}, []act{{told: tc.told[1]}, {told: tc.told[2]}})
+				v, _, _ := play(t, ctx, Config{}, []act{{onSignal: tc.exits[0]}}, []act{{onSignal: tc.exits[1]}, {onSignal: tc.exits[2]}})
 				cause := causeCancelled
 				if tc.exit == 0 {
 					cause = causeDone

@@ -16,9 +16,9 @@ import (
 // A worker may die of the signal before its agent hears of it.
 func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 	for name, tc := range map[string]struct {
-		worker *worker
-		told   bool
-		want   string
+		worker    *worker
+		signalled bool
+		want      string
 	}{
 		"TERM, then told":        {&worker{signal: syscall.SIGTERM}, true, "cancelled"},
 		"TERM alone":             {&worker{signal: syscall.SIGTERM}, false, "crash"},
@@ -37,7 +37,7 @@ func TestWorkersDeathBeforeTheAgentsSignal(t *testing.T) {
 				if s.mine != nil {
 					t.Fatalf("proposed %+v at once", s.mine)
 				}
-				if tc.told {
+				if tc.signalled {
 					time.Sleep(rendezvous.SignalDelay / 2) // of the bubble's clock
 					cancel(rendezvous.SignalError{Sig: syscall.SIGTERM})
 				}

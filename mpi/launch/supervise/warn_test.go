@@ -60,10 +60,10 @@ func TestWarnsAsEarlyAsSavesTake(t *testing.T) {
 				m := &met{store: store.NewMemory()}
 				a := agentOf(t, c, m)
 				a.warnInTime()
-				told, err := rendezvous.GetJSON[warning](t.Context(), m.store, keyWarn)
+				got, err := rendezvous.GetJSON[warning](t.Context(), m.store, keyWarn)
 				must(t, err)
-				if before := time.Until(noon); before != tc.warned || told.Why != tc.why {
-					t.Errorf("warned %v before the end: %q", before, told.Why)
+				if before := time.Until(noon); before != tc.warned || got.Why != tc.why {
+					t.Errorf("warned %v before the end: %q", before, got.Why)
 				}
 				s := &Supervisor{cfg: c, round: &round{agent: a}}
 				s.receiveOutcome(c.Verdict(causeCancelled, exitSignal+int(syscall.SIGTERM), "told"))
