@@ -13,6 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/tensorboard"
 	"ddpbatch/mpi"
@@ -85,8 +86,7 @@ func refuseSingleton(e *env) error {
 
 // tasksOf is SLURM_NTASKS; 0 where it is not set or no number.
 func tasksOf(e *env) int {
-	tasks, _ := strconv.Atoi(e.get("SLURM_NTASKS"))
-	return tasks
+	return placement.Tasks(e.lookup)
 }
 
 // joinWorld meets the other ranks by env://, or stays alone where nobody said that there are any.

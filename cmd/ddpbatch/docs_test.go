@@ -1,6 +1,7 @@
 package main
 
 import (
+	"ddpbatch/internal/torchrun"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -104,13 +105,13 @@ func flagNames(c *cli.Command) [][]string {
 		}
 	}
 	if c.Name == "run" {
-		for _, f := range runFlags {
-			names := []string{f.name}
-			if f.short != 0 {
-				names = append(names, string(f.short))
+		for _, f := range torchrun.Flags {
+			names := []string{f.Name}
+			if f.Short != 0 {
+				names = append(names, string(f.Short))
 			}
-			if f.old != "" {
-				names = append(names, f.old)
+			if f.Old != "" {
+				names = append(names, f.Old)
 			}
 			dashed(names...)
 		}
