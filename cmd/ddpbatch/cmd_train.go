@@ -15,6 +15,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
 	"ddpbatch/internal/tensorboard"
 	"ddpbatch/mpi"
 	"ddpbatch/slurm"
@@ -338,7 +339,7 @@ func (r *rank) sayEnd(result trainer.Result) {
 	if r.exported != "" {
 		fmt.Fprintf(out, "export: %s\n", r.exported)
 	}
-	fmt.Fprintf(out, "resume: %s\n", resumeCommand(r.run, more...))
+	fmt.Fprintf(out, "resume: %s\n", submit.ResumeCommand(r.run, more...))
 }
 
 // moreTraining are the settings with which a run goes on that has ended by itself, after so many steps and epochs: twice what ended it, which

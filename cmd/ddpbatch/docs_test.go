@@ -1,7 +1,6 @@
 package main
 
 import (
-	"ddpbatch/internal/torchrun"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/torchrun"
 )
 
 // manual is what docs/cli.md says of each command: lines of its section, and rows of tables that begin with it.

@@ -12,6 +12,7 @@ var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
+	"internal/submit":          {"slurm"},
 	"internal/placement":       {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
@@ -48,7 +49,7 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
 	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "internal/submit", "cmd/ddpbatch"},
 	"internal/jobfile":   {"internal/torchrun", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"cmd/ddpbatch"},

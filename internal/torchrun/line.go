@@ -1,10 +1,11 @@
 package torchrun
 
 import (
-	"ddpbatch/internal/usage"
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/usage"
 )
 
 // line is run's command line, in parts.

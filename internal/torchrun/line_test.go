@@ -1,7 +1,6 @@
 package torchrun
 
 import (
-	"ddpbatch/internal/usage"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"ddpbatch/internal/usage"
 )
 
 // variables are an environment.

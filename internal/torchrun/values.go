@@ -12,9 +12,9 @@ import (
 	"time"
 	"unicode"
 
-	"ddpbatch/internal/jobfile"
-
 	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/jobfile"
 )
 
 // The setters make a value of run's options from a flag's text, or say what is wrong with it.
