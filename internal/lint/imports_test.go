@@ -13,6 +13,7 @@ var mayImport = map[string][]string{
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submit":          {"slurm"},
+	"internal/attempt":         {"slurm", "mpi/launch/recovery"},
 	"internal/placement":       {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
@@ -48,11 +49,13 @@ var mayImport = map[string][]string{
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
-	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "internal/submit", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "cmd/ddpbatch"},
+	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "internal/jobfile", "internal/submit", "internal/attempt", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"cmd/ddpbatch"},
+	"internal/submit":    {"internal/attempt", "cmd/ddpbatch"},
+	"internal/attempt":   {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {
