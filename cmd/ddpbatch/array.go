@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/simulate"
 )
 
 // runArray is a run that is several: each element has a directory of its own once it has begun.
@@ -49,7 +50,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	if _, asks = job.Slurm.Get("array"); !asks || slices.Contains(job.Slurm.Skip, "array") {
 		return false, nil, nil
 	}
-	array, err := arrayOf(job)
+	array, err := simulate.ArrayOf(job)
 	if err != nil && kind == "slurm" { // a site may allow more elements than simulate does
 		return true, nil, nil
 	}

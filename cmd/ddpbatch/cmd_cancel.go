@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/simulate"
 	"ddpbatch/internal/submit"
 )
 
@@ -136,7 +137,7 @@ func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown 
 
 // cancelSimulation asks the process that simulates a run to do what scancel does.
 func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) error {
-	fd, ok := openSimulation(run, id)
+	fd, ok := simulate.Open(run, id)
 	if !ok {
 		return alreadyEnded(id, howEnded(ctx, e, run, id, ""))
 	}

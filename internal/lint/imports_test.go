@@ -14,6 +14,7 @@ var mayImport = map[string][]string{
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submit":          {"slurm"},
 	"internal/attempt":         {"slurm", "mpi/launch/recovery"},
+	"internal/simulate":        {"slurm", "slurm/sim", "mpi/launch", "mpi/launch/recovery"},
 	"internal/placement":       {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
@@ -50,12 +51,13 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
 	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "internal/jobfile", "internal/submit", "internal/attempt", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"cmd/ddpbatch"},
-	"internal/submit":    {"internal/attempt", "cmd/ddpbatch"},
-	"internal/attempt":   {"cmd/ddpbatch"},
+	"internal/submit":    {"internal/attempt", "internal/simulate", "cmd/ddpbatch"},
+	"internal/attempt":   {"internal/simulate", "cmd/ddpbatch"},
+	"internal/simulate":  {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {
