@@ -134,3 +134,9 @@ func TestCountIn(t *testing.T) {
 		}
 	}
 }
+
+func TestTimesOf(t *testing.T) {
+	if got, want := timesOf([]float64{9, 1, 2, 4}), (benchTimes{3, 1, 4, 9}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

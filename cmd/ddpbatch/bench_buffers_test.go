@@ -1,0 +1,15 @@
+package main
+
+import (
+	"testing"
+)
+
+// Every collective that moves elements can be called, and no other.
+func TestBenchCallsAreComplete(t *testing.T) {
+	calls := new(benchBuffers[float32]).calls()
+	for _, c := range benchCollectives {
+		if _, ok := calls[c.name]; ok == c.unsized {
+			t.Errorf("%s: there is a call: %v", c.name, ok)
+		}
+	}
+}
