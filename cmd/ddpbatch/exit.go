@@ -10,8 +10,10 @@ import (
 	"strings"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
@@ -20,17 +22,17 @@ import (
 
 // The exit codes that users script against (docs/cli.md).
 const (
-	exitDone         = 0
-	exitFailed       = 1
-	exitUsage        = 2 // usage or job file
-	exitNoCheckpoint = 10
-	exitCorrupt      = 11 // corrupt checkpoint
-	exitMismatch     = 12 // checkpoint does not fit this job
-	exitRefused      = 20 // Slurm refused
-	exitRequeue      = 75 // saved; please requeue
-	exitNever        = 93 // do not requeue
-	exitTimeout      = 124
-	exitInterrupted  = 130
+	exitDone         = exit.Done
+	exitFailed       = exit.Failed
+	exitUsage        = exit.Usage
+	exitNoCheckpoint = exit.NoCheckpoint
+	exitCorrupt      = exit.Corrupt
+	exitMismatch     = exit.Mismatch
+	exitRefused      = exit.Refused
+	exitRequeue      = exit.Requeue
+	exitNever        = exit.Never
+	exitTimeout      = exit.Timeout
+	exitInterrupted  = exit.Interrupted
 )
 
 // usageError is a command line that cannot be understood; hint says what to type.
@@ -66,7 +68,7 @@ func (e *codeError) Unwrap() error { return e.err }
 // exitCode is the one place where an error becomes a number.
 func exitCode(err error) int {
 	var coded *codeError
-	var usage *usageError
+	var carried *exit.Error
 	var faults jobfile.Faults
 	var stopped launch.SignalError
 	switch {
@@ -74,7 +76,9 @@ func exitCode(err error) int {
 		return exitDone
 	case errors.As(err, &coded):
 		return coded.code
-	case errors.As(err, &usage), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
+	case errors.As(err, &carried):
+		return carried.Code
+	case errors.As(err, new(*usageError)), errors.As(err, new(*usage.Error)), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
 		return exitUsage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
 		return exitNever
@@ -100,7 +104,8 @@ func exitCode(err error) int {
 func report(e *env, err error) int {
 	code := exitCode(err)
 	var coded *codeError
-	if err == nil || errors.As(err, &coded) && coded.err == nil {
+	var carried *exit.Error
+	if err == nil || errors.As(err, &coded) && coded.err == nil || errors.As(err, &carried) && carried.Err == nil {
 		return code
 	}
 	var faults jobfile.Faults
