@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/collbench"
+	"ddpbatch/mpi"
 	"fmt"
 	"time"
 
@@ -38,24 +41,24 @@ func newBenchCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			o := benchOptions{
-				ranks: c.Int("n"), factor: c.Int64("f"), transport: c.String("transport"), algorithm: c.String("algorithm"),
-				encrypt: c.Bool("encrypt"), alloc: c.Bool("alloc"), explain: c.Bool("explain"), deterministic: c.Bool("deterministic"),
-				iters: c.Int("iters"), warmup: c.Int("warmup"), budget: c.Duration("budget"), json: c.Bool("json"),
+			o := collbench.Options{
+				Ranks: c.Int("n"), Factor: c.Int64("f"), Transport: c.String("transport"), Algorithm: c.String("algorithm"),
+				Encrypt: c.Bool("encrypt"), Alloc: c.Bool("alloc"), Explain: c.Bool("explain"), Deterministic: c.Bool("deterministic"),
+				Iters: c.Int("iters"), Warmup: c.Int("warmup"), Budget: c.Duration("budget"), JSON: c.Bool("json"),
 			}
-			if err := o.setNames(name, c.String("type"), c.String("op")); err != nil {
+			if err := o.SetNames(name, c.String("type"), c.String("op")); err != nil {
 				return err
 			}
-			if o.begin, err = parseBytes("-b", c.String("b")); err != nil {
+			if o.Begin, err = collbench.ParseBytes("-b", c.String("b")); err != nil {
 				return err
 			}
-			if o.end, err = parseBytes("-e", c.String("e")); err != nil {
+			if o.End, err = collbench.ParseBytes("-e", c.String("e")); err != nil {
 				return err
 			}
-			if err := o.setTransport(e.get("DDPBATCH_TRANSPORT")); err != nil {
+			if err := o.SetTransport(e.get("DDPBATCH_TRANSPORT")); err != nil {
 				return err
 			}
-			if err := o.check(c.IsSet); err != nil {
+			if err := o.Check(c.IsSet); err != nil {
 				return err
 			}
 			return runBench(c.Context, e, o)
@@ -64,28 +67,29 @@ func newBenchCommand(e *env) *cli.Command {
 }
 
 // runBench is one rank of the world that the environment names, or starts one on this machine.
-func runBench(ctx context.Context, e *env, o benchOptions) error {
+func runBench(ctx context.Context, e *env, o collbench.Options) error {
+	process := collbench.Process{
+		Version: version, Hostname: e.Hostname, Dir: e.Dir, Environ: e.Environ, MasterAddr: e.get("MASTER_ADDR"), Executable: e.Executable,
+		Out: e.Out, Err: e.Err, Log: e.log(),
+		Join:   func(ctx context.Context, cfg mpi.Config) (*mpi.Comm, error) { return joinWorld(ctx, e, cfg) },
+		Secret: func() (auth.Secret, error) { return runSecret(e, runIDOf(e)) },
+	}
 	size := e.get("WORLD_SIZE")
 	if size != "" || e.get("RANK") != "" {
-		if o.ranks != 0 && size != fmt.Sprint(o.ranks) {
-			return usagef("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.ranks, size)
+		if o.Ranks != 0 && size != fmt.Sprint(o.Ranks) {
+			return usagef("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.Ranks, size)
 		}
-		return benchAsRank(ctx, e, o)
+		return collbench.RunRank(ctx, process, o)
 	}
 	if tasks := tasksOf(e); tasks > 1 {
 		return &usageError{
 			message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
-			hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.collective.name),
+			hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),
 		}
 	}
-	if o.ranks == 0 {
-		o.ranks = 2
+	if o.Ranks == 0 {
+		o.Ranks = 2
 	}
-	if err := o.checkWorld(o.ranks); err != nil {
-		return err
-	}
-	if o.collective.name == "startup" {
-		return benchStartup(ctx, e, o)
-	}
-	return benchWorld(ctx, e, o, e.Out)
+	defer bearClosedPipes()()
+	return collbench.RunWorld(ctx, process, o)
 }

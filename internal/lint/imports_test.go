@@ -11,6 +11,7 @@ import (
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
+	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
 	"slurm/sim":                {"slurm"},
@@ -44,10 +45,11 @@ var mayImport = map[string][]string{
 
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
-	"internal/secure":  {"mpi/store"},
-	"internal/auth":    {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":  {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
-	"internal/jobfile": {"cmd/ddpbatch"},
+	"internal/secure":    {"mpi/store"},
+	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
+	"internal/jobfile":   {"cmd/ddpbatch"},
+	"internal/collbench": {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {

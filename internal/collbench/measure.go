@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"context"
@@ -83,17 +83,17 @@ func (b *benchRank) measure(ctx context.Context, call benchCall) (benchTimes, er
 // warmUp doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it,
 // within bounds. Rank 0's clock decides for all. What --warmup and --iters name is kept.
 func (b *benchRank) warmUp(ctx context.Context, call benchCall) (calls int, err error) {
-	budget := microsecondsOf(b.o.budget)
-	n := max(1, b.o.warmup)
+	budget := microsecondsOf(b.o.Budget)
+	n := max(1, b.o.Warmup)
 	for {
 		took, err := b.batch(ctx, call, n)
 		if err != nil {
 			return 0, err
 		}
-		enough := took >= budget/10 || n >= maxBenchCalls || b.o.warmup > 0
+		enough := took >= budget/10 || n >= maxBenchCalls || b.o.Warmup > 0
 		switch {
-		case enough && b.o.iters > 0:
-			return b.o.iters, nil
+		case enough && b.o.Iters > 0:
+			return b.o.Iters, nil
 		case enough:
 			return int(min(max(budget/(took/float64(n)), minBenchCalls), maxBenchCalls)), nil
 		}

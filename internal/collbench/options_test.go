@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ func TestBenchSettings(t *testing.T) {
 		"startup": "", "store": "", "pingpong": ", transport tcp", "broadcast": ", transport tcp, algorithm star",
 		"allreduce": ", transport tcp, algorithm star, deterministic",
 	} {
-		o := benchOptions{collective: collectiveNamed(name), transport: "tcp", algorithm: "star", deterministic: true}
+		o := Options{collective: collectiveNamed(name), Transport: "tcp", Algorithm: "star", Deterministic: true}
 		if got := o.settings(); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
@@ -23,9 +23,9 @@ func TestBenchSettings(t *testing.T) {
 // The words for another process say what they were made of.
 func TestBenchArgs(t *testing.T) {
 	for _, c := range benchCollectives {
-		o := benchOptions{
-			collective: c, begin: 8, end: 64, factor: 8, transport: "tcp", algorithm: "auto", element: &benchElements[1], op: opMax,
-			iters: 3, warmup: 2, budget: time.Second,
+		o := Options{
+			collective: c, Begin: 8, End: 64, Factor: 8, Transport: "tcp", Algorithm: "auto", element: &benchElements[1], op: opMax,
+			Iters: 3, Warmup: 2, Budget: time.Second,
 		}
 		line := fmt.Sprint(o.args())
 		if strings.Contains(line, "--op max") != c.reduces || strings.Contains(line, "--type float64") == c.unsized {
@@ -39,7 +39,7 @@ func TestParseBytes(t *testing.T) {
 		"1": 1, "4": 4, "64K": 65536, "64k": 65536, "1M": 1 << 20, "2g": 2 << 30, "64G": 1 << 36,
 		"": 0, "K": 0, "0": 0, "-4": 0, "4T": 0, "1.5M": 0, "65G": 0, "9223372036854775807": 0, "9223372036854775807G": 0, "4 K": 0, "4KK": 0,
 	} {
-		got, err := parseBytes("-b", text)
+		got, err := ParseBytes("-b", text)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
 		}

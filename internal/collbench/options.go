@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"slices"
@@ -6,24 +6,25 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi"
 )
 
-// benchOptions are bench's flags.
-type benchOptions struct {
+// Options are what is asked for: SetNames, SetTransport and Check complete them.
+type Options struct {
 	collective           *benchCollective
-	begin, end, factor   int64 // sizes, in bytes
-	ranks                int   // 0: not given
-	transport, algorithm string
+	Begin, End, Factor   int64 // sizes, in bytes
+	Ranks                int   // 0: not given
+	Transport, Algorithm string
 	element              *benchElement
 	op                   benchOp
-	alloc                bool // buffers from comm.Alloc
-	deterministic        bool
-	encrypt              bool // data
-	explain              bool // a row for each algorithm
-	iters, warmup        int  // 0: by the budget
-	budget               time.Duration
-	json                 bool
+	Alloc                bool // buffers from comm.Alloc
+	Deterministic        bool
+	Encrypt              bool // data
+	Explain              bool // a row for each algorithm
+	Iters, Warmup        int  // 0: by the budget
+	Budget               time.Duration
+	JSON                 bool
 }
 
 const (
@@ -34,8 +35,8 @@ const (
 	maxBenchCalls  = 10_000
 )
 
-// parseBytes reads a number of bytes, as 4, 64K or 1G.
-func parseBytes(flag, text string) (int64, error) {
+// ParseBytes reads a number of bytes, as 4, 64K or 1G.
+func ParseBytes(flag, text string) (int64, error) {
 	digits, shift := text, 0
 	if last := len(text) - 1; last > 0 {
 		if unit := strings.IndexByte("KMG", text[last]&^0x20); unit >= 0 {
@@ -44,15 +45,18 @@ func parseBytes(flag, text string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < 1 || n > maxBenchSize>>shift {
-		return 0, usagef("%s is %q; it must be a size from 1 to 64G bytes, such as 64K", flag, text)
+		return 0, usage.Errorf("%s is %q; it must be a size from 1 to 64G bytes, such as 64K", flag, text)
 	}
 	return n << shift, nil
 }
 
-// setNames sets what has a name.
-func (o *benchOptions) setNames(collective, element, op string) error {
+// Collective is the name of what is timed.
+func (o *Options) Collective() string { return o.collective.name }
+
+// SetNames sets what has a name.
+func (o *Options) SetNames(collective, element, op string) error {
 	if o.collective = collectiveNamed(collective); o.collective == nil {
-		return usagef("there is no collective %q; it is one of %s", collective, collectiveNames())
+		return usage.Errorf("there is no collective %q; it is one of %s", collective, collectiveNames())
 	}
 	var names []string
 	for i, e := range benchElements {
@@ -61,7 +65,7 @@ func (o *benchOptions) setNames(collective, element, op string) error {
 		}
 	}
 	if o.element == nil {
-		return usagef("there is no element type %q; it is one of %s", element, strings.Join(names, ", "))
+		return usage.Errorf("there is no element type %q; it is one of %s", element, strings.Join(names, ", "))
 	}
 	names = nil
 	for _, known := range benchOps {
@@ -70,119 +74,119 @@ func (o *benchOptions) setNames(collective, element, op string) error {
 			return nil
 		}
 	}
-	return usagef("there is no reduce operation %q; it is one of %s", op, strings.Join(names, ", "))
+	return usage.Errorf("there is no reduce operation %q; it is one of %s", op, strings.Join(names, ", "))
 }
 
-// setTransport takes what DDPBATCH_TRANSPORT says where the flag leaves it open. The ranks would follow the variable, so
+// SetTransport takes what DDPBATCH_TRANSPORT says where the flag leaves it open. The ranks would follow the variable, so
 // that a row would name another transport than it was measured on where both speak and differ.
-func (o *benchOptions) setTransport(variable string) error {
+func (o *Options) SetTransport(variable string) error {
 	switch {
 	case variable == "":
-	case o.transport == "auto":
-		o.transport = variable
-	case o.transport != variable:
-		return usagef("--transport is %q and DDPBATCH_TRANSPORT is %q; leave one of them out", o.transport, variable)
+	case o.Transport == "auto":
+		o.Transport = variable
+	case o.Transport != variable:
+		return usage.Errorf("--transport is %q and DDPBATCH_TRANSPORT is %q; leave one of them out", o.Transport, variable)
 	}
 	return nil
 }
 
-// check refuses what cannot be done, and flags that would do nothing; given tells of the flags that were typed.
-func (o *benchOptions) check(given func(flag string) bool) error {
+// Check refuses what cannot be done, and flags that would do nothing; given tells of the flags that were typed.
+func (o *Options) Check(given func(flag string) bool) error {
 	switch c := o.collective; {
-	case given("n") && (o.ranks < 1 || o.ranks > maxBenchRanks):
-		return usagef("-n is %d; it must be 1 to %d", o.ranks, maxBenchRanks)
-	case o.explain && explained(c.name) == "":
-		return usagef("%s has no choice of algorithms to explain", c.name)
-	case o.algorithm != "auto" && explained(c.name) == "":
-		return usagef("%s has no choice of algorithms: leave --algorithm out", c.name)
+	case given("n") && (o.Ranks < 1 || o.Ranks > maxBenchRanks):
+		return usage.Errorf("-n is %d; it must be 1 to %d", o.Ranks, maxBenchRanks)
+	case o.Explain && explained(c.name) == "":
+		return usage.Errorf("%s has no choice of algorithms to explain", c.name)
+	case o.Algorithm != "auto" && explained(c.name) == "":
+		return usage.Errorf("%s has no choice of algorithms: leave --algorithm out", c.name)
 	case given("op") && !c.reduces:
-		return usagef("%s reduces nothing: leave --op out", c.name)
+		return usage.Errorf("%s reduces nothing: leave --op out", c.name)
 	case c.unsized && (given("type") || given("alloc")):
-		return usagef("%s has no buffers of elements: leave --type and --alloc out", c.name)
-	case o.encrypt && (o.transport == "shm" || c.name == "store"):
-		return usagef("--encrypt is for data that goes over TCP: leave it out")
-	case o.explain && o.algorithm != "auto":
-		return usagef("--explain times all algorithms: leave --algorithm out")
-	case o.end < o.begin:
-		return usagef("-e is %d, smaller than -b, which is %d", o.end, o.begin)
-	case o.factor < 2 || o.factor > maxBenchFactor:
-		return usagef("-f is %d; it must be 2 to %d", o.factor, maxBenchFactor)
-	case o.iters < 0 || o.warmup < 0:
-		return usagef("--iters is %d and --warmup is %d; neither may be negative", o.iters, o.warmup)
-	case o.iters > 100*maxBenchCalls || o.warmup > 100*maxBenchCalls:
-		return usagef("--iters and --warmup may be up to %d", 100*maxBenchCalls)
-	case o.budget < time.Millisecond || o.budget > time.Hour:
-		return usagef("--budget is %v; it must be 1ms to 1h", o.budget)
+		return usage.Errorf("%s has no buffers of elements: leave --type and --alloc out", c.name)
+	case o.Encrypt && (o.Transport == "shm" || c.name == "store"):
+		return usage.Errorf("--encrypt is for data that goes over TCP: leave it out")
+	case o.Explain && o.Algorithm != "auto":
+		return usage.Errorf("--explain times all algorithms: leave --algorithm out")
+	case o.End < o.Begin:
+		return usage.Errorf("-e is %d, smaller than -b, which is %d", o.End, o.Begin)
+	case o.Factor < 2 || o.Factor > maxBenchFactor:
+		return usage.Errorf("-f is %d; it must be 2 to %d", o.Factor, maxBenchFactor)
+	case o.Iters < 0 || o.Warmup < 0:
+		return usage.Errorf("--iters is %d and --warmup is %d; neither may be negative", o.Iters, o.Warmup)
+	case o.Iters > 100*maxBenchCalls || o.Warmup > 100*maxBenchCalls:
+		return usage.Errorf("--iters and --warmup may be up to %d", 100*maxBenchCalls)
+	case o.Budget < time.Millisecond || o.Budget > time.Hour:
+		return usage.Errorf("--budget is %v; it must be 1ms to 1h", o.Budget)
 	}
 	cfg := o.config()
 	if o.collective.name == "allreduce" {
-		cfg.Algorithm = o.algorithm // of the other collectives, the calls themselves tell
+		cfg.Algorithm = o.Algorithm // of the other collectives, the calls themselves tell
 	}
 	if err := cfg.Validate(); err != nil {
-		return usagef("%v", err)
+		return usage.Errorf("%v", err)
 	}
 	return nil
 }
 
 // checkWorld tells whether so many ranks can do what is asked.
-func (o *benchOptions) checkWorld(ranks int) error {
+func (o *Options) checkWorld(ranks int) error {
 	c, least := o.collective, o.element.width
 	if c.blocks {
 		least *= int64(ranks)
 	}
 	switch {
 	case ranks < c.atLeast:
-		return usagef("%s needs %d ranks, not %d", c.name, c.atLeast, ranks)
+		return usage.Errorf("%s needs %d ranks, not %d", c.name, c.atLeast, ranks)
 	case !c.unsized && o.largest() < least:
-		return usagef("the largest size is %d, too small for an element of each rank: %d bytes", o.largest(), least)
+		return usage.Errorf("the largest size is %d, too small for an element of each rank: %d bytes", o.largest(), least)
 	}
 	return nil
 }
 
 // largest is the last size of the row.
-func (o *benchOptions) largest() int64 {
-	size := o.begin
-	for size*o.factor <= o.end {
-		size *= o.factor
+func (o *Options) largest() int64 {
+	size := o.Begin
+	for size*o.Factor <= o.End {
+		size *= o.Factor
 	}
 	return size
 }
 
 // config is what the ranks join with.
-func (o *benchOptions) config() mpi.Config {
+func (o *Options) config() mpi.Config {
 	cfg := mpi.DefaultConfig()
-	cfg.Transport, cfg.Deterministic, cfg.Encrypt = o.transport, o.deterministic, o.encrypt
+	cfg.Transport, cfg.Deterministic, cfg.Encrypt = o.Transport, o.Deterministic, o.Encrypt
 	return cfg
 }
 
 // settings words what rows of text do not have.
-func (o *benchOptions) settings() string {
+func (o *Options) settings() string {
 	text := ""
 	if o.collective.name != "store" && o.collective.name != "startup" {
-		text = ", transport " + o.transport
-		if o.encrypt {
+		text = ", transport " + o.Transport
+		if o.Encrypt {
 			text += ", encrypted"
 		}
 	}
-	if explained(o.collective.name) != "" && !o.explain {
-		text += ", algorithm " + o.algorithm
+	if explained(o.collective.name) != "" && !o.Explain {
+		text += ", algorithm " + o.Algorithm
 	}
-	if o.collective.reduces && o.deterministic {
+	if o.collective.reduces && o.Deterministic {
 		text += ", deterministic"
 	}
-	if o.alloc {
+	if o.Alloc {
 		text += ", buffers from comm.Alloc"
 	}
 	return text
 }
 
 // args are the words that say the same to another process, less -n.
-func (o *benchOptions) args() []string {
+func (o *Options) args() []string {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	args := []string{
-		"bench", o.collective.name, "-b", number(o.begin), "-e", number(o.end), "-f", number(o.factor),
-		"--transport", o.transport, "--algorithm", o.algorithm,
-		"--iters", strconv.Itoa(o.iters), "--warmup", strconv.Itoa(o.warmup), "--budget", o.budget.String(),
+		"bench", o.collective.name, "-b", number(o.Begin), "-e", number(o.End), "-f", number(o.Factor),
+		"--transport", o.Transport, "--algorithm", o.Algorithm,
+		"--iters", strconv.Itoa(o.Iters), "--warmup", strconv.Itoa(o.Warmup), "--budget", o.Budget.String(),
 	}
 	if !o.collective.unsized {
 		args = append(args, "--type", o.element.name)
@@ -190,19 +194,19 @@ func (o *benchOptions) args() []string {
 	if o.collective.reduces {
 		args = append(args, "--op", o.op.name)
 	}
-	if o.alloc {
+	if o.Alloc {
 		args = append(args, "--alloc")
 	}
-	if o.encrypt {
+	if o.Encrypt {
 		args = append(args, "--encrypt")
 	}
-	if o.explain {
+	if o.Explain {
 		args = append(args, "--explain")
 	}
-	if !o.deterministic {
+	if !o.Deterministic {
 		args = append(args, "--deterministic=false")
 	}
-	if o.json {
+	if o.JSON {
 		args = append(args, "--json")
 	}
 	return args

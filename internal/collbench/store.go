@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"context"
@@ -27,14 +27,14 @@ func (b *benchRank) store(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	client, err := store.Dial(ctx, addr, store.DialConfig{
-		Secret: secret, Binding: storeBinding, Name: fmt.Sprintf("rank %d", b.rank), Log: b.e.log(),
+		Secret: secret, Binding: storeBinding, Name: fmt.Sprintf("rank %d", b.rank), Log: b.p.Log,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	own := fmt.Sprintf("bench/%d", b.rank)
-	for size := b.o.begin; size <= min(b.o.end, maxStoreValue); size *= b.o.factor {
+	for size := b.o.Begin; size <= min(b.o.End, maxStoreValue); size *= b.o.Factor {
 		for _, op := range []string{"set", "get"} {
 			row := benchRow{Size: size, Count: size, Type: "bytes", Redop: op}
 			if err := b.time(ctx, row, valueCall(ctx, client, own, op, int(size))); err != nil {
@@ -55,7 +55,7 @@ func (b *benchRank) storeSecret() (auth.Secret, error) {
 	if b.ranks == 1 {
 		return auth.NewSecret()
 	}
-	secret, err := runSecret(b.e, runIDOf(b.e))
+	secret, err := b.p.Secret()
 	if err != nil {
 		return secret, err
 	}
@@ -64,7 +64,7 @@ func (b *benchRank) storeSecret() (auth.Secret, error) {
 
 // serveStore serves the store on rank 0, where MASTER_ADDR leads, and tells all ranks its address.
 func (b *benchRank) serveStore(ctx context.Context, secret auth.Secret) (addr string, stop func() error, err error) {
-	host := b.e.get("MASTER_ADDR")
+	host := b.p.MasterAddr
 	if b.ranks == 1 || host == "" {
 		host = "127.0.0.1"
 	}
@@ -80,7 +80,7 @@ func (b *benchRank) serveStore(ctx context.Context, secret auth.Secret) (addr st
 		if err != nil {
 			return "", stop, fmt.Errorf("serve a store: %w", err)
 		}
-		server := store.Serve(l, store.ServerConfig{Secret: secret, Binding: storeBinding, Log: b.e.log()})
+		server := store.Serve(l, store.ServerConfig{Secret: secret, Binding: storeBinding, Log: b.p.Log})
 		stop, port[0] = server.Close, int64(l.Addr().(*net.TCPAddr).Port)
 	}
 	if err := mpi.Broadcast(ctx, b.comm, port, 0); err != nil {

@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"encoding/json"
@@ -57,7 +57,7 @@ type benchPrinter struct {
 }
 
 // heading says what the rows do not, and names their columns.
-func (p *benchPrinter) heading(o benchOptions, ranks int) {
+func (p *benchPrinter) heading(version string, o Options, ranks int) {
 	if p.json {
 		return
 	}

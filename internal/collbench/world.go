@@ -1,34 +1,58 @@
-package main
+package collbench
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/exit"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/launch"
 )
 
-// benchWorld starts o.ranks ranks of this program on this machine, as `ddpbatch run --standalone` would, and waits
+// Process is what a bench may know of the process that it runs in.
+type Process struct {
+	Version, Hostname, Dir string
+	Environ                []string
+	MasterAddr             string // of the world that this process is a rank of; "": of none
+	Executable             func() (string, error)
+	Out, Err               io.Writer
+	Log                    *slog.Logger
+	Join                   func(context.Context, mpi.Config) (*mpi.Comm, error) // the world that the environment names
+	Secret                 func() (auth.Secret, error)                          // of the run that this process belongs to
+}
+
+// RunWorld starts o.Ranks ranks on this machine, which make all rows.
+func RunWorld(ctx context.Context, p Process, o Options) error {
+	if err := o.checkWorld(o.Ranks); err != nil {
+		return err
+	}
+	if o.collective.name == "startup" {
+		return benchStartup(ctx, p, o)
+	}
+	return benchWorld(ctx, p, o, p.Out)
+}
+
+// benchWorld starts o.Ranks ranks of this program on this machine, as `ddpbatch run --standalone` would, and waits
 // for their end. What they print goes to out.
-func benchWorld(ctx context.Context, e *env, o benchOptions, out io.Writer) error {
-	program, err := e.Executable()
+func benchWorld(ctx context.Context, p Process, o Options, out io.Writer) error {
+	program, err := p.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program, to start it as %d ranks: %w", o.ranks, err)
+		return fmt.Errorf("find this program, to start it as %d ranks: %w", o.Ranks, err)
 	}
 	secret, err := auth.NewSecret()
 	if err != nil {
 		return err
 	}
-	defer bearClosedPipes()()
 	verdict, err := launch.Run(ctx, launch.AgentConfig{
-		Count: 1, Host: e.Hostname, Nproc: o.ranks, RunID: "bench", Attempt: 1, Secret: secret, Version: version,
-		Command: append([]string{program}, o.args()...), Env: e.Environ, Dir: e.Dir, Builtin: true,
-		Stdout: out, Stderr: e.Err, Log: e.log(),
+		Count: 1, Host: p.Hostname, Nproc: o.Ranks, RunID: "bench", Attempt: 1, Secret: secret, Version: p.Version,
+		Command: append([]string{program}, o.args()...), Env: p.Environ, Dir: p.Dir, Builtin: true,
+		Stdout: out, Stderr: p.Err, Log: p.Log,
 	})
 	switch {
 	case err != nil:
@@ -36,9 +60,9 @@ func benchWorld(ctx context.Context, e *env, o benchOptions, out io.Writer) erro
 	case verdict.Exit == 0:
 		return nil
 	case verdict.Cause == "crash" && verdict.Signal == 0:
-		return &codeError{code: verdict.Exit} // the rank has said why
+		return &exit.Error{Code: verdict.Exit} // the rank has said why
 	}
-	return &codeError{code: verdict.Exit, err: errors.New(verdict.Message)}
+	return &exit.Error{Code: verdict.Exit, Err: errors.New(verdict.Message)}
 }
 
 // startupLaunches is how often a world is started where --iters does not say.
@@ -46,15 +70,15 @@ const startupLaunches = 5
 
 // benchStartup times worlds from their start to the moment when rank 0 says that all have met, and prints their
 // row as soon as the last one has.
-func benchStartup(ctx context.Context, e *env, o benchOptions) error {
-	launches := o.iters
+func benchStartup(ctx context.Context, p Process, o Options) error {
+	launches := o.Iters
 	if launches == 0 {
 		launches = startupLaunches
 	}
-	print := benchPrinter{w: e.Out, json: o.json}
-	print.heading(o, o.ranks)
+	print := benchPrinter{w: p.Out, json: o.JSON}
+	print.heading(p.Version, o, o.Ranks)
 	rank := o
-	rank.json = true // no heading: the first that rank 0 prints is its row
+	rank.JSON = true // no heading: the first that rank 0 prints is its row
 	took := make([]float64, 0, launches)
 	for range launches {
 		start := now()
@@ -64,7 +88,7 @@ func benchStartup(ctx context.Context, e *env, o benchOptions) error {
 				print.row(startupRow(took))
 			}
 		})
-		if err := benchWorld(ctx, e, rank, met); err != nil {
+		if err := benchWorld(ctx, p, rank, met); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (s *benchBuffers[T]) alloc(ctx context.Context, n int) (err error) {
 }
 
 func (s *benchBuffers[T]) buffer(ctx context.Context, n int) ([]T, error) {
-	if s.b.o.alloc {
+	if s.b.o.Alloc {
 		return mpi.Alloc[T](ctx, s.b.comm, n)
 	}
 	return make([]T, n), nil

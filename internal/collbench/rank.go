@@ -1,4 +1,4 @@
-package main
+package collbench
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi"
 )
 
@@ -16,8 +18,8 @@ const checkedIterations = 2
 
 // benchRank is one rank of a bench.
 type benchRank struct {
-	e           *env
-	o           benchOptions
+	p           Process
+	o           Options
 	comm        *mpi.Comm
 	timed       *mpi.Comm // comm with the algorithm asked for
 	rank, ranks int
@@ -26,15 +28,15 @@ type benchRank struct {
 	print       benchPrinter // on rank 0
 }
 
-// benchAsRank is one rank's part; rank 0 prints.
-func benchAsRank(ctx context.Context, e *env, o benchOptions) (err error) {
+// RunRank is one rank's part; rank 0 prints.
+func RunRank(ctx context.Context, p Process, o Options) (err error) {
 	joining := now()
-	comm, err := joinWorld(ctx, e, o.config())
+	comm, err := p.Join(ctx, o.config())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, comm.Close()) }()
-	b := newBenchRank(e, o, comm)
+	b := newBenchRank(p, o, comm)
 	if err := o.checkWorld(b.ranks); err != nil {
 		return err
 	}
@@ -43,18 +45,18 @@ func benchAsRank(ctx context.Context, e *env, o benchOptions) (err error) {
 	}
 	b.clock = clockCost()
 	if b.rank == 0 {
-		b.print.heading(o, b.ranks)
+		b.print.heading(p.Version, o, b.ranks)
 	}
 	return b.rows(ctx, joining)
 }
 
-func newBenchRank(e *env, o benchOptions, comm *mpi.Comm) *benchRank {
+func newBenchRank(p Process, o Options, comm *mpi.Comm) *benchRank {
 	b := &benchRank{
-		e: e, o: o, comm: comm, timed: comm, rank: comm.Rank(), ranks: comm.Size(),
-		print: benchPrinter{w: e.Out, json: o.json, explain: o.explain},
+		p: p, o: o, comm: comm, timed: comm, rank: comm.Rank(), ranks: comm.Size(),
+		print: benchPrinter{w: p.Out, json: o.JSON, explain: o.Explain},
 	}
-	if o.algorithm != "auto" {
-		b.timed = comm.Using(o.algorithm)
+	if o.Algorithm != "auto" {
+		b.timed = comm.Using(o.Algorithm)
 	}
 	return b
 }
@@ -98,7 +100,7 @@ func (b *benchRank) sizes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for size := b.o.begin; size <= b.o.end; size *= b.o.factor {
+	for size := b.o.Begin; size <= b.o.End; size *= b.o.Factor {
 		count := size / width / blocks
 		if count == 0 {
 			continue // too small for an element of each rank
@@ -116,7 +118,7 @@ func (b *benchRank) sizes(ctx context.Context) error {
 
 // row makes a row of a call, or with --explain one of each algorithm.
 func (b *benchRank) row(ctx context.Context, row benchRow, call benchCall) error {
-	if b.o.explain {
+	if b.o.Explain {
 		return b.explain(ctx, row, call)
 	}
 	return b.time(ctx, row, call)
@@ -146,7 +148,7 @@ func (b *benchRank) time(ctx context.Context, row benchRow, call benchCall) erro
 		return err
 	}
 	b.wrong += all
-	row.Wrong, row.Transport, row.Encrypted = all, b.o.transport, b.o.encrypt
+	row.Wrong, row.Transport, row.Encrypted = all, b.o.Transport, b.o.Encrypt
 	if row.Algorithm, err = b.algorithm(row.Size); err != nil {
 		return err
 	}
@@ -167,8 +169,8 @@ func explained(collective string) string {
 // algorithm is what serves calls of a size: the one asked for, or else the one that is chosen. auto: there is no choice.
 func (b *benchRank) algorithm(size int64) (string, error) {
 	name := explained(b.o.collective.name)
-	if b.o.algorithm != "auto" || name == "" {
-		return b.o.algorithm, nil
+	if b.o.Algorithm != "auto" || name == "" {
+		return b.o.Algorithm, nil
 	}
 	predictions, err := b.comm.Explain(name, int(size))
 	if err != nil {
@@ -179,30 +181,30 @@ func (b *benchRank) algorithm(size int64) (string, error) {
 			return p.Algorithm, nil
 		}
 	}
-	return b.o.algorithm, nil
+	return b.o.Algorithm, nil
 }
 
 // checkAlgorithm refuses, before anything is measured, the name of an algorithm that the collective does not have. One rank
 // says so.
 func (b *benchRank) checkAlgorithm() error {
-	if b.o.algorithm == "auto" {
+	if b.o.Algorithm == "auto" {
 		return nil
 	}
-	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(b.o.begin))
+	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(b.o.Begin))
 	if err != nil {
 		return err
 	}
 	var names []string
 	for _, p := range predictions {
-		if p.Algorithm == b.o.algorithm {
+		if p.Algorithm == b.o.Algorithm {
 			return nil // whether it can serve these calls, they tell
 		}
 		names = append(names, p.Algorithm)
 	}
 	if b.rank > 0 {
-		return &codeError{code: exitUsage}
+		return &exit.Error{Code: exit.Usage}
 	}
-	return usagef("--algorithm is %q; %s has %s", b.o.algorithm, b.o.collective.name, strings.Join(names, ", "))
+	return usage.Errorf("--algorithm is %q; %s has %s", b.o.Algorithm, b.o.collective.name, strings.Join(names, ", "))
 }
 
 // explain makes a row of each algorithm that can serve the call, with what was predicted of it.
@@ -215,7 +217,7 @@ func (b *benchRank) explain(ctx context.Context, row benchRow, call benchCall) e
 		if p.Refused != "" {
 			continue
 		}
-		b.timed, b.o.algorithm = b.comm.Using(p.Algorithm), p.Algorithm
+		b.timed, b.o.Algorithm = b.comm.Using(p.Algorithm), p.Algorithm
 		row.Predicted, row.Chosen = float64(p.Time)/float64(time.Microsecond), p.Chosen
 		if err := b.time(ctx, row, call); err != nil {
 			return err
