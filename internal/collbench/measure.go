@@ -9,10 +9,10 @@ import (
 	"ddpbatch/mpi"
 )
 
-var benchEpoch = time.Now()
+var clockStart = time.Now()
 
 // now is a reading of the monotonic clock, which alone is what time.Since reads.
-func now() time.Duration { return time.Since(benchEpoch) }
+func now() time.Duration { return time.Since(clockStart) }
 
 func microsecondsOf(d time.Duration) float64 { return float64(d) / 1e3 }
 
@@ -32,35 +32,35 @@ func medianOf(x []float64) float64 {
 	return (x[(len(x)-1)/2] + x[len(x)/2]) / 2
 }
 
-// benchTimes are of calls, in microseconds.
-type benchTimes struct{ median, least, mean, most float64 }
+// callTimes are of calls, in microseconds.
+type callTimes struct{ median, least, mean, most float64 }
 
 // timesOf sorts x.
-func timesOf(x []float64) benchTimes {
+func timesOf(x []float64) callTimes {
 	slices.Sort(x)
 	sum := 0.0
 	for _, us := range x {
 		sum += us
 	}
-	return benchTimes{median: medianOf(x), least: x[0], mean: sum / float64(len(x)), most: x[len(x)-1]}
+	return callTimes{median: medianOf(x), least: x[0], mean: sum / float64(len(x)), most: x[len(x)-1]}
 }
 
 // measure times calls, with a barrier before each: of one call the mean over ranks, less what reading the clock
 // takes. scripts/bench/peers times the other libraries in the same way.
-func (b *benchRank) measure(ctx context.Context, call benchCall) (benchTimes, error) {
+func (b *bench) measure(ctx context.Context, call timedCall) (callTimes, error) {
 	runtime.GC() // for the buffers of the size before
 	calls, err := b.warmUp(ctx, call)
 	if err != nil {
-		return benchTimes{}, err
+		return callTimes{}, err
 	}
 	took := make([]float64, calls)
 	for i := range took {
 		if err := b.comm.Barrier(ctx); err != nil {
-			return benchTimes{}, err
+			return callTimes{}, err
 		}
 		start := now()
 		if err := call.run(ctx); err != nil {
-			return benchTimes{}, err
+			return callTimes{}, err
 		}
 		took[i] = max(0, microsecondsOf(now()-start)-b.clock)
 	}
@@ -72,7 +72,7 @@ func (b *benchRank) measure(ctx context.Context, call benchCall) (benchTimes, er
 		}
 	}
 	if err := mpi.AllReduce(ctx, b.comm, took, mpi.Sum); err != nil {
-		return benchTimes{}, err
+		return callTimes{}, err
 	}
 	for i := range took {
 		took[i] /= parts
@@ -82,7 +82,7 @@ func (b *benchRank) measure(ctx context.Context, call benchCall) (benchTimes, er
 
 // warmUp doubles the calls until they take a tenth of the budget, and says how many calls fit into all of it,
 // within bounds. Rank 0's clock decides for all. What --warmup and --iters name is kept.
-func (b *benchRank) warmUp(ctx context.Context, call benchCall) (calls int, err error) {
+func (b *bench) warmUp(ctx context.Context, call timedCall) (calls int, err error) {
 	budget := microsecondsOf(b.o.Budget)
 	n := max(1, b.o.Warmup)
 	for {
@@ -90,19 +90,19 @@ func (b *benchRank) warmUp(ctx context.Context, call benchCall) (calls int, err 
 		if err != nil {
 			return 0, err
 		}
-		enough := took >= budget/10 || n >= maxBenchCalls || b.o.Warmup > 0
+		enough := took >= budget/10 || n >= maxCalls || b.o.Warmup > 0
 		switch {
 		case enough && b.o.Iters > 0:
 			return b.o.Iters, nil
 		case enough:
-			return int(min(max(budget/(took/float64(n)), minBenchCalls), maxBenchCalls)), nil
+			return int(min(max(budget/(took/float64(n)), minCalls), maxCalls)), nil
 		}
 		n *= 2
 	}
 }
 
 // batch makes n calls, each after a barrier, and returns rank 0's time for all of them, in microseconds.
-func (b *benchRank) batch(ctx context.Context, call benchCall, n int) (float64, error) {
+func (b *bench) batch(ctx context.Context, call timedCall, n int) (float64, error) {
 	start := now()
 	for range n {
 		if err := b.comm.Barrier(ctx); err != nil {
@@ -123,7 +123,7 @@ const tallyTag = 1
 // tally brings the number of wrong elements to rank 0, where it returns that of all ranks; elsewhere it returns this
 // rank's. It trusts no more of what is measured than it has to: no collective, and a count that arrives
 // without its complement, damaged, is itself a wrong element.
-func (b *benchRank) tally(ctx context.Context, own int64) (int64, error) {
+func (b *bench) tally(ctx context.Context, own int64) (int64, error) {
 	if b.rank > 0 {
 		return own, mpi.Send(ctx, b.comm, pairOf(own), 0, tallyTag)
 	}

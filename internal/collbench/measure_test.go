@@ -19,7 +19,7 @@ const (
 
 // checked makes one row of a collective on ranks of this process, and returns it and the ranks' errors. After each call of
 // the library, spoil may change what a rank has.
-func checked(t *testing.T, name string, spoil func(s *benchBuffers[float32], call int)) (row benchRow, errs []error) {
+func checked(t *testing.T, name string, spoil func(s *buffers[float32], call int)) (row result, errs []error) {
 	t.Helper()
 	comms, err := mpi.InitLocal(t.Context(), transport.NewNetwork(checkedRanks), mpi.InitConfig{Config: mpi.DefaultConfig()})
 	if err != nil {
@@ -30,12 +30,12 @@ func checked(t *testing.T, name string, spoil func(s *benchBuffers[float32], cal
 		collective: collectiveNamed(name), op: opSum, Algorithm: "auto", Iters: 2, Warmup: 1, JSON: true,
 		Begin: 4 * checkedRanks * checkedCount, End: 4 * checkedRanks * checkedCount, Factor: 2, // one row
 	}
-	o.element = &benchElement{"float32", 4, func(ctx context.Context, b *benchRank) (map[string]func(int) benchCall, error) {
-		s := &benchBuffers[float32]{b: b, of: func(x int64) float32 { return float32(x) }}
+	o.element = &elementType{"float32", 4, func(ctx context.Context, b *bench) (map[string]func(int) timedCall, error) {
+		s := &buffers[float32]{b: b, of: func(x int64) float32 { return float32(x) }}
 		err := s.alloc(ctx, int(b.o.largest()/4))
 		calls := s.calls()
 		whole := calls[name]
-		calls[name] = func(count int) benchCall {
+		calls[name] = func(count int) timedCall {
 			call, made := whole(count), 0
 			run := call.run
 			call.run = func(ctx context.Context) error {
@@ -50,7 +50,7 @@ func checked(t *testing.T, name string, spoil func(s *benchBuffers[float32], cal
 	}}
 	errs = testkit.Each(checkedRanks, func(rank int) (err error) {
 		defer func() { err = errors.Join(err, comms[rank].Close()) }()
-		b := newBenchRank(Process{Out: &bytes.Buffer{}}, o, comms[rank])
+		b := newBench(Process{Out: &bytes.Buffer{}}, o, comms[rank])
 		if rank == 0 {
 			b.print.w = &text
 		}
@@ -63,18 +63,18 @@ func checked(t *testing.T, name string, spoil func(s *benchBuffers[float32], cal
 }
 
 // One wrong element, on any rank that has a result and in any checked call, is in the row, and makes that rank and rank 0 exit with 1.
-func TestBenchFindsEachWrongElement(t *testing.T) {
-	for _, c := range benchCollectives {
+func TestFindsEachWrongElement(t *testing.T) {
+	for _, c := range collectives {
 		if c.unsized {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			if row, errs := checked(t, c.name, func(*benchBuffers[float32], int) {}); row.Wrong != 0 || errors.Join(errs...) != nil {
+			if row, errs := checked(t, c.name, func(*buffers[float32], int) {}); row.Wrong != 0 || errors.Join(errs...) != nil {
 				t.Fatalf("unspoilt: %d are wrong, %v", row.Wrong, errs)
 			}
 			for rank := range checkedRanks {
 				for _, at := range []int{0, 1, 5, 6} { // 1 warms up after two checked ones, and two are timed: calls 0, 1; 2; 3, 4; 5, 6
-					row, errs := checked(t, c.name, func(s *benchBuffers[float32], call int) {
+					row, errs := checked(t, c.name, func(s *buffers[float32], call int) {
 						if s.b.rank == rank && call == at {
 							s.out[checkedCount-1]++
 						}
@@ -106,9 +106,9 @@ func hasResult(collective string, rank int) bool {
 }
 
 // What an earlier call left, as a late or lost message would, is wrong.
-func TestBenchFindsStaleResults(t *testing.T) {
+func TestFindsStaleResults(t *testing.T) {
 	old := make([]float32, checkedRanks*checkedCount)
-	row, _ := checked(t, "allreduce", func(s *benchBuffers[float32], call int) {
+	row, _ := checked(t, "allreduce", func(s *buffers[float32], call int) {
 		switch {
 		case s.b.rank == 1 && call == 0:
 			copy(old, s.out)
@@ -136,7 +136,7 @@ func TestCountIn(t *testing.T) {
 }
 
 func TestTimesOf(t *testing.T) {
-	if got, want := timesOf([]float64{9, 1, 2, 4}), (benchTimes{3, 1, 4, 9}); got != want {
+	if got, want := timesOf([]float64{9, 1, 2, 4}), (callTimes{3, 1, 4, 9}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

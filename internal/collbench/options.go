@@ -12,12 +12,12 @@ import (
 
 // Options are what is asked for: SetNames, SetTransport and Check complete them.
 type Options struct {
-	collective           *benchCollective
+	collective           *collective
 	Begin, End, Factor   int64 // sizes, in bytes
 	Ranks                int   // 0: not given
 	Transport, Algorithm string
-	element              *benchElement
-	op                   benchOp
+	element              *elementType
+	op                   operation
 	Alloc                bool // buffers from comm.Alloc
 	Deterministic        bool
 	Encrypt              bool // data
@@ -28,11 +28,11 @@ type Options struct {
 }
 
 const (
-	maxBenchSize   = 1 << 36 // bytes; a slip of the pen has more
-	maxBenchFactor = 1 << 20
-	maxBenchRanks  = 1024 // on one machine
-	minBenchCalls  = 7
-	maxBenchCalls  = 10_000
+	maxSize   = 1 << 36 // bytes; a slip of the pen has more
+	maxFactor = 1 << 20
+	maxRanks  = 1024 // on one machine
+	minCalls  = 7
+	maxCalls  = 10_000
 )
 
 // ParseBytes reads a number of bytes, as 4, 64K or 1G.
@@ -44,7 +44,7 @@ func ParseBytes(flag, text string) (int64, error) {
 		}
 	}
 	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n < 1 || n > maxBenchSize>>shift {
+	if err != nil || n < 1 || n > maxSize>>shift {
 		return 0, usage.Errorf("%s is %q; it must be a size from 1 to 64G bytes, such as 64K", flag, text)
 	}
 	return n << shift, nil
@@ -59,16 +59,16 @@ func (o *Options) SetNames(collective, element, op string) error {
 		return usage.Errorf("there is no collective %q; it is one of %s", collective, collectiveNames())
 	}
 	var names []string
-	for i, e := range benchElements {
+	for i, e := range elementTypes {
 		if names = append(names, e.name); e.name == element {
-			o.element = &benchElements[i]
+			o.element = &elementTypes[i]
 		}
 	}
 	if o.element == nil {
 		return usage.Errorf("there is no element type %q; it is one of %s", element, strings.Join(names, ", "))
 	}
 	names = nil
-	for _, known := range benchOps {
+	for _, known := range ops {
 		if names = append(names, known.name); known.name == op {
 			o.op = known
 			return nil
@@ -93,11 +93,11 @@ func (o *Options) SetTransport(variable string) error {
 // Check refuses what cannot be done, and flags that would do nothing; given tells of the flags that were typed.
 func (o *Options) Check(given func(flag string) bool) error {
 	switch c := o.collective; {
-	case given("n") && (o.Ranks < 1 || o.Ranks > maxBenchRanks):
-		return usage.Errorf("-n is %d; it must be 1 to %d", o.Ranks, maxBenchRanks)
-	case o.Explain && explained(c.name) == "":
+	case given("n") && (o.Ranks < 1 || o.Ranks > maxRanks):
+		return usage.Errorf("-n is %d; it must be 1 to %d", o.Ranks, maxRanks)
+	case o.Explain && explainName(c.name) == "":
 		return usage.Errorf("%s has no choice of algorithms to explain", c.name)
-	case o.Algorithm != "auto" && explained(c.name) == "":
+	case o.Algorithm != "auto" && explainName(c.name) == "":
 		return usage.Errorf("%s has no choice of algorithms: leave --algorithm out", c.name)
 	case given("op") && !c.reduces:
 		return usage.Errorf("%s reduces nothing: leave --op out", c.name)
@@ -109,12 +109,12 @@ func (o *Options) Check(given func(flag string) bool) error {
 		return usage.Errorf("--explain times all algorithms: leave --algorithm out")
 	case o.End < o.Begin:
 		return usage.Errorf("-e is %d, smaller than -b, which is %d", o.End, o.Begin)
-	case o.Factor < 2 || o.Factor > maxBenchFactor:
-		return usage.Errorf("-f is %d; it must be 2 to %d", o.Factor, maxBenchFactor)
+	case o.Factor < 2 || o.Factor > maxFactor:
+		return usage.Errorf("-f is %d; it must be 2 to %d", o.Factor, maxFactor)
 	case o.Iters < 0 || o.Warmup < 0:
 		return usage.Errorf("--iters is %d and --warmup is %d; neither may be negative", o.Iters, o.Warmup)
-	case o.Iters > 100*maxBenchCalls || o.Warmup > 100*maxBenchCalls:
-		return usage.Errorf("--iters and --warmup may be up to %d", 100*maxBenchCalls)
+	case o.Iters > 100*maxCalls || o.Warmup > 100*maxCalls:
+		return usage.Errorf("--iters and --warmup may be up to %d", 100*maxCalls)
 	case o.Budget < time.Millisecond || o.Budget > time.Hour:
 		return usage.Errorf("--budget is %v; it must be 1ms to 1h", o.Budget)
 	}
@@ -168,7 +168,7 @@ func (o *Options) settings() string {
 			text += ", encrypted"
 		}
 	}
-	if explained(o.collective.name) != "" && !o.Explain {
+	if explainName(o.collective.name) != "" && !o.Explain {
 		text += ", algorithm " + o.Algorithm
 	}
 	if o.collective.reduces && o.Deterministic {
@@ -212,8 +212,8 @@ func (o *Options) args() []string {
 	return args
 }
 
-// benchCollective is what is told of a collective apart from how it is called.
-type benchCollective struct {
+// collective is what is told of a collective apart from how it is called.
+type collective struct {
 	name    string
 	atLeast int  // ranks
 	blocks  bool // a row's count is that of one rank's block, its size that of all ranks' (as in nccl-tests)
@@ -230,7 +230,7 @@ type benchCollective struct {
 
 func allButOne(n float64) float64 { return (n - 1) / n }
 
-var benchCollectives = []*benchCollective{
+var collectives = []*collective{
 	{name: "allreduce", reduces: true, bus: func(n float64) float64 { return 2 * allButOne(n) }},
 	{name: "reduce", reduces: true},
 	{name: "reducescatter", reduces: true, blocks: true, twoBuffers: true, bus: allButOne},
@@ -248,21 +248,21 @@ var benchCollectives = []*benchCollective{
 }
 
 // collectiveNamed takes other libraries' spellings, too: all_reduce, reduce-scatter; sendrecv is pingpong. nil: there is none.
-func collectiveNamed(name string) *benchCollective {
+func collectiveNamed(name string) *collective {
 	name = strings.NewReplacer("_", "", "-", "").Replace(name)
 	if name == "sendrecv" {
 		name = "pingpong"
 	}
-	i := slices.IndexFunc(benchCollectives, func(c *benchCollective) bool { return c.name == name })
+	i := slices.IndexFunc(collectives, func(c *collective) bool { return c.name == name })
 	if i < 0 {
 		return nil
 	}
-	return benchCollectives[i]
+	return collectives[i]
 }
 
 func collectiveNames() string {
 	var names []string
-	for _, c := range benchCollectives {
+	for _, c := range collectives {
 		names = append(names, c.name)
 	}
 	return strings.Join(names, ", ")

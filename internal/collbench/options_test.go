@@ -8,7 +8,7 @@ import (
 )
 
 // A heading says under what settings the rows come.
-func TestBenchSettings(t *testing.T) {
+func TestSettings(t *testing.T) {
 	for name, want := range map[string]string{
 		"startup": "", "store": "", "pingpong": ", transport tcp", "broadcast": ", transport tcp, algorithm star",
 		"allreduce": ", transport tcp, algorithm star, deterministic",
@@ -21,10 +21,10 @@ func TestBenchSettings(t *testing.T) {
 }
 
 // The words for another process say what they were made of.
-func TestBenchArgs(t *testing.T) {
-	for _, c := range benchCollectives {
+func TestArgs(t *testing.T) {
+	for _, c := range collectives {
 		o := Options{
-			collective: c, Begin: 8, End: 64, Factor: 8, Transport: "tcp", Algorithm: "auto", element: &benchElements[1], op: opMax,
+			collective: c, Begin: 8, End: 64, Factor: 8, Transport: "tcp", Algorithm: "auto", element: &elementTypes[1], op: opMax,
 			Iters: 3, Warmup: 2, Budget: time.Second,
 		}
 		line := fmt.Sprint(o.args())

@@ -13,13 +13,13 @@ import (
 const patternPeriod = 4093
 
 // noOp is that of collectives that only move elements.
-var noOp benchOp
+var noOp operation
 
 // formula says, by plain Go alone, what every element must be: a function of rank, index and iteration. Values are small whole
 // numbers, so that results are exact whatever the element type. Iteration 0 is all zeros, which stay what they are
 // however often they are reduced in place. scripts/bench/peers has the same one.
 type formula struct {
-	op    benchOp
+	op    operation
 	ranks int
 }
 
@@ -28,7 +28,7 @@ func (f formula) value(rank, i, iteration int) int64 {
 	if iteration == 0 {
 		return 0
 	}
-	n := int64(mixed(uint32((iteration*maxBenchRanks+rank)*patternPeriod+i%patternPeriod)) % 8)
+	n := int64(mixed(uint32((iteration*maxRanks+rank)*patternPeriod+i%patternPeriod)) % 8)
 	switch { // bfloat16 has whole numbers up to 256 and float16 powers of two up to 2^15; a product of more is infinite in any order
 	case f.op == noOp:
 		return n
@@ -99,8 +99,8 @@ func spread[T mpi.Number](buf, pattern []T, at int) {
 	}
 }
 
-// differ counts the elements of buf that are not spread's.
-func differ[T mpi.Number](buf, pattern []T, at int) (wrong int64) {
+// countWrong counts the elements of buf that are not spread's.
+func countWrong[T mpi.Number](buf, pattern []T, at int) (wrong int64) {
 	at %= patternPeriod
 	for _, x := range buf {
 		if x != pattern[at] {
@@ -113,29 +113,29 @@ func differ[T mpi.Number](buf, pattern []T, at int) (wrong int64) {
 	return wrong
 }
 
-// benchOp is a reduce operation.
-type benchOp struct {
+// operation is a reduce operation.
+type operation struct {
 	name string
 	mpi  mpi.Op
 }
 
 var (
-	opSum  = benchOp{"sum", mpi.Sum}
-	opProd = benchOp{"prod", mpi.Product}
-	opMin  = benchOp{"min", mpi.Min}
-	opMax  = benchOp{"max", mpi.Max}
+	opSum  = operation{"sum", mpi.Sum}
+	opProd = operation{"prod", mpi.Product}
+	opMin  = operation{"min", mpi.Min}
+	opMax  = operation{"max", mpi.Max}
 )
 
-var benchOps = []benchOp{opSum, opProd, opMin, opMax}
+var ops = []operation{opSum, opProd, opMin, opMax}
 
-// benchElement is an element type.
-type benchElement struct {
+// elementType is an element type.
+type elementType struct {
 	name  string
 	width int64 // bytes
-	open  func(context.Context, *benchRank) (map[string]func(count int) benchCall, error)
+	open  func(context.Context, *bench) (map[string]func(count int) timedCall, error)
 }
 
-var benchElements = []benchElement{
+var elementTypes = []elementType{
 	plain[float32]("float32", 4), plain[float64]("float64", 8),
 	newElement("float16", 2, float16Of), newElement("bfloat16", 2, bfloat16Of),
 	plain[int8]("int8", 1), plain[int16]("int16", 2), plain[int32]("int32", 4), plain[int64]("int64", 8),
@@ -147,7 +147,7 @@ type arithmetic interface {
 	float32 | float64 | int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
 }
 
-func plain[T arithmetic](name string, width int64) benchElement {
+func plain[T arithmetic](name string, width int64) elementType {
 	return newElement(name, width, func(x int64) T { return T(x) })
 }
 
@@ -172,9 +172,9 @@ func float16Of(x int64) mpi.Float16 {
 // bfloat16Of converts a whole number that has no more bits than bfloat16, the upper half of a float32.
 func bfloat16Of(x int64) mpi.BFloat16 { return mpi.BFloat16(math.Float32bits(float32(x)) >> 16) }
 
-func newElement[T mpi.Number](name string, width int64, of func(int64) T) benchElement {
-	return benchElement{name, width, func(ctx context.Context, b *benchRank) (map[string]func(int) benchCall, error) {
-		s := &benchBuffers[T]{b: b, of: of}
+func newElement[T mpi.Number](name string, width int64, of func(int64) T) elementType {
+	return elementType{name, width, func(ctx context.Context, b *bench) (map[string]func(int) timedCall, error) {
+		s := &buffers[T]{b: b, of: of}
 		err := s.alloc(ctx, int(b.o.largest()/width))
 		return s.calls(), err
 	}}

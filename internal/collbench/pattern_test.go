@@ -48,7 +48,7 @@ func TestFormula(t *testing.T) {
 
 func TestReduced(t *testing.T) {
 	const iteration, i = 3, 1000
-	for op, combine := range map[benchOp]func(a, b int64) int64{
+	for op, combine := range map[operation]func(a, b int64) int64{
 		opSum:  func(a, b int64) int64 { return a + b },
 		opProd: func(a, b int64) int64 { return a * b },
 		opMin:  func(a, b int64) int64 { return min(a, b) },
@@ -83,7 +83,7 @@ func TestReducedIsSmall(t *testing.T) {
 	}
 }
 
-func TestSpreadAndDiffer(t *testing.T) {
+func TestSpreadAndCountWrong(t *testing.T) {
 	p := formula{noOp, 2}.pattern(0, 1)
 	for _, at := range []int{0, 1, patternPeriod - 1, patternPeriod, 5*patternPeriod + 7} {
 		for _, n := range []int{0, 1, patternPeriod, 3*patternPeriod + 2} {
@@ -91,8 +91,8 @@ func TestSpreadAndDiffer(t *testing.T) {
 			for i := range buf {
 				buf[i] = -1
 			}
-			if got := differ(buf, p, at); got != int64(n) {
-				t.Errorf("at %d: %d of %d spoiled elements differ", at, got, n)
+			if got := countWrong(buf, p, at); got != int64(n) {
+				t.Errorf("at %d: %d of %d spoiled elements countWrong", at, got, n)
 			}
 			spread(buf, p, at)
 			for i, x := range buf {
@@ -100,13 +100,13 @@ func TestSpreadAndDiffer(t *testing.T) {
 					t.Fatalf("at %d: element %d is %d", at, i, x)
 				}
 			}
-			if got := differ(buf, p, at); got != 0 {
-				t.Errorf("at %d: %d of %d elements differ, want none", at, got, n)
+			if got := countWrong(buf, p, at); got != 0 {
+				t.Errorf("at %d: %d of %d elements countWrong, want none", at, got, n)
 			}
 			if n > 0 {
 				buf[n-1]++
-				if got := differ(buf, p, at); got != 1 {
-					t.Errorf("at %d: %d elements differ, want the last one", at, got)
+				if got := countWrong(buf, p, at); got != 1 {
+					t.Errorf("at %d: %d elements countWrong, want the last one", at, got)
 				}
 			}
 		}
@@ -114,7 +114,7 @@ func TestSpreadAndDiffer(t *testing.T) {
 	// a block in its neighbour's place is seen
 	buf := make([]int64, 100)
 	spread(buf, p, 0)
-	if differ(buf, p, 100) == 0 {
+	if countWrong(buf, p, 100) == 0 {
 		t.Error("a block that lies 100 elements off looks right")
 	}
 }

@@ -16,16 +16,16 @@ import (
 // what a rank is given late, or out of an earlier call, is wrong.
 const checkedIterations = 2
 
-// benchRank is one rank of a bench.
-type benchRank struct {
+// bench is one rank of it.
+type bench struct {
 	p           Process
 	o           Options
 	comm        *mpi.Comm
 	timed       *mpi.Comm // comm with the algorithm asked for
 	rank, ranks int
-	clock       float64      // microseconds that reading the clock takes
-	wrong       int64        // elements found wrong so far: on this rank; on rank 0, everywhere
-	print       benchPrinter // on rank 0
+	clock       float64 // microseconds that reading the clock takes
+	wrong       int64   // elements found wrong so far: on this rank; on rank 0, everywhere
+	print       printer // on rank 0
 }
 
 // RunRank is one rank's part; rank 0 prints.
@@ -36,7 +36,7 @@ func RunRank(ctx context.Context, p Process, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, comm.Close()) }()
-	b := newBenchRank(p, o, comm)
+	b := newBench(p, o, comm)
 	if err := o.checkWorld(b.ranks); err != nil {
 		return err
 	}
@@ -50,10 +50,10 @@ func RunRank(ctx context.Context, p Process, o Options) (err error) {
 	return b.rows(ctx, joining)
 }
 
-func newBenchRank(p Process, o Options, comm *mpi.Comm) *benchRank {
-	b := &benchRank{
+func newBench(p Process, o Options, comm *mpi.Comm) *bench {
+	b := &bench{
 		p: p, o: o, comm: comm, timed: comm, rank: comm.Rank(), ranks: comm.Size(),
-		print: benchPrinter{w: p.Out, json: o.JSON, explain: o.Explain},
+		print: printer{w: p.Out, json: o.JSON, explain: o.Explain},
 	}
 	if o.Algorithm != "auto" {
 		b.timed = comm.Using(o.Algorithm)
@@ -63,14 +63,14 @@ func newBenchRank(p Process, o Options, comm *mpi.Comm) *benchRank {
 
 // rows makes all rows. Its error tells of wrong results, too: on each rank of its own, whose count has not been through what is
 // measured, and on rank 0 of any rank's.
-func (b *benchRank) rows(ctx context.Context, joining time.Duration) (err error) {
+func (b *bench) rows(ctx context.Context, joining time.Duration) (err error) {
 	switch b.o.collective.name {
 	case "startup":
 		err = b.startup(ctx, joining)
 	case "store":
 		err = b.store(ctx)
 	case "barrier":
-		err = b.row(ctx, benchRow{Type: "none", Redop: "none"}, barrierCall(b))
+		err = b.row(ctx, result{Type: "none", Redop: "none"}, barrierCall(b))
 	default:
 		err = b.sizes(ctx)
 	}
@@ -91,7 +91,7 @@ func (b *benchRank) rows(ctx context.Context, joining time.Duration) (err error)
 }
 
 // sizes times the collective at every size.
-func (b *benchRank) sizes(ctx context.Context) error {
+func (b *bench) sizes(ctx context.Context) error {
 	c, width, blocks := b.o.collective, b.o.element.width, int64(1)
 	if c.blocks {
 		blocks = int64(b.ranks)
@@ -105,7 +105,7 @@ func (b *benchRank) sizes(ctx context.Context) error {
 		if count == 0 {
 			continue // too small for an element of each rank
 		}
-		row := benchRow{Size: count * width * blocks, Count: count, Type: b.o.element.name, Redop: "none"}
+		row := result{Size: count * width * blocks, Count: count, Type: b.o.element.name, Redop: "none"}
 		if c.reduces {
 			row.Redop = b.o.op.name
 		}
@@ -117,7 +117,7 @@ func (b *benchRank) sizes(ctx context.Context) error {
 }
 
 // row makes a row of a call, or with --explain one of each algorithm.
-func (b *benchRank) row(ctx context.Context, row benchRow, call benchCall) error {
+func (b *bench) row(ctx context.Context, row result, call timedCall) error {
 	if b.o.Explain {
 		return b.explain(ctx, row, call)
 	}
@@ -125,7 +125,7 @@ func (b *benchRank) row(ctx context.Context, row benchRow, call benchCall) error
 }
 
 // time makes a row of a call: checked iterations, the measurement, and checked iterations again.
-func (b *benchRank) time(ctx context.Context, row benchRow, call benchCall) error {
+func (b *bench) time(ctx context.Context, row result, call timedCall) error {
 	var wrong int64
 	for iteration := range 2 * checkedIterations {
 		if iteration == checkedIterations {
@@ -158,8 +158,8 @@ func (b *benchRank) time(ctx context.Context, row benchRow, call benchCall) erro
 	return nil
 }
 
-// explained are the collectives that have a choice of algorithms, by the name that package mpi has for them.
-func explained(collective string) string {
+// explainName is what package mpi calls a collective that has a choice of algorithms; "" of the others.
+func explainName(collective string) string {
 	return map[string]string{
 		"allreduce": "all_reduce", "reduce": "reduce", "reducescatter": "reduce_scatter", "scan": "scan", "exscan": "exscan", "broadcast": "broadcast",
 		"allgather": "all_gather", "gather": "gather", "scatter": "scatter", "alltoall": "all_to_all", "barrier": "barrier",
@@ -167,8 +167,8 @@ func explained(collective string) string {
 }
 
 // algorithm is what serves calls of a size: the one asked for, or else the one that is chosen. auto: there is no choice.
-func (b *benchRank) algorithm(size int64) (string, error) {
-	name := explained(b.o.collective.name)
+func (b *bench) algorithm(size int64) (string, error) {
+	name := explainName(b.o.collective.name)
 	if b.o.Algorithm != "auto" || name == "" {
 		return b.o.Algorithm, nil
 	}
@@ -186,11 +186,11 @@ func (b *benchRank) algorithm(size int64) (string, error) {
 
 // checkAlgorithm refuses, before anything is measured, the name of an algorithm that the collective does not have. One rank
 // says so.
-func (b *benchRank) checkAlgorithm() error {
+func (b *bench) checkAlgorithm() error {
 	if b.o.Algorithm == "auto" {
 		return nil
 	}
-	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(b.o.Begin))
+	predictions, err := b.comm.Explain(explainName(b.o.collective.name), int(b.o.Begin))
 	if err != nil {
 		return err
 	}
@@ -208,8 +208,8 @@ func (b *benchRank) checkAlgorithm() error {
 }
 
 // explain makes a row of each algorithm that can serve the call, with what was predicted of it.
-func (b *benchRank) explain(ctx context.Context, row benchRow, call benchCall) error {
-	predictions, err := b.comm.Explain(explained(b.o.collective.name), int(row.Size))
+func (b *bench) explain(ctx context.Context, row result, call timedCall) error {
+	predictions, err := b.comm.Explain(explainName(b.o.collective.name), int(row.Size))
 	if err != nil {
 		return err
 	}

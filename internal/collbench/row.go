@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// benchRow is one row of a bench, with nccl-tests' columns.
-type benchRow struct {
+// result is one row of a bench, with nccl-tests' columns.
+type result struct {
 	Size      int64   `json:"size"`  // bytes, of all ranks' blocks where there are blocks
 	Count     int64   `json:"count"` // elements, of one block where there are blocks
 	Type      string  `json:"type"`
@@ -30,7 +30,7 @@ type benchRow struct {
 }
 
 // withTimes fills in the times of calls among n ranks, and the bandwidths that their median makes.
-func (r benchRow) withTimes(t benchTimes, c *benchCollective, n int) benchRow {
+func (r result) withTimes(t callTimes, c *collective, n int) result {
 	r.Time, r.Min, r.Avg, r.Max = millionths(t.median), millionths(t.least), millionths(t.mean), millionths(t.most)
 	if t.median > 0 {
 		r.AlgBW = float64(r.Size) / t.median / 1e3
@@ -46,10 +46,10 @@ func (r benchRow) withTimes(t benchTimes, c *benchCollective, n int) benchRow {
 // millionths rounds to what has a meaning: picoseconds and bytes.
 func millionths(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
-const benchHeading = "#%12s  %12s  %8s  %6s  %8s  %8s  %8s  %8s  %7s  %7s  %7s\n"
+const columns = "#%12s  %12s  %8s  %6s  %8s  %8s  %8s  %8s  %7s  %7s  %7s\n"
 
-// benchPrinter prints rows as they come.
-type benchPrinter struct {
+// printer prints rows as they come.
+type printer struct {
 	w       io.Writer
 	json    bool
 	explain bool
@@ -57,7 +57,7 @@ type benchPrinter struct {
 }
 
 // heading says what the rows do not, and names their columns.
-func (p *benchPrinter) heading(version string, o Options, ranks int) {
+func (p *printer) heading(version string, o Options, ranks int) {
 	if p.json {
 		return
 	}
@@ -67,12 +67,12 @@ func (p *benchPrinter) heading(version string, o Options, ranks int) {
 		p.line("#%12s  %-20s  %10s  %10s  %7s  %7s\n", "size", "algorithm", "predicted", "measured", "busbw", "#wrong")
 		p.line("#%12s  %-20s  %10s  %10s  %7s  %7s\n", "(B)", "(* is chosen)", "(us)", "(us)", "(GB/s)", "")
 	default:
-		p.line(benchHeading, "size", "count", "type", "redop", "time", "min", "avg", "max", "algbw", "busbw", "#wrong")
-		p.line(benchHeading, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
+		p.line(columns, "size", "count", "type", "redop", "time", "min", "avg", "max", "algbw", "busbw", "#wrong")
+		p.line(columns, "(B)", "(elements)", "", "", "(us)", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "")
 	}
 }
 
-func (p *benchPrinter) row(r benchRow) {
+func (p *printer) row(r result) {
 	if p.json {
 		text, err := json.Marshal(r)
 		if err != nil {
@@ -97,12 +97,12 @@ func (p *benchPrinter) row(r benchRow) {
 		microseconds(r.Time), microseconds(r.Min), microseconds(r.Avg), microseconds(r.Max), r.AlgBW, r.BusBW, r.Wrong)
 }
 
-func (p *benchPrinter) line(format string, args ...any) {
+func (p *printer) line(format string, args ...any) {
 	_, err := fmt.Fprintf(p.w, format, args...)
 	p.fail(err)
 }
 
-func (p *benchPrinter) fail(err error) {
+func (p *printer) fail(err error) {
 	if p.err == nil {
 		p.err = err
 	}

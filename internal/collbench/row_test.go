@@ -10,26 +10,26 @@ import (
 )
 
 // The factors are those of nccl-tests, doc/PERFORMANCE.md: 64 MB by 4 ranks in 10 ms are 6.4 GB/s.
-func TestBenchSpeed(t *testing.T) {
+func TestBandwidths(t *testing.T) {
 	for name, bus := range map[string]float64{
 		"allreduce": 6.4 * 2 * 3 / 4, "reducescatter": 6.4 * 3 / 4, "allgather": 6.4 * 3 / 4, "alltoall": 6.4 * 3 / 4,
 		"gather": 6.4 * 3 / 4, "scatter": 6.4 * 3 / 4, "broadcast": 6.4, "reduce": 6.4, "pingpong": 6.4,
 	} {
-		r := benchRow{Size: 64_000_000}.withTimes(benchTimes{10_000, 9_000, 11_000, 20_000}, collectiveNamed(name), 4)
+		r := result{Size: 64_000_000}.withTimes(callTimes{10_000, 9_000, 11_000, 20_000}, collectiveNamed(name), 4)
 		if r.Time != 10_000 || math.Abs(r.AlgBW-6.4) > 1e-9 || math.Abs(r.BusBW-bus) > 1e-9 {
 			t.Errorf("%s: time %v, algbw %v, busbw %v; want 10000, 6.4, %v", name, r.Time, r.AlgBW, r.BusBW, bus)
 		}
 	}
-	if r := (benchRow{Size: 4}).withTimes(benchTimes{}, collectiveNamed("allreduce"), 1); r.AlgBW != 0 || r.BusBW != 0 {
+	if r := (result{Size: 4}).withTimes(callTimes{}, collectiveNamed("allreduce"), 1); r.AlgBW != 0 || r.BusBW != 0 {
 		t.Errorf("a call of no time has the speed %v, %v; want 0", r.AlgBW, r.BusBW)
 	}
 }
 
-func TestBenchPrinter(t *testing.T) {
+func TestPrinter(t *testing.T) {
 	var text bytes.Buffer
-	p := benchPrinter{w: &text}
+	p := printer{w: &text}
 	p.heading("", Options{collective: collectiveNamed("allreduce"), Transport: "shm", Algorithm: "auto", Deterministic: true}, 2)
-	p.row(benchRow{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, Min: 300, Avg: 500.5, Max: 12345, AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
+	p.row(result{Size: 1048576, Count: 262144, Type: "float32", Redop: "sum", Time: 476.25, Min: 300, Avg: 500.5, Max: 12345, AlgBW: 2.2, BusBW: 2.2, Wrong: 3})
 	settings, rest, _ := strings.Cut(text.String(), "\n")
 	if !strings.HasSuffix(settings, ": allreduce, 2 ranks, transport shm, algorithm auto, deterministic") {
 		t.Errorf("settings %q", settings)
@@ -47,11 +47,11 @@ func TestBenchPrinter(t *testing.T) {
 	}
 }
 
-func TestBenchJSON(t *testing.T) {
+func TestJSONFields(t *testing.T) {
 	var text bytes.Buffer
-	p := benchPrinter{w: &text, json: true}
+	p := printer{w: &text, json: true}
 	p.heading("", Options{}, 2)
-	p.row(benchRow{Size: 8, Count: 2, Type: "float32", Redop: "sum", Algorithm: "auto", Transport: "tcp"})
+	p.row(result{Size: 8, Count: 2, Type: "float32", Redop: "sum", Algorithm: "auto", Transport: "tcp"})
 	fields := map[string]any{}
 	if err := json.Unmarshal(text.Bytes(), &fields); err != nil {
 		t.Fatalf("%v in %q", err, text.String())

@@ -16,7 +16,7 @@ const maxStoreValue = 64 << 10
 
 // store times operations on a TCP store that rank 0 serves, by all ranks at once, each over a connection and on keys
 // of its own.
-func (b *benchRank) store(ctx context.Context) (err error) {
+func (b *bench) store(ctx context.Context) (err error) {
 	secret, err := b.storeSecret()
 	if err != nil {
 		return err
@@ -36,13 +36,13 @@ func (b *benchRank) store(ctx context.Context) (err error) {
 	own := fmt.Sprintf("bench/%d", b.rank)
 	for size := b.o.Begin; size <= min(b.o.End, maxStoreValue); size *= b.o.Factor {
 		for _, op := range []string{"set", "get"} {
-			row := benchRow{Size: size, Count: size, Type: "bytes", Redop: op}
+			row := result{Size: size, Count: size, Type: "bytes", Redop: op}
 			if err := b.time(ctx, row, valueCall(ctx, client, own, op, int(size))); err != nil {
 				return err
 			}
 		}
 	}
-	if err := b.time(ctx, benchRow{Size: 8, Count: 1, Type: "int64", Redop: "add"}, addCall(client, own+"/sum")); err != nil {
+	if err := b.time(ctx, result{Size: 8, Count: 1, Type: "int64", Redop: "add"}, addCall(client, own+"/sum")); err != nil {
 		return err
 	}
 	return b.comm.Barrier(ctx) // nobody's store ends before its last call
@@ -51,7 +51,7 @@ func (b *benchRank) store(ctx context.Context) (err error) {
 var storeBinding = auth.Binding{Run: "bench", Attempt: 1, Role: "store"}
 
 // storeSecret is one for this store alone, made from the run's.
-func (b *benchRank) storeSecret() (auth.Secret, error) {
+func (b *bench) storeSecret() (auth.Secret, error) {
 	if b.ranks == 1 {
 		return auth.NewSecret()
 	}
@@ -63,7 +63,7 @@ func (b *benchRank) storeSecret() (auth.Secret, error) {
 }
 
 // serveStore serves the store on rank 0, where MASTER_ADDR leads, and tells all ranks its address.
-func (b *benchRank) serveStore(ctx context.Context, secret auth.Secret) (addr string, stop func() error, err error) {
+func (b *bench) serveStore(ctx context.Context, secret auth.Secret) (addr string, stop func() error, err error) {
 	host := b.p.MasterAddr
 	if b.ranks == 1 || host == "" {
 		host = "127.0.0.1"
@@ -90,11 +90,11 @@ func (b *benchRank) serveStore(ctx context.Context, secret auth.Secret) (addr st
 }
 
 // valueCall sets, or gets, a value of size bytes.
-func valueCall(ctx context.Context, s store.Store, key, op string, size int) benchCall {
+func valueCall(ctx context.Context, s store.Store, key, op string, size int) timedCall {
 	key = fmt.Sprintf("%s/%d", key, size)
 	value := make([]byte, size)
 	var got []byte
-	call := benchCall{
+	call := timedCall{
 		fill: func(iteration int) { spread(value, bytePattern(iteration), 0) },
 		run:  func(ctx context.Context) error { return s.Set(ctx, key, value) },
 	}
@@ -114,7 +114,7 @@ func valueCall(ctx context.Context, s store.Store, key, op string, size int) ben
 		if op == "set" {
 			got, _ = s.Get(ctx, key) // nothing is all wrong
 		}
-		return int64(size-len(got)) + differ(got, bytePattern(iteration), 0)
+		return int64(size-len(got)) + countWrong(got, bytePattern(iteration), 0)
 	}
 	return call
 }
@@ -124,9 +124,9 @@ func bytePattern(iteration int) []byte {
 }
 
 // addCall adds 1 to a number.
-func addCall(s store.Store, key string) benchCall {
+func addCall(s store.Store, key string) timedCall {
 	var sum, calls int64
-	return benchCall{
+	return timedCall{
 		fill: func(int) {},
 		run: func(ctx context.Context) (err error) {
 			calls++

@@ -33,14 +33,14 @@ func RunWorld(ctx context.Context, p Process, o Options) error {
 		return err
 	}
 	if o.collective.name == "startup" {
-		return benchStartup(ctx, p, o)
+		return timeStartup(ctx, p, o)
 	}
-	return benchWorld(ctx, p, o, p.Out)
+	return startWorld(ctx, p, o, p.Out)
 }
 
-// benchWorld starts o.Ranks ranks of this program on this machine, as `ddpbatch run --standalone` would, and waits
+// startWorld starts o.Ranks ranks of this program on this machine, as `ddpbatch run --standalone` would, and waits
 // for their end. What they print goes to out.
-func benchWorld(ctx context.Context, p Process, o Options, out io.Writer) error {
+func startWorld(ctx context.Context, p Process, o Options, out io.Writer) error {
 	program, err := p.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program, to start it as %d ranks: %w", o.Ranks, err)
@@ -68,14 +68,14 @@ func benchWorld(ctx context.Context, p Process, o Options, out io.Writer) error 
 // startupLaunches is how often a world is started where --iters does not say.
 const startupLaunches = 5
 
-// benchStartup times worlds from their start to the moment when rank 0 says that all have met, and prints their
+// timeStartup times worlds from their start to the moment when rank 0 says that all have met, and prints their
 // row as soon as the last one has.
-func benchStartup(ctx context.Context, p Process, o Options) error {
+func timeStartup(ctx context.Context, p Process, o Options) error {
 	launches := o.Iters
 	if launches == 0 {
 		launches = startupLaunches
 	}
-	print := benchPrinter{w: p.Out, json: o.JSON}
+	print := printer{w: p.Out, json: o.JSON}
 	print.heading(p.Version, o, o.Ranks)
 	rank := o
 	rank.JSON = true // no heading: the first that rank 0 prints is its row
@@ -88,7 +88,7 @@ func benchStartup(ctx context.Context, p Process, o Options) error {
 				print.row(startupRow(took))
 			}
 		})
-		if err := benchWorld(ctx, p, rank, met); err != nil {
+		if err := startWorld(ctx, p, rank, met); err != nil {
 			return err
 		}
 	}
@@ -96,14 +96,14 @@ func benchStartup(ctx context.Context, p Process, o Options) error {
 }
 
 // startupRow sorts us, which are of launches.
-func startupRow(us []float64) benchRow {
-	row := benchRow{Type: "none", Redop: "none", Algorithm: "none", Transport: "none"}
+func startupRow(us []float64) result {
+	row := result{Type: "none", Redop: "none", Algorithm: "none", Transport: "none"}
 	return row.withTimes(timesOf(us), collectiveNamed("startup"), 1)
 }
 
 // startup is the part of a rank that is there already: how long its joining took, since joining, on the mean over
 // ranks.
-func (b *benchRank) startup(ctx context.Context, joining time.Duration) error {
+func (b *bench) startup(ctx context.Context, joining time.Duration) error {
 	if err := b.comm.Barrier(ctx); err != nil {
 		return err
 	}
