@@ -54,22 +54,6 @@ func troubled(err error) error {
 	return &codeError{code: exitTrouble, err: err}
 }
 
-// difference is what diff prints as JSON; its names are a contract.
-type difference struct {
-	Same    bool           `json:"same"`
-	OnlyA   []string       `json:"only_a"`
-	OnlyB   []string       `json:"only_b"`
-	Equal   int            `json:"equal"`   // tensors that are the same
-	Tensors []tensorDiffer `json:"tensors"` // that are not
-	Values  []valueDiffer  `json:"values"`
-}
-
-type valueDiffer struct {
-	Name string  `json:"name"`
-	A    *string `json:"a"` // nil: it has none
-	B    *string `json:"b"`
-}
-
 func runCkptDiff(ctx context.Context, e *env, a, b *side, t tolerance, asJSON bool) error {
 	d, err := compare(ctx, a, b, t)
 	if err = cmp.Or(err, a.check(), b.check()); err != nil {

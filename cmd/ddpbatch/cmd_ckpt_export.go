@@ -2,17 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/urfave/cli/v2"
-
-	"ddpbatch/checkpoint/npy"
 )
 
 func newCkptExportCommand(e *env) *cli.Command {
@@ -76,73 +69,39 @@ type exported struct {
 	Tensors int    `json:"tensors"`
 }
 
-// npy writes the only tensor to a file.
-func (x *exporter) npy(ctx context.Context, path string) error {
-	if len(x.tensors) != 1 {
-		return usagef("a .npy file holds one tensor: name it with --tensor, or write a folder with --format npy")
-	}
-	t := x.tensors[0]
-	return npy.WriteFile(ctx, path, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
-}
-
-// folder writes each tensor to a file of its name in a folder. Where one fails, the files that were not there before are gone again.
-func (x *exporter) folder(ctx context.Context, path string) (err error) {
-	names := map[string]string{}
-	for _, t := range x.tensors {
-		name, err := arrayFile(t.as)
+func newCkptImportCommand(e *env) *cli.Command {
+	return ckptCommand(cli.Command{
+		Name: "import", Usage: "write the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step", ArgsUsage: "FILE.safetensors DIR",
+		Description: example("ddpbatch ckpt import model.safetensors imported", "ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
+	}, 2, 2, []cli.Flag{
+		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
+		&cli.StringFlag{Name: "prefix", Value: modelPrefix, Usage: "put before every name; what export takes away again"},
+	}, func(c *cli.Context, words []string) error {
+		if c.Int64("step") < 0 {
+			return usagef("a step is a whole number from 0, not %d", c.Int64("step"))
+		}
+		place, err := importPlace(e, e.abs(words[1]))
 		if err != nil {
 			return err
 		}
-		names[t.Name] = name
-	}
-	made, err := makeFolder(path)
-	if err != nil {
-		return fmt.Errorf("export: %w", err)
-	}
-	var written []string
-	defer func() {
+		file := e.abs(words[0])
+		f, err := openImport(e, file)
 		if err != nil {
-			discard(path, made, written)
+			return err
 		}
-	}()
-	for _, t := range x.tensors {
-		file := filepath.Join(path, names[t.Name])
-		_, missing := os.Lstat(file)
-		err := npy.WriteFile(ctx, file, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
+		defer f.Close() // it is only read
+		state, err := importState(f, file, c.String("prefix"), c.Int64("step"))
 		if err != nil {
-			return fmt.Errorf("export: tensor %q: %w", t.Name, err)
+			return err
 		}
-		if errors.Is(missing, fs.ErrNotExist) {
-			written = append(written, file)
+		info, err := saveImport(c.Context, e, place, state)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
-}
-
-// discard removes what an export has made.
-func discard(folder string, made bool, files []string) {
-	for _, file := range files {
-		_ = os.Remove(file)
-	}
-	if made {
-		_ = os.Remove(folder) // not empty: somebody else has put something there
-	}
-}
-
-// arrayFile is the name of a tensor's file: its own, with every byte that a file's name should not have as %XX. No two tensors get the same.
-func arrayFile(name string) (string, error) {
-	var out strings.Builder
-	for i := range len(name) {
-		switch c := name[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', c == '_', c == '-', c == '.' && i > 0:
-			out.WriteByte(c)
-		default:
-			fmt.Fprintf(&out, "%%%02X", c)
+		if c.Bool("json") {
+			return printJSON(e, info)
 		}
-	}
-	out.WriteString(".npy")
-	if out.Len() > 255 {
-		return "", fmt.Errorf("tensor %q has a name too long for a file's; export it alone: --tensor NAME FILE.npy", name)
-	}
-	return out.String(), nil
+		_, err = fmt.Fprintln(e.Out, info.Path)
+		return err
+	})
 }

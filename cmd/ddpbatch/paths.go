@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -25,4 +26,13 @@ func (e *env) short(path string) string {
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
+}
+
+// named is a path for a sentence: as a person would type it, and quoted where it could do something to a terminal, or hide where it ends.
+func (e *env) named(path string) string {
+	text := e.short(e.abs(path))
+	if strings.ContainsFunc(text, unsafe) {
+		return strconv.Quote(text)
+	}
+	return text
 }

@@ -3,16 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+
+	"github.com/urfave/cli/v2"
 )
 
 // ckptPlace is where a command looks for checkpoints.
@@ -126,11 +127,6 @@ func runOfCheckpoints(path string) (*rundir.Dir, error) {
 	return rundir.Open(filepath.Dir(path))
 }
 
-// open opens the folder to look at it: nothing is written through it.
-func (p ckptPlace) open(e *env) (*checkpoint.Dir, error) {
-	return checkpoint.Open(p.path, checkpoint.Options{Log: e.log()})
-}
-
 // parseStep reads a step as a person names it, 12 or step-12, or the name of a folder that has one.
 func parseStep(name string) (int64, error) {
 	number, _, _ := strings.Cut(strings.TrimPrefix(name, "step-"), ".")
@@ -139,6 +135,11 @@ func parseStep(name string) (int64, error) {
 		return 0, usagef("a step is a whole number, not %q", name)
 	}
 	return step, nil
+}
+
+// open opens the folder to look at it: nothing is written through it.
+func (p ckptPlace) open(e *env) (*checkpoint.Dir, error) {
+	return checkpoint.Open(p.path, checkpoint.Options{Log: e.log()})
 }
 
 // choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
@@ -164,4 +165,86 @@ func (p ckptPlace) choose(ctx context.Context, e *env, dir *checkpoint.Dir, word
 		}
 	}
 	return found, err
+}
+
+// latest opens the newest checkpoint that counts. Where there are only such as were set aside, the error says so.
+func (p ckptPlace) latest(ctx context.Context, e *env, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
+	found, err := dir.FindLatest(ctx)
+	if !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt) {
+		return found, err
+	}
+	infos, failed := dir.List(ctx)
+	if failed != nil {
+		return nil, err
+	}
+	var aside []string
+	for _, i := range infos {
+		switch name := filepath.Base(i.Path); {
+		case strings.Contains(name, ".broken"):
+			aside = append(aside, name)
+		case i.State != checkpoint.StatePartial:
+			return nil, err
+		}
+	}
+	if len(aside) == 0 {
+		return nil, err
+	}
+	return nil, p.onlyBroken(ctx, e, dir, aside)
+}
+
+// refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
+func (p ckptPlace) refuseUnsure(e *env) error {
+	if p.unsure == nil {
+		return nil
+	}
+	return &usageError{
+		message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", e.short(p.path), p.unsure),
+		hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
+	}
+}
+
+// openToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
+// that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
+func (p ckptPlace) openToWrite(ctx context.Context, e *env) (*checkpoint.Dir, error) {
+	options := checkpoint.Options{Log: e.log()}
+	if err := p.refuseUnsure(e); err != nil {
+		return nil, err
+	}
+	if p.run == nil {
+		var err error
+		if options.Run, err = p.onlyRun(ctx, e); err != nil {
+			return nil, err
+		}
+		return checkpoint.Open(p.path, options)
+	}
+	attempt, err := p.run.NewestAttempt()
+	if err != nil {
+		return nil, err
+	}
+	options.Run, options.Attempt = p.run.Spec().Run, attempt
+	options.Fence = func() error { return p.run.Fence(attempt) }
+	return checkpoint.Open(p.path, options)
+}
+
+// onlyRun is the run that all checkpoints in the folder are of; empty where there are none.
+func (p ckptPlace) onlyRun(ctx context.Context, e *env) (string, error) {
+	dir, err := p.open(e)
+	if err != nil {
+		return "", err
+	}
+	infos, err := dir.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	run, known := "", false
+	for _, info := range infos {
+		switch {
+		case info.Attempt == 0 && info.Run == "" && info.World == 0: // no manifest that can be read
+		case known && info.Run != run:
+			return "", usagef("%s holds checkpoints of several runs: %q and %q", e.short(p.path), run, info.Run)
+		default:
+			run, known = info.Run, true
+		}
+	}
+	return run, nil
 }

@@ -11,10 +11,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
+
+	"github.com/urfave/cli/v2"
 )
 
 // side is one of the two that diff compares.

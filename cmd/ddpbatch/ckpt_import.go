@@ -9,49 +9,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/urfave/cli/v2"
-
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/rundir"
 )
-
-func newCkptImportCommand(e *env) *cli.Command {
-	return ckptCommand(cli.Command{
-		Name: "import", Usage: "write the tensors of a safetensors file to a folder of checkpoints, as the checkpoint of a step", ArgsUsage: "FILE.safetensors DIR",
-		Description: example("ddpbatch ckpt import model.safetensors imported", "ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
-	}, 2, 2, []cli.Flag{
-		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
-		&cli.StringFlag{Name: "prefix", Value: modelPrefix, Usage: "put before every name; what export takes away again"},
-	}, func(c *cli.Context, words []string) error {
-		if c.Int64("step") < 0 {
-			return usagef("a step is a whole number from 0, not %d", c.Int64("step"))
-		}
-		place, err := importPlace(e, e.abs(words[1]))
-		if err != nil {
-			return err
-		}
-		file := e.abs(words[0])
-		f, err := openImport(e, file)
-		if err != nil {
-			return err
-		}
-		defer f.Close() // it is only read
-		state, err := importState(f, file, c.String("prefix"), c.Int64("step"))
-		if err != nil {
-			return err
-		}
-		info, err := saveImport(c.Context, e, place, state)
-		if err != nil {
-			return err
-		}
-		if c.Bool("json") {
-			return printJSON(e, info)
-		}
-		_, err = fmt.Fprintln(e.Out, info.Path)
-		return err
-	})
-}
 
 // importPlace is the folder of checkpoints to write to. That of a run is refused: no run can go on from weights alone.
 func importPlace(e *env, path string) (ckptPlace, error) {
