@@ -17,6 +17,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/slurm"
 	"ddpbatch/templates"
@@ -47,12 +48,7 @@ func ranksPerNode(job *jobfile.Job) string {
 	return strings.Join(words, ",") + " ranks"
 }
 
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}
+func plural(n int, noun string) string { return text.Plural(n, noun) }
 
 // missingData names the first file that the built-in trainer would look for in vain.
 func missingData(job *jobfile.Job) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"ddpbatch/internal/text"
 	"fmt"
 	"strconv"
 	"strings"
@@ -103,3 +104,5 @@ func (t *table) bytes(n int64) string {
 	}
 	return t.size(n)
 }
+
+func clean(line string) string { return text.Clean(line) }
