@@ -1,7 +1,8 @@
 package main
 
 import (
-	"context"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/usage"
 	"fmt"
 	"path/filepath"
 
@@ -22,40 +23,35 @@ func newCkptExportCommand(e *env) *cli.Command {
 		step, file := "", words[len(words)-1]
 		if len(words) == 3 {
 			step = words[1]
-		} else if _, err := parseStep(file); err == nil && filepath.Ext(file) == "" {
-			return &usageError{
-				message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, and %s is a step: name the file, too", file),
-				hint:    fmt.Sprintf("one that is to be named so: ./%s", file),
+		} else if _, err := inspect.ParseStep(file); err == nil && filepath.Ext(file) == "" {
+			return &usage.Error{
+				Message: fmt.Sprintf("ckpt export takes RUN [STEP] FILE, and %s is a step: name the file, too", file),
+				Hint:    fmt.Sprintf("one that is to be named so: ./%s", file),
 			}
 		}
-		kind, err := exportKind(e, file, c.String("format"), c.String("tensor"))
+		kind, err := inspect.ExportKind(e.dir(), file, c.String("format"), c.String("tensor"))
 		if err != nil {
 			return err
 		}
-		place, err := findCheckpoints(e, c, words[0])
+		folder, dir, err := openCheckpoints(e, c, words[0])
 		if err != nil {
 			return err
 		}
-		dir, err := place.open(e)
-		if err != nil {
-			return err
-		}
-		found, err := place.choose(c.Context, e, dir, step)
+		found, err := folder.Choose(c.Context, dir, step)
 		if err != nil {
 			return err
 		}
 		defer found.Close()
-		x := &exporter{checkpoint: found, buf: make([]byte, exportPiece)}
-		if err := x.choose(c.String("tensor"), c.Bool("all")); err != nil {
+		x, err := inspect.NewExport(found, c.String("tensor"), c.Bool("all"))
+		if err != nil {
 			return err
 		}
 		path := e.abs(file)
-		write := map[string]func(context.Context, string) error{exportTensors: x.safetensors, exportArray: x.npy, exportArrays: x.folder}[kind]
-		if err := write(c.Context, path); err != nil {
+		if err := x.Write(c.Context, kind, path); err != nil {
 			return err
 		}
 		if c.Bool("json") {
-			return printJSON(e, exported{found.Step(), path, len(x.tensors)})
+			return printJSON(e, exported{found.Step(), path, x.Tensors()})
 		}
 		_, err = fmt.Fprintln(e.Out, path)
 		return err
@@ -75,26 +71,9 @@ func newCkptImportCommand(e *env) *cli.Command {
 		Description: example("ddpbatch ckpt import model.safetensors imported", "ddpbatch ckpt import all.safetensors imported --prefix= --step 4000"),
 	}, 2, 2, []cli.Flag{
 		&cli.Int64Flag{Name: "step", Usage: "the checkpoint is of step `N`"},
-		&cli.StringFlag{Name: "prefix", Value: modelPrefix, Usage: "put before every name; what export takes away again"},
+		&cli.StringFlag{Name: "prefix", Value: inspect.ModelPrefix, Usage: "put before every name; what export takes away again"},
 	}, func(c *cli.Context, words []string) error {
-		if c.Int64("step") < 0 {
-			return usagef("a step is a whole number from 0, not %d", c.Int64("step"))
-		}
-		place, err := importPlace(e, e.abs(words[1]))
-		if err != nil {
-			return err
-		}
-		file := e.abs(words[0])
-		f, err := openImport(e, file)
-		if err != nil {
-			return err
-		}
-		defer f.Close() // it is only read
-		state, err := importState(f, file, c.String("prefix"), c.Int64("step"))
-		if err != nil {
-			return err
-		}
-		info, err := saveImport(c.Context, e, place, state)
+		info, err := finderOf(e, c).Import(c.Context, words[0], words[1], c.String("prefix"), c.Int64("step"))
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/text"
 
 	"github.com/urfave/cli/v2"
 )
@@ -19,11 +20,7 @@ func newCkptLsCommand(e *env) *cli.Command {
 		Name: "ls", Usage: "list a run's checkpoints, oldest first", ArgsUsage: "RUN",
 		Description: example("ddpbatch ckpt ls 123", "ddpbatch ckpt ls --json runs/mnist-20261121-101500-1a2b3c4d"),
 	}, 1, 1, nil, func(c *cli.Context, words []string) error {
-		place, err := findCheckpoints(e, c, words[0])
-		if err != nil {
-			return err
-		}
-		dir, err := place.open(e)
+		folder, dir, err := openCheckpoints(e, c, words[0])
 		if err != nil {
 			return err
 		}
@@ -35,7 +32,7 @@ func newCkptLsCommand(e *env) *cli.Command {
 			return err
 		}
 		if len(infos) == 0 {
-			return place.none(e)
+			return folder.None()
 		}
 		return nil
 	})
@@ -62,49 +59,36 @@ func newCkptShowCommand(e *env) *cli.Command {
 		Description: example("ddpbatch ckpt show 123", "ddpbatch ckpt show 123 4000",
 			"ddpbatch ckpt show --json runs/mnist-20261121-101500-1a2b3c4d/checkpoints/step-000000004000"),
 	}, 1, 2, nil, func(c *cli.Context, words []string) error {
-		place, err := findCheckpoints(e, c, words[0])
+		folder, dir, err := openCheckpoints(e, c, words[0])
 		if err != nil {
 			return err
 		}
-		dir, err := place.open(e)
-		if err != nil {
-			return err
-		}
-		found, err := place.choose(c.Context, e, dir, append(words, "")[1])
+		found, err := folder.Choose(c.Context, dir, append(words, "")[1])
 		if err != nil {
 			return err
 		}
 		defer found.Close()
-		pins, err := pinsOf(c.Context, dir, found)
+		description, err := inspect.Describe(c.Context, dir, found)
 		if err != nil {
 			return err
 		}
-		return runCkptShow(c.Context, e, found, pins, c.Bool("json"))
+		if c.Bool("json") {
+			return printJSON(e, description)
+		}
+		return printDescription(e, description)
 	})
 }
 
-func runCkptShow(ctx context.Context, e *env, c *checkpoint.Checkpoint, pins []string, asJSON bool) error {
-	s, err := describeCkpt(ctx, c)
-	if err != nil {
-		return err
-	}
-	s.Pinned = append(s.Pinned, pins...)
-	if asJSON {
-		return printJSON(e, s)
-	}
-	return s.print(e)
-}
-
-func (s *shownCkpt) print(e *env) error {
+func printDescription(e *env, s *inspect.Description) error {
 	kind := "full"
 	if s.BaseStep >= 0 {
 		kind = fmt.Sprintf("differences from step %d", s.BaseStep)
 	}
-	fmt.Fprintf(e.Out, "step %d, saved by %s\n", s.Step, plural(s.World, "rank"))
-	fmt.Fprintf(e.Out, "path: %s\nrun: %s, attempt %d, saved %s by %s\n", e.short(s.Path), orDash(clean(s.Run)), s.Attempt, timeText(s.Created), orDash(clean(s.Program)))
+	fmt.Fprintf(e.Out, "step %d, saved by %s\n", s.Step, text.Plural(s.World, "rank"))
+	fmt.Fprintf(e.Out, "path: %s\nrun: %s, attempt %d, saved %s by %s\n", e.short(s.Path), orDash(text.Clean(s.Run)), s.Attempt, timeText(s.Created), orDash(text.Clean(s.Program)))
 	fmt.Fprintf(e.Out, "format: version %d, %s\n", s.Version, kind)
 	fmt.Fprintf(e.Out, "bytes: %d on disk for %d of tensors (%s)\n", s.Bytes, s.RawBytes, ratio(s.Bytes, s.RawBytes))
-	fmt.Fprintf(e.Out, "metrics: %s\npinned: %s\n", metricsText(s.Metrics), clean(pinnedText(s.Pinned)))
+	fmt.Fprintf(e.Out, "metrics: %s\npinned: %s\n", metricsText(s.Metrics), text.Clean(pinnedText(s.Pinned)))
 	t := newTable(e, "TENSOR", "TYPE", "SHAPE", "BYTES", "STORED", "RATIO", "CODECS")
 	for _, x := range s.Tensors {
 		t.row(x.Name, x.DType, fmt.Sprint(x.Shape), t.size(x.Bytes), t.size(x.Stored), ratio(x.Stored, x.Bytes), codecsText(x.Codecs))
@@ -149,12 +133,12 @@ func codecsText(codecs map[string]int64) string {
 }
 
 // shorten keeps a line a line.
-func shorten(text string) string {
+func shorten(line string) string {
 	const most = 100
-	if runes := []rune(text); len(runes) > most {
+	if runes := []rune(line); len(runes) > most {
 		return string(runes[:most]) + "..."
 	}
-	return text
+	return line
 }
 
 // ratio is how much of the tensors' bytes is left on disk.

@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"checkpoint/distributed":   {"checkpoint"},
 	"checkpoint/safetensors":   {"checkpoint"},
 	"checkpoint/npy":           {"checkpoint"},
+	"checkpoint/inspect":       {"checkpoint", "checkpoint/safetensors", "checkpoint/npy"},
 	"mpi":                      {"mpi/store", "mpi/transport"},
 	"mpi/store":                {},
 	"mpi/transport":            {"mpi/store"},
@@ -47,7 +48,7 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
 	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "cmd/ddpbatch"},
 	"internal/jobfile":   {"cmd/ddpbatch"},
 	"internal/collbench": {"cmd/ddpbatch"},
 }

@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -12,16 +12,15 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// toVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
-func (p ckptPlace) toVerify(ctx context.Context, e *env, dir *checkpoint.Dir, words []string) ([]checkpoint.Info, error) {
-	word := p.folder
-	if len(words) > 0 {
-		word = words[0]
+// ToVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
+func (p Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) ([]checkpoint.Info, error) {
+	if word == "" {
+		word = p.Only
 	}
 	step := int64(-1)
 	if word != "" {
 		var err error
-		if step, err = parseStep(word); err != nil {
+		if step, err = ParseStep(word); err != nil {
 			return nil, err
 		}
 	}
@@ -30,7 +29,7 @@ func (p ckptPlace) toVerify(ctx context.Context, e *env, dir *checkpoint.Dir, wo
 		return nil, err
 	}
 	var chosen []checkpoint.Info
-	exact := isStepFolder(word) && isDir(filepath.Join(p.path, word))
+	exact := isStepFolder(word) && isDir(filepath.Join(p.Path, word))
 	for _, i := range infos {
 		name := filepath.Base(i.Path)
 		switch {
@@ -43,15 +42,15 @@ func (p ckptPlace) toVerify(ctx context.Context, e *env, dir *checkpoint.Dir, wo
 	case len(chosen) > 0:
 		return chosen, nil
 	case step >= 0:
-		return nil, p.noStep(e, step, infos)
+		return nil, p.noStep(step, infos)
 	case len(infos) == 0:
-		return nil, p.none(e)
+		return nil, p.None()
 	}
-	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, e.named(p.path))
+	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, p.From.Named(p.Path))
 }
 
-// verified is one row of verify; its JSON names are a contract.
-type verified struct {
+// Verified is one row of verify; its JSON names are a contract.
+type Verified struct {
 	Step  int64  `json:"step"`
 	Path  string `json:"path"`
 	OK    bool   `json:"ok"`
@@ -59,6 +58,34 @@ type verified struct {
 	// Of one that is ok: how many of its chunks were read and checked, and how many it has.
 	Read   int `json:"read"`
 	Chunks int `json:"chunks"`
+}
+
+// Verify checks checkpoints one by one, and reads share per cent of their chunks. done is called after each; failed are the errors of those that
+// are not ok. What was pruned since it was listed, as a run that is alive does, is left out.
+func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, share float64, done func(checkpoint.Info, Verified)) (
+	rows []Verified, failed []error, err error,
+) {
+	rows = []Verified{}
+	for _, info := range infos {
+		read, chunks, err := verifyOne(ctx, dir, info, share)
+		if ctx.Err() != nil {
+			return nil, nil, context.Cause(ctx)
+		}
+		if err != nil && isGone(info) {
+			continue
+		}
+		row := Verified{Step: info.Step, Path: info.Path, OK: err == nil, Read: read, Chunks: chunks}
+		if err != nil {
+			row.Error = err.Error()
+			failed = append(failed, err)
+		}
+		rows = append(rows, row)
+		done(info, row)
+	}
+	if len(rows) == 0 {
+		return nil, nil, fmt.Errorf("%w: all were removed while they were checked; verify again", checkpoint.ErrNone)
+	}
+	return rows, failed, nil
 }
 
 // verifyOne checks the checkpoint in just that folder, and tells how many of its chunks it has read. What is not ok has none.

@@ -1,10 +1,10 @@
-package main
+package inspect
 
 import (
-	"bytes"
+	"ddpbatch/internal/text"
 	"encoding/binary"
 	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,11 +27,10 @@ func TestImportHoldsLittle(t *testing.T) {
 	if err := os.Truncate(file, int64(len(head))+size); err != nil { // zeros, which take no room
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	e := &env{Out: &out, Err: io.Discard, Dir: dir}
+	f := Finder{From: text.Dir(dir), Log: slog.New(slog.DiscardHandler)}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := newApp(e).RunContext(t.Context(), []string{"ddpbatch", "ckpt", "import", file, filepath.Join(dir, "imported")})
+	_, err := f.Import(t.Context(), file, "imported", ModelPrefix, 0)
 	runtime.ReadMemStats(&after)
 	if err != nil {
 		t.Fatal(err)
@@ -39,8 +38,7 @@ func TestImportHoldsLittle(t *testing.T) {
 	if got := after.TotalAlloc - before.TotalAlloc; got > limit {
 		t.Errorf("%d bytes allocated to import %d, want at most %d", got, int64(size), int64(limit))
 	}
-	place := ckptPlace{path: filepath.Join(dir, "imported")}
-	ckpts, err := place.open(e)
+	ckpts, err := Folder{Finder: f, Path: filepath.Join(dir, "imported")}.Open()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,19 +80,19 @@ func TestImportOfFileThatChanges(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			dir := t.TempDir()
-			e := &env{Out: io.Discard, Err: io.Discard, Dir: dir}
-			file, place := filepath.Join(dir, "a.safetensors"), ckptPlace{path: filepath.Join(dir, "imported")}
+			finder := Finder{From: text.Dir(dir), Log: slog.New(slog.DiscardHandler)}
+			file, to := filepath.Join(dir, "a.safetensors"), Folder{Finder: finder, Path: filepath.Join(dir, "imported")}
 			write(t, file, "old.", 1)
-			f, err := openImport(e, file)
+			f, err := finder.openImport(file)
 			must(t, err)
 			defer f.Close()
 			state, err := importState(f, file, "", 0)
 			must(t, err)
 			row.between(t, file)
-			_, err = saveImport(t.Context(), e, place, state)
+			_, err = to.saveImport(t.Context(), state)
 			if !row.fails {
 				must(t, err)
-				ckpts, err := place.open(e)
+				ckpts, err := to.Open()
 				must(t, err)
 				got, _, err := ckpts.Latest(t.Context())
 				must(t, err)
@@ -106,7 +104,7 @@ func TestImportOfFileThatChanges(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "changed while it was read") {
 				t.Errorf("import of a changed file: %v", err)
 			}
-			if _, err := os.Stat(place.path); !os.IsNotExist(err) {
+			if _, err := os.Stat(to.Path); !os.IsNotExist(err) {
 				t.Errorf("the folder made for it: %v, want it gone", err)
 			}
 		})

@@ -1,10 +1,11 @@
-package main
+package inspect
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,29 +13,38 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
-
-	"github.com/urfave/cli/v2"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
-// ckptPlace is where a command looks for checkpoints.
-type ckptPlace struct {
-	path   string      // the folder of checkpoints
-	folder string      // the name of one checkpoint's own folder in it; empty: none was named
-	run    *rundir.Dir // that the folder belongs to; nil: none
+// Finder finds checkpoints by what a person calls them.
+type Finder struct {
+	From    text.Dir          // where relative paths begin
+	Runs    string            // the folder of runs that job ids are looked up in
+	Explain func(error) error // says for a person that an array has no element (rundir.NoElementError); nil: the error is left as it is
+	Log     *slog.Logger
+}
+
+// Folder is a folder of checkpoints that a person has named.
+type Folder struct {
+	Finder
+	Path   string
+	Only   string      // the name of one checkpoint's own folder in it; empty: none was named
+	Run    *rundir.Dir // that the folder belongs to; nil: none
 	unsure error       // why it cannot be told whether it belongs to one; nil: it can
 }
 
-// findCheckpoints finds the checkpoints of a run named by job id or directory, a folder of checkpoints
+// Find finds the checkpoints of a run named by job id or directory, a folder of checkpoints
 // itself, or the folder of one.
-func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
+func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
 	if rundir.IsJobID(name) { // and never a folder of that name
-		run, err := rundir.Find(e.abs(c.String("runs")), name)
+		run, err := rundir.Find(f.Runs, name)
 		if err != nil {
-			return ckptPlace{}, noPlace(c.Context, e, name, err)
+			return Folder{}, f.notFound(ctx, name, err)
 		}
-		return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
+		return Folder{Finder: f, Path: run.CheckpointsPath(), Run: run}, nil
 	}
-	named := e.abs(name)
+	named := f.From.Abs(name)
 	path := named
 	real, err := filepath.EvalSymlinks(path) // a link may lead to what belongs to a run
 	if err != nil {
@@ -48,34 +58,34 @@ func findCheckpoints(e *env, c *cli.Context, name string) (ckptPlace, error) {
 		for _, hop := range linkHops(named) {
 			folders = append(folders, filepath.Dir(hop))
 		}
-		return placeOf(filepath.Dir(path), append(folders, filepath.Dir(real)), base), nil
+		return f.folderAt(filepath.Dir(path), append(folders, filepath.Dir(real)), base), nil
 	}
 	run, err := rundir.Open(path)
 	if err != nil && (holdsCheckpoints(path) || holdsCheckpoints(real)) {
-		return placeOf(path, []string{path, real}, ""), nil
+		return f.folderAt(path, []string{path, real}, ""), nil
 	}
 	if err != nil {
 		word := name
 		if strings.ContainsRune(name, filepath.Separator) {
 			word = path
 		}
-		if run, err = rundir.Find(e.abs(c.String("runs")), word); err != nil {
-			return ckptPlace{}, noPlace(c.Context, e, name, err)
+		if run, err = rundir.Find(f.Runs, word); err != nil {
+			return Folder{}, f.notFound(ctx, name, err)
 		}
 	}
-	return ckptPlace{path: run.CheckpointsPath(), run: run}, nil
+	return Folder{Finder: f, Path: run.CheckpointsPath(), Run: run}, nil
 }
 
-// placeOf describes the folder of checkpoints at path. It may be known as a run's under any of names. Each of them is followed link by
+// folderAt describes the folder of checkpoints at path. It may be known as a run's under any of names. Each of them is followed link by
 // link, because a run's folder of checkpoints may itself be a link. A copy elsewhere belongs to no run.
-func placeOf(path string, names []string, folder string) ckptPlace {
-	p := ckptPlace{path: path, folder: folder}
+func (f Finder) folderAt(path string, names []string, only string) Folder {
+	p := Folder{Finder: f, Path: path, Only: only}
 	for _, name := range names {
 		for _, hop := range linkHops(name) {
 			run, err := runOfCheckpoints(hop)
 			switch {
 			case err == nil:
-				p.run, p.unsure = run, nil
+				p.Run, p.unsure = run, nil
 				return p
 			case !errors.Is(err, fs.ErrNotExist):
 				p.unsure = err
@@ -127,48 +137,48 @@ func runOfCheckpoints(path string) (*rundir.Dir, error) {
 	return rundir.Open(filepath.Dir(path))
 }
 
-// parseStep reads a step as a person names it, 12 or step-12, or the name of a folder that has one.
-func parseStep(name string) (int64, error) {
+// ParseStep reads a step as a person names it, 12 or step-12, or the name of a folder that has one.
+func ParseStep(name string) (int64, error) {
 	number, _, _ := strings.Cut(strings.TrimPrefix(name, "step-"), ".")
 	step, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || step < 0 || !isStepFolder(name) && number != name {
-		return 0, usagef("a step is a whole number, not %q", name)
+		return 0, usage.Errorf("a step is a whole number, not %q", name)
 	}
 	return step, nil
 }
 
-// open opens the folder to look at it: nothing is written through it.
-func (p ckptPlace) open(e *env) (*checkpoint.Dir, error) {
-	return checkpoint.Open(p.path, checkpoint.Options{Log: e.log()})
+// Open opens the folder to look at it: nothing is written through it.
+func (p Folder) Open() (*checkpoint.Dir, error) {
+	return checkpoint.Open(p.Path, checkpoint.Options{Log: p.Log})
 }
 
-// choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
+// Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
 // folder the user named, and otherwise the newest that counts. The caller closes it.
-func (p ckptPlace) choose(ctx context.Context, e *env, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
+func (p Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word == "" {
-		word = p.folder
+		word = p.Only
 	}
 	if word == "" {
-		return p.latest(ctx, e, dir)
+		return p.latest(ctx, dir)
 	}
-	if isStepFolder(word) && isDir(filepath.Join(p.path, word)) && filepath.Base(word) == word {
+	if isStepFolder(word) && isDir(filepath.Join(p.Path, word)) && filepath.Base(word) == word {
 		return dir.FindFolder(ctx, word)
 	}
-	step, err := parseStep(word)
+	step, err := ParseStep(word)
 	if err != nil {
 		return nil, err
 	}
 	found, err := dir.Find(ctx, step)
 	if errors.Is(err, checkpoint.ErrNone) {
 		if infos, failed := dir.List(ctx); failed == nil {
-			err = p.noStep(e, step, infos)
+			err = p.noStep(step, infos)
 		}
 	}
 	return found, err
 }
 
 // latest opens the newest checkpoint that counts. Where there are only such as were set aside, the error says so.
-func (p ckptPlace) latest(ctx context.Context, e *env, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
+func (p Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
 	found, err := dir.FindLatest(ctx)
 	if !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return found, err
@@ -189,46 +199,46 @@ func (p ckptPlace) latest(ctx context.Context, e *env, dir *checkpoint.Dir) (*ch
 	if len(aside) == 0 {
 		return nil, err
 	}
-	return nil, p.onlyBroken(ctx, e, dir, aside)
+	return nil, p.onlyBroken(ctx, dir, aside)
 }
 
 // refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
-func (p ckptPlace) refuseUnsure(e *env) error {
+func (p Folder) refuseUnsure() error {
 	if p.unsure == nil {
 		return nil
 	}
-	return &usageError{
-		message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", e.short(p.path), p.unsure),
-		hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
+	return &usage.Error{
+		Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", p.From.Short(p.Path), p.unsure),
+		Hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
 	}
 }
 
-// openToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
+// OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
 // that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
-func (p ckptPlace) openToWrite(ctx context.Context, e *env) (*checkpoint.Dir, error) {
-	options := checkpoint.Options{Log: e.log()}
-	if err := p.refuseUnsure(e); err != nil {
+func (p Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
+	options := checkpoint.Options{Log: p.Log}
+	if err := p.refuseUnsure(); err != nil {
 		return nil, err
 	}
-	if p.run == nil {
+	if p.Run == nil {
 		var err error
-		if options.Run, err = p.onlyRun(ctx, e); err != nil {
+		if options.Run, err = p.onlyRun(ctx); err != nil {
 			return nil, err
 		}
-		return checkpoint.Open(p.path, options)
+		return checkpoint.Open(p.Path, options)
 	}
-	attempt, err := p.run.NewestAttempt()
+	attempt, err := p.Run.NewestAttempt()
 	if err != nil {
 		return nil, err
 	}
-	options.Run, options.Attempt = p.run.Spec().Run, attempt
-	options.Fence = func() error { return p.run.Fence(attempt) }
-	return checkpoint.Open(p.path, options)
+	options.Run, options.Attempt = p.Run.Spec().Run, attempt
+	options.Fence = func() error { return p.Run.Fence(attempt) }
+	return checkpoint.Open(p.Path, options)
 }
 
 // onlyRun is the run that all checkpoints in the folder are of; empty where there are none.
-func (p ckptPlace) onlyRun(ctx context.Context, e *env) (string, error) {
-	dir, err := p.open(e)
+func (p Folder) onlyRun(ctx context.Context) (string, error) {
+	dir, err := p.Open()
 	if err != nil {
 		return "", err
 	}
@@ -241,10 +251,15 @@ func (p ckptPlace) onlyRun(ctx context.Context, e *env) (string, error) {
 		switch {
 		case info.Attempt == 0 && info.Run == "" && info.World == 0: // no manifest that can be read
 		case known && info.Run != run:
-			return "", usagef("%s holds checkpoints of several runs: %q and %q", e.short(p.path), run, info.Run)
+			return "", usage.Errorf("%s holds checkpoints of several runs: %q and %q", p.From.Short(p.Path), run, info.Run)
 		default:
 			run, known = info.Run, true
 		}
 	}
 	return run, nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

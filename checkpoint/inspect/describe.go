@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// shownCkpt is what show prints as JSON; its names are a contract.
-type shownCkpt struct {
+// Description is all that is known of a checkpoint (ddpbatch ckpt show); its names are a contract.
+type Description struct {
 	Step     int64                      `json:"step"`
 	World    int                        `json:"world"`
 	Path     string                     `json:"path"`
@@ -24,13 +24,14 @@ type shownCkpt struct {
 	Bytes    int64                      `json:"bytes"`
 	RawBytes int64                      `json:"raw_bytes"`
 	Pinned   []string                   `json:"pinned"`
-	Tensors  []shownTensor              `json:"tensors"`
+	Tensors  []DescribedTensor          `json:"tensors"`
 	Values   map[string]json.RawMessage `json:"values"`
 	Metrics  map[string]float64         `json:"metrics"`
-	Shards   []shownShard               `json:"shards"`
+	Shards   []DescribedShard           `json:"shards"`
 }
 
-type shownTensor struct {
+// DescribedTensor is a tensor of it.
+type DescribedTensor struct {
 	Name   string           `json:"name"`
 	DType  string           `json:"dtype"`
 	Shape  []int            `json:"shape"`
@@ -40,25 +41,30 @@ type shownTensor struct {
 	Codecs map[string]int64 `json:"codecs"`
 }
 
-type shownShard struct {
+// DescribedShard is a shard of it.
+type DescribedShard struct {
 	File string `json:"file"`
 	Size int64  `json:"size"`
 	Raw  int64  `json:"raw"`
 	CRC  string `json:"crc32c"`
 }
 
-// describeCkpt gathers what is known of a checkpoint without reading its data.
-func describeCkpt(ctx context.Context, c *checkpoint.Checkpoint) (*shownCkpt, error) {
+// Describe gathers what is known of a checkpoint of dir without reading its data.
+func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint) (*Description, error) {
+	pins, err := pinsOf(ctx, dir, c)
+	if err != nil {
+		return nil, err
+	}
 	info := c.Info()
-	s := &shownCkpt{
+	s := &Description{
 		Step: c.Step(), World: c.World(), Path: info.Path, Run: info.Run, Attempt: info.Attempt, Created: info.Created, BaseStep: info.BaseStep,
-		Bytes: info.Bytes, RawBytes: info.RawBytes, Pinned: []string{}, Values: c.Values(), Metrics: c.Metrics(),
+		Bytes: info.Bytes, RawBytes: info.RawBytes, Pinned: append([]string{}, pins...), Values: c.Values(), Metrics: c.Metrics(),
 	}
 	// What nobody but a reader of manifests wants to know comes from the manifest itself (docs/format.md).
 	if err := json.Unmarshal(c.Manifest(), &struct {
-		Version *int          `json:"version"`
-		Program *string       `json:"program"`
-		Shards  *[]shownShard `json:"shards"`
+		Version *int              `json:"version"`
+		Program *string           `json:"program"`
+		Shards  *[]DescribedShard `json:"shards"`
 	}{&s.Version, &s.Program, &s.Shards}); err != nil {
 		return nil, fmt.Errorf("read the manifest of %s: %w", info.Path, err)
 	}
@@ -66,9 +72,9 @@ func describeCkpt(ctx context.Context, c *checkpoint.Checkpoint) (*shownCkpt, er
 	if err != nil {
 		return nil, err
 	}
-	s.Tensors = []shownTensor{}
+	s.Tensors = []DescribedTensor{}
 	for i, t := range c.Tensors() {
-		s.Tensors = append(s.Tensors, shownTensor{t.Name, t.DType, t.Shape, t.Bytes, storage[i].Stored, storage[i].Delta, storage[i].Codecs})
+		s.Tensors = append(s.Tensors, DescribedTensor{t.Name, t.DType, t.Shape, t.Bytes, storage[i].Stored, storage[i].Delta, storage[i].Codecs})
 	}
 	if s.Values == nil {
 		s.Values = map[string]json.RawMessage{}

@@ -1,7 +1,8 @@
-package main
+package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -13,18 +14,18 @@ import (
 	"ddpbatch/checkpoint"
 )
 
-// difference is what diff prints as JSON; its names are a contract.
-type difference struct {
-	Same    bool           `json:"same"`
-	OnlyA   []string       `json:"only_a"`
-	OnlyB   []string       `json:"only_b"`
-	Equal   int            `json:"equal"`   // tensors that are the same
-	Tensors []tensorDiffer `json:"tensors"` // that are not
-	Values  []valueDiffer  `json:"values"`
+// Difference is how two contents differ (ddpbatch ckpt diff); its names are a contract.
+type Difference struct {
+	Same    bool            `json:"same"`
+	OnlyA   []string        `json:"only_a"`
+	OnlyB   []string        `json:"only_b"`
+	Equal   int             `json:"equal"`   // tensors that are the same
+	Tensors []TensorDiffers `json:"tensors"` // that are not
+	Values  []ValueDiffers  `json:"values"`
 }
 
-// tensorDiffer is how a tensor of two checkpoints differs.
-type tensorDiffer struct {
+// TensorDiffers is how a tensor of the two differs.
+type TensorDiffers struct {
 	Name      string   `json:"name"`
 	DTypeA    string   `json:"dtype_a"`
 	DTypeB    string   `json:"dtype_b"`
@@ -37,8 +38,8 @@ type tensorDiffer struct {
 	MaxRel    *float64 `json:"max_rel"`    // of the larger of the two
 }
 
-// is says in a word or two what differs.
-func (d tensorDiffer) is() string {
+// Is says in a word or two what differs.
+func (d TensorDiffers) Is() string {
 	switch {
 	case d.DTypeA != d.DTypeB:
 		return d.DTypeA + " and " + d.DTypeB
@@ -50,16 +51,17 @@ func (d tensorDiffer) is() string {
 	return d.DTypeA
 }
 
-type valueDiffer struct {
+// ValueDiffers is a value that the two do not share.
+type ValueDiffers struct {
 	Name string  `json:"name"`
 	A    *string `json:"a"` // nil: it has none
 	B    *string `json:"b"`
 }
 
-// compare holds two sides against each other, tensor by tensor, in little memory.
-func compare(ctx context.Context, a, b *side, t tolerance) (*difference, error) {
+// Compare holds two of them against each other, tensor by tensor, in little memory.
+func Compare(ctx context.Context, a, b *Contents, t Tolerance) (*Difference, error) {
 	align(a, b)
-	d := &difference{OnlyA: []string{}, OnlyB: []string{}, Tensors: []tensorDiffer{}, Values: differingValues(a, b)}
+	d := &Difference{OnlyA: []string{}, OnlyB: []string{}, Tensors: []TensorDiffers{}, Values: differingValues(a, b)}
 	buffers := [2][]byte{make([]byte, comparePiece), make([]byte, comparePiece)}
 	i, j := 0, 0
 	for i < len(a.tensors) || j < len(b.tensors) {
@@ -93,12 +95,12 @@ func compare(ctx context.Context, a, b *side, t tolerance) (*difference, error) 
 		}
 	}
 	d.Same = len(d.OnlyA)+len(d.OnlyB)+len(d.Tensors)+len(d.Values) == 0
-	return d, nil
+	return d, cmp.Or(a.check(), b.check())
 }
 
 // compareTensor returns nil where the two are the same.
-func compareTensor(ctx context.Context, a, b sideTensor, t tolerance, buffers [2][]byte) (*tensorDiffer, error) {
-	d := &tensorDiffer{Name: a.name, DTypeA: a.dtype, DTypeB: b.dtype, ShapeA: a.shape, ShapeB: b.shape}
+func compareTensor(ctx context.Context, a, b tensor, t Tolerance, buffers [2][]byte) (*TensorDiffers, error) {
+	d := &TensorDiffers{Name: a.name, DTypeA: a.dtype, DTypeB: b.dtype, ShapeA: a.shape, ShapeB: b.shape}
 	if a.dtype != b.dtype || !slices.Equal(a.shape, b.shape) || a.bytes != b.bytes {
 		return d, nil
 	}
@@ -126,8 +128,8 @@ func compareTensor(ctx context.Context, a, b sideTensor, t tolerance, buffers [2
 }
 
 // differingValues are the small facts that two checkpoints do not share; a file has none to compare.
-func differingValues(a, b *side) []valueDiffer {
-	list := []valueDiffer{}
+func differingValues(a, b *Contents) []ValueDiffers {
+	list := []ValueDiffers{}
 	if a.values == nil || b.values == nil {
 		return list
 	}
@@ -139,7 +141,7 @@ func differingValues(a, b *side) []valueDiffer {
 		if inA && inB && bytes.Equal(x, y) {
 			continue
 		}
-		v := valueDiffer{Name: key}
+		v := ValueDiffers{Name: key}
 		if text := string(x); inA {
 			v.A = &text
 		}
@@ -154,9 +156,9 @@ func differingValues(a, b *side) []valueDiffer {
 // comparePiece is how many bytes of a tensor are compared at a time: whole elements of every type.
 const comparePiece = 1 << 20
 
-// tolerance says how far apart two floats may be and still count as the same: abs + rel*|second|, as in numpy.allclose. Where both are 0, only equal bits
+// Tolerance says how far apart two floats may be and still count as the same: Abs + Rel*|second|, as in numpy.allclose. Where both are 0, only equal bits
 // are the same.
-type tolerance struct{ abs, rel float64 }
+type Tolerance struct{ Abs, Rel float64 }
 
 // floatSizes are the types whose elements are numbers with a distance.
 var floatSizes = map[string]int{"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -165,7 +167,7 @@ var floatSizes = map[string]int{"float16": 2, "bfloat16": 2, "float32": 4, "floa
 var byteSizes = map[string]int{"int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8}
 
 // count adds what differs in a piece of a tensor.
-func (d *tensorDiffer) count(x, y []byte, t tolerance) {
+func (d *TensorDiffers) count(x, y []byte, t Tolerance) {
 	size, floats := floatSizes[d.DTypeA]
 	if !floats {
 		size = max(1, byteSizes[d.DTypeA]) // of types that are not known, bytes
@@ -185,8 +187,8 @@ func (d *tensorDiffer) count(x, y []byte, t tolerance) {
 }
 
 // number compares two numbers whose bits differ.
-func (d *tensorDiffer) number(a, b float64, t tolerance) (apart bool) {
-	if t.abs+t.rel > 0 && (a == b || math.Abs(a-b) <= t.abs+t.rel*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b) {
+func (d *TensorDiffers) number(a, b float64, t Tolerance) (apart bool) {
+	if t.Abs+t.Rel > 0 && (a == b || math.Abs(a-b) <= t.Abs+t.Rel*math.Abs(b) && !math.IsInf(b, 0) || a != a && b != b) {
 		return false
 	}
 	distance := math.Abs(a - b)

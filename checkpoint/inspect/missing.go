@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -12,49 +12,51 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
 // whatRun says what a ckpt command takes as RUN.
 const whatRun = "a job id, a run directory, a folder of checkpoints or one checkpoint's"
 
-// noPlace is the error where name is no place of checkpoints; why is that of the search for a run.
-func noPlace(ctx context.Context, e *env, name string, why error) error {
-	path := e.abs(name)
+// notFound is the error where name leads to no checkpoints; why is that of the search for a run.
+func (f Finder) notFound(ctx context.Context, name string, why error) error {
+	path := f.From.Abs(name)
 	info, err := os.Stat(path)
 	switch parent := filepath.Dir(path); {
-	case isNoElement(why):
-		return explainElement(e, why)
+	case f.Explain != nil && errors.As(why, new(*rundir.NoElementError)):
+		return f.Explain(why)
 	case err == nil && !info.IsDir():
-		return usagef("%s is a file; name %s", e.named(path), whatRun)
+		return usage.Errorf("%s is a file; name %s", f.From.Named(path), whatRun)
 	case !errors.Is(why, rundir.ErrNotFound):
 		return why
 	case err == nil:
-		return noneBelow(e, path)
+		return f.noneBelow(path)
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("look for checkpoints: %w", err)
 	case isStepFolder(filepath.Base(path)) && holdsCheckpoints(parent):
-		return noFolder(ctx, e, parent, filepath.Base(path))
+		return f.noFolder(ctx, parent, filepath.Base(path))
 	case strings.ContainsRune(name, filepath.Separator):
-		return usagef("there is no %s; name %s", e.named(path), whatRun)
+		return usage.Errorf("there is no %s; name %s", f.From.Named(path), whatRun)
 	}
-	return usagef("there is no %s here, and %v", e.named(path), why)
+	return usage.Errorf("there is no %s here, and %v", f.From.Named(path), why)
 }
 
 // noneBelow is the error of a folder that has nothing to do with checkpoints.
-func noneBelow(e *env, path string) error {
+func (f Finder) noneBelow(path string) error {
 	if _, err := os.ReadDir(path); err != nil {
 		return fmt.Errorf("look for checkpoints: %w", err)
 	}
 	if runs, err := rundir.List(path); err == nil && len(runs) > 0 {
-		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, as %s", checkpoint.ErrNone, e.named(path), e.named(runs[0].Path()))
+		return fmt.Errorf("%w in %s: it is a folder of runs; name one of them, as %s", checkpoint.ErrNone, f.From.Named(path), f.From.Named(runs[0].Path()))
 	}
-	return fmt.Errorf("%w in %s: it is neither a run directory nor a folder of checkpoints", checkpoint.ErrNone, e.named(path))
+	return fmt.Errorf("%w in %s: it is neither a run directory nor a folder of checkpoints", checkpoint.ErrNone, f.From.Named(path))
 }
 
 // noFolder is the error of a checkpoint's folder that is not there, in a folder of checkpoints.
-func noFolder(ctx context.Context, e *env, parent, folder string) error {
-	p := ckptPlace{path: parent}
-	dir, err := p.open(e)
+func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
+	p := Folder{Finder: f, Path: parent}
+	dir, err := p.Open()
 	if err != nil {
 		return err
 	}
@@ -62,34 +64,34 @@ func noFolder(ctx context.Context, e *env, parent, folder string) error {
 	if err != nil {
 		return err
 	}
-	return p.noneOf(e, clean(folder), infos)
+	return p.noneOf(text.Clean(folder), infos)
 }
 
-// none is the error where the folder holds nothing.
-func (p ckptPlace) none(e *env) error {
-	err := fmt.Errorf("%w in %s", checkpoint.ErrNone, e.named(p.path))
-	if p.run == nil {
+// None is the error where the folder holds nothing.
+func (p Folder) None() error {
+	err := fmt.Errorf("%w in %s", checkpoint.ErrNone, p.From.Named(p.Path))
+	if p.Run == nil {
 		return err
 	}
-	if elements, _ := p.run.Elements(); len(elements) > 0 {
-		return fmt.Errorf("%w: each element of the array has its own; name one of them, as %s", err, e.named(elements[0].Path()))
+	if elements, _ := p.Run.Elements(); len(elements) > 0 {
+		return fmt.Errorf("%w: each element of the array has its own; name one of them, as %s", err, p.From.Named(elements[0].Path()))
 	}
 	return err
 }
 
 // noneOf is the error where it does not hold what was asked for, "of step 7", and infos are what it holds.
-func (p ckptPlace) noneOf(e *env, what string, infos []checkpoint.Info) error {
-	return fmt.Errorf("%w %s in %s: %s", checkpoint.ErrNone, what, e.named(p.path), thereAre(infos))
+func (p Folder) noneOf(what string, infos []checkpoint.Info) error {
+	return fmt.Errorf("%w %s in %s: %s", checkpoint.ErrNone, what, p.From.Named(p.Path), thereAre(infos))
 }
 
 // noStep is the error where no checkpoint of a step can be looked at.
-func (p ckptPlace) noStep(e *env, step int64, infos []checkpoint.Info) error {
+func (p Folder) noStep(step int64, infos []checkpoint.Info) error {
 	for _, i := range infos {
 		if i.Step == step {
-			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, e.named(p.path), filepath.Base(i.Path), i.State, thereAre(infos))
+			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, p.From.Named(p.Path), filepath.Base(i.Path), i.State, thereAre(infos))
 		}
 	}
-	return p.noneOf(e, fmt.Sprintf("of step %d", step), infos)
+	return p.noneOf(fmt.Sprintf("of step %d", step), infos)
 }
 
 // thereAre says which steps have been committed.
@@ -113,24 +115,24 @@ func thereAre(infos []checkpoint.Info) string {
 }
 
 // onlyBroken is the error where folders that were set aside, oldest first, are all that there is.
-func (p ckptPlace) onlyBroken(ctx context.Context, e *env, dir *checkpoint.Dir, folders []string) error {
+func (p Folder) onlyBroken(ctx context.Context, dir *checkpoint.Dir, folders []string) error {
 	newest := folders[len(folders)-1]
 	which, of := "one that was found damaged and set aside: "+newest, ""
 	if older := len(folders) - 1; older > 0 {
 		which, of = fmt.Sprintf("those that were found damaged and set aside: %s and %d older", newest, older), "of the newest, "
 	}
-	return fmt.Errorf("%w in %s but %s; %s%s", checkpoint.ErrNone, e.named(p.path), which, of, p.whyBroken(ctx, e, dir, newest))
+	return fmt.Errorf("%w in %s but %s; %s%s", checkpoint.ErrNone, p.From.Named(p.Path), which, of, p.whyBroken(ctx, dir, newest))
 }
 
 // whyBroken says what is wrong with a folder that was set aside, as far as that can be told without reading data, and what to do.
-func (p ckptPlace) whyBroken(ctx context.Context, e *env, dir *checkpoint.Dir, folder string) string {
+func (p Folder) whyBroken(ctx context.Context, dir *checkpoint.Dir, folder string) string {
 	const remedy = "; to go on from one, put a good copy in its place, named without .broken"
 	c, err := dir.FindFolder(ctx, folder)
 	if err == nil {
 		c.Close() // it was only read from
 		name, _, _ := strings.Cut(folder, ".broken")
 		return fmt.Sprintf("manifest and chunk tables are whole: ddpbatch ckpt verify --read-data %s says what is wrong with its data; where that finds nothing, rename it to %s",
-			e.named(filepath.Join(p.path, folder)), name)
+			p.From.Named(filepath.Join(p.Path, folder)), name)
 	}
 	if damage, ok := errors.AsType[*checkpoint.CorruptError](err); ok {
 		return filepath.Base(damage.Path) + ": " + damage.Detail + remedy

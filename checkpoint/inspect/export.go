@@ -1,4 +1,4 @@
-package main
+package inspect
 
 import (
 	"context"
@@ -15,69 +15,74 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/npy"
 	"ddpbatch/checkpoint/safetensors"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
-// What an export writes.
+// Kind is what an export writes.
+type Kind int
+
+// The kinds of exports.
 const (
-	exportTensors = "safetensors file"
-	exportArray   = ".npy file"
-	exportArrays  = "folder of .npy files"
+	SafetensorsFile Kind = iota
+	ArrayFile            // .npy, of one tensor
+	ArrayFolder          // of .npy files
 )
 
 // otherEndings are those of files that an export is not, whatever the user hopes.
 var otherEndings = []string{".pt", ".pth", ".bin", ".ckpt", ".npz", ".h5", ".onnx"}
 
-// exportKind is what to write, by what was asked for and by the file's ending. It refuses what could not be written there before anything is read.
-func exportKind(e *env, file, format, tensor string) (string, error) {
+// ExportKind is what to write, by what was asked for and by the file's ending. It refuses what could not be written there before anything is read.
+func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	ending := filepath.Ext(file)
-	kind := exportTensors
+	kind := SafetensorsFile
 	switch {
 	case format != "" && format != "safetensors" && format != "npy":
-		return "", usagef("there is no format %q; it is safetensors or npy", format)
+		return 0, usage.Errorf("there is no format %q; it is safetensors or npy", format)
 	case format == "npy" && tensor == "":
-		return exportArrays, needPlaceOfFolder(e, e.abs(file))
+		return ArrayFolder, needPlaceOfFolder(from, from.Abs(file))
 	case format == "npy", format == "" && ending == ".npy":
-		kind = exportArray
+		kind = ArrayFile
 	case format == "" && slices.Contains(otherEndings, ending):
-		return "", usagef("%s would be a safetensors file, and its ending says otherwise; name it %s, or say --format safetensors",
-			e.named(file), e.named(strings.TrimSuffix(file, ending)+".safetensors"))
+		return 0, usage.Errorf("%s would be a safetensors file, and its ending says otherwise; name it %s, or say --format safetensors",
+			from.Named(file), from.Named(strings.TrimSuffix(file, ending)+".safetensors"))
 	}
-	return kind, needPlaceOfFile(e, file)
+	return kind, needPlaceOfFile(from, file)
 }
 
 // needPlaceOfFile refuses a path where no file can be put. An export takes the place of what is there, which must not be a device: as root that could be done.
-func needPlaceOfFile(e *env, file string) error {
-	path := e.abs(file)
+func needPlaceOfFile(from text.Dir, file string) error {
+	path := from.Abs(file)
 	info, err := os.Stat(path)
 	switch {
 	case strings.HasSuffix(file, "/"), err == nil && info.IsDir():
-		return usagef("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy", e.named(file))
+		return usage.Errorf("export: %s is a folder; name a file in it, or write a .npy file of each tensor there: --format npy", from.Named(file))
 	case err == nil && !info.Mode().IsRegular():
-		return usagef("export: %s is no regular file, and an export takes the place of what is there; name another", e.named(file))
+		return usage.Errorf("export: %s is no regular file, and an export takes the place of what is there; name another", from.Named(file))
 	}
-	return needFolderOf(e, "export", path)
+	return needFolderOf(from, "export", path)
 }
 
-func needPlaceOfFolder(e *env, path string) error {
+func needPlaceOfFolder(from text.Dir, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
-		return usagef("export: %s is no folder, and --format npy without --tensor writes one", e.named(path))
+		return usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
 	}
-	return needFolderOf(e, "export", path)
+	return needFolderOf(from, "export", path)
 }
 
 // needFolderOf refuses a path whose folder is not there: it may be mistyped.
-func needFolderOf(e *env, doing, path string) error {
+func needFolderOf(from text.Dir, doing, path string) error {
 	if isDir(filepath.Dir(path)) {
 		return nil
 	}
-	return &usageError{message: fmt.Sprintf("%s: the folder of %s is not there", doing, e.named(path)), hint: "make it first, or name another"}
+	return &usage.Error{Message: fmt.Sprintf("%s: the folder of %s is not there", doing, from.Named(path)), Hint: "make it first, or name another"}
 }
 
 // exportPiece is how much of a tensor is in memory while it is exported.
 const exportPiece = 4 << 20
 
-// exporter writes tensors of a checkpoint to files, piece by piece.
-type exporter struct {
+// Export writes tensors of a checkpoint to files, piece by piece.
+type Export struct {
 	checkpoint *checkpoint.Checkpoint
 	tensors    []exportTensor
 	buf        []byte
@@ -89,11 +94,31 @@ type exportTensor struct {
 	as string
 }
 
+// NewExport prepares the export of the model, or of all; of that, of the tensor named, where one is.
+func NewExport(c *checkpoint.Checkpoint, tensor string, all bool) (*Export, error) {
+	x := &Export{checkpoint: c, buf: make([]byte, exportPiece)}
+	return x, x.choose(tensor, all)
+}
+
+// Tensors is how many are exported.
+func (x *Export) Tensors() int { return len(x.tensors) }
+
+// Write writes what was chosen to path, as that kind.
+func (x *Export) Write(ctx context.Context, kind Kind, path string) error {
+	switch kind {
+	case ArrayFile:
+		return x.npy(ctx, path)
+	case ArrayFolder:
+		return x.folder(ctx, path)
+	}
+	return x.safetensors(ctx, path)
+}
+
 // choose picks what to export: the model, by the names that PyTorch has for its parts, or all; of that, the one named.
-func (x *exporter) choose(tensor string, all bool) error {
+func (x *Export) choose(tensor string, all bool) error {
 	names := map[string]bool{}
 	for _, t := range x.checkpoint.Tensors() {
-		name, model := strings.CutPrefix(t.Name, modelPrefix)
+		name, model := strings.CutPrefix(t.Name, ModelPrefix)
 		switch {
 		case all:
 			name = t.Name
@@ -107,17 +132,17 @@ func (x *exporter) choose(tensor string, all bool) error {
 	}
 	switch {
 	case tensor != "" && len(x.tensors) == 0:
-		return usagef("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", x.checkpoint.Step(), tensor)
+		return usage.Errorf("the checkpoint of step %d has no tensor %q; its names: ddpbatch ckpt show", x.checkpoint.Step(), tensor)
 	case len(x.tensors) == 0:
-		return fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all", x.checkpoint.Step(), modelPrefix+"*")
+		return fmt.Errorf("export: the checkpoint of step %d holds no model: its tensors are not named %q; export them with --all", x.checkpoint.Step(), ModelPrefix+"*")
 	case len(names) < len(x.tensors):
-		return fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, modelPrefix)
+		return fmt.Errorf("export: several tensors are named %q, with and without %q", tensor, ModelPrefix)
 	}
 	return nil
 }
 
 // safetensors writes a file with all that was chosen.
-func (x *exporter) safetensors(ctx context.Context, path string) error {
+func (x *Export) safetensors(ctx context.Context, path string) error {
 	metadata, err := x.metadata()
 	if err != nil {
 		return err
@@ -139,13 +164,13 @@ func (x *exporter) safetensors(ctx context.Context, path string) error {
 const fileMetadataKey = "safetensors.metadata"
 
 // metadata are those of the file that was imported, or else what transformers asks for ("format") and the step.
-func (x *exporter) metadata() (safetensors.Metadata, error) {
-	text, imported := x.checkpoint.Values()[fileMetadataKey]
+func (x *Export) metadata() (safetensors.Metadata, error) {
+	metadataText, imported := x.checkpoint.Values()[fileMetadataKey]
 	if !imported {
 		return safetensors.Metadata{{Key: "format", Value: "pt"}, {Key: "step", Value: fmt.Sprint(x.checkpoint.Step())}}, nil
 	}
 	var pairs [][2]string
-	if err := json.Unmarshal(text, &pairs); err != nil {
+	if err := json.Unmarshal(metadataText, &pairs); err != nil {
 		return nil, fmt.Errorf("export: the checkpoint's value %s is no list of metadata: %w", fileMetadataKey, err)
 	}
 	if pairs == nil {
@@ -159,16 +184,16 @@ func (x *exporter) metadata() (safetensors.Metadata, error) {
 }
 
 // npy writes the only tensor to a file.
-func (x *exporter) npy(ctx context.Context, path string) error {
+func (x *Export) npy(ctx context.Context, path string) error {
 	if len(x.tensors) != 1 {
-		return usagef("a .npy file holds one tensor: name it with --tensor, or write a folder with --format npy")
+		return usage.Errorf("a .npy file holds one tensor: name it with --tensor, or write a folder with --format npy")
 	}
 	t := x.tensors[0]
 	return npy.WriteFile(ctx, path, t.DType, t.Shape, func(w io.Writer) error { return x.copy(ctx, t, w) })
 }
 
 // folder writes each tensor to a file of its name in a folder. Where one fails, the files that were not there before are gone again.
-func (x *exporter) folder(ctx context.Context, path string) (err error) {
+func (x *Export) folder(ctx context.Context, path string) (err error) {
 	names := map[string]string{}
 	for _, t := range x.tensors {
 		name, err := arrayFile(t.as)
@@ -230,7 +255,7 @@ func arrayFile(name string) (string, error) {
 }
 
 // copy writes the bytes of a tensor.
-func (x *exporter) copy(ctx context.Context, t exportTensor, w io.Writer) error {
+func (x *Export) copy(ctx context.Context, t exportTensor, w io.Writer) error {
 	for at := int64(0); at < t.Bytes; {
 		piece := x.buf[:min(int64(len(x.buf)), t.Bytes-at)]
 		if err := x.checkpoint.Read(ctx, []checkpoint.Target{{Name: t.Name, Start: at, Data: piece}}); err != nil {
@@ -253,5 +278,5 @@ func makeFolder(path string) (made bool, err error) {
 	return err == nil, err
 }
 
-// modelPrefix is what the trainer puts before the names of a model's tensors.
-const modelPrefix = "model."
+// ModelPrefix is what the trainer puts before the names of a model's tensors.
+const ModelPrefix = "model."

@@ -1,8 +1,8 @@
-package main
+package inspect
 
 import (
-	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -26,9 +26,13 @@ func TestVerifyOfARunThatIsAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify := func() (string, error) {
-		var out bytes.Buffer
-		err := runCkptVerify(t.Context(), &env{Out: &out, Err: &out}, dir, infos, 0, false)
-		return out.String(), err
+		ok := ""
+		_, failed, err := Verify(t.Context(), dir, infos, 0, func(_ checkpoint.Info, row Verified) {
+			if row.OK {
+				ok += fmt.Sprintf("step %d: ok\n", row.Step)
+			}
+		})
+		return ok, errors.Join(append(failed, err)...)
 	}
 	// as a removal that has begun, and one that is over
 	manifest := filepath.Join(infos[0].Path, "MANIFEST.json")
