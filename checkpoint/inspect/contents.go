@@ -111,8 +111,8 @@ func OfCheckpoint(c *checkpoint.Checkpoint) *Contents {
 	return s
 }
 
-// asExported leaves of a checkpoint what an export of it has: the model, by PyTorch's names. One without a model stays as it is.
-func (s *Contents) asExported() {
+// keepExported leaves of a checkpoint what an export of it has: the model, by PyTorch's names. One without a model stays as it is.
+func (s *Contents) keepExported() {
 	var model []tensor
 	for _, t := range s.tensors {
 		if name, ok := strings.CutPrefix(t.name, ModelPrefix); ok {
@@ -129,9 +129,9 @@ func (s *Contents) asExported() {
 func align(a, b *Contents) {
 	switch {
 	case a.values == nil && b.values != nil:
-		b.asExported()
+		b.keepExported()
 	case a.values != nil && b.values == nil:
-		a.asExported()
+		a.keepExported()
 	}
 	for _, s := range []*Contents{a, b} {
 		slices.SortFunc(s.tensors, func(x, y tensor) int { return strings.Compare(x.name, y.name) })

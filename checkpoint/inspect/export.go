@@ -40,18 +40,18 @@ func ExportKind(from text.Dir, file, format, tensor string) (Kind, error) {
 	case format != "" && format != "safetensors" && format != "npy":
 		return 0, usage.Errorf("there is no format %q; it is safetensors or npy", format)
 	case format == "npy" && tensor == "":
-		return ArrayFolder, needPlaceOfFolder(from, from.Abs(file))
+		return ArrayFolder, checkFolderTarget(from, from.Abs(file))
 	case format == "npy", format == "" && ending == ".npy":
 		kind = ArrayFile
 	case format == "" && slices.Contains(otherEndings, ending):
 		return 0, usage.Errorf("%s would be a safetensors file, and its ending says otherwise; name it %s, or say --format safetensors",
 			from.Named(file), from.Named(strings.TrimSuffix(file, ending)+".safetensors"))
 	}
-	return kind, needPlaceOfFile(from, file)
+	return kind, checkFileTarget(from, file)
 }
 
-// needPlaceOfFile refuses a path where no file can be put. An export takes the place of what is there, which must not be a device: as root that could be done.
-func needPlaceOfFile(from text.Dir, file string) error {
+// checkFileTarget refuses a path where no file can be put. An export takes the place of what is there, which must not be a device: as root that could be done.
+func checkFileTarget(from text.Dir, file string) error {
 	path := from.Abs(file)
 	info, err := os.Stat(path)
 	switch {
@@ -60,18 +60,18 @@ func needPlaceOfFile(from text.Dir, file string) error {
 	case err == nil && !info.Mode().IsRegular():
 		return usage.Errorf("export: %s is no regular file, and an export takes the place of what is there; name another", from.Named(file))
 	}
-	return needFolderOf(from, "export", path)
+	return checkParent(from, "export", path)
 }
 
-func needPlaceOfFolder(from text.Dir, path string) error {
+func checkFolderTarget(from text.Dir, path string) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return usage.Errorf("export: %s is no folder, and --format npy without --tensor writes one", from.Named(path))
 	}
-	return needFolderOf(from, "export", path)
+	return checkParent(from, "export", path)
 }
 
-// needFolderOf refuses a path whose folder is not there: it may be mistyped.
-func needFolderOf(from text.Dir, doing, path string) error {
+// checkParent refuses a path whose folder is not there: it may be mistyped.
+func checkParent(from text.Dir, doing, path string) error {
 	if isDir(filepath.Dir(path)) {
 		return nil
 	}

@@ -79,20 +79,20 @@ func (f Finder) Find(ctx context.Context, name string) (Folder, error) {
 // folderAt describes the folder of checkpoints at path. It may be known as a run's under any of names. Each of them is followed link by
 // link, because a run's folder of checkpoints may itself be a link. A copy elsewhere belongs to no run.
 func (f Finder) folderAt(path string, names []string, only string) Folder {
-	p := Folder{Finder: f, Path: path, Only: only}
+	d := Folder{Finder: f, Path: path, Only: only}
 	for _, name := range names {
 		for _, hop := range linkHops(name) {
 			run, err := runOfCheckpoints(hop)
 			switch {
 			case err == nil:
-				p.Run, p.unsure = run, nil
-				return p
+				d.Run, d.unsure = run, nil
+				return d
 			case !errors.Is(err, fs.ErrNotExist):
-				p.unsure = err
+				d.unsure = err
 			}
 		}
 	}
-	return p
+	return d
 }
 
 // linkHops returns path and, if it is a symbolic link, each path that it leads to in turn.
@@ -148,20 +148,20 @@ func ParseStep(name string) (int64, error) {
 }
 
 // Open opens the folder to look at it: nothing is written through it.
-func (p Folder) Open() (*checkpoint.Dir, error) {
-	return checkpoint.Open(p.Path, checkpoint.Options{Log: p.Log})
+func (d Folder) Open() (*checkpoint.Dir, error) {
+	return checkpoint.Open(d.Path, checkpoint.Options{Log: d.Log})
 }
 
 // Choose opens the checkpoint that word names: a step, or the name of a checkpoint's folder. With an empty word it opens the one whose
 // folder the user named, and otherwise the newest that counts. The caller closes it.
-func (p Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
+func (d Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*checkpoint.Checkpoint, error) {
 	if word == "" {
-		word = p.Only
+		word = d.Only
 	}
 	if word == "" {
-		return p.latest(ctx, dir)
+		return d.latest(ctx, dir)
 	}
-	if isStepFolder(word) && isDir(filepath.Join(p.Path, word)) && filepath.Base(word) == word {
+	if isStepFolder(word) && isDir(filepath.Join(d.Path, word)) && filepath.Base(word) == word {
 		return dir.FindFolder(ctx, word)
 	}
 	step, err := ParseStep(word)
@@ -171,14 +171,14 @@ func (p Folder) Choose(ctx context.Context, dir *checkpoint.Dir, word string) (*
 	found, err := dir.Find(ctx, step)
 	if errors.Is(err, checkpoint.ErrNone) {
 		if infos, failed := dir.List(ctx); failed == nil {
-			err = p.noStep(step, infos)
+			err = d.noStep(step, infos)
 		}
 	}
 	return found, err
 }
 
 // latest opens the newest checkpoint that counts. Where there are only such as were set aside, the error says so.
-func (p Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
+func (d Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Checkpoint, error) {
 	found, err := dir.FindLatest(ctx)
 	if !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt) {
 		return found, err
@@ -199,46 +199,46 @@ func (p Folder) latest(ctx context.Context, dir *checkpoint.Dir) (*checkpoint.Ch
 	if len(aside) == 0 {
 		return nil, err
 	}
-	return nil, p.onlyBroken(ctx, dir, aside)
+	return nil, d.onlyBroken(ctx, dir, aside)
 }
 
 // refuseUnsure refuses to write to a folder that may belong to a run, because the run's attempt may be writing to it.
-func (p Folder) refuseUnsure() error {
-	if p.unsure == nil {
+func (d Folder) refuseUnsure() error {
+	if d.unsure == nil {
 		return nil
 	}
 	return &usage.Error{
-		Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", p.From.Short(p.Path), p.unsure),
+		Message: fmt.Sprintf("it cannot be told whether %s belongs to a run that is going on: %v", d.From.Short(d.Path), d.unsure),
 		Hint:    "mend what cannot be read, or copy the checkpoints elsewhere",
 	}
 }
 
 // OpenToWrite opens the folder in the name of its run's newest attempt; a newer one that begins meanwhile stops what is being done. A folder
 // that belongs to no run directory, as one of imported or copied checkpoints, is opened in the name of the run that all in it are of.
-func (p Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
-	options := checkpoint.Options{Log: p.Log}
-	if err := p.refuseUnsure(); err != nil {
+func (d Folder) OpenToWrite(ctx context.Context) (*checkpoint.Dir, error) {
+	options := checkpoint.Options{Log: d.Log}
+	if err := d.refuseUnsure(); err != nil {
 		return nil, err
 	}
-	if p.Run == nil {
+	if d.Run == nil {
 		var err error
-		if options.Run, err = p.onlyRun(ctx); err != nil {
+		if options.Run, err = d.onlyRun(ctx); err != nil {
 			return nil, err
 		}
-		return checkpoint.Open(p.Path, options)
+		return checkpoint.Open(d.Path, options)
 	}
-	attempt, err := p.Run.NewestAttempt()
+	attempt, err := d.Run.NewestAttempt()
 	if err != nil {
 		return nil, err
 	}
-	options.Run, options.Attempt = p.Run.Spec().Run, attempt
-	options.Fence = func() error { return p.Run.Fence(attempt) }
-	return checkpoint.Open(p.Path, options)
+	options.Run, options.Attempt = d.Run.Spec().Run, attempt
+	options.Fence = func() error { return d.Run.Fence(attempt) }
+	return checkpoint.Open(d.Path, options)
 }
 
 // onlyRun is the run that all checkpoints in the folder are of; empty where there are none.
-func (p Folder) onlyRun(ctx context.Context) (string, error) {
-	dir, err := p.Open()
+func (d Folder) onlyRun(ctx context.Context) (string, error) {
+	dir, err := d.Open()
 	if err != nil {
 		return "", err
 	}
@@ -251,7 +251,7 @@ func (p Folder) onlyRun(ctx context.Context) (string, error) {
 		switch {
 		case info.Attempt == 0 && info.Run == "" && info.World == 0: // no manifest that can be read
 		case known && info.Run != run:
-			return "", usage.Errorf("%s holds checkpoints of several runs: %q and %q", p.From.Short(p.Path), run, info.Run)
+			return "", usage.Errorf("%s holds checkpoints of several runs: %q and %q", d.From.Short(d.Path), run, info.Run)
 		default:
 			run, known = info.Run, true
 		}

@@ -39,7 +39,7 @@ func (f Finder) Import(ctx context.Context, file, folder, prefix string, step in
 
 // importFolder is the folder of checkpoints to write to. That of a run is refused: no run can go on from weights alone.
 func (f Finder) importFolder(path string) (Folder, error) {
-	p := Folder{Finder: f, Path: path}
+	d := Folder{Finder: f, Path: path}
 	real := path
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		real = resolved
@@ -49,21 +49,21 @@ func (f Finder) importFolder(path string) (Folder, error) {
 		run, err = runOfCheckpoints(real)
 	}
 	if err == nil {
-		return p, &usage.Error{
+		return d, &usage.Error{
 			Message: fmt.Sprintf("%s belongs to the run %s, which could not go on from an imported checkpoint", f.From.Short(path), f.From.Short(run.Path())),
 			Hint:    "import into another folder; to train on from the file, start a run with train.init",
 		}
 	}
-	if info, err := os.Stat(p.Path); err == nil && !info.IsDir() {
-		return p, usage.Errorf("%s is no folder", f.From.Named(path))
+	if info, err := os.Stat(d.Path); err == nil && !info.IsDir() {
+		return d, usage.Errorf("%s is no folder", f.From.Named(path))
 	}
-	if err := needFolderOf(f.From, "import", path); err != nil {
-		return p, err
+	if err := checkParent(f.From, "import", path); err != nil {
+		return d, err
 	}
-	if isStepFolder(filepath.Base(p.Path)) {
-		return p, usage.Errorf("%s is named as one checkpoint; name the folder that checkpoints are in", f.From.Named(path))
+	if isStepFolder(filepath.Base(d.Path)) {
+		return d, usage.Errorf("%s is named as one checkpoint; name the folder that checkpoints are in", f.From.Named(path))
 	}
-	return p, nil
+	return d, nil
 }
 
 // openImport opens the file to import; a usage error where there is none of that name.
@@ -110,17 +110,17 @@ func importState(f *safetensors.File, path, prefix string, step int64) (*checkpo
 }
 
 // saveImport writes the checkpoint. Where that fails, a folder that it has made is gone again.
-func (p Folder) saveImport(ctx context.Context, state *checkpoint.State) (info checkpoint.Info, err error) {
-	made, err := makeFolder(p.Path)
+func (d Folder) saveImport(ctx context.Context, state *checkpoint.State) (info checkpoint.Info, err error) {
+	made, err := makeFolder(d.Path)
 	if err != nil {
 		return info, fmt.Errorf("import: %w", err)
 	}
 	defer func() {
 		if made && err != nil {
-			_ = os.Remove(p.Path) // not empty: somebody else has put something there
+			_ = os.Remove(d.Path) // not empty: somebody else has put something there
 		}
 	}()
-	dir, err := p.OpenToWrite(ctx)
+	dir, err := d.OpenToWrite(ctx)
 	if err != nil {
 		return info, err
 	}

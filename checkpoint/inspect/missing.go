@@ -55,8 +55,8 @@ func (f Finder) noneBelow(path string) error {
 
 // noFolder is the error of a checkpoint's folder that is not there, in a folder of checkpoints.
 func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
-	p := Folder{Finder: f, Path: parent}
-	dir, err := p.Open()
+	d := Folder{Finder: f, Path: parent}
+	dir, err := d.Open()
 	if err != nil {
 		return err
 	}
@@ -64,38 +64,38 @@ func (f Finder) noFolder(ctx context.Context, parent, folder string) error {
 	if err != nil {
 		return err
 	}
-	return p.noneOf(text.Clean(folder), infos)
+	return d.noneSuch(text.Clean(folder), infos)
 }
 
 // None is the error where the folder holds nothing.
-func (p Folder) None() error {
-	err := fmt.Errorf("%w in %s", checkpoint.ErrNone, p.From.Named(p.Path))
-	if p.Run == nil {
+func (d Folder) None() error {
+	err := fmt.Errorf("%w in %s", checkpoint.ErrNone, d.From.Named(d.Path))
+	if d.Run == nil {
 		return err
 	}
-	if elements, _ := p.Run.Elements(); len(elements) > 0 {
-		return fmt.Errorf("%w: each element of the array has its own; name one of them, as %s", err, p.From.Named(elements[0].Path()))
+	if elements, _ := d.Run.Elements(); len(elements) > 0 {
+		return fmt.Errorf("%w: each element of the array has its own; name one of them, as %s", err, d.From.Named(elements[0].Path()))
 	}
 	return err
 }
 
-// noneOf is the error where it does not hold what was asked for, "of step 7", and infos are what it holds.
-func (p Folder) noneOf(what string, infos []checkpoint.Info) error {
-	return fmt.Errorf("%w %s in %s: %s", checkpoint.ErrNone, what, p.From.Named(p.Path), thereAre(infos))
+// noneSuch is the error where it does not hold what was asked for, "of step 7", and infos are what it holds.
+func (d Folder) noneSuch(what string, infos []checkpoint.Info) error {
+	return fmt.Errorf("%w %s in %s: %s", checkpoint.ErrNone, what, d.From.Named(d.Path), committedSteps(infos))
 }
 
 // noStep is the error where no checkpoint of a step can be looked at.
-func (p Folder) noStep(step int64, infos []checkpoint.Info) error {
+func (d Folder) noStep(step int64, infos []checkpoint.Info) error {
 	for _, i := range infos {
 		if i.Step == step {
-			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, p.From.Named(p.Path), filepath.Base(i.Path), i.State, thereAre(infos))
+			return fmt.Errorf("%w of step %d in %s: %s is %s; %s", checkpoint.ErrNone, step, d.From.Named(d.Path), filepath.Base(i.Path), i.State, committedSteps(infos))
 		}
 	}
-	return p.noneOf(fmt.Sprintf("of step %d", step), infos)
+	return d.noneSuch(fmt.Sprintf("of step %d", step), infos)
 }
 
-// thereAre says which steps have been committed.
-func thereAre(infos []checkpoint.Info) string {
+// committedSteps says which steps have been committed.
+func committedSteps(infos []checkpoint.Info) string {
 	const most = 5
 	var steps []string
 	for _, i := range infos {
@@ -115,24 +115,24 @@ func thereAre(infos []checkpoint.Info) string {
 }
 
 // onlyBroken is the error where folders that were set aside, oldest first, are all that there is.
-func (p Folder) onlyBroken(ctx context.Context, dir *checkpoint.Dir, folders []string) error {
+func (d Folder) onlyBroken(ctx context.Context, dir *checkpoint.Dir, folders []string) error {
 	newest := folders[len(folders)-1]
 	which, of := "one that was found damaged and set aside: "+newest, ""
 	if older := len(folders) - 1; older > 0 {
 		which, of = fmt.Sprintf("those that were found damaged and set aside: %s and %d older", newest, older), "of the newest, "
 	}
-	return fmt.Errorf("%w in %s but %s; %s%s", checkpoint.ErrNone, p.From.Named(p.Path), which, of, p.whyBroken(ctx, dir, newest))
+	return fmt.Errorf("%w in %s but %s; %s%s", checkpoint.ErrNone, d.From.Named(d.Path), which, of, d.whyBroken(ctx, dir, newest))
 }
 
 // whyBroken says what is wrong with a folder that was set aside, as far as that can be told without reading data, and what to do.
-func (p Folder) whyBroken(ctx context.Context, dir *checkpoint.Dir, folder string) string {
+func (d Folder) whyBroken(ctx context.Context, dir *checkpoint.Dir, folder string) string {
 	const remedy = "; to go on from one, put a good copy in its place, named without .broken"
 	c, err := dir.FindFolder(ctx, folder)
 	if err == nil {
 		c.Close() // it was only read from
 		name, _, _ := strings.Cut(folder, ".broken")
 		return fmt.Sprintf("manifest and chunk tables are whole: ddpbatch ckpt verify --read-data %s says what is wrong with its data; where that finds nothing, rename it to %s",
-			p.From.Named(filepath.Join(p.Path, folder)), name)
+			d.From.Named(filepath.Join(d.Path, folder)), name)
 	}
 	if damage, ok := errors.AsType[*checkpoint.CorruptError](err); ok {
 		return filepath.Base(damage.Path) + ": " + damage.Detail + remedy

@@ -13,9 +13,9 @@ import (
 )
 
 // ToVerify are the checkpoints that were named, or all that were committed and not set aside as broken.
-func (p Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) ([]checkpoint.Info, error) {
+func (d Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) ([]checkpoint.Info, error) {
 	if word == "" {
-		word = p.Only
+		word = d.Only
 	}
 	step := int64(-1)
 	if word != "" {
@@ -29,7 +29,7 @@ func (p Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 		return nil, err
 	}
 	var chosen []checkpoint.Info
-	exact := isStepFolder(word) && isDir(filepath.Join(p.Path, word))
+	exact := isStepFolder(word) && isDir(filepath.Join(d.Path, word))
 	for _, i := range infos {
 		name := filepath.Base(i.Path)
 		switch {
@@ -42,11 +42,11 @@ func (p Folder) ToVerify(ctx context.Context, dir *checkpoint.Dir, word string) 
 	case len(chosen) > 0:
 		return chosen, nil
 	case step >= 0:
-		return nil, p.noStep(step, infos)
+		return nil, d.noStep(step, infos)
 	case len(infos) == 0:
-		return nil, p.None()
+		return nil, d.None()
 	}
-	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, p.From.Named(p.Path))
+	return nil, fmt.Errorf("%w in %s that was committed and not set aside; ddpbatch ckpt ls shows what there is", checkpoint.ErrNone, d.From.Named(d.Path))
 }
 
 // Verified is one row of verify; its JSON names are a contract.
