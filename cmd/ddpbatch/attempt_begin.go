@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -19,7 +20,7 @@ func runAttemptBegin(ctx context.Context, e *env, path string) error {
 		return err
 	}
 	jobID := jobIDOf(e)
-	if err := noteBegin(e, run, jobID); err != nil {
+	if err := e.submitEnv().NoteBegin(run, jobID); err != nil {
 		return err
 	}
 	if index, ok := e.lookup("SLURM_ARRAY_TASK_ID"); ok {
@@ -70,13 +71,7 @@ func refuseCancelled(e *env, run *rundir.Dir, jobID string) error {
 		return nil
 	}
 	err = run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Job: jobID, Detail: jobCancelled})
-	return &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", jobCancelled, resumeHint(run)), err)}
-}
-
-// resumeHint says how to go on with a run that is not started again by itself. It names the whole path, as the job's log may be read from
-// any folder.
-func resumeHint(run *rundir.Dir) string {
-	return "to go on: ddpbatch resume " + slurm.ShellQuote(run.Path())
+	return &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", jobCancelled, submit.ResumeHint(run)), err)}
 }
 
 // accountForLast settles what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
@@ -101,7 +96,7 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 				err := run.Append(rundir.Event{
 					Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why,
 				})
-				return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", why, resumeHint(run)), err)}
+				return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", why, submit.ResumeHint(run)), err)}
 			}
 			return false, run.Append(rundir.Event{
 				Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)",
@@ -181,7 +176,7 @@ func forsaken(e *env, a *attempt, history []rundir.Event) (over bool, err error)
 		return true, nil
 	case recovery.GiveUp:
 		err = a.run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.number, Cause: before.Cause, Detail: d.Why})
-		return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", d.Why, resumeHint(a.run)), err)}
+		return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", d.Why, submit.ResumeHint(a.run)), err)}
 	}
 	return false, a.run.Append(rundir.Event{
 		Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.number, Cause: string(cause), Detail: "by Slurm itself",

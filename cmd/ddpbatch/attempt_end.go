@@ -10,6 +10,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
 	"ddpbatch/mpi/launch/recovery"
 )
 
@@ -43,7 +44,7 @@ func runAttemptEnd(ctx context.Context, e *env, path string, end srunEnd) error 
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.verdict.Attempt, w.verdict.Message)
 		w, err = a.act(ctx, e, s, w)
 	}
-	resume := resumeHint(run)
+	resume := submit.ResumeHint(run)
 	switch {
 	case errors.Is(err, errNotRequeued):
 		return &codeError{code: exitRequeue, err: fmt.Errorf("%w; %s", err, resume)}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -64,28 +65,28 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if run.Spec().Kind != "slurm" {
 		return usagef("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
-	s, err := newestSubmission(ctx, e, run, false)
+	s, err := submit.Newest(ctx, run, false, askUserJobs(e))
 	if err != nil {
 		return err
 	}
 	var settled bool
 	if run.IsOwn() { // root only looks
-		settled, err = s.settle(e)
+		settled, err = e.submitEnv().Finalize(s)
 	}
 	switch {
 	case err != nil:
 		return err
-	case !run.IsOwn() && s.open != nil && s.job != "":
-		ids = []string{s.job}
+	case !run.IsOwn() && s.Open != nil && s.Job != "":
+		ids = []string{s.Job}
 	case settled: // and there is a job more
 		if run, ids, err = findToCancel(e, runs, name); err != nil {
 			return err
 		}
-	case s.open != nil && s.asked != nil:
-		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.asked)
-	case s.open != nil && s.by != nil:
+	case s.Open != nil && s.Asked != nil:
+		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.Asked)
+	case s.Open != nil && s.By != nil:
 		return &usageError{
-			message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.by),
+			message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.By),
 			hint:    "cancel it when that has ended",
 		}
 	case ids[0] == "":
@@ -114,7 +115,7 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 		return errors.Join(over...)
 	}
 	if done && run.IsOwn() { // root does not start another user's program
-		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
+		fmt.Fprintf(e.Out, "resume: %s\n", submit.ResumeCommand(run))
 	}
 	return errors.Join(failed...)
 }
@@ -149,7 +150,7 @@ func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) e
 	}
 	fmt.Fprintf(e.Out, "cancelled job %s\n", id)
 	if run.IsOwn() {
-		fmt.Fprintf(e.Out, "resume: %s\n", resumeCommand(run))
+		fmt.Fprintf(e.Out, "resume: %s\n", submit.ResumeCommand(run))
 	}
 	return nil
 }

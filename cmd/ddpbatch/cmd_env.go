@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/placement"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 )
@@ -53,7 +54,7 @@ func runEnv(e *env, format string) error {
 	}
 	shared := launch.AgentConfig{MasterAddr: alloc.Address(0), RunID: alloc.Key(), Restarts: alloc.Restarts}
 	port := launch.Ports(alloc.Key()+"/workers", 1)[0]
-	vars := shared.RankEnviron(taskPlace(alloc), port)
+	vars := shared.RankEnviron(placement.TaskPlace(alloc), port)
 	return printEnv(e, vars, format)
 }
 

@@ -14,6 +14,8 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
 
@@ -59,8 +61,8 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	if run.Spec().Kind == "train" { // by all its ranks at once
 		return resumeClaimed(ctx, e, run, nil, func() {}, o)
 	}
-	release, claim, err := claimRun(e, run, rundir.EventResume)
-	if errors.As(err, new(*usageError)) {
+	release, claim, err := e.submitEnv().Claim(run, rundir.EventResume)
+	if errors.As(err, new(*usage.Error)) {
 		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.simulated { // by the process that has the claim
 			err = stillThere(row.Job, row.State)
 		}
@@ -98,7 +100,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return err
 	}
 	if claim != nil {
-		if err := checkClaim(claim); err != nil {
+		if err := submit.CheckClaim(claim); err != nil {
 			return err
 		}
 	}
@@ -111,7 +113,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	}
 	if len(o.sets) > 0 {
 		unfit := checkFits(ctx, e, run, job)
-		if err := checkClaim(claim); err != nil {
+		if err := submit.CheckClaim(claim); err != nil {
 			return errors.Join(unfit, err)
 		}
 		if unfit != nil {
@@ -131,13 +133,13 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	if err := writeScript(run, job, "", o.rest); err != nil {
 		return err
 	}
-	newID, err := submitRun(ctx, e, run, claim, o.rest, resumed)
+	newID, err := e.submitEnv().Submit(ctx, run, claim, o.rest, resumed)
 	switch {
 	case errors.Is(err, rundir.ErrClaimLost):
 		return err // the run is another command's to submit: nothing of it is undone
-	case err != nil && notSubmitted(err) && len(o.sets) > 0:
+	case err != nil && submit.NotSubmitted(err) && len(o.sets) > 0:
 		return errors.Join(err, run.WriteSpec(before)) // what Slurm did not take is not asked for again
-	case err != nil && notSubmitted(err):
+	case err != nil && submit.NotSubmitted(err):
 		return err
 	case err != nil:
 		return fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
@@ -151,23 +153,23 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 // settledStatus is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
 func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
-	s, err := newestSubmission(ctx, e, run, true)
+	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
 	if err != nil {
 		return jobStatus{}, err
 	}
-	if _, err := s.settle(e); err != nil {
+	if _, err := e.submitEnv().Finalize(s); err != nil {
 		return jobStatus{}, err
 	}
 	row, err := statusOf(ctx, e, run)
 	switch {
 	case err != nil:
 		return row, err
-	case s.asked != nil && (s.open != nil || row.ended && !row.finished()):
-		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.asked)
+	case s.Asked != nil && (s.Open != nil || row.ended && !row.finished()):
+		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.Asked)
 	case !row.ended:
 		return row, nil
-	case s.alive != nil:
-		return row, stillThere(s.alive.ID, s.alive.State)
+	case s.Alive != nil:
+		return row, stillThere(s.Alive.ID, s.Alive.State)
 	}
 	return row, nil
 }

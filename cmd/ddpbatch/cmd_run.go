@@ -5,11 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/placement"
+	"ddpbatch/internal/proc"
+	"ddpbatch/internal/torchrun"
 	"ddpbatch/mpi/launch"
+	streams "ddpbatch/mpi/launch/output"
+	"ddpbatch/slurm/pmi2"
 )
 
 func newRunCommand(e *env) *cli.Command {
@@ -20,9 +28,9 @@ func newRunCommand(e *env) *cli.Command {
 		Description: example("srun --ntasks-per-node=1 ddpbatch run --nproc-per-node 4 train.py",
 			"ddpbatch run --standalone --nproc-per-node 4 -- python3 train.py",
 			"ddpbatch run --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr n1 --master-port 29500 train.py"),
-		SkipFlagParsing: true, // see runFlag
+		SkipFlagParsing: true, // see torchrun.Flag
 		Action: func(c *cli.Context) error {
-			o, help, err := parseRun(c.Args().Slice(), e.lookup)
+			o, help, err := torchrun.Parse(c.Args().Slice(), e.lookup)
 			switch {
 			case err != nil:
 				return err
@@ -32,13 +40,36 @@ func newRunCommand(e *env) *cli.Command {
 			return runRun(c.Context, e, &o)
 		},
 	}
-	for _, f := range runFlags {
-		command.Flags = append(command.Flags, f.help())
+	for _, f := range torchrun.Flags {
+		command.Flags = append(command.Flags, flagHelp(f))
 	}
 	return command
 }
 
-func runRun(ctx context.Context, e *env, o *runOptions) error {
+// flagHelp is a flag as the library's help shows it.
+func flagHelp(f *torchrun.Flag) cli.Flag {
+	var short []string
+	if f.Short != 0 {
+		short = []string{string(f.Short)}
+	}
+	if f.IsSwitch() {
+		return &cli.BoolFlag{Name: f.Name, Aliases: short, Usage: f.Usage}
+	}
+	return &valueHelp{&cli.StringFlag{Name: f.Name, Aliases: short, Usage: f.Usage}, f.Word}
+}
+
+// valueHelp is a flag that help shows with a word for its value.
+type valueHelp struct {
+	*cli.StringFlag
+	word string
+}
+
+func (f *valueHelp) String() string {
+	names, usage, _ := strings.Cut(f.StringFlag.String(), "\t")
+	return strings.ReplaceAll(names, " value", " "+f.word) + "\t" + usage
+}
+
+func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	w, err := workersOf(e, o)
 	if err != nil {
 		return err
@@ -48,9 +79,13 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 		return err
 	}
 	cfg := w.config(e)
-	o.configure(&cfg)
 	cfg.WarnSignal = warn
-	ctx, warned, end := o.signalPlan(warn).listen(ctx, func(format string, args ...any) { o.note(e, format, args...) })
+	agent := placement.Agent{
+		Options: o, PerNode: w.nproc, Job: w.launch, Builtin: w.builtin, Program: w.command, JobID: jobIDOf(e),
+		Environ: e.Environ, Lookup: e.lookup, Note: func(format string, args ...any) { note(e, format, args...) },
+	}
+	agent.Configure(&cfg)
+	ctx, warned, end := signalPlanOf(o, warn).listen(ctx, agent.Note)
 	defer end()
 	cfg.Warn = warned
 	if e.Release != nil {
@@ -66,19 +101,19 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 	if pmi != nil {
 		defer pmi.Close()
 	}
-	alloc, err := place(ctx, e, o, w, &cfg)
+	alloc, err := agent.Place(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	misplaced(pmi, alloc, &cfg)
+	placement.Misplaced(pmi, alloc, &cfg)
 	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
 		cfg.FindDeadline = findDeadline(e)
-		exchange(pmi, alloc, &cfg)
+		placement.Exchange(pmi, alloc, &cfg)
 	}
 	if cfg.Secret, err = secretOf(e, &cfg); err != nil {
 		return err
 	}
-	if err := o.setOutput(e, w, &cfg); err != nil {
+	if err := setOutput(e, o, w, &cfg); err != nil {
 		return err
 	}
 	keepSmall(e)
@@ -108,23 +143,110 @@ func runRun(ctx context.Context, e *env, o *runOptions) error {
 	return &codeError{code: verdict.Exit}
 }
 
-// configure puts in what does not depend on where the agent is.
-func (o *runOptions) configure(cfg *launch.AgentConfig) {
-	cfg.Role, cfg.VirtualLocalRank = o.role, o.virtualRank
-	cfg.GPUs = cmp.Or(o.gpus, cfg.GPUs)
-	cfg.NUMA = cmp.Or(o.numa, cfg.NUMA)
-	if o.has("max-restarts") {
-		cfg.MaxRestarts, cfg.Policy.MaxRestarts = o.maxRestarts, o.maxRestarts
+// openExchange takes over the connection by which Slurm lets the tasks of a step tell each other a few words
+// (srun --mpi=pmi2); nil where there is none. It is taken over even by an agent that is alone, so that workers do not inherit it.
+func openExchange(e *env) (*pmi2.Client, error) {
+	client, err := pmi2.Open(e.lookup)
+	if errors.Is(err, pmi2.ErrNone) {
+		return nil, nil
 	}
-	if o.has("shutdown-timeout") {
-		cfg.Grace = max(1, o.grace) // 0 would be the default
+	return client, err
+}
+
+// prefixVariable is torchrun's, for what --prefix says.
+const prefixVariable = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+// setOutput says what becomes of the workers' output.
+func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig) error {
+	cfg.Output = o.Output()
+	cfg.Output.Prefix = cmp.Or(o.Prefix, e.get(prefixVariable))
+	if cfg.Output.Prefix == "" && !o.Has("prefix") && !w.builtin { // whose lines say the rank themselves
+		cfg.Output.Prefix, cfg.Output.PrefixSeveral = w.launch.Prefix, true
 	}
-	if o.has("hang") {
-		cfg.HangAfter = o.hang
+	if err := streams.ParsePrefix(cfg.Output.Prefix); err != nil {
+		return usagef("%s: %v", prefixVariable, err)
 	}
-	conf := o.rdzv.conf
-	cfg.JoinTimeout = cmp.Or(o.joinLimit, conf.join, conf.timeout)
-	if conf.lastCall != nil {
-		cfg.LastCall = max(1, *conf.lastCall) // as above
+	if o.LogDir != "" {
+		cfg.LogDir = e.abs(o.LogDir)
 	}
+	if cfg.LogDir != "" || cfg.RunDir != nil || !o.WantsFiles() {
+		return nil
+	}
+	// torchrun makes a folder, too, where files are asked for and none is named
+	folder, err := os.MkdirTemp("", "ddpbatch-logs-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the workers' logs (--log-dir names another): %w", err)
+	}
+	cfg.LogDir = folder
+	note(e, "the workers' logs go to %s on %s; --log-dir names another folder", folder, cfg.Host)
+	return nil
+}
+
+// secretOf is what the agents of a run prove to each other. A single one proves it to its workers alone, and takes a new one; agents
+// that can exchange a word without it are told one by agent 0.
+func secretOf(e *env, cfg *launch.AgentConfig) (auth.Secret, error) {
+	switch given := e.get("DDPBATCH_SECRET") != ""; {
+	case !given && cfg.Count == 1:
+		return auth.NewSecret()
+	case !given && cfg.Exchange != nil:
+		return auth.Secret{}, nil
+	}
+	return runSecret(e, cfg.RunID)
+}
+
+// runSecret is what the processes of a run share: the batch script's secret, or, where there is none, one made from a key file
+// that all nodes see and from what tells this run from others.
+func runSecret(e *env, runID string) (auth.Secret, error) {
+	if text := e.get("DDPBATCH_SECRET"); text != "" {
+		secret, err := auth.ParseSecret(text)
+		if err != nil {
+			return auth.Secret{}, usagef("read DDPBATCH_SECRET: %v", err)
+		}
+		return secret, nil
+	}
+	path, err := auth.KeyPath(e.lookup)
+	if err != nil {
+		return auth.Secret{}, usagef("%v", err)
+	}
+	return auth.RunSecret(path, runID)
+}
+
+// runIDOf is the id of the run that a process belongs to, as mpi.InitEnv reads it.
+func runIDOf(e *env) string {
+	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
+}
+
+// agentGC takes the place of GOGC's 100. Go begins to collect garbage at 4 MB x GOGC / 100 (runtime/mgcpacer.go, heapMinimum), which an agent comes to
+// in minutes as it looks after its workers, and needs a quarter of: it would be above 20 MB resident, for days, beside workers that need the
+// memory.
+const agentGC = 50
+
+// keepSmall has this process keep less garbage, unless GOGC says how much.
+func keepSmall(e *env) {
+	if e.get("GOGC") == "" {
+		debug.SetGCPercent(agentGC)
+	}
+}
+
+// raiseLimits gives the workers all that an administrator lets them have: what was in force where the job was submitted comes along
+// (sbatch(1), --propagate), and 1,024 open files are few for a data loader.
+func raiseLimits(e *env) {
+	raised, warnings, err := proc.RaiseLimits()
+	for _, r := range raised {
+		e.log().Debug("raised a limit", "of", r.Name, "from", r.From, "to", r.To)
+	}
+	// too little locked memory matters to InfiniBand alone
+	if adapters, _ := os.ReadDir("/sys/class/infiniband"); len(adapters) > 0 {
+		for _, text := range warnings {
+			e.log().Warn(text)
+		}
+	}
+	if err != nil {
+		e.log().Warn("limits stay as they are", "error", err)
+	}
+}
+
+// note tells a person what is good to know and no error.
+func note(e *env, format string, args ...any) {
+	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
 }

@@ -13,7 +13,9 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
 	"ddpbatch/internal/tensorboard"
 	"ddpbatch/mpi"
 	"ddpbatch/slurm"
@@ -85,8 +87,7 @@ func refuseSingleton(e *env) error {
 
 // tasksOf is SLURM_NTASKS; 0 where it is not set or no number.
 func tasksOf(e *env) int {
-	tasks, _ := strconv.Atoi(e.get("SLURM_NTASKS"))
-	return tasks
+	return placement.Tasks(e.lookup)
 }
 
 // joinWorld meets the other ranks by env://, or stays alone where nobody said that there are any.
@@ -338,7 +339,7 @@ func (r *rank) sayEnd(result trainer.Result) {
 	if r.exported != "" {
 		fmt.Fprintf(out, "export: %s\n", r.exported)
 	}
-	fmt.Fprintf(out, "resume: %s\n", resumeCommand(r.run, more...))
+	fmt.Fprintf(out, "resume: %s\n", submit.ResumeCommand(r.run, more...))
 }
 
 // moreTraining are the settings with which a run goes on that has ended by itself, after so many steps and epochs: twice what ended it, which

@@ -51,7 +51,7 @@ func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 	done := performance{name: name, run: run, job: job}
 	a, err := p.allocation(job, os.Getpid())
 	if err == nil {
-		err = setJobID(r.e, run, strconv.Itoa(os.Getpid()))
+		err = r.e.submitEnv().SetJobID(run, strconv.Itoa(os.Getpid()))
 	}
 	if err != nil {
 		return done, err

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
 
+	"ddpbatch/internal/placement"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 )
@@ -36,7 +38,7 @@ func TestExchange(t *testing.T) {
 		if cfg.Count < 0 {
 			cfg.Count, cfg.MinCount = -row.count, 1
 		}
-		exchange(client, row.alloc, &cfg)
+		placement.Exchange(client, row.alloc, &cfg)
 		if got := cfg.Exchange != nil; got != row.want {
 			t.Errorf("%s: %t, want %t", row.name, got, row.want)
 		}
@@ -59,4 +61,12 @@ func pmiEnviron(t *testing.T, rank, size int) []string {
 	}
 	syscall.Close(pair[1])
 	return []string{"PMI_FD=" + strconv.Itoa(pair[0]), "PMI_RANK=" + strconv.Itoa(rank), "PMI_SIZE=" + strconv.Itoa(size), "PMI_JOBID=7.0"}
+}
+
+// TestWorkersGetNoPMI: workers do not get the connection that their agent has taken over. PMIx is another thing, and none of ours.
+func TestWorkersGetNoPMI(t *testing.T) {
+	got := withoutPMI([]string{"PMI_FD=5", "PMI_RANK=1", "PATH=/bin", "PMIX_RANK=1", "PMI_SIZE=3"})
+	if want := []string{"PATH=/bin", "PMIX_RANK=1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 
+	"ddpbatch/internal/torchrun"
 	"ddpbatch/mpi/launch"
 )
 
@@ -20,12 +21,12 @@ type signalPlan struct {
 	warn syscall.Signal // 0: none
 }
 
-// signalPlan: a signal that --signals-to-handle names stops the run, even the one that otherwise warns it. A hang-up that this process was
+// signalPlanOf: a signal that --signals-to-handle names stops the run, even the one that otherwise warns it. A hang-up that this process was
 // started to ignore (nohup) stays ignored unless it is named.
-func (o *runOptions) signalPlan(warn syscall.Signal) signalPlan {
+func signalPlanOf(o *torchrun.Options, warn syscall.Signal) signalPlan {
 	p := signalPlan{stop: stopSignals, warn: warn}
-	if o.has("signals-to-handle") {
-		p.stop = o.signals
+	if o.Has("signals-to-handle") {
+		p.stop = o.Signals
 		if slices.Contains(p.stop, warn) {
 			p.warn = 0
 		}
@@ -94,5 +95,27 @@ func (p signalPlan) listen(parent context.Context, note func(format string, args
 		close(done)
 		<-ended
 		cancel(nil)
+	}
+}
+
+// holdSignals keeps a warning from being lost that comes before an agent knows what each signal means: until then files on a shared file
+// system are read. Go takes no note of USR1 and USR2 that nobody asks for; for what main asks for, see listen. release hands on what came
+// meanwhile; nil of other commands.
+func holdSignals(args []string) (release func()) {
+	if len(args) < 2 || args[1] != "run" {
+		return nil
+	}
+	held := make(chan os.Signal, 8)
+	signal.Notify(held, syscall.SIGUSR1, syscall.SIGUSR2)
+	return func() {
+		signal.Stop(held)
+		for {
+			select {
+			case s := <-held:
+				syscall.Kill(os.Getpid(), s.(syscall.Signal)) // as if it came now
+			default:
+				return
+			}
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/torchrun"
 	"ddpbatch/mpi/launch"
 )
 
@@ -31,7 +32,7 @@ func TestSignalPlan(t *testing.T) {
 		{"--signals-to-handle SIGTERM,usr1", usr2, []syscall.Signal{term, usr1}, usr2},
 		{"--signals-to-handle USR2", usr2, []syscall.Signal{usr2}, 0}, // who asks for it by name gets it
 	} {
-		o, _, err := parseRun(append(strings.Fields(row.flags), "x"), noEnviron)
+		o, _, err := torchrun.Parse(append(strings.Fields(row.flags), "x"), (&env{}).lookup)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +40,7 @@ func TestSignalPlan(t *testing.T) {
 		if signal.Ignored(hup) { // the tests themselves run under nohup
 			want = slices.DeleteFunc(want, func(sig syscall.Signal) bool { return sig == hup })
 		}
-		if p := o.signalPlan(row.warn); !slices.Equal(p.stop, want) || p.warn != row.warns {
+		if p := signalPlanOf(&o, row.warn); !slices.Equal(p.stop, want) || p.warn != row.warns {
 			t.Errorf("%q, warned by %v: %v, want %v", row.flags, row.warn, p, want)
 		}
 	}

@@ -10,9 +10,9 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/submit"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
-	"ddpbatch/slurm"
 	"ddpbatch/slurm/sim"
 )
 
@@ -37,7 +37,7 @@ func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job,
 		}
 	}
 	pid := os.Getpid()
-	if err := setJobID(e, run, strconv.Itoa(pid)); err != nil {
+	if err := e.submitEnv().SetJobID(run, strconv.Itoa(pid)); err != nil {
 		return err
 	}
 	if array == nil {
@@ -94,7 +94,7 @@ func simulateArray(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Jo
 	}
 	fmt.Fprintf(e.Err, "ddpbatch: %d of the array's %s did not end well\n", failed, plural(len(elements), "element"))
 	if waiting > 0 {
-		fmt.Fprintf(e.Err, "resume: %s\n", resumeCommand(run))
+		fmt.Fprintf(e.Err, "resume: %s\n", submit.ResumeCommand(run))
 	}
 	return &codeError{code: code}
 }
@@ -142,7 +142,7 @@ func (s *simulated) tell(ctx context.Context, w settled, err error) error {
 		return err
 	case v.Saved && s.job.Builtin(): // rank 0 has said how to go on
 	case byHand || v.Saved:
-		fmt.Fprintf(s.e.Err, "resume: %s\n", resumeCommand(s.run))
+		fmt.Fprintf(s.e.Err, "resume: %s\n", submit.ResumeCommand(s.run))
 	default:
 		fmt.Fprintf(s.e.Err, "logs: %s\n", s.e.short(s.run.LogsPath(v.Attempt)))
 	}
@@ -150,13 +150,4 @@ func (s *simulated) tell(ctx context.Context, w settled, err error) error {
 		code = 128 + int(stopped.Sig)
 	}
 	return &codeError{code: code, err: err}
-}
-
-// resumeCommand is what a person types to go on with a run, wherever they stand.
-func resumeCommand(run *rundir.Dir, sets ...string) string {
-	words := []string{run.Binary(), "resume", run.Path()}
-	for _, set := range sets {
-		words = append(words, "--set", set)
-	}
-	return slurm.ShellJoin(words)
 }

@@ -202,7 +202,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 					}
 					return time.Now()
 				}
-				q.must(recordJob(e, d, "500", submitting))
+				q.must(e.submitEnv().Record(d, "500", submitting))
 				if found := q.events(run, rundir.EventResume); !cancelled || len(found) != 1 {
 					t.Errorf("recorded %d times: %+v", len(found), found)
 				}

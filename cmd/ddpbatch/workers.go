@@ -1,22 +1,19 @@
 package main
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/torchrun"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 )
-
-// meetingPorts is how many ports agents try to meet on.
-const meetingPorts = 8
 
 // workers is what an agent starts, from the command line or from the run directory that the batch
 // script names.
@@ -33,10 +30,10 @@ type workers struct {
 	version string
 }
 
-func workersOf(e *env, o *runOptions) (w *workers, err error) {
+func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
 	w = &workers{dir: e.Dir, launch: launch.DefaultConfig(), version: version}
 	w.launch.Hang = 0 // nobody asked for it, and an unknown command may sleep for as long as it likes
-	if w.command, err = o.argv(e); err != nil {
+	if w.command, err = o.Argv(e.get("PYTHON_EXEC")); err != nil {
 		return nil, err
 	}
 	path := e.get("DDPBATCH_RUN_DIR")
@@ -48,7 +45,7 @@ func workersOf(e *env, o *runOptions) (w *workers, err error) {
 			return nil, err
 		}
 	}
-	w.nproc = o.nprocOf(w.launch.NprocPerNode)
+	w.nproc = o.NprocOf(w.launch.NprocPerNode)
 	return w, nil
 }
 
@@ -111,24 +108,13 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// runSecret is what the processes of a run share: the batch script's secret, or, where there is none, one made from a key file
-// that all nodes see and from what tells this run from others.
-func runSecret(e *env, runID string) (auth.Secret, error) {
-	if text := e.get("DDPBATCH_SECRET"); text != "" {
-		secret, err := auth.ParseSecret(text)
-		if err != nil {
-			return auth.Secret{}, usagef("read DDPBATCH_SECRET: %v", err)
+// withoutPMI is an environment without what Slurm says of a connection that only the agent has.
+func withoutPMI(environ []string) []string {
+	var kept []string
+	for _, entry := range environ {
+		if !strings.HasPrefix(entry, "PMI_") {
+			kept = append(kept, entry)
 		}
-		return secret, nil
 	}
-	path, err := auth.KeyPath(e.lookup)
-	if err != nil {
-		return auth.Secret{}, usagef("%v", err)
-	}
-	return auth.RunSecret(path, runID)
-}
-
-// runIDOf is the id of the run that a process belongs to, as mpi.InitEnv reads it.
-func runIDOf(e *env) string {
-	return cmp.Or(e.get("DDPBATCH_RUN_ID"), e.get("TORCHELASTIC_RUN_ID"), "none")
+	return kept
 }

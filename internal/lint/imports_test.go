@@ -12,6 +12,9 @@ var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
 	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
+	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
+	"internal/submit":          {"slurm"},
+	"internal/placement":       {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
 	"slurm/sim":                {"slurm"},
@@ -48,8 +51,10 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
 	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "cmd/ddpbatch"},
-	"internal/jobfile":   {"cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/submit", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "cmd/ddpbatch"},
+	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
+	"internal/placement": {"cmd/ddpbatch"},
 	"internal/collbench": {"cmd/ddpbatch"},
 }
 

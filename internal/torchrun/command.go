@@ -1,27 +1,59 @@
-package main
+package torchrun
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 )
 
-// servesTorch tells whether this agent, if it is agent 0, serves PyTorch's store at MASTER_PORT: where a flag or the job says so, and
-// otherwise for Python. A port that was given without either may be meant for a server of the workers' own.
-func (o *runOptions) servesTorch(w *workers, cfg *launch.AgentConfig) bool {
-	switch {
-	case o.has("torch-store"):
-		return o.torchStore
-	case w.launch.TorchStore != nil:
-		return *w.launch.TorchStore
-	case w.builtin || o.has("master-port") && cfg.MasterPort != 0:
-		return false
-	case len(o.command) > 0 && (o.module || o.runPath || !o.noPython && !o.dashed): // with whatever PYTHON_EXEC names
-		return runsPython(append([]string{"python3"}, w.command[1:]...))
+// runPathProgram does what torchrun's --run-path does, as a program of its own.
+const runPathProgram = `import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name="__main__")`
+
+// Argv is the workers' command; nil where none is given, and the run directory has it. python is what PYTHON_EXEC holds.
+func (o *Options) Argv(python string) ([]string, error) {
+	if len(o.Command) == 0 {
+		for _, name := range []string{"module", "no-python", "run-path", "pass-local-rank"} {
+			if o.Has(name) {
+				return nil, &usage.Error{Message: o.How(name) + " is about a script, and none is given", Hint: "write it after the flags"}
+			}
+		}
+		return nil, nil
 	}
-	return runsPython(w.command)
+	python = cmp.Or(python, "python3")
+	script, arguments := o.Command[0], o.Command[1:]
+	var command []string
+	switch {
+	case o.RunPath:
+		command = []string{python, "-u", "-c", runPathProgram, script}
+	case o.Module:
+		command = []string{python, "-u", "-m", script}
+	case o.NoPython || o.Dashed:
+		command = []string{script}
+	default:
+		command = []string{python, "-u", script}
+	}
+	if o.PassLocalRank {
+		command = append(command, "--local-rank="+launch.LocalRankMacro)
+	}
+	return slices.Concat(command, arguments), nil
+}
+
+// meantPython tells whether a script stands after --, where torchrun would run it with Python and we do as we are told.
+func (o *Options) meantPython() bool {
+	return o.Dashed && !o.Module && !o.RunPath && !o.NoPython && len(o.Command) > 0 &&
+		strings.HasSuffix(o.Command[0], ".py") && !strings.Contains(o.Command[0], "/")
+}
+
+// RunsPython tells whether the workers' command, which Argv or the job gives, is a Python program.
+func (o *Options) RunsPython(command []string) bool {
+	if len(o.Command) > 0 && (o.Module || o.RunPath || !o.NoPython && !o.Dashed) { // with whatever PYTHON_EXEC names
+		command = append([]string{"python3"}, command[1:]...)
+	}
+	return runsPython(command)
 }
 
 // wrappers are programs that run the command that follows their own flags, on this machine or in a container.

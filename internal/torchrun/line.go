@@ -1,29 +1,31 @@
-package main
+package torchrun
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ddpbatch/internal/usage"
 )
 
-// runLine is run's command line, in parts.
-type runLine struct {
-	flags  []runSetting
+// line is run's command line, in parts.
+type line struct {
+	flags  []setting
 	words  []string // from the first that is no flag: the command, or the script and its arguments
 	dashed bool     // they stood after --
 	help   bool
 }
 
-// runSetting is one flag with its value.
-type runSetting struct {
-	flag  *runFlag
+// setting is one flag with its value.
+type setting struct {
+	flag  *Flag
 	how   string // as it was written: --nproc_per_node, -t, PET_TEE
 	value string // "1" and "0" for switches
 }
 
-// parseRunLine parts a line as torchrun's parser does (argparse, with its rules for short flags, names that are cut
+// parseLine parts a line as torchrun's parser does (argparse, with its rules for short flags, names that are cut
 // short, and words that look like flags), but for what that one passes over.
-func parseRunLine(words []string) (line runLine, err error) {
+func parseLine(words []string) (line line, err error) {
 	for i := 0; i < len(words); i++ {
 		word := words[i]
 		switch {
@@ -37,7 +39,7 @@ func parseRunLine(words []string) (line runLine, err error) {
 			line.words = words[i:]
 			return line, nil
 		}
-		settings, needs, err := parseRunWord(word)
+		settings, needs, err := parseWord(word)
 		if err != nil {
 			return line, err
 		}
@@ -55,13 +57,13 @@ func parseRunLine(words []string) (line runLine, err error) {
 	return line, nil
 }
 
-// parseRunWord parts one word that begins with a dash: a long flag, or one or more short ones. needs tells that the
+// parseWord parts one word that begins with a dash: a long flag, or one or more short ones. needs tells that the
 // value of the last one is the next word.
-func parseRunWord(word string) (settings []runSetting, needs bool, err error) {
+func parseWord(word string) (settings []setting, needs bool, err error) {
 	name, value, hasValue := strings.Cut(word, "=")
 	if !strings.HasPrefix(word, "--") {
-		if f := runFlagNamed(name[1:]); f != nil {
-			return nil, false, &usageError{message: fmt.Sprintf("%s has one dash", name), hint: "write --" + name[1:]}
+		if f := flagNamed(name[1:]); f != nil {
+			return nil, false, &usage.Error{Message: fmt.Sprintf("%s has one dash", name), Hint: "write --" + name[1:]}
 		}
 		return parseShortFlags(word)
 	}
@@ -69,66 +71,66 @@ func parseRunWord(word string) (settings []runSetting, needs bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	s := runSetting{flag: f, how: name, value: value}
+	s := setting{flag: f, how: name, value: value}
 	switch {
 	case f.off && hasValue && (value == "true" || value == "false"):
 		s.value = map[string]string{"true": "1", "false": "0"}[value]
 	case f.off && hasValue:
-		return nil, false, &usageError{message: fmt.Sprintf("%s is true or false, and not %q", name, value), hint: "write " + name + "=false to turn it off"}
-	case f.isSwitch() && hasValue:
-		return nil, false, &usageError{message: fmt.Sprintf("%s takes no value, and not %q", name, value), hint: "write it alone, or leave it out"}
-	case f.isSwitch():
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s is true or false, and not %q", name, value), Hint: "write " + name + "=false to turn it off"}
+	case f.IsSwitch() && hasValue:
+		return nil, false, &usage.Error{Message: fmt.Sprintf("%s takes no value, and not %q", name, value), Hint: "write it alone, or leave it out"}
+	case f.IsSwitch():
 		s.value = "1"
 	case hasValue && value == "" && !f.blank:
 		return nil, false, needsValue(s)
 	}
-	return []runSetting{s}, !f.isSwitch() && !hasValue, nil
+	return []setting{s}, !f.IsSwitch() && !hasValue, nil
 }
 
-func needsValue(s runSetting) error {
-	return &usageError{message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.word), hint: "where it begins with a dash, write " + s.how + "=VALUE"}
+func needsValue(s setting) error {
+	return &usage.Error{Message: fmt.Sprintf("%s needs a value: %s", s.how, s.flag.Word), Hint: "where it begins with a dash, write " + s.how + "=VALUE"}
 }
 
 // longFlag finds the flag that a word with two dashes names, whole or cut short.
-func longFlag(word string) (*runFlag, error) {
+func longFlag(word string) (*Flag, error) {
 	name := word[2:]
-	if f := runFlagNamed(name); f != nil {
+	if f := flagNamed(name); f != nil {
 		return f, nil
 	}
-	switch near := runFlagsFrom(name); {
+	switch near := flagsFrom(name); {
 	case len(near) == 1:
 		return near[0], nil
 	case len(near) > 1:
-		return nil, &usageError{message: fmt.Sprintf("%s may mean %s", word, listFlags(near)), hint: "write it whole"}
+		return nil, &usage.Error{Message: fmt.Sprintf("%s may mean %s", word, listFlags(near)), Hint: "write it whole"}
 	}
 	hint := `try "ddpbatch run -h"`
 	if near := nearFlag(name); near != "" {
 		hint = "did you mean --" + near + "?"
 	}
-	return nil, &usageError{message: fmt.Sprintf("run has no flag %s", word), hint: hint}
+	return nil, &usage.Error{Message: fmt.Sprintf("run has no flag %s", word), Hint: hint}
 }
 
-func listFlags(flags []*runFlag) string {
+func listFlags(flags []*Flag) string {
 	names := make([]string, len(flags))
 	for i, f := range flags {
-		names[i] = "--" + f.name
+		names[i] = "--" + f.Name
 	}
 	return strings.Join(names, " or ")
 }
 
 // parseShortFlags parts -m, -r3, -r=3, -mt3: switches, and one that takes the rest of the word for its value.
-func parseShortFlags(word string) (settings []runSetting, needs bool, err error) {
+func parseShortFlags(word string) (settings []setting, needs bool, err error) {
 	for i := 1; i < len(word); i++ {
-		f := runFlagShort(word[i])
+		f := flagShort(word[i])
 		how := "-" + word[i:i+1]
 		switch {
 		case f == nil:
 			return nil, false, noShortFlag(word, how)
-		case f.isSwitch():
-			settings = append(settings, runSetting{flag: f, how: how, value: "1"})
+		case f.IsSwitch():
+			settings = append(settings, setting{flag: f, how: how, value: "1"})
 			continue
 		}
-		s := runSetting{flag: f, how: how, value: strings.TrimPrefix(word[i+1:], "=")}
+		s := setting{flag: f, how: how, value: strings.TrimPrefix(word[i+1:], "=")}
 		if s.value == "" && word[i+1:] != "" {
 			return nil, false, needsValue(s)
 		}
@@ -144,9 +146,9 @@ func noShortFlag(word, how string) error {
 		hint = "did you mean --" + near + "?"
 	}
 	if how == word {
-		return &usageError{message: "run has no flag " + strconv.Quote(how), hint: hint}
+		return &usage.Error{Message: "run has no flag " + strconv.Quote(how), Hint: hint}
 	}
-	return &usageError{message: fmt.Sprintf("run has no flag %q (in %q)", how, word), hint: hint}
+	return &usage.Error{Message: fmt.Sprintf("run has no flag %q (in %q)", how, word), Hint: hint}
 }
 
 // looksLikeFlag tells whether a word cannot be the value of the flag before it: argparse takes negative numbers

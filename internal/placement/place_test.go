@@ -1,10 +1,10 @@
-package main
+package placement
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/torchrun"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
 	"ddpbatch/slurm/pmi2"
@@ -61,25 +63,29 @@ func with(base, changes map[string]string) map[string]string {
 	return all
 }
 
-// placed is what a command line makes of an agent's configuration in an environment, and what it says on stderr.
+// placed is what a command line makes of an agent's configuration in an environment, and what it says.
 func placed(t *testing.T, environ map[string]string, line string) (launch.AgentConfig, string, error) {
 	t.Helper()
+	lookup := func(name string) (string, bool) { value, ok := environ[name]; return value, ok }
+	o, _, err := torchrun.Parse(strings.Fields(line), lookup)
+	if err != nil {
+		return launch.AgentConfig{}, "", err
+	}
 	var said strings.Builder
-	e := &env{Out: io.Discard, Err: &said, Dir: t.TempDir(), Hostname: "here", Now: time.Now}
+	job := launch.DefaultConfig()
+	agent := Agent{
+		Options: &o, PerNode: o.NprocOf(job.NprocPerNode), Job: job, JobID: environ["SLURM_JOB_ID"], Lookup: lookup,
+		Note: func(format string, args ...any) { fmt.Fprintf(&said, format+"\n", args...) },
+	}
 	for _, name := range slices.Sorted(maps.Keys(environ)) {
-		e.Environ = append(e.Environ, name+"="+environ[name])
+		agent.Environ = append(agent.Environ, name+"="+environ[name])
 	}
-	o, _, err := parseRun(strings.Fields(line), e.lookup)
-	if err != nil {
+	if agent.Program, err = o.Argv(""); err != nil {
 		return launch.AgentConfig{}, "", err
 	}
-	w, err := workersOf(e, &o)
-	if err != nil {
-		return launch.AgentConfig{}, "", err
-	}
-	cfg := w.config(e)
-	o.configure(&cfg)
-	_, err = place(context.Background(), e, &o, w, &cfg)
+	cfg := launch.AgentConfig{Host: "here", GPUs: job.GPUs, Grace: job.Grace}
+	agent.Configure(&cfg)
+	_, err = agent.Place(context.Background(), &cfg)
 	return cfg, said.String(), err
 }
 
@@ -232,13 +238,12 @@ func TestRunContradictsSlurm(t *testing.T) {
 		{shell, "--pass-local-rank", "--pass-local-rank is about a script"},
 		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, and this run has rank 0 alone"},
 		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, and this run has ranks 0 to 3"},
-		{shell, "--nnodes 1", "run needs a command"},
 	} {
 		cfg, _, err := placed(t, test.environ(t), test.line)
 		if err == nil {
 			err = cfg.Declines
 		}
-		if err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), test.want) {
+		if !errors.As(err, new(*usage.Error)) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v; want a usage error: %s", test.line, err, test.want)
 		}
 	}
@@ -266,7 +271,7 @@ func TestRunDeclines(t *testing.T) {
 	} {
 		environ := with(agents(t), map[string]string{"CUDA_VISIBLE_DEVICES": ""})
 		cfg, _, err := placed(t, environ, test.line)
-		if err != nil || cfg.Declines == nil || exitCode(cfg.Declines) != exitUsage || !strings.Contains(cfg.Declines.Error(), test.want) {
+		if err != nil || !errors.As(cfg.Declines, new(*usage.Error)) || !strings.Contains(cfg.Declines.Error(), test.want) {
 			t.Errorf("%q: %v, it declines as %v; want a usage error: %s", test.line, err, cfg.Declines, test.want)
 		}
 		if cfg.Index != 1 || cfg.Count != 3 || cfg.Nproc != 1 || cfg.MasterAddr != "n1" || len(cfg.Ports) == 0 || cfg.RunID != "lab/7.0.0" {
@@ -297,8 +302,7 @@ func TestRunSaysOnce(t *testing.T) {
 
 // TestRunConfigures: what does not depend on the place.
 func TestRunConfigures(t *testing.T) {
-	environ := with(agents(t), map[string]string{"PMI_FD": "5", "PMI_RANK": "1", "PMI_SIZE": "3", "PMIX_RANK": "1"})
-	cfg, _, err := placed(t, environ, "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
+	cfg, _, err := placed(t, agents(t), "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
 		"--torch-store --rdzv-conf join_timeout=7,last_call_timeout=0 --local-addr 10.0.0.9 x")
 	if err != nil {
 		t.Fatal(err)
@@ -308,14 +312,6 @@ func TestRunConfigures(t *testing.T) {
 	// 0 would be a default for the times, and 8 CPUs of the task are for 4 workers
 	if want := "r 2 2 1ns 5m0s one node true 7s 1ns 10.0.0.9 2 n2 7"; strings.Join(strings.Fields(got), "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("%s\nwant %s", got, want)
-	}
-	for _, entry := range cfg.Env {
-		if strings.HasPrefix(entry, "PMI_") {
-			t.Errorf("workers get %s", entry)
-		}
-	}
-	if !slices.Contains(cfg.Env, "PMIX_RANK=1") {
-		t.Error("PMIx is another thing, and none of ours")
 	}
 	bare, _, err := placed(t, shell(t), "x")
 	if err != nil || bare.HangAfter != 0 || bare.GPUs != "auto" || bare.Grace != 60*time.Second || bare.JoinTimeout != 0 || bare.LastCall != 0 {
@@ -353,9 +349,91 @@ func TestMisplaced(t *testing.T) {
 		{second, &pmi2.Client{}, 0, true}, {first, &pmi2.Client{}, 1, true}, {other, &pmi2.Client{}, 2, false},
 	} {
 		cfg := launch.AgentConfig{Index: test.alloc.ProcID, Count: 3}
-		misplaced(test.pmi, &test.alloc, &cfg)
+		Misplaced(test.pmi, &test.alloc, &cfg)
 		if cfg.Index != test.index || (cfg.Declines != nil) != test.declines {
 			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Declines)
+		}
+	}
+}
+
+// TestRunServesTorch: who serves PyTorch's store.
+func TestRunServesTorch(t *testing.T) {
+	script := "train.py"
+	for line, want := range map[string]bool{
+		script:                                                true,
+		"-m train":                                            true,
+		"--run-path " + script:                                true,
+		"-- python3 " + script:                                true,
+		"--no-python python3 " + script:                       true,
+		"-- ./train":                                          false,
+		"--no-python ./train":                                 false,
+		"-m torch.distributed.run " + script:                  false,
+		"--torch-store -- ./train":                            true,
+		"--torch-store=true -- ./train":                       true,
+		"--torch-store=false " + script:                       false,
+		"--torch_store=false -- python3 x.py":                 false,
+		"--master-port 2000 " + script:                        false, // may be for a server of the script's own
+		"--torch-store --master-port 2000 " + script:          true,
+		"--master-port 0 " + script:                           true, // a free one
+		"--standalone --master-port 2000 " + script:           true, // passed over
+		"--nnodes 2 --node-rank 0 --master-addr n1 " + script: true,
+		"--nnodes 2 --node-rank 0 --master-addr n1 --master-port 2000 " + script:         false,
+		"--nnodes 2 --rdzv-endpoint n1:2000 --node-rank 0 " + script:                     false,
+		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:2000 --node-rank 0 " + script: true,
+	} {
+		cfg, _, err := placed(t, shell(t), line)
+		if err != nil || cfg.TorchStore != want {
+			t.Errorf("%s: %t, %v", line, cfg.TorchStore, err)
+		}
+	}
+	no := false
+	job := &Agent{Options: &torchrun.Options{}, Program: []string{"python3", script}}
+	if !job.servesTorch(0) {
+		t.Error("a job of Python, and no store")
+	}
+	job.Job.TorchStore = &no
+	if job.servesTorch(0) {
+		t.Error("a store, against launch.torch_store")
+	}
+	for _, environ := range []map[string]string{agents(t), tasks(t)} {
+		for line, want := range map[string]bool{script: true, "--master-port 2000 " + script: false, "-- ./train": false} {
+			cfg, _, err := placed(t, environ, line)
+			if err != nil || cfg.TorchStore != want {
+				t.Errorf("in a step, %s: %t, %v", line, cfg.TorchStore, err)
+			}
+		}
+	}
+}
+
+// TestRunMeetsElsewhere: agents of a step that get another --master-port meet at other ports, too.
+func TestRunMeetsElsewhere(t *testing.T) {
+	bare, _, err := placed(t, agents(t), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, err := placed(t, agents(t), "--master-port 2000 x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, _, err := placed(t, agents(t), "--master-port 2001 x")
+	if err != nil || first.Ports[0] == second.Ports[0] || first.Ports[0] == bare.Ports[0] || second.MasterPort != 2001 {
+		t.Errorf("agents meet at %v, %v and %v, %v", bare.Ports, first.Ports, second.Ports, err)
+	}
+}
+
+// TestNotesOnVariables: a variable whose name is nearly one of torchrun's changes nothing, which is said with the name that is meant; others
+// that begin with PET may be anybody's.
+func TestNotesOnVariables(t *testing.T) {
+	for name, want := range map[string]string{
+		"PET_NPROC":     "PET_NPROC is no variable of run's: did you mean PET_NPROC_PER_NODE?",
+		"PET_NPROCS":    "PET_NPROCS is no variable of run's: did you mean PET_NPROC_PER_NODE?",
+		"PET_MAX_RESTS": "PET_MAX_RESTS is no variable of run's: did you mean PET_MAX_RESTARTS?",
+		"PET_SHOP":      "",
+		"PET_HANGS":     "", // --hang has no variable
+	} {
+		_, said, err := placed(t, with(shell(t), map[string]string{name: "2"}), "x")
+		if err != nil || want != "" && !strings.Contains(said, want) || want == "" && said != "" {
+			t.Errorf("%s: %v, said %q, want %q", name, err, said, want)
 		}
 	}
 }

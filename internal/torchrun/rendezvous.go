@@ -1,7 +1,8 @@
-package main
+package torchrun
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,47 +12,47 @@ import (
 	"ddpbatch/internal/redact"
 )
 
-// rendezvous is what torchrun's --rdzv flags say.
-type rendezvous struct {
-	backend string // "": not given
-	host    string // "": no endpoint
-	port    int    // -1: not given
-	id      string
-	conf    rendezvousConf
+// Rendezvous is what torchrun's --rdzv flags say.
+type Rendezvous struct {
+	Backend string // "": not given
+	Host    string // "": no endpoint
+	Port    int    // -1: not given
+	ID      string
+	Conf    RendezvousConf
 }
 
-// rendezvousConf is what --rdzv-conf says. Times are zero where it does not.
-type rendezvousConf struct {
-	timeout, join time.Duration
-	lastCall      *time.Duration
-	isHost        *bool
-	idle          []string // keys that change nothing here
+// RendezvousConf is what --rdzv-conf says. Times are zero where it does not.
+type RendezvousConf struct {
+	Timeout, JoinTimeout time.Duration
+	LastCall             *time.Duration
+	IsHost               *bool
+	Idle                 []string // keys that change nothing here
 }
 
 const (
-	c10dPort = 29400 // torchrun's, where the endpoint names none
-	static   = "static"
-	c10d     = "c10d"
+	C10dPort = 29400 // torchrun's, where the endpoint names none
+	Static   = "static"
+	C10d     = "c10d"
 )
 
 // setBackend takes the backends that can be done without a server of their own.
-func setBackend(o *runOptions, text string) error {
+func setBackend(o *Options, text string) error {
 	switch text {
-	case static, c10d:
-		o.rdzv.backend = text
+	case Static, C10d:
+		o.Rendezvous.Backend = text
 		return nil
 	case "etcd", "etcd-v2", "etcd-server", "zeus", "zeus-adapter", "mast":
 		return fmt.Errorf("%q needs a server that ddpbatch does not talk to: under Slurm leave the --rdzv flags out, "+
 			"elsewhere write --rdzv-backend c10d --rdzv-endpoint HOST:PORT with the first node's name", text)
 	}
-	return unknownWord(text, []string{static, c10d})
+	return unknownWord(text, []string{Static, C10d})
 }
 
-func setEndpoint(o *runOptions, text string) (err error) {
+func setEndpoint(o *Options, text string) (err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil // torchrun's default
 	}
-	o.rdzv.host, o.rdzv.port, err = parseEndpoint(text)
+	o.Rendezvous.Host, o.Rendezvous.Port, err = parseEndpoint(text)
 	return err
 }
 
@@ -61,11 +62,11 @@ var idleConf = []string{
 	"use_libuv", "rank", "local_addr", "protocol", "cacert", "ssl_cert", "ssl_cert_key",
 }
 
-func setConf(o *runOptions, text string) error {
+func setConf(o *Options, text string) error {
 	if strings.TrimSpace(text) == "" {
 		return nil // torchrun's default
 	}
-	conf := rendezvousConf{}
+	conf := RendezvousConf{}
 	var seen []string
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, ok := strings.Cut(strings.TrimSpace(pair), "=")
@@ -80,24 +81,24 @@ func setConf(o *runOptions, text string) error {
 			return err
 		}
 	}
-	o.rdzv.conf = conf
+	o.Rendezvous.Conf = conf
 	return nil
 }
 
-func (c *rendezvousConf) take(key, value string) (err error) {
+func (c *RendezvousConf) take(key, value string) (err error) {
 	switch key {
 	case "timeout":
-		c.timeout, err = parseSpan(value, time.Millisecond)
+		c.Timeout, err = parseSpan(value, time.Millisecond)
 	case "join_timeout":
-		c.join, err = parseSpan(value, time.Millisecond)
+		c.JoinTimeout, err = parseSpan(value, time.Millisecond)
 	case "last_call_timeout":
 		var span time.Duration
 		span, err = parseSpan(value, 0)
-		c.lastCall = &span
+		c.LastCall = &span
 	case "is_host":
 		var host bool
 		host, err = parsePythonBool(value)
-		c.isHost = &host
+		c.IsHost = &host
 	case "store_type":
 		if value != "tcp" {
 			err = fmt.Errorf("%q: nodes meet over TCP: leave it out", value)
@@ -107,7 +108,7 @@ func (c *rendezvousConf) take(key, value string) (err error) {
 		if near != "" && near != key {
 			return fmt.Errorf("there is no %s: did you mean %s?", key, near)
 		}
-		c.idle = append(c.idle, key) // a back end may read keys that nobody else knows
+		c.Idle = append(c.Idle, key) // a back end may read keys that nobody else knows
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -128,4 +129,12 @@ func parsePythonBool(text string) (bool, error) {
 		return false, fmt.Errorf("%q is neither true nor false", text)
 	}
 	return v, nil
+}
+
+// JoinEndpoint writes an endpoint whose port may be absent (-1).
+func JoinEndpoint(host string, port int) string {
+	if port < 0 {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(port))
 }

@@ -1,6 +1,7 @@
-package main
+package torchrun
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,26 +9,31 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"ddpbatch/internal/usage"
 )
+
+// variables are an environment.
+type variables map[string]string
+
+func (v variables) lookup(name string) (string, bool) {
+	value, ok := v[name]
+	return value, ok
+}
 
 // noEnviron is an empty environment.
 func noEnviron(string) (string, bool) { return "", false }
 
 // oneVariable is an environment of one variable.
 func oneVariable(name, value string) func(string) (string, bool) {
-	return func(asked string) (string, bool) {
-		if asked == name {
-			return value, true
-		}
-		return "", false
-	}
+	return variables{name: value}.lookup
 }
 
 // refusal parses a line that must be refused as misuse, and returns what it says.
 func refusal(t *testing.T, lookup func(string) (string, bool), words ...string) string {
 	t.Helper()
-	_, help, err := parseRun(words, lookup)
-	if err == nil || help || exitCode(err) != exitUsage {
+	_, help, err := Parse(words, lookup)
+	if err == nil || help || !errors.As(err, new(*usage.Error)) {
 		t.Errorf("%q: help %t, %v; want a usage error", words, help, err)
 		return ""
 	}
@@ -57,14 +63,14 @@ func TestRunLine(t *testing.T) {
 		"":                                         " | ",
 		"--shutdown-timeout 5 x --shutdown-timeout": "shutdown-timeout=5 | x --shutdown-timeout",
 	} {
-		got, err := parseRunLine(strings.Fields(line))
+		got, err := parseLine(strings.Fields(line))
 		if err != nil {
 			t.Errorf("%q: %v", line, err)
 			continue
 		}
 		var words []string
 		for _, s := range got.flags {
-			words = append(words, s.flag.name+"="+s.value)
+			words = append(words, s.flag.Name+"="+s.value)
 		}
 		between := " | "
 		if got.dashed {
@@ -75,7 +81,7 @@ func TestRunLine(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"-h", "--help", "--standalone -h x", "--nnodes 2 --help"} {
-		if _, help, err := parseRun(strings.Fields(line), noEnviron); err != nil || !help {
+		if _, help, err := Parse(strings.Fields(line), noEnviron); err != nil || !help {
 			t.Errorf("%q: help %t, %v", line, help, err)
 		}
 	}
@@ -154,17 +160,17 @@ var samples = map[string]struct{ good, bad []string }{
 
 // TestRunFlagsMisused tries every flag there is: without a value, with values that it does not take, twice, and in torchrun's variable.
 func TestRunFlagsMisused(t *testing.T) {
-	for _, f := range runFlags {
-		long, underscores := "--"+f.name, "--"+strings.ReplaceAll(f.name, "-", "_")
-		if f.isSwitch() {
+	for _, f := range Flags {
+		long, underscores := "--"+f.Name, "--"+strings.ReplaceAll(f.Name, "-", "_")
+		if f.IsSwitch() {
 			checkRefusal(t, long, noEnviron, long+"=1", "x")
 			if f.variable() != "" {
 				checkRefusal(t, f.variable(), oneVariable(f.variable(), "yes"), "x")
 			}
 			continue
 		}
-		s, ok := samples[f.name]
-		if !ok || len(s.good) == 0 || len(s.bad) == 0 && !strings.HasPrefix(f.name, "duplicate-") {
+		s, ok := samples[f.Name]
+		if !ok || len(s.good) == 0 || len(s.bad) == 0 && !strings.HasPrefix(f.Name, "duplicate-") {
 			t.Errorf("%s is not tried", long)
 			continue
 		}
@@ -203,11 +209,11 @@ func checkRefusal(t *testing.T, how string, lookup func(string) (string, bool), 
 	}
 }
 
-func checkTaken(t *testing.T, f *runFlag, how string, lookup func(string) (string, bool), words ...string) {
+func checkTaken(t *testing.T, f *Flag, how string, lookup func(string) (string, bool), words ...string) {
 	t.Helper()
-	o, _, err := parseRun(words, lookup)
-	if err != nil || o.given[f.name] != how {
-		t.Errorf("%.80q: given as %q, %v; want %s", words, o.given[f.name], err, how)
+	o, _, err := Parse(words, lookup)
+	if err != nil || o.given[f.Name] != how {
+		t.Errorf("%.80q: given as %q, %v; want %s", words, o.given[f.Name], err, how)
 	}
 }
 
@@ -233,7 +239,7 @@ func TestRunFlagsContradict(t *testing.T) {
 		t.Errorf("a variable against a flag: %s", got)
 	}
 	for _, line := range []string{"--run-path --no-python /x", "--rdzv-backend c10d --rdzv-endpoint n2:3 --master-addr n1 x", "--master-addr n2 --rdzv-endpoint n2:3 x"} {
-		if _, _, err := parseRun(strings.Fields(line), noEnviron); err != nil {
+		if _, _, err := Parse(strings.Fields(line), noEnviron); err != nil {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
@@ -241,10 +247,7 @@ func TestRunFlagsContradict(t *testing.T) {
 
 // TestRunShutdownVariable: torchrun has a second variable for it, which is asked last.
 func TestRunShutdownVariable(t *testing.T) {
-	both := func(name string) (string, bool) {
-		value, ok := map[string]string{"PET_SHUTDOWN_TIMEOUT": "5", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "7"}[name]
-		return value, ok
-	}
+	both := variables{"PET_SHUTDOWN_TIMEOUT": "5", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "7"}.lookup
 	for _, row := range []struct {
 		line   string
 		lookup func(string) (string, bool)
@@ -254,8 +257,8 @@ func TestRunShutdownVariable(t *testing.T) {
 		{"x", both, 5 * time.Second},
 		{"x", oneVariable("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"), 7 * time.Second},
 	} {
-		if o, _, err := parseRun(strings.Fields(row.line), row.lookup); err != nil || o.grace != row.want {
-			t.Errorf("%s: %v, %v; want %v", row.line, o.grace, err, row.want)
+		if o, _, err := Parse(strings.Fields(row.line), row.lookup); err != nil || o.ShutdownTimeout != row.want {
+			t.Errorf("%s: %v, %v; want %v", row.line, o.ShutdownTimeout, err, row.want)
 		}
 	}
 	checkRefusal(t, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", oneVariable("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "soon"), "x")
@@ -264,21 +267,21 @@ func TestRunShutdownVariable(t *testing.T) {
 // TestRunSwitchVariables: torchrun reads them as numbers.
 func TestRunSwitchVariables(t *testing.T) {
 	for value, want := range map[string]bool{"1": true, "2": true, "0": false, "": false} {
-		o, _, err := parseRun([]string{"x"}, oneVariable("PET_STANDALONE", value))
-		if err != nil || o.standalone != want || o.has("standalone") != want {
-			t.Errorf("PET_STANDALONE=%q: %t, %v", value, o.standalone, err)
+		o, _, err := Parse([]string{"x"}, oneVariable("PET_STANDALONE", value))
+		if err != nil || o.Standalone != want || o.Has("standalone") != want {
+			t.Errorf("PET_STANDALONE=%q: %t, %v", value, o.Standalone, err)
 		}
 	}
 }
 
 func TestRunValues(t *testing.T) {
-	o, _, err := parseRun(strings.Fields("--duplicate-stdout-filters a,,b,c --ranks-filter 3,8-10,9 --shutdown-timeout 1.5 --join-timeout 2m -t 0:1,12:3 "+
+	o, _, err := Parse(strings.Fields("--duplicate-stdout-filters a,,b,c --ranks-filter 3,8-10,9 --shutdown-timeout 1.5 --join-timeout 2m -t 0:1,12:3 "+
 		"--rdzv-endpoint [fe80::1%ib0]:7 --rdzv-conf join_timeout=60,last_call_timeout=0,is_host=0 --signals-to-handle sigusr1,TERM x"), noEnviron)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprintf("%q %v %v %v %v %s %d %v %v %t %v", o.outFilters, o.ranks, o.grace, o.joinLimit, o.tees.Ranks, o.rdzv.host, o.rdzv.port,
-		o.rdzv.conf.join, *o.rdzv.conf.lastCall, *o.rdzv.conf.isHost, o.signals)
+	got := fmt.Sprintf("%q %v %v %v %v %s %d %v %v %t %v", o.OutFilters, o.Ranks, o.ShutdownTimeout, o.JoinTimeout, o.Tees.Ranks, o.Rendezvous.Host, o.Rendezvous.Port,
+		o.Rendezvous.Conf.JoinTimeout, *o.Rendezvous.Conf.LastCall, *o.Rendezvous.Conf.IsHost, o.Signals)
 	want := `["a,b" "c"] [3 8 9 10] 1.5s 2m0s map[0:1 12:3] fe80::1%ib0 7 1m0s 0s false [user defined signal 1 terminated]`
 	if got != want {
 		t.Errorf("%s\nwant %s", got, want)
@@ -292,12 +295,12 @@ func TestRunLineNeverGuesses(t *testing.T) {
 	}))
 	rapid.Check(t, func(t *rapid.T) {
 		words := rapid.SliceOf(word).Draw(t, "words")
-		o, help, err := parseRun(words, noEnviron)
+		o, help, err := Parse(words, noEnviron)
 		switch {
-		case err != nil && exitCode(err) != exitUsage:
+		case err != nil && !errors.As(err, new(*usage.Error)):
 			t.Fatalf("%q: %v", words, err)
-		case err == nil && !help && !slices.Equal(o.command, words[len(words)-len(o.command):]):
-			t.Fatalf("%q: the command is %q", words, o.command)
+		case err == nil && !help && !slices.Equal(o.Command, words[len(words)-len(o.Command):]):
+			t.Fatalf("%q: the command is %q", words, o.Command)
 		}
 	})
 }
