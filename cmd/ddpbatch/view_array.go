@@ -1,14 +1,77 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/slurm"
+	"ddpbatch/mpi/launch/blame"
 )
+
+// runArray is a run that is several: each element has a directory of its own once it has begun.
+type runArray struct {
+	indices []int // of the elements that the job asks for; none where only Slurm can tell
+	begun   map[int]*rundir.Dir
+}
+
+// arrayIn is the array that a run's job asks for; nil where it asks for none, and for one element.
+func arrayIn(run *rundir.Dir) (*runArray, error) {
+	asks, indices, err := arrayAsked(run)
+	if err != nil || !asks {
+		return nil, err
+	}
+	elements, err := run.Elements()
+	if err != nil {
+		return nil, err
+	}
+	a := &runArray{indices: indices, begun: map[int]*rundir.Dir{}}
+	for _, element := range elements {
+		index, _ := element.Index()
+		a.begun[index] = element
+	}
+	return a, nil
+}
+
+// isArray tells whether a run is several, with a log each.
+func isArray(run *rundir.Dir) bool {
+	asks, _, err := arrayAsked(run)
+	return asks && err == nil
+}
+
+// arrayAsked tells whether a run's job asks for an array, and for which elements.
+func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
+	kind := run.Spec().Kind
+	if _, isElement := run.Index(); isElement || kind != "slurm" && kind != "simulate" {
+		return false, nil, nil
+	}
+	job, err := jobOf(run)
+	if err != nil {
+		return false, nil, err
+	}
+	if _, asks = job.Slurm.Get("array"); !asks || slices.Contains(job.Slurm.Skip, "array") {
+		return false, nil, nil
+	}
+	array, err := arrayOf(job)
+	if err != nil && kind == "slurm" { // a site may allow more elements than simulate does
+		return true, nil, nil
+	}
+	if err != nil {
+		return false, nil, err
+	}
+	return true, array.Indices, nil
+}
+
+// all are the indices of the elements that the job asks for, and of those that have begun at any time.
+func (a *runArray) all() []int {
+	all := slices.Clone(a.indices)
+	for index := range a.begun {
+		all = append(all, index)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
 
 // arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
 type arrayJobs struct {
@@ -142,11 +205,42 @@ func wholeJob(run *rundir.Dir) (string, error) {
 	return jobs.whole, err
 }
 
-// arrayGoesOn tells whether a job of an array has parts that have not ended.
-func arrayGoesOn(ctx context.Context, e *env, run *rundir.Dir, id string) (bool, error) {
-	if run.Spec().Kind != "slurm" {
-		return simulating(run, id), nil
+// explainElement says of an array's element that has no directory whether the array has it at all. Other errors stay as they are.
+func explainElement(e *env, err error) error {
+	var none *rundir.NoElementError
+	if !errors.As(err, &none) {
+		return err
 	}
-	jobs, err := askSlurm(ctx, e, []string{id})
-	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err
+	run := e.named(none.Run.Path())
+	array, err := arrayIn(none.Run)
+	switch {
+	case err != nil:
+		return err
+	case array == nil:
+		return usagef("there is no array element %d in %s: it is no array", none.Index, run)
+	case slices.Contains(array.indices, none.Index):
+		return usagef("element %d of the array %s has not begun", none.Index, run)
+	case len(array.all()) == 0:
+		return usagef("there is no array element %d in %s: none has begun", none.Index, run)
+	}
+	return usagef("there is no array element %d in %s; there are %s", none.Index, run, blame.Ranges(array.all()))
+}
+
+// waitingElement is the job of an array's element that was submitted and has no directory, as it has not begun; the run is the array's.
+func waitingElement(err error) (run *rundir.Dir, id string, ok bool) {
+	var none *rundir.NoElementError
+	if !errors.As(err, &none) || none.Run.Spec().Kind != "slurm" {
+		return nil, "", false
+	}
+	array, err := arrayIn(none.Run)
+	if err != nil || array == nil || len(array.indices) > 0 && !slices.Contains(array.indices, none.Index) {
+		return nil, "", false
+	}
+	jobs, err := array.jobs(none.Run)
+	return none.Run, jobs.of(none.Index, ""), err == nil && jobs.whole != ""
+}
+
+func isNoElement(err error) bool {
+	var none *rundir.NoElementError
+	return errors.As(err, &none)
 }

@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"slices"
+	"strconv"
 
 	"ddpbatch/internal/lines"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/vfs"
 	streams "ddpbatch/mpi/launch/output"
 )
 
@@ -21,27 +25,16 @@ type rankLogs struct {
 	element     string // the index of an array's element, among others; else empty
 }
 
-func (l rankLogs) wanted(rank int) bool { return len(l.ranks) == 0 || slices.Contains(l.ranks, rank) }
-
-// labelled tells whether lines must say whose they are.
-func (l rankLogs) labelled() bool { return len(l.ranks) != 1 || l.element != "" }
-
-// ofElement names the element of an array that the logs are of, among others: "element 3" and end.
-func (l rankLogs) ofElement(end string) string {
-	if l.element == "" {
-		return ""
+func printLog(e *env, run *rundir.Dir, id string) error {
+	tail := &tailer{path: run.SlurmLogPath(id), to: e.Out}
+	defer tail.close()
+	if err := tail.copy(); err != nil {
+		return err
 	}
-	return "element " + l.element + end
-}
-
-// settled is l with the attempts that it begins with known.
-func (l rankLogs) settled() (rankLogs, error) {
-	if l.first > 0 {
-		return l, nil
+	if tail.file == nil {
+		fmt.Fprintln(e.Err, "no output yet")
 	}
-	newest, err := l.run.NewestAttempt()
-	l.first = max(1, newest)
-	return l, err
+	return nil
 }
 
 // print shows every attempt there is, rank by rank.
@@ -72,9 +65,6 @@ func (l rankLogs) print() error {
 	}
 	return nil
 }
-
-// errNoLogs: an attempt has no log of the ranks that are asked for.
-var errNoLogs = errors.New("no log")
 
 func (l rankLogs) printAttempt(attempt int) error {
 	logs, err := l.list(attempt)
@@ -113,6 +103,33 @@ func (l rankLogs) printFile(log rundir.RankLog) error {
 	return errors.Join(tail.copy(), label.Finish())
 }
 
+// errNoLogs: an attempt has no log of the ranks that are asked for.
+var errNoLogs = errors.New("no log")
+
+// settled is l with the attempts that it begins with known.
+func (l rankLogs) settled() (rankLogs, error) {
+	if l.first > 0 {
+		return l, nil
+	}
+	newest, err := l.run.NewestAttempt()
+	l.first = max(1, newest)
+	return l, err
+}
+
+// list lists the logs of an attempt that are asked for.
+func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
+	logs, err := l.run.RankLogs(attempt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.e.short(l.run.Path()))
+	}
+	return slices.DeleteFunc(logs, func(log rundir.RankLog) bool { return !l.wanted(log.Rank) }), err
+}
+
+func (l rankLogs) wanted(rank int) bool { return len(l.ranks) == 0 || slices.Contains(l.ranks, rank) }
+
+// labelled tells whether lines must say whose they are.
+func (l rankLogs) labelled() bool { return len(l.ranks) != 1 || l.element != "" }
+
 func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
 	label := ""
 	if l.element != "" {
@@ -124,11 +141,49 @@ func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
 	return &lines.Writer{To: l.e.Out, Label: label}
 }
 
-// list lists the logs of an attempt that are asked for.
-func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
-	logs, err := l.run.RankLogs(attempt)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.e.short(l.run.Path()))
+// ofElement names the element of an array that the logs are of, among others: "element 3" and end.
+func (l rankLogs) ofElement(end string) string {
+	if l.element == "" {
+		return ""
 	}
-	return slices.DeleteFunc(logs, func(log rundir.RankLog) bool { return !l.wanted(log.Rank) }), err
+	return "element " + l.element + end
+}
+
+// tailer copies what has been added to a file since the last time. The file may come
+// into being later.
+type tailer struct {
+	path string
+	to   io.Writer
+	head func() // nil, or called before the first byte
+	file *os.File
+}
+
+func (t *tailer) copy() error {
+	if t.file == nil {
+		f, _, err := vfs.OpenRegular(t.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("open the log: %w", err)
+		}
+		t.file = f
+	}
+	if t.head != nil {
+		if info, err := t.file.Stat(); err == nil && info.Size() == 0 {
+			return nil
+		}
+		t.head()
+		t.head = nil
+	}
+	if _, err := io.Copy(t.to, t.file); err != nil {
+		return fmt.Errorf("copy the log %s: %w", strconv.Quote(t.path), err)
+	}
+	return nil
+}
+
+func (t *tailer) close() {
+	if t.file != nil {
+		t.file.Close()
+	}
 }

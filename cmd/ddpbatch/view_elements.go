@@ -1,11 +1,7 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,22 +147,6 @@ func (t tally) text(all int) string {
 	return text
 }
 
-// dropped tells whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken one out
-// of the queue. One whose batch script began has left a log.
-func (row *jobStatus) dropped(jobs []slurm.JobStatus) bool {
-	if !row.unbegun {
-		return false
-	}
-	if _, err := os.Lstat(row.run.SlurmLogPath(row.Job)); !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	array, _, _ := strings.Cut(row.Job, "_")
-	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(array) && job.Name == row.Name })
-}
-
-// neverBegan tells of an ended element that nobody knows anything of.
-func (row *jobStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
-
 // inArray says how an element ended.
 func (row *jobStatus) inArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
@@ -175,6 +155,9 @@ func (row *jobStatus) inArray() string {
 	}
 	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())
 }
+
+// neverBegan tells of an ended element that nobody knows anything of.
+func (row *jobStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
 
 // ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
 func (row jobStatus) ofJob(id string) jobStatus {
@@ -188,45 +171,4 @@ func (row jobStatus) ofJob(id string) jobStatus {
 	})
 	row.addUp()
 	return row
-}
-
-// endOfArray is the error of elements that did not end well, with the largest of their exit codes.
-func endOfArray(id string, elements []jobStatus) error {
-	const most = 20 // that are named
-	var failed []error
-	code := 0
-	for _, element := range elements {
-		if err := element.end(); err != nil {
-			failed = append(failed, err)
-			code = max(code, exitCode(err))
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("job %s: %d of %s did not end well", id, len(failed), plural(len(elements), "element"))
-	for _, err := range failed[:min(most, len(failed))] {
-		text += "\n  " + err.Error()
-	}
-	if more := len(failed) - most; more > 0 {
-		text += fmt.Sprintf("\n  and %d more", more)
-	}
-	return &codeError{code: code, err: errors.New(text)}
-}
-
-// why says what is known of the end of a job that left no verdict.
-func (row *jobStatus) why() string {
-	if row.cancelled {
-		return "it was cancelled before it began"
-	}
-	return cmp.Or(row.Next, row.Reason, "no agent left a verdict; see ddpbatch logs "+row.logsName())
-}
-
-// logsName is what logs knows a job by: an element that has not begun by its array.
-func (row *jobStatus) logsName() string {
-	array, _, isElement := strings.Cut(row.Job, "_")
-	if _, begun := row.run.Index(); isElement && !begun {
-		return array
-	}
-	return row.Job
 }
