@@ -45,14 +45,14 @@ func howEnded(ctx context.Context, e *env, run *rundir.Dir, id, state string) st
 	if err != nil {
 		row = jobStatus{State: "UNKNOWN"}
 	}
-	told := row.verdictJob == id
+	told := row.VerdictJob == id
 	if row.array != nil { // of which the job may be a part
-		told = slices.Contains(row.array.ids(), id)
+		told = slices.Contains(row.array.IDs(), id)
 		_, alone := row.array.aloneIn(id)
 		row = row.ofJob(id)
 		if alone && len(row.elements) > 0 {
 			row = row.elements[0]
-			told = row.verdictJob == row.Job
+			told = row.VerdictJob == row.Job
 		}
 	}
 	switch {

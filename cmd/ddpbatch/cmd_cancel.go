@@ -179,16 +179,16 @@ func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 	if err != nil || array == nil {
 		return run, []string{id}, err
 	}
-	jobs, err := array.jobs(run)
+	jobs, err := array.Jobs(run)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, id := range jobs.known {
+	for _, id := range jobs.Known {
 		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
 			return run, []string{id}, nil
 		}
 	}
-	return run, jobs.ids(), nil
+	return run, jobs.IDs(), nil
 }
 
 // findJob opens the run that a person names by job id or path, and tells its newest job id.

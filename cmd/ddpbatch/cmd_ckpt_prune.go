@@ -234,9 +234,9 @@ func refuseAlive(ctx context.Context, e *env, run *rundir.Dir, way string) error
 		name = e.short(run.Path())
 	}
 	switch {
-	case !row.ended:
+	case !row.Ended:
 		return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", name, row.State, name)
-	case row.Attempt > 0 && row.Exit == nil && row.verdictJob == "":
+	case row.Attempt > 0 && row.Exit == nil && row.VerdictJob == "":
 		return usage.Errorf("attempt %d of %s has left no verdict, so it may still run; %s", row.Attempt, name, way)
 	}
 	return nil

@@ -56,12 +56,12 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 	}
 	for i, row := range rows {
 		switch {
-		case row.failed == nil:
-		case named || ctx.Err() != nil || errors.Is(row.failed, slurm.ErrUnreachable):
-			return row.failed
+		case row.Failed == nil:
+		case named || ctx.Err() != nil || errors.Is(row.Failed, slurm.ErrUnreachable):
+			return row.Failed
 		default:
 			run := runs[i]
-			rows[i] = jobStatus{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.failed.Error(), RunDir: run.Path(), run: run}
+			rows[i] = jobStatus{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path(), run: run}
 		}
 	}
 	if asJSON {

@@ -87,8 +87,8 @@ func (w *arrayWorld) ends(row jobStatus, id string, code int, message string) {
 	w.t.Helper()
 	row = row.ofJob(id)
 	err := endOf(id, row)
-	if !row.ended || exitCode(err) != code || err != nil && err.Error() != message {
-		w.t.Errorf("the wait for job %s ends (%v) with %d, %v; want %d, %s", id, row.ended, exitCode(err), err, code, message)
+	if !row.Ended || exitCode(err) != code || err != nil && err.Error() != message {
+		w.t.Errorf("the wait for job %s ends (%v) with %d, %v; want %d, %s", id, row.Ended, exitCode(err), err, code, message)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestStatusOfArray(t *testing.T) {
 	w.ran(0, "12", 0)
 	one := w.ran(1, "12", 3)
 	w.slurm("12_[2-3%2] PENDING", "12_0 COMPLETED", "12_1 RUNNING") // it has left its verdict, and is about to end
-	if row := w.status("RUNNING", -1, "1 of 4 elements are done"); row.ended || row.Attempt != 1 {
+	if row := w.status("RUNNING", -1, "1 of 4 elements are done"); row.Ended || row.Attempt != 1 {
 		t.Errorf("status is %+v", row)
 	}
 	w.ran(2, "12", 7)
@@ -186,7 +186,7 @@ func TestStatusOfLargeArray(t *testing.T) {
 	w.submitted("13", one)
 	w.ran(0, "13", 0)
 	w.slurm("12_0 FAILED", "12_[1-5000] PENDING", "13_0 COMPLETED")
-	if row := w.status("PENDING", -1, "1 of its elements are done"); row.ended {
+	if row := w.status("PENDING", -1, "1 of its elements are done"); row.Ended {
 		t.Errorf("status is %+v", row)
 	}
 }

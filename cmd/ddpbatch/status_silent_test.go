@@ -48,7 +48,7 @@ func TestSilentJob(t *testing.T) {
 		if err != nil || row.State != test.state || (row.Next == "") != (test.status == "") || !strings.Contains(row.Next, test.status) {
 			t.Errorf("%s: %+v, %v", name, row, err)
 		}
-		if !row.ended {
+		if !row.Ended {
 			continue
 		}
 		if err := endOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {

@@ -77,19 +77,19 @@ func (a *runArray) all() []int {
 type arrayJobs struct {
 	whole   string
 	alone   map[int]string
-	known   []string // that were submitted, oldest first; none of what is simulated
+	Known   []string // that were submitted, oldest first; none of what is simulated
 	indices []int    // as in runArray
 }
 
-func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
+func (a *runArray) Jobs(run *rundir.Dir) (arrayJobs, error) {
 	id, err := run.JobID()
 	jobs := arrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
 	if err != nil || run.Spec().Kind != "slurm" {
 		return jobs, err
 	}
-	jobs.known = submissions(run)
-	if !slices.Contains(jobs.known, id) { // its ledger could not be written
-		jobs.known = append(jobs.known, id)
+	jobs.Known = submissions(run)
+	if !slices.Contains(jobs.Known, id) { // its ledger could not be written
+		jobs.Known = append(jobs.Known, id)
 	}
 	var ofOne []string
 	for index, element := range a.begun {
@@ -99,13 +99,13 @@ func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 			jobs.alone[index] = resumes[len(resumes)-1]
 		}
 	}
-	for _, id := range jobs.known {
+	for _, id := range jobs.Known {
 		if !slices.Contains(ofOne, id) {
 			jobs.whole = id
 		}
 	}
 	for index, id := range jobs.alone {
-		if slices.Index(jobs.known, id) < slices.Index(jobs.known, jobs.whole) {
+		if slices.Index(jobs.Known, id) < slices.Index(jobs.Known, jobs.whole) {
 			delete(jobs.alone, index)
 		}
 	}
@@ -130,7 +130,7 @@ func (j arrayJobs) of(index int, recorded string) string {
 	switch alone, isAlone := j.alone[index]; {
 	case isAlone:
 		id = alone
-	case recorded != "" && !slices.Contains(j.known, array): // simulated, or submitted by hand or just now
+	case recorded != "" && !slices.Contains(j.Known, array): // simulated, or submitted by hand or just now
 		return recorded
 	case recorded != "" && len(j.indices) > 0 && !slices.Contains(j.indices, index): // a resume has left it out
 		return recorded
@@ -138,8 +138,8 @@ func (j arrayJobs) of(index int, recorded string) string {
 	return fmt.Sprintf("%s_%d", id, index)
 }
 
-// ids are the jobs that Slurm is asked about.
-func (j arrayJobs) ids() []string {
+// IDs are the jobs that Slurm is asked about.
+func (j arrayJobs) IDs() []string {
 	ids := []string{j.whole}
 	for _, id := range j.alone {
 		ids = append(ids, id)
@@ -177,7 +177,7 @@ func newestJob(run *rundir.Dir) (string, error) {
 	if err != nil || array == nil {
 		return recorded, err
 	}
-	jobs, err := array.jobs(whole)
+	jobs, err := array.Jobs(whole)
 	return jobs.of(index, recorded), err
 }
 
@@ -201,7 +201,7 @@ func wholeJob(run *rundir.Dir) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	jobs, err := array.jobs(run)
+	jobs, err := array.Jobs(run)
 	return jobs.whole, err
 }
 
@@ -236,7 +236,7 @@ func waitingElement(err error) (run *rundir.Dir, id string, ok bool) {
 	if err != nil || array == nil || len(array.indices) > 0 && !slices.Contains(array.indices, none.Index) {
 		return nil, "", false
 	}
-	jobs, err := array.jobs(none.Run)
+	jobs, err := array.Jobs(none.Run)
 	return none.Run, jobs.of(none.Index, ""), err == nil && jobs.whole != ""
 }
 

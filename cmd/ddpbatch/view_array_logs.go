@@ -108,7 +108,7 @@ func (a *arrayLog) list() (map[int]string, error) {
 		return nil, err
 	}
 	if a.jobs.whole == "" { // later ones are known by what begins in them
-		if a.jobs, err = array.jobs(a.run); err != nil {
+		if a.jobs, err = array.Jobs(a.run); err != nil {
 			return nil, err
 		}
 	}

@@ -52,8 +52,8 @@ func (row *jobStatus) addElements(jobs []slurm.JobStatus) {
 	for i := range row.elements {
 		element := &row.elements[i]
 		element.addState(jobs)
-		if row.simulated && element.Attempt == 0 {
-			element.State, element.ended = "PENDING", false
+		if row.Simulated && element.Attempt == 0 {
+			element.State, element.Ended = "PENDING", false
 		}
 	}
 	if len(row.array.indices) == 0 {
@@ -67,7 +67,7 @@ func (row *jobStatus) addUnknown(jobs []slurm.JobStatus) {
 	for _, job := range jobs {
 		array, number, _ := strings.Cut(job.ID, "_")
 		known := slices.ContainsFunc(row.elements, func(element jobStatus) bool { return number == strconv.Itoa(element.index) })
-		if job.Name == row.Name && slices.Contains(row.array.ids(), array) && !known {
+		if job.Name == row.Name && slices.Contains(row.array.IDs(), array) && !known {
 			element := jobStatus{Job: job.ID, Name: row.Name, run: row.run, index: -1}
 			element.takeState(job)
 			row.elements = append(row.elements, element)
@@ -84,15 +84,15 @@ func (row *jobStatus) addUp() {
 	if t.open != nil && len(row.array.indices) == 0 { // which may stand for many
 		row.Message = t.text(0)
 	}
-	row.ended = t.open == nil && !row.simulated
+	row.Ended = t.open == nil && !row.Simulated
 	switch {
 	case t.open != nil:
 		row.State, row.Reason = t.open.State, t.open.Reason
-	case !row.ended: // simulated, between two elements
+	case !row.Ended: // simulated, between two elements
 		row.State = "RUNNING"
 	case t.worst != nil:
 		row.State, row.Exit, row.saved = t.worst.State, &t.code, t.worst.saved
-		if t.worst.verdictJob == t.worst.Job {
+		if t.worst.VerdictJob == t.worst.Job {
 			row.Cause, row.Exit = t.worst.Cause, t.worst.Exit
 		}
 	case all > 0 && t.done == all:
@@ -117,9 +117,9 @@ func (row *jobStatus) tally() (t tally) {
 		row.Requeues += element.Requeues
 		err := element.end()
 		switch code := exitCode(err); {
-		case !element.ended && (t.open == nil || element.State == "RUNNING" && t.open.State != "RUNNING"):
+		case !element.Ended && (t.open == nil || element.State == "RUNNING" && t.open.State != "RUNNING"):
 			t.open = element
-		case !element.ended, element.neverBegan():
+		case !element.Ended, element.neverBegan():
 		case err == nil:
 			t.done++
 		default:
@@ -150,7 +150,7 @@ func (t tally) text(all int) string {
 // inArray says how an element ended.
 func (row *jobStatus) inArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
-	if row.verdictJob == row.Job {
+	if row.VerdictJob == row.Job {
 		return "element " + index + ": " + row.Message
 	}
 	return fmt.Sprintf("element %s ended as %s: %s", index, row.State, row.why())

@@ -61,7 +61,7 @@ func untilEnd(ctx context.Context, e *env, run *rundir.Dir, id string, each func
 				warned = true
 			case err != nil:
 				return err
-			case row.ended:
+			case row.Ended:
 				return errors.Join(each(), endOf(id, row))
 			}
 			asked = e.Now()
@@ -115,13 +115,13 @@ func endOf(id string, row jobStatus) error {
 		return row.elements[0].end()
 	case len(row.elements) > 1:
 		return endOfArray(id, row.elements)
-	case row.verdictJob == id && row.Exit != nil && *row.Exit != 0:
+	case row.VerdictJob == id && row.Exit != nil && *row.Exit != 0:
 		code := *row.Exit
 		if row.givenUp {
 			code = givenUpCode(code)
 		}
 		return &codeError{code: code, err: fmt.Errorf("job %s: %s", id, row.Message)}
-	case row.verdictJob == id && row.Exit != nil, row.State == "COMPLETED":
+	case row.VerdictJob == id && row.Exit != nil, row.State == "COMPLETED":
 		return nil
 	}
 	return &codeError{code: exitFailed, err: fmt.Errorf("job %s ended as %s: %s", id, row.State, row.why())}

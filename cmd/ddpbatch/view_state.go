@@ -17,10 +17,10 @@ func (row *jobStatus) addState(jobs []slurm.JobStatus) {
 		row.takeState(worst(ours))
 		return
 	}
-	row.ended = true
+	row.Ended = true
 	switch {
-	case row.simulated: // between two attempts, too
-		row.State, row.ended = "RUNNING", false
+	case row.Simulated: // between two attempts, too
+		row.State, row.Ended = "RUNNING", false
 	case row.cancelled || row.dropped(jobs): // of an array that goes on, Slurm forgets it at once
 		row.State, row.cancelled = "CANCELLED", true
 	case row.Exit == nil:
@@ -35,8 +35,8 @@ func (row *jobStatus) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
 		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
 	}
-	row.State, row.Reason, row.ended = job.State, cleanReason(job.Reason), job.Ended()
-	if row.ended && row.Next == "" {
+	row.State, row.Reason, row.Ended = job.State, cleanReason(job.Reason), job.Ended()
+	if row.Ended && row.Next == "" {
 		row.Next = row.silence()
 	}
 }
@@ -110,7 +110,7 @@ func (row *jobStatus) silence() string {
 	switch {
 	case row.State == "COMPLETED", row.State == "CANCELLED":
 		return ""
-	case row.Exit != nil && (slurm.JobStatus{ID: row.Job}).Of(row.verdictJob):
+	case row.Exit != nil && (slurm.JobStatus{ID: row.Job}).Of(row.VerdictJob):
 		return ""
 	}
 	why := "no verdict was left: is the run directory there on the job's nodes, writable, and its file system not full? ddpbatch logs " + row.logsName() +
@@ -135,8 +135,8 @@ func (row *jobStatus) dropped(jobs []slurm.JobStatus) bool {
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(array) && job.Name == row.Name })
 }
 
-// finished tells whether the run has done what it was to do.
-func (row *jobStatus) finished() bool {
+// Finished tells whether the run has done what it was to do.
+func (row *jobStatus) Finished() bool {
 	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun {
 		return false
 	}

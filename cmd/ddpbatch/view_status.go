@@ -34,15 +34,15 @@ type jobStatus struct {
 	Next     string `json:"next"` // what follows, or why nothing does; empty while an attempt runs
 
 	run        *rundir.Dir
-	failed     error  // why the run could not be read
-	ended      bool   // it will not go on by itself
+	Failed     error  `json:"-"` // why the run could not be read
+	Ended      bool   `json:"-"` // it will not go on by itself
 	saved      bool   // the newest attempt did, before it ended
 	cancelled  bool   // by a person, before it began
-	simulated  bool   // by a process that lives
+	Simulated  bool   `json:"-"` // by a process that lives
 	unbegun    bool   // an element, as the job that it is part of now
 	waits      bool   // its newest job has not begun an attempt
 	givenUp    bool   // so that a wish to be started again is not granted
-	verdictJob string // the job whose end Exit, Message and Cause tell
+	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
 
 	cutShort *submission // of which nobody recorded what came of it; nil: there is none
 	array    *arrayJobs  // nil: it is no array
@@ -54,7 +54,7 @@ type jobStatus struct {
 func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
 	rows, err := statusesOf(ctx, e, []*rundir.Dir{run})
 	if err == nil {
-		err = rows[0].failed
+		err = rows[0].Failed
 	}
 	if err != nil {
 		return jobStatus{}, err
@@ -73,7 +73,7 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		if failed == nil {
 			failed = rows[i].lookForLost(ctx, jobsOf)
 		}
-		rows[i].failed = failed
+		rows[i].Failed = failed
 		switch {
 		case failed != nil || !rows[i].submitted():
 		case !run.IsOwn():
@@ -86,8 +86,8 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 	if err != nil && len(others) > 0 && ctx.Err() == nil {
 		// other users' runs may name what no Slurm takes for a job or a cluster
 		for i := range rows {
-			if rows[i].failed == nil && rows[i].submitted() && !runs[i].IsOwn() {
-				rows[i].failed = err
+			if rows[i].Failed == nil && rows[i].submitted() && !runs[i].IsOwn() {
+				rows[i].Failed = err
 			}
 		}
 		jobs, err = askSlurm(ctx, e, ids)
@@ -96,8 +96,8 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 		return nil, err
 	}
 	for i := range rows {
-		if rows[i].failed == nil {
-			rows[i].failed = rows[i].read(jobs)
+		if rows[i].Failed == nil {
+			rows[i].Failed = rows[i].read(jobs)
 		}
 	}
 	return rows, nil
@@ -106,7 +106,7 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 // ids are the jobs that Slurm is asked about for the run.
 func (row *jobStatus) ids() []string {
 	if row.array != nil {
-		return row.array.ids()
+		return row.array.IDs()
 	}
 	return []string{row.Job}
 }
@@ -122,7 +122,7 @@ func (row *jobStatus) identify(run *rundir.Dir) error {
 	if err != nil || array == nil {
 		return err
 	}
-	jobs, err := array.jobs(run)
+	jobs, err := array.Jobs(run)
 	row.array = &jobs
 	return err
 }
@@ -145,10 +145,10 @@ func (row *jobStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) e
 		return s.Asked
 	case row.array != nil && only != nil:
 		row.array.alone[*only] = s.Job
-		row.array.known = append(row.array.known, s.Job)
+		row.array.Known = append(row.array.Known, s.Job)
 	case row.array != nil:
 		row.array.whole, row.array.alone = s.Job, map[int]string{}
-		row.array.known = append(row.array.known, s.Job)
+		row.array.Known = append(row.array.Known, s.Job)
 	case isElement && (only == nil || *only == index):
 		row.Job = fmt.Sprintf("%s_%d", s.Job, index)
 	case !isElement:
@@ -179,12 +179,12 @@ func (row *jobStatus) read(jobs []slurm.JobStatus) error {
 // readRun takes from the run directory all but the state; id is its newest job.
 func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
 	*row = jobStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
-	row.simulated = simulating(run, id) // before the rest: how that ends is in the directory
+	row.Simulated = simulating(run, id) // before the rest: how that ends is in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
 	}
 	if v, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
-		row.Exit, row.Message, row.saved, row.verdictJob = &v.Exit, v.Message, v.Saved, v.JobID
+		row.Exit, row.Message, row.saved, row.VerdictJob = &v.Exit, v.Message, v.Saved, v.JobID
 		row.Cause = string(recovery.Cause(v.Cause).Current())
 	}
 	row.readLedger(run)
@@ -244,9 +244,9 @@ func (row *jobStatus) addCutShort(s *submit.Submission) {
 	}
 	switch {
 	case s.By != nil:
-		row.Next, row.ended = "it is being submitted: "+s.By.String(), false
+		row.Next, row.Ended = "it is being submitted: "+s.By.String(), false
 	case s.Asked != nil:
-		row.Next, row.ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
+		row.Next, row.Ended = what+" was cut short; whether Slurm has taken its job, only Slurm can tell, and its commands are not here", false
 	default:
 		row.Next = what + " was cut short, and Slurm has no job of it; to submit it: ddpbatch resume " + slurm.ShellQuote(row.RunDir)
 	}

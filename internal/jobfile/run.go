@@ -1,0 +1,28 @@
+package jobfile
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/slurm"
+)
+
+// OfRun reads the resolved job out of a run's spec.
+func OfRun(d *rundir.Dir) (*Job, error) {
+	var job Job
+	if err := json.Unmarshal(d.Spec().Job, &job); err != nil {
+		return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
+	}
+	return &job, nil
+}
+
+// BatchScript is what the job's batch script is rendered from.
+func (j *Job) BatchScript(runDir string) slurm.Script {
+	return slurm.Script{
+		Name: j.Name, RunDir: runDir, WorkDir: j.WorkDir, Options: j.Slurm,
+		Nodes: j.Nodes(), MinNodes: j.Launch.MinNodes, Mode: j.Launch.Mode, Nproc: j.MaxNproc(), CPUsPerRank: j.CPUsPerRank(),
+		Setup:   j.Setup,
+		Requeue: len(j.Requeue.On) > 0, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
+	}
+}
