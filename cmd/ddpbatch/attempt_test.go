@@ -230,21 +230,6 @@ func TestSetupFailure(t *testing.T) {
 	}
 }
 
-// What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
-func TestStatusOfEarlierCauses(t *testing.T) {
-	for then, now := range map[string]string{"signal": "crash", "agent-lost": "node", "crash": "crash"} {
-		run := attemptRun(t, "")
-		n, err := run.ClaimAttempt()
-		if err := errors.Join(err, run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: then, Exit: 137, Signal: 9})); err != nil {
-			t.Fatal(err)
-		}
-		var row jobStatus
-		if err := row.readRun(run, ""); err != nil || row.Cause != now {
-			t.Errorf("%s: cause %q, %v; want %s", then, row.Cause, err, now)
-		}
-	}
-}
-
 // What Slurm 25.11.7 said at the moment of TERM (slurm/testdata/25.11): COMPLETING alone, and the cause in other fields. Workers that saved
 // at that TERM ask to be started again, whatever ends the job.
 func TestAttemptEndOf25_11(t *testing.T) {

@@ -11,7 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/submit"
+	"ddpbatch/internal/usage"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -100,12 +102,12 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 	var over, failed []error
 	done := false
 	for _, id := range ids {
-		how, hasEnded, err := ended(ctx, e, run, id)
+		how, hasEnded, err := e.viewer().Ended(ctx, run, id)
 		switch {
 		case hasEnded:
 			over = append(over, alreadyEnded(id, how))
 			continue
-		case !errors.As(err, new(*usageError)):
+		case !errors.As(err, new(*usage.Error)):
 			err = cancelJob(ctx, e, run, id, err)
 		}
 		failed = append(failed, err)
@@ -138,7 +140,7 @@ func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown 
 func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) error {
 	fd, ok := openSimulation(run, id)
 	if !ok {
-		return alreadyEnded(id, howEnded(ctx, e, run, id, ""))
+		return alreadyEnded(id, e.viewer().HowEnded(ctx, run, id, ""))
 	}
 	defer unix.Close(fd)
 	if array, _, ok := elementOf(run); ok {
@@ -168,14 +170,14 @@ func noteCancel(e *env, run *rundir.Dir, id string) {
 // An array of which elements were resumed alone is several jobs: all of them where it is named by its path, and else the one that is named.
 func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 	_, err := findRun(e, runs, name)
-	if array, id, waits := waitingElement(err); waits {
+	if array, id, waits := runview.WaitingElement(err); waits {
 		return array, []string{id}, nil
 	}
 	run, id, err := findJob(e, runs, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	array, err := arrayIn(run)
+	array, err := runview.ArrayIn(run)
 	if err != nil || array == nil {
 		return run, []string{id}, err
 	}
@@ -195,12 +197,12 @@ func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	run, err := findRun(e, runs, name)
 	if err != nil {
-		return nil, "", &usageError{message: explainElement(e, err).Error()}
+		return nil, "", &usageError{message: runview.ExplainElement(e.dir(), err).Error()}
 	}
 	if !run.IsOwn() && !isPath(name) {
 		e.log().Warn("this is the run of another user", "name", name, "run", e.short(run.Path()), "user", run.Owner())
 	}
-	id, err := newestJob(run)
+	id, err := runview.NewestJob(run)
 	if err != nil {
 		return nil, "", err
 	}
@@ -225,4 +227,9 @@ func findRun(e *env, runs, name string) (*rundir.Dir, error) {
 // isPath reports whether name is a path, and not the plain name of a job or a run.
 func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
+}
+
+// alreadyEnded is the error of a cancel that came too late.
+func alreadyEnded(id, how string) error {
+	return &usageError{message: fmt.Sprintf("job %s has ended already: %s", id, how), hint: "there is nothing to cancel"}
 }

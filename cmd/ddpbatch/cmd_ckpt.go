@@ -11,6 +11,7 @@ import (
 	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/checkpoint/safetensors"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 )
@@ -65,7 +66,7 @@ func judged(err error) error {
 // finderOf finds the checkpoints that a command names.
 func finderOf(e *env, c *cli.Context) inspect.Finder {
 	return inspect.Finder{
-		From: e.dir(), Runs: e.abs(c.String("runs")), Log: e.log(), Explain: func(err error) error { return explainElement(e, err) },
+		From: e.dir(), Runs: e.abs(c.String("runs")), Log: e.log(), Explain: func(err error) error { return runview.ExplainElement(e.dir(), err) },
 	}
 }
 

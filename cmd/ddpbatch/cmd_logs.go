@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	streams "ddpbatch/mpi/launch/output"
 )
 
@@ -25,41 +28,18 @@ func newLogsCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			l := rankLogs{e: e}
-			if l.ranks, err = parseLogRanks(c); err != nil {
+			o := runview.Logs{OfRanks: c.IsSet("rank") || c.IsSet("attempt"), Follow: c.Bool("follow")}
+			if o.Ranks, err = parseLogRanks(c); err != nil {
 				return err
 			}
-			if l.first, l.last, err = parseLogAttempts(c.String("attempt"), c.IsSet("attempt")); err != nil {
+			if o.First, o.Last, err = parseLogAttempts(c.String("attempt"), c.IsSet("attempt")); err != nil {
 				return err
 			}
 			run, id, err := findJob(e, e.abs(c.String("runs")), name)
 			if err != nil {
 				return err
 			}
-			l.run = run
-			ofRanks, isArray := c.IsSet("rank") || c.IsSet("attempt"), isArray(run)
-			if isArray {
-				if id, err = wholeJob(run); err != nil {
-					return err
-				}
-			}
-			switch {
-			case ofRanks && isArray && c.Bool("follow"):
-				return l.followArray(c.Context, id)
-			case ofRanks && isArray:
-				return l.printArray()
-			case ofRanks && c.Bool("follow"):
-				return l.follow(c.Context, id)
-			case ofRanks:
-				return l.print()
-			case isArray && c.Bool("follow"):
-				return newArrayLog(e, run).follow(c.Context, id)
-			case isArray:
-				return newArrayLog(e, run).print()
-			case c.Bool("follow"):
-				return follow(c.Context, e, run, id)
-			}
-			return printLog(e, run, id)
+			return e.viewer().ShowLogs(c.Context, run, id, o)
 		},
 	}
 }
@@ -91,4 +71,15 @@ func parseLogAttempts(text string, given bool) (first, last int, err error) {
 		return 0, 0, usagef("--attempt is %q: give a number, attempts count from 1, or all", text)
 	}
 	return n, n, nil
+}
+
+// afterSubmit does what --wait and --follow ask for.
+func afterSubmit(ctx context.Context, e *env, run *rundir.Dir, id string, wait, follow bool) error {
+	switch {
+	case follow:
+		return e.viewer().Follow(ctx, run, id)
+	case wait:
+		return e.viewer().Wait(ctx, run, id)
+	}
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -50,7 +51,7 @@ func namedRuns(e *env, parent string, names []string) ([]*rundir.Dir, error) {
 // runStatus prints a row for each run. If the user named the runs, one that cannot be read is an error. If not, it gets a row with the
 // reason, so that a run of another user cannot hide the others.
 func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bool) error {
-	rows, err := statusesOf(ctx, e, runs)
+	rows, err := e.viewer().Statuses(ctx, runs)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 			return row.Failed
 		default:
 			run := runs[i]
-			rows[i] = jobStatus{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path(), run: run}
+			rows[i] = runview.Status{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path()}
 		}
 	}
 	if asJSON {
@@ -87,4 +88,15 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 		t.row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), step, loss, e.short(r.RunDir), reason)
 	}
 	return t.flush()
+}
+
+// viewer looks at runs for a command.
+func (e *env) viewer() *runview.Viewer {
+	client, _ := newSlurmClient(e)
+	return &runview.Viewer{Slurm: client, Simulating: simulating, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log()}
+}
+
+// statusOf puts together what Slurm and the run directory know of a run.
+func statusOf(ctx context.Context, e *env, run *rundir.Dir) (runview.Status, error) {
+	return e.viewer().Status(ctx, run)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had
@@ -164,7 +165,7 @@ func (q *queue) command(parent string, args ...string) *exec.Cmd {
 }
 
 // status is the only row of status.
-func (q *queue) status(parent, run string) jobStatus {
+func (q *queue) status(parent, run string) runview.Status {
 	q.t.Helper()
 	e, _, _ := q.env(parent)
 	d, err := rundir.Open(run)

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm/sim"
@@ -58,19 +59,13 @@ func (p *playedScheduler) ask(context.Context, time.Duration) endFacts {
 	f := endFacts{Evidence: p.evidence(p.job, p.script)}
 	switch {
 	case !p.deadline.IsZero():
-		f.forbids = ownDeadline
+		f.forbids = rundir.OwnDeadline
 	case p.script.dead() && p.script.had(sim.TimeLimit):
-		f.forbids = killedAtLimit
+		f.forbids = rundir.KilledAtLimit
 	}
 	f.byHand = endedBy(p.job) // an agent knows only of the signal that it got
 	return f
 }
-
-// Why simulate itself does not begin a job again: whoever runs simulate may. They are kept in ledgers, which status knows them by.
-const (
-	ownDeadline   = "DDPBATCH_DEADLINE is that of simulate itself"
-	killedAtLimit = "the batch script was killed at the time limit, before it could ask for a requeue"
-)
 
 // endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
 func endedBy(ctx context.Context) string {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // arrayWorld is an array whose elements, and Slurm, a test plays.
@@ -67,7 +68,7 @@ func (w *arrayWorld) slurm(jobs ...string) {
 	w.says("squeue.out", strings.ReplaceAll(out.String(), "|", "\x1f"))
 }
 
-func (w *arrayWorld) status(state string, exit int, message string) jobStatus {
+func (w *arrayWorld) status(state string, exit int, message string) runview.Status {
 	w.t.Helper()
 	e, _, _ := w.env(0, 0)
 	row, err := statusOf(w.t.Context(), e, w.run)
@@ -83,10 +84,10 @@ func (w *arrayWorld) status(state string, exit int, message string) jobStatus {
 }
 
 // ends is what --wait for the job id ends with.
-func (w *arrayWorld) ends(row jobStatus, id string, code int, message string) {
+func (w *arrayWorld) ends(row runview.Status, id string, code int, message string) {
 	w.t.Helper()
-	row = row.ofJob(id)
-	err := endOf(id, row)
+	row = row.OfJob(id)
+	err := runview.EndOf(id, row)
 	if !row.Ended || exitCode(err) != code || err != nil && err.Error() != message {
 		w.t.Errorf("the wait for job %s ends (%v) with %d, %v; want %d, %s", id, row.Ended, exitCode(err), err, code, message)
 	}

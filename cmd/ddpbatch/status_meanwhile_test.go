@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // A job that ends while Slurm is asked: what it left at its end belongs to what Slurm says of it.
@@ -42,7 +43,7 @@ func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
 		if err != nil || row.State != "FAILED" || row.Attempt != 2 || row.Exit == nil || *row.Exit != 7 || row.Next != "" {
 			t.Errorf("%+v, %v", row, err)
 		}
-		if err := endOf("12", row); exitCode(err) != 7 {
+		if err := runview.EndOf("12", row); exitCode(err) != 7 {
 			t.Errorf("--wait ends with %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // A job that ended badly and could write nothing into its run directory: status and submit --wait say what may be wrong.
@@ -51,7 +52,7 @@ func TestSilentJob(t *testing.T) {
 		if !row.Ended {
 			continue
 		}
-		if err := endOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
+		if err := runview.EndOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
 			t.Errorf("%s: --wait ends with %v", name, err)
 		}
 	}

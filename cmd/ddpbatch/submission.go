@@ -10,8 +10,6 @@ func (e *env) submitEnv() submit.Env {
 	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: client, Dropped: dropped}
 }
 
-type submission = submit.Submission
-
 func askUserJobs(e *env) submit.UserJobs {
 	client, _ := newSlurmClient(e)
 	return submit.AskUserJobs(client)

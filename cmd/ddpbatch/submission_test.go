@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/slurm"
 )
 
@@ -204,7 +205,7 @@ printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
 				t.Errorf("resume of an element: %v", err)
 			}
 			w.status("PENDING", -1, want) // now that it is recorded
-			if id, err := newestJob(one); id != "13_1" || err != nil {
+			if id, err := runview.NewestJob(one); id != "13_1" || err != nil {
 				t.Errorf("the element's job is %s, %v", id, err)
 			}
 		})
@@ -228,8 +229,8 @@ func TestBeginOfElementRecords(t *testing.T) {
 			t.Errorf("%s_%s has begun, and recorded is %s, %v; want %s", step.array, step.index, id, err, step.recorded)
 		}
 	}
-	if got := submissions(w.run); !slices.Equal(got, []string{"12", "13"}) {
-		t.Errorf("submissions %q", got)
+	if got, err := w.run.Submissions(); err != nil || !slices.Equal(got.Jobs, []string{"12", "13"}) {
+		t.Errorf("submissions %q, %v", got.Jobs, err)
 	}
 }
 

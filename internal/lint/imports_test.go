@@ -11,6 +11,7 @@ import (
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
+	"internal/runview":         {"slurm", "slurm/sim", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
 	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submit":          {"slurm"},
@@ -51,11 +52,12 @@ var mayImport = map[string][]string{
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
 	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/submit", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/runview", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/runview", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"cmd/ddpbatch"},
 	"internal/collbench": {"cmd/ddpbatch"},
+	"internal/runview":   {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {

@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"cmp"
@@ -9,37 +9,33 @@ import (
 	"strings"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/slurm"
 )
 
-// afterSubmit does what --wait and --follow ask for.
-func afterSubmit(ctx context.Context, e *env, run *rundir.Dir, id string, wait, followIt bool) error {
-	switch {
-	case followIt:
-		return follow(ctx, e, run, id)
-	case wait:
-		return untilEnd(ctx, e, run, id, func() error { return nil })
-	}
-	return nil
+// Wait waits until the job has ended, and returns how it ended.
+func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
+	return v.untilEnd(ctx, run, id, func() error { return nil })
 }
 
-// follow copies the job's log as it grows, until the job has ended, and returns how it
+// Follow copies the job's log as it grows, until the job has ended, and returns how it
 // ended.
-func follow(ctx context.Context, e *env, run *rundir.Dir, id string) error {
-	if isArray(run) {
-		a := newArrayLog(e, run)
+func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
+	if IsArray(run) {
+		a := newArrayLog(v, run)
 		a.only = id
 		return a.follow(ctx, id)
 	}
-	tail := &tailer{path: run.SlurmLogPath(id), to: e.Out}
+	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
 	defer tail.close()
-	return untilEnd(ctx, e, run, id, tail.copy)
+	return v.untilEnd(ctx, run, id, tail.copy)
 }
 
 // untilEnd calls each again and again until the job has ended; its error carries the
 // job's exit code.
-func untilEnd(ctx context.Context, e *env, run *rundir.Dir, id string, each func() error) error {
+func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each func() error) error {
 	ticker := time.NewTicker(logPoll)
 	defer ticker.Stop()
 	var asked time.Time
@@ -48,68 +44,68 @@ func untilEnd(ctx context.Context, e *env, run *rundir.Dir, id string, each func
 		if err := each(); err != nil {
 			return err
 		}
-		if e.Now().Sub(asked) >= statePoll {
-			row, err := howFar(ctx, e, run, id)
+		if v.Now().Sub(asked) >= statePoll {
+			row, err := v.howFar(ctx, run, id)
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return goesOn(ctx, e, run, id)
+				return v.goesOn(ctx, run, id)
 			case errors.Is(err, slurm.ErrUnreachable):
 				// a controller is restarted now and then, and the job runs on
 				if !warned {
-					e.log().Warn("the job's state is not known for now", "error", err)
+					v.Log.Warn("the job's state is not known for now", "error", err)
 				}
 				warned = true
 			case err != nil:
 				return err
 			case row.Ended:
-				return errors.Join(each(), endOf(id, row))
+				return errors.Join(each(), EndOf(id, row))
 			}
-			asked = e.Now()
+			asked = v.Now()
 		}
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return goesOn(ctx, e, run, id)
+			return v.goesOn(ctx, run, id)
 		}
 	}
 }
 
 // howFar is a job's status. While an array goes on its elements, which may be a thousand, are not looked at.
-func howFar(ctx context.Context, e *env, run *rundir.Dir, id string) (jobStatus, error) {
-	if isArray(run) {
-		if goesOn, err := arrayGoesOn(ctx, e, run, id); err != nil || goesOn {
-			return jobStatus{}, err
+func (v *Viewer) howFar(ctx context.Context, run *rundir.Dir, id string) (Status, error) {
+	if IsArray(run) {
+		if goesOn, err := v.arrayGoesOn(ctx, run, id); err != nil || goesOn {
+			return Status{}, err
 		}
 	}
-	row, err := statusOf(ctx, e, run)
-	return row.ofJob(id), err
+	row, err := v.Status(ctx, run)
+	return row.OfJob(id), err
 }
 
 // arrayGoesOn tells whether a job of an array has parts that have not ended.
-func arrayGoesOn(ctx context.Context, e *env, run *rundir.Dir, id string) (bool, error) {
+func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (bool, error) {
 	if run.Spec().Kind != "slurm" {
-		return simulating(run, id), nil
+		return v.Simulating(run, id), nil
 	}
-	jobs, err := askSlurm(ctx, e, []string{id})
+	jobs, err := v.Jobs(ctx, []string{id})
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err
 }
 
 // goesOn is the error of who stops watching a job: nothing happens to that, and here is how to come back to it.
-func goesOn(ctx context.Context, e *env, run *rundir.Dir, id string) error {
-	name := jobName(e, run, id)
+func (v *Viewer) goesOn(ctx context.Context, run *rundir.Dir, id string) error {
+	name := v.jobName(run, id)
 	return fmt.Errorf("%w; job %s goes on\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, name, name)
 }
 
 // jobName is what a person types for a job: its id where the commands find that, or else its run directory.
-func jobName(e *env, run *rundir.Dir, id string) string {
-	if found, err := rundir.Find(e.abs("runs"), id); err == nil && found.Path() == run.Path() {
+func (v *Viewer) jobName(run *rundir.Dir, id string) string {
+	if found, err := rundir.Find(v.From.Abs("runs"), id); err == nil && found.Path() == run.Path() {
 		return id
 	}
-	return slurm.ShellQuote(e.short(run.Path()))
+	return slurm.ShellQuote(v.From.Short(run.Path()))
 }
 
-// endOf makes a job's end into an error: nil where it is done.
-func endOf(id string, row jobStatus) error {
+// EndOf makes a job's end into an error: nil where it is done.
+func EndOf(id string, row Status) error {
 	switch {
 	case len(row.elements) == 1:
 		return row.elements[0].end()
@@ -118,44 +114,44 @@ func endOf(id string, row jobStatus) error {
 	case row.VerdictJob == id && row.Exit != nil && *row.Exit != 0:
 		code := *row.Exit
 		if row.givenUp {
-			code = givenUpCode(code)
+			code = exit.GivenUp(code)
 		}
-		return &codeError{code: code, err: fmt.Errorf("job %s: %s", id, row.Message)}
+		return &exit.Error{Code: code, Err: fmt.Errorf("job %s: %s", id, row.Message)}
 	case row.VerdictJob == id && row.Exit != nil, row.State == "COMPLETED":
 		return nil
 	}
-	return &codeError{code: exitFailed, err: fmt.Errorf("job %s ended as %s: %s", id, row.State, row.why())}
+	return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("job %s ended as %s: %s", id, row.State, row.why())}
 }
 
-// end is endOf for a row by itself.
-func (row *jobStatus) end() error { return endOf(row.Job, *row) }
+// end is EndOf for a row by itself.
+func (row *Status) end() error { return EndOf(row.Job, *row) }
 
 // endOfArray is the error of elements that did not end well, with the largest of their exit codes.
-func endOfArray(id string, elements []jobStatus) error {
+func endOfArray(id string, elements []Status) error {
 	const most = 20 // that are named
 	var failed []error
 	code := 0
 	for _, element := range elements {
 		if err := element.end(); err != nil {
 			failed = append(failed, err)
-			code = max(code, exitCode(err))
+			code = max(code, codeOf(err))
 		}
 	}
 	if len(failed) == 0 {
 		return nil
 	}
-	text := fmt.Sprintf("job %s: %d of %s did not end well", id, len(failed), plural(len(elements), "element"))
+	lines := fmt.Sprintf("job %s: %d of %s did not end well", id, len(failed), text.Plural(len(elements), "element"))
 	for _, err := range failed[:min(most, len(failed))] {
-		text += "\n  " + err.Error()
+		lines += "\n  " + err.Error()
 	}
 	if more := len(failed) - most; more > 0 {
-		text += fmt.Sprintf("\n  and %d more", more)
+		lines += fmt.Sprintf("\n  and %d more", more)
 	}
-	return &codeError{code: code, err: errors.New(text)}
+	return &exit.Error{Code: code, Err: errors.New(lines)}
 }
 
 // why says what is known of the end of a job that left no verdict.
-func (row *jobStatus) why() string {
+func (row *Status) why() string {
 	if row.cancelled {
 		return "it was cancelled before it began"
 	}
@@ -163,7 +159,7 @@ func (row *jobStatus) why() string {
 }
 
 // logsName is what logs knows a job by: an element that has not begun by its array.
-func (row *jobStatus) logsName() string {
+func (row *Status) logsName() string {
 	array, _, isElement := strings.Cut(row.Job, "_")
 	if _, begun := row.run.Index(); isElement && !begun {
 		return array
@@ -177,3 +173,12 @@ const (
 	logPoll   = 200 * time.Millisecond
 	statePoll = time.Second
 )
+
+// codeOf is the exit code of how a job, or an element, ended.
+func codeOf(err error) int {
+	var coded *exit.Error
+	if errors.As(err, &coded) {
+		return coded.Code
+	}
+	return exit.Done
+}

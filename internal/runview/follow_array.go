@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"context"
@@ -20,17 +20,17 @@ func elementLabel(index string) string { return "[" + index + "] " }
 
 // arrayLog shows the logs of an array's elements.
 type arrayLog struct {
-	e      *env
+	v      *Viewer
 	run    *rundir.Dir
 	only   string // the job whose logs are shown; "": of each element its newest
-	jobs   arrayJobs
+	jobs   ArrayJobs
 	open   []followed
 	known  map[string]bool // paths of these
 	listed time.Time
 }
 
-func newArrayLog(e *env, run *rundir.Dir) *arrayLog {
-	return &arrayLog{e: e, run: run, known: map[string]bool{}}
+func newArrayLog(v *Viewer, run *rundir.Dir) *arrayLog {
+	return &arrayLog{v: v, run: run, known: map[string]bool{}}
 }
 
 func (a *arrayLog) print() error {
@@ -38,7 +38,7 @@ func (a *arrayLog) print() error {
 		return err
 	}
 	if len(a.open) == 0 {
-		fmt.Fprintln(a.e.Err, "no output yet")
+		fmt.Fprintln(a.v.Err, "no output yet")
 	}
 	for _, file := range a.open { // one after the other: there may be more of them than files that a process may have open
 		err := errors.Join(file.tail.copy(), file.label.Finish())
@@ -52,7 +52,7 @@ func (a *arrayLog) print() error {
 
 // follow goes on until the job id has ended.
 func (a *arrayLog) follow(ctx context.Context, id string) error {
-	err := untilEnd(ctx, a.e, a.run, id, a.more)
+	err := a.v.untilEnd(ctx, a.run, id, a.more)
 	if ctx.Err() == nil {
 		err = errors.Join(err, a.look(), a.copy()) // what came into being just before the end
 	}
@@ -65,7 +65,7 @@ func (a *arrayLog) follow(ctx context.Context, id string) error {
 
 // more shows what is new.
 func (a *arrayLog) more() error {
-	if now := a.e.Now(); now.Sub(a.listed) >= statePoll {
+	if now := a.v.Now(); now.Sub(a.listed) >= statePoll {
 		a.listed = now
 		if err := a.look(); err != nil {
 			return err
@@ -95,7 +95,7 @@ func (a *arrayLog) look() error {
 			continue
 		}
 		a.known[path] = true
-		label := &lines.Writer{To: a.e.Out, Label: elementLabel(strconv.Itoa(index))}
+		label := &lines.Writer{To: a.v.Out, Label: elementLabel(strconv.Itoa(index))}
 		a.open = append(a.open, followed{tail: &tailer{path: path, to: label}, label: label})
 	}
 	return nil
@@ -103,7 +103,7 @@ func (a *arrayLog) look() error {
 
 // list finds each element's log, that of the newest job that has left one.
 func (a *arrayLog) list() (map[int]string, error) {
-	array, err := arrayIn(a.run)
+	array, err := ArrayIn(a.run)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (l rankLogs) elementRanks() ([]rankLogs, error) {
 func (l rankLogs) printArray() error {
 	elements, err := l.elementRanks()
 	if err == nil && len(elements) == 0 {
-		fmt.Fprintln(l.e.Err, "no output yet")
+		fmt.Fprintln(l.v.Err, "no output yet")
 	}
 	for _, element := range elements {
 		if failed := element.print(); failed != nil {
@@ -172,12 +172,12 @@ type arrayFollowing struct {
 
 // followArray is follow for each element, until the last has ended.
 func (l rankLogs) followArray(ctx context.Context, id string) error {
-	array, err := arrayIn(l.run)
+	array, err := ArrayIn(l.run)
 	if err != nil {
 		return err
 	}
 	a := &arrayFollowing{rankLogs: l, elements: map[string]*following{}, over: map[string]bool{}, all: len(array.indices)}
-	err = untilEnd(ctx, l.e, l.run, id, a.more)
+	err = l.v.untilEnd(ctx, l.run, id, a.more)
 	if ctx.Err() == nil && !errors.Is(err, errFollowed) {
 		err = errors.Join(err, a.rest())
 	}
@@ -192,7 +192,7 @@ func (l rankLogs) followArray(ctx context.Context, id string) error {
 
 // more shows what is new.
 func (a *arrayFollowing) more() error {
-	if now := a.e.Now(); now.Sub(a.listed) >= statePoll {
+	if now := a.v.Now(); now.Sub(a.listed) >= statePoll {
 		a.listed = now
 		if err := a.look(); err != nil {
 			return err

@@ -1,20 +1,34 @@
-package main
+package runview
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submit"
+	"ddpbatch/internal/text"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
 
-// jobStatus is a row of status; its JSON names are a contract (docs/cli.md).
-type jobStatus struct {
+// Viewer looks at runs, and shows them.
+type Viewer struct {
+	Slurm      *slurm.Client
+	Simulating func(run *rundir.Dir, id string) bool // whether the process lives that simulates a run, as the job id
+	Now        func() time.Time
+	From       text.Dir  // where a person stands: paths are written as seen from there
+	Out, Err   io.Writer // logs, and what is said of them
+	Log        *slog.Logger
+}
+
+// Status is a row of status; its JSON names are a contract (docs/cli.md).
+type Status struct {
 	Job     string   `json:"job"`
 	Name    string   `json:"name"`
 	State   string   `json:"state"`
@@ -44,30 +58,30 @@ type jobStatus struct {
 	givenUp    bool   // so that a wish to be started again is not granted
 	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
 
-	cutShort *submission // of which nobody recorded what came of it; nil: there is none
-	array    *arrayJobs  // nil: it is no array
-	elements []jobStatus // of an array
-	index    int         // of an element
+	cutShort *submit.Submission // of which nobody recorded what came of it; nil: there is none
+	array    *ArrayJobs         // nil: it is no array
+	elements []Status           // of an array
+	index    int                // of an element
 }
 
-// statusOf puts together what Slurm and the run directory know of a run.
-func statusOf(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
-	rows, err := statusesOf(ctx, e, []*rundir.Dir{run})
+// Status puts together what Slurm and the run directory know of a run.
+func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (Status, error) {
+	rows, err := v.Statuses(ctx, []*rundir.Dir{run})
 	if err == nil {
 		err = rows[0].Failed
 	}
 	if err != nil {
-		return jobStatus{}, err
+		return Status{}, err
 	}
 	return rows[0], nil
 }
 
-// statusesOf is statusOf for several runs; Slurm is asked once for all of them, and once more for the jobs of submissions that nobody
+// Statuses is Status for several runs; Slurm is asked once for all of them, and once more for the jobs of submissions that nobody
 // recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
-func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, error) {
-	rows := make([]jobStatus, len(runs))
+func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]Status, error) {
+	rows := make([]Status, len(runs))
 	var ids, others []string // others: of other users' runs
-	jobsOf := askUserJobs(e)
+	jobsOf := submit.AskUserJobs(v.Slurm)
 	for i, run := range runs {
 		failed := rows[i].identify(run)
 		if failed == nil {
@@ -82,7 +96,7 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 			ids = append(ids, rows[i].ids()...)
 		}
 	}
-	jobs, err := askSlurm(ctx, e, slices.Concat(ids, others))
+	jobs, err := v.Jobs(ctx, slices.Concat(ids, others))
 	if err != nil && len(others) > 0 && ctx.Err() == nil {
 		// other users' runs may name what no Slurm takes for a job or a cluster
 		for i := range rows {
@@ -90,21 +104,21 @@ func statusesOf(ctx context.Context, e *env, runs []*rundir.Dir) ([]jobStatus, e
 				rows[i].Failed = err
 			}
 		}
-		jobs, err = askSlurm(ctx, e, ids)
+		jobs, err = v.Jobs(ctx, ids)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i := range rows {
 		if rows[i].Failed == nil {
-			rows[i].Failed = rows[i].read(jobs)
+			rows[i].Failed = v.read(&rows[i], jobs)
 		}
 	}
 	return rows, nil
 }
 
 // ids are the jobs that Slurm is asked about for the run.
-func (row *jobStatus) ids() []string {
+func (row *Status) ids() []string {
 	if row.array != nil {
 		return row.array.IDs()
 	}
@@ -112,13 +126,13 @@ func (row *jobStatus) ids() []string {
 }
 
 // identify tells which job, or jobs, a run is.
-func (row *jobStatus) identify(run *rundir.Dir) error {
-	id, err := newestJob(run)
+func (row *Status) identify(run *rundir.Dir) error {
+	id, err := NewestJob(run)
 	if err != nil {
 		return err
 	}
-	*row = jobStatus{Job: id, run: run}
-	array, err := arrayIn(run)
+	*row = Status{Job: id, run: run}
+	array, err := ArrayIn(run)
 	if err != nil || array == nil {
 		return err
 	}
@@ -129,7 +143,7 @@ func (row *jobStatus) identify(run *rundir.Dir) error {
 
 // lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
 // allowed to.
-func (row *jobStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) error {
+func (row *Status) lookForLost(ctx context.Context, jobsOf submit.UserJobs) error {
 	s, err := submit.Newest(ctx, row.run, false, jobsOf)
 	if err != nil || s.Open == nil {
 		return err
@@ -158,9 +172,9 @@ func (row *jobStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) e
 }
 
 // read puts together what Slurm has told of jobs and what the run that row identifies has left.
-func (row *jobStatus) read(jobs []slurm.JobStatus) error {
+func (v *Viewer) read(row *Status, jobs []slurm.JobStatus) error {
 	array, cutShort := row.array, row.cutShort
-	if err := row.readRun(row.run, row.Job); err != nil {
+	if err := v.readRun(row, row.run, row.Job); err != nil {
 		return err
 	}
 	defer row.addCutShort(cutShort)
@@ -169,7 +183,7 @@ func (row *jobStatus) read(jobs []slurm.JobStatus) error {
 		return nil
 	}
 	row.array = array
-	if err := row.readElements(); err != nil {
+	if err := v.readElements(row); err != nil {
 		return err
 	}
 	row.addElements(jobs)
@@ -177,15 +191,15 @@ func (row *jobStatus) read(jobs []slurm.JobStatus) error {
 }
 
 // readRun takes from the run directory all but the state; id is its newest job.
-func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
-	*row = jobStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
-	row.Simulated = simulating(run, id) // before the rest: how that ends is in the directory
+func (v *Viewer) readRun(row *Status, run *rundir.Dir, id string) (err error) {
+	*row = Status{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
+	row.Simulated = v.Simulating(run, id) // before the rest: how that ends is in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
 	}
-	if v, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
-		row.Exit, row.Message, row.saved, row.VerdictJob = &v.Exit, v.Message, v.Saved, v.JobID
-		row.Cause = string(recovery.Cause(v.Cause).Current())
+	if verdict, err := run.Verdict(row.Attempt); row.Attempt > 0 && err == nil {
+		row.Exit, row.Message, row.saved, row.VerdictJob = &verdict.Exit, verdict.Message, verdict.Saved, verdict.JobID
+		row.Cause = string(recovery.Cause(verdict.Cause).Current())
 	}
 	row.readLedger(run)
 	m, ok, err := run.LastMetrics()
@@ -196,7 +210,7 @@ func (row *jobStatus) readRun(run *rundir.Dir, id string) (err error) {
 }
 
 // readLedger takes what the run has been through from its ledger. A ledger that cannot be read is not worth a failure here.
-func (row *jobStatus) readLedger(run *rundir.Dir) {
+func (row *Status) readLedger(run *rundir.Dir) {
 	history, err := run.Ledger()
 	if err != nil {
 		return
@@ -214,13 +228,13 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 			row.Next = "Slurm did not requeue it: " + event.Detail
 		case rundir.EventGiveUp:
 			row.Next = "not started again: " + event.Detail
-			row.givenUp = event.Detail != ownDeadline && event.Detail != killedAtLimit
+			row.givenUp = event.Detail != rundir.OwnDeadline && event.Detail != rundir.KilledAtLimit
 		case rundir.EventBegin:
 			row.Next, row.givenUp, begun, row.waits = "", false, event.Job, false
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
 			id, ok := event.SubmittedJob()
-			row.waits = ok && id != wholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
+			row.waits = ok && id != submit.WholeID(begun) && !IsArray(run) // of an array its elements' ledgers tell
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells
@@ -229,12 +243,12 @@ func (row *jobStatus) readLedger(run *rundir.Dir) {
 	}
 }
 
-func (row *jobStatus) isElement() bool { return strings.Contains(row.Job, "_") }
+func (row *Status) isElement() bool { return strings.Contains(row.Job, "_") }
 
-func (row *jobStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
+func (row *Status) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
 
 // addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
-func (row *jobStatus) addCutShort(s *submit.Submission) {
+func (row *Status) addCutShort(s *submit.Submission) {
 	if s == nil || s.Job != "" {
 		return
 	}
@@ -258,13 +272,12 @@ func (row *jobStatus) addCutShort(s *submit.Submission) {
 	}
 }
 
-// askSlurm tells what Slurm knows of jobs; those that it knows no longer are left out.
-func askSlurm(ctx context.Context, e *env, ids []string) ([]slurm.JobStatus, error) {
+// Jobs tells what Slurm knows of jobs; those that it knows no longer are left out.
+func (v *Viewer) Jobs(ctx context.Context, ids []string) ([]slurm.JobStatus, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	client, _ := newSlurmClient(e)
-	jobs, err := client.Jobs(ctx, ids)
+	jobs, err := v.Slurm.Jobs(ctx, ids)
 	if errors.Is(err, slurm.ErrUnknownJob) || errors.Is(err, slurm.ErrNoSlurm) {
 		err = nil
 	}

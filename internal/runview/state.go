@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
 
 // addState takes Slurm's word; of a job that Slurm does not know any more, the verdict tells.
-func (row *jobStatus) addState(jobs []slurm.JobStatus) {
+func (row *Status) addState(jobs []slurm.JobStatus) {
 	if ours := row.partsIn(jobs); row.submitted() && len(ours) > 0 {
 		row.takeState(worst(ours))
 		return
@@ -31,7 +32,7 @@ func (row *jobStatus) addState(jobs []slurm.JobStatus) {
 }
 
 // takeState takes the state of what Slurm knows of the job. Where that has not begun, what the attempt before left is not its end.
-func (row *jobStatus) takeState(job slurm.JobStatus) {
+func (row *Status) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
 		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
 	}
@@ -42,7 +43,7 @@ func (row *jobStatus) takeState(job slurm.JobStatus) {
 }
 
 // partsIn are those of jobs that are this one. A job of another name is not this run's: a rebuilt cluster counts from 1 again.
-func (row *jobStatus) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
+func (row *Status) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
 	array, _, isElement := strings.Cut(row.Job, "_")
 	var rest []slurm.JobStatus
 	for _, job := range jobs {
@@ -77,17 +78,17 @@ func worst(jobs []slurm.JobStatus) slurm.JobStatus {
 
 // stateOf is what Slurm would call the end of a job that it knows nothing of; SAVED is ours, for one that stopped in time and waits to be
 // resumed.
-func stateOf(exit int, saved bool, cause recovery.Cause) string {
+func stateOf(code int, saved bool, cause recovery.Cause) string {
 	switch {
-	case exit == 0:
+	case code == exit.Done:
 		return "COMPLETED"
 	case cause == recovery.Cancelled:
 		return "CANCELLED"
 	case cause == recovery.Preempt:
 		return "PREEMPTED"
-	case cause == recovery.Timeout && exit != exitTimeout:
+	case cause == recovery.Timeout && code != exit.Timeout:
 		return "TIMEOUT"
-	case exit == exitRequeue && saved:
+	case code == exit.Requeue && saved:
 		return "SAVED"
 	case cause == recovery.Node || cause == recovery.AgentLost:
 		return "NODE_FAIL"
@@ -106,7 +107,7 @@ func cleanReason(reason string) string {
 
 // silence says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that could not
 // be written to. "" where that is not so.
-func (row *jobStatus) silence() string {
+func (row *Status) silence() string {
 	switch {
 	case row.State == "COMPLETED", row.State == "CANCELLED":
 		return ""
@@ -124,7 +125,7 @@ func (row *jobStatus) silence() string {
 
 // dropped tells whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken one out
 // of the queue. One whose batch script began has left a log.
-func (row *jobStatus) dropped(jobs []slurm.JobStatus) bool {
+func (row *Status) dropped(jobs []slurm.JobStatus) bool {
 	if !row.unbegun {
 		return false
 	}
@@ -136,7 +137,7 @@ func (row *jobStatus) dropped(jobs []slurm.JobStatus) bool {
 }
 
 // Finished tells whether the run has done what it was to do.
-func (row *jobStatus) Finished() bool {
+func (row *Status) Finished() bool {
 	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun {
 		return false
 	}

@@ -1,6 +1,7 @@
-package main
+package runview
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,13 +12,51 @@ import (
 
 	"ddpbatch/internal/lines"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 	streams "ddpbatch/mpi/launch/output"
 )
 
+// Logs says what is shown of a run's output.
+type Logs struct {
+	OfRanks     bool  // what ranks wrote themselves; else the job's log
+	Ranks       []int // none: all
+	First, Last int   // attempts; First 0: the newest; Last 0: all there are, or come
+	Follow      bool  // until the job's end
+}
+
+// ShowLogs shows the output of a run, whose newest job is id. An error tells how a job ended that was followed.
+func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Logs) error {
+	isArray := IsArray(run)
+	if isArray {
+		var err error
+		if id, err = wholeJob(run); err != nil {
+			return err
+		}
+	}
+	l := rankLogs{v: v, run: run, ranks: o.Ranks, first: o.First, last: o.Last}
+	switch {
+	case o.OfRanks && isArray && o.Follow:
+		return l.followArray(ctx, id)
+	case o.OfRanks && isArray:
+		return l.printArray()
+	case o.OfRanks && o.Follow:
+		return l.follow(ctx, id)
+	case o.OfRanks:
+		return l.print()
+	case isArray && o.Follow:
+		return newArrayLog(v, run).follow(ctx, id)
+	case isArray:
+		return newArrayLog(v, run).print()
+	case o.Follow:
+		return v.Follow(ctx, run, id)
+	}
+	return v.printLog(run, id)
+}
+
 // rankLogs are the files of a run's ranks that logs shows.
 type rankLogs struct {
-	e     *env
+	v     *Viewer
 	run   *rundir.Dir
 	ranks []int // none: all
 
@@ -25,14 +64,15 @@ type rankLogs struct {
 	element     string // the index of an array's element, among others; else empty
 }
 
-func printLog(e *env, run *rundir.Dir, id string) error {
-	tail := &tailer{path: run.SlurmLogPath(id), to: e.Out}
+// printLog shows the log of one job.
+func (v *Viewer) printLog(run *rundir.Dir, id string) error {
+	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
 	defer tail.close()
 	if err := tail.copy(); err != nil {
 		return err
 	}
 	if tail.file == nil {
-		fmt.Fprintln(e.Err, "no output yet")
+		fmt.Fprintln(v.Err, "no output yet")
 	}
 	return nil
 }
@@ -48,7 +88,7 @@ func (l rankLogs) print() error {
 		return err
 	}
 	if newest == 0 {
-		fmt.Fprintln(l.e.Err, "no output yet")
+		fmt.Fprintln(l.v.Err, "no output yet")
 		return nil
 	}
 	if l.last == 0 {
@@ -60,7 +100,7 @@ func (l rankLogs) print() error {
 			if l.first == l.last || !errors.Is(err, errNoLogs) {
 				return err
 			}
-			l.e.log().Warn(err.Error())
+			l.v.Log.Warn(err.Error())
 		}
 	}
 	return nil
@@ -77,7 +117,7 @@ func (l rankLogs) printAttempt(attempt int) error {
 			if len(logs) == 0 {
 				return err
 			}
-			l.e.log().Warn(err.Error())
+			l.v.Log.Warn(err.Error())
 		}
 	}
 	if len(logs) == 0 {
@@ -92,9 +132,9 @@ func (l rankLogs) printAttempt(attempt int) error {
 }
 
 func (l rankLogs) printFile(log rundir.RankLog) error {
-	tail := &tailer{path: log.Path, to: l.e.Out}
+	tail := &tailer{path: log.Path, to: l.v.Out}
 	defer tail.close()
-	tail.head = func() { fmt.Fprintf(l.e.Err, "==> %s <==\n", clean(l.e.short(log.Path))) }
+	tail.head = func() { fmt.Fprintf(l.v.Err, "==> %s <==\n", text.Clean(l.v.From.Short(log.Path))) }
 	if !l.labelled() {
 		return tail.copy()
 	}
@@ -120,7 +160,7 @@ func (l rankLogs) settled() (rankLogs, error) {
 func (l rankLogs) list(attempt int) ([]rundir.RankLog, error) {
 	logs, err := l.run.RankLogs(attempt)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.e.short(l.run.Path()))
+		return nil, fmt.Errorf("attempt %d has %w: there is no such attempt of %s", attempt, errNoLogs, l.v.From.Short(l.run.Path()))
 	}
 	return slices.DeleteFunc(logs, func(log rundir.RankLog) bool { return !l.wanted(log.Rank) }), err
 }
@@ -138,7 +178,7 @@ func (l rankLogs) label(log rundir.RankLog) *lines.Writer {
 	if len(l.ranks) != 1 {
 		label += streams.Label(streams.DefaultPrefix, streams.Worker{Host: log.Host, Rank: log.Rank})
 	}
-	return &lines.Writer{To: l.e.Out, Label: label}
+	return &lines.Writer{To: l.v.Out, Label: label}
 }
 
 // ofElement names the element of an array that the logs are of, among others: "element 3" and end.

@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"errors"
@@ -6,18 +6,22 @@ import (
 	"slices"
 	"strings"
 
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch/blame"
+	"ddpbatch/slurm/sim"
 )
 
-// runArray is a run that is several: each element has a directory of its own once it has begun.
-type runArray struct {
+// Array is a run that is several: each element has a directory of its own once it has begun.
+type Array struct {
 	indices []int // of the elements that the job asks for; none where only Slurm can tell
 	begun   map[int]*rundir.Dir
 }
 
-// arrayIn is the array that a run's job asks for; nil where it asks for none, and for one element.
-func arrayIn(run *rundir.Dir) (*runArray, error) {
+// ArrayIn is the array that a run's job asks for; nil where it asks for none, and for one element.
+func ArrayIn(run *rundir.Dir) (*Array, error) {
 	asks, indices, err := arrayAsked(run)
 	if err != nil || !asks {
 		return nil, err
@@ -26,7 +30,7 @@ func arrayIn(run *rundir.Dir) (*runArray, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &runArray{indices: indices, begun: map[int]*rundir.Dir{}}
+	a := &Array{indices: indices, begun: map[int]*rundir.Dir{}}
 	for _, element := range elements {
 		index, _ := element.Index()
 		a.begun[index] = element
@@ -34,8 +38,8 @@ func arrayIn(run *rundir.Dir) (*runArray, error) {
 	return a, nil
 }
 
-// isArray tells whether a run is several, with a log each.
-func isArray(run *rundir.Dir) bool {
+// IsArray tells whether a run is several, with a log each.
+func IsArray(run *rundir.Dir) bool {
 	asks, _, err := arrayAsked(run)
 	return asks && err == nil
 }
@@ -46,14 +50,15 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 	if _, isElement := run.Index(); isElement || kind != "slurm" && kind != "simulate" {
 		return false, nil, nil
 	}
-	job, err := jobOf(run)
+	job, err := jobfile.OfRun(run)
 	if err != nil {
 		return false, nil, err
 	}
-	if _, asks = job.Slurm.Get("array"); !asks || slices.Contains(job.Slurm.Skip, "array") {
+	list, asks := job.Slurm.Get("array")
+	if !asks || slices.Contains(job.Slurm.Skip, "array") {
 		return false, nil, nil
 	}
-	array, err := arrayOf(job)
+	array, err := sim.ParseArray(list)
 	if err != nil && kind == "slurm" { // a site may allow more elements than simulate does
 		return true, nil, nil
 	}
@@ -64,7 +69,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 }
 
 // all are the indices of the elements that the job asks for, and of those that have begun at any time.
-func (a *runArray) all() []int {
+func (a *Array) all() []int {
 	all := slices.Clone(a.indices)
 	for index := range a.begun {
 		all = append(all, index)
@@ -73,17 +78,17 @@ func (a *runArray) all() []int {
 	return slices.Compact(all)
 }
 
-// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
-type arrayJobs struct {
+// ArrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
+type ArrayJobs struct {
 	whole   string
 	alone   map[int]string
 	Known   []string // that were submitted, oldest first; none of what is simulated
-	indices []int    // as in runArray
+	indices []int    // as in Array
 }
 
-func (a *runArray) Jobs(run *rundir.Dir) (arrayJobs, error) {
+func (a *Array) Jobs(run *rundir.Dir) (ArrayJobs, error) {
 	id, err := run.JobID()
-	jobs := arrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
+	jobs := ArrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
 	if err != nil || run.Spec().Kind != "slurm" {
 		return jobs, err
 	}
@@ -124,7 +129,7 @@ func submissions(run *rundir.Dir) (ids []string) {
 }
 
 // of is the job of an element; recorded is that in which it has begun last, "" where it never has.
-func (j arrayJobs) of(index int, recorded string) string {
+func (j ArrayJobs) of(index int, recorded string) string {
 	array, _, _ := strings.Cut(recorded, "_")
 	id := j.whole
 	switch alone, isAlone := j.alone[index]; {
@@ -139,7 +144,7 @@ func (j arrayJobs) of(index int, recorded string) string {
 }
 
 // IDs are the jobs that Slurm is asked about.
-func (j arrayJobs) IDs() []string {
+func (j ArrayJobs) IDs() []string {
 	ids := []string{j.whole}
 	for _, id := range j.alone {
 		ids = append(ids, id)
@@ -149,7 +154,7 @@ func (j arrayJobs) IDs() []string {
 }
 
 // aloneIn is the element that was resumed alone as the job id.
-func (j arrayJobs) aloneIn(id string) (index int, ok bool) {
+func (j ArrayJobs) aloneIn(id string) (index int, ok bool) {
 	for index, alone := range j.alone {
 		if alone == id {
 			return index, true
@@ -158,8 +163,8 @@ func (j arrayJobs) aloneIn(id string) (index int, ok bool) {
 	return 0, false
 }
 
-// newestJob is the newest job of a run. An element's may wait, so that it has not begun yet.
-func newestJob(run *rundir.Dir) (string, error) {
+// NewestJob is the newest job of a run. An element's may wait, so that it has not begun yet.
+func NewestJob(run *rundir.Dir) (string, error) {
 	recorded, err := run.JobID()
 	if err != nil || run.Spec().Kind != "slurm" {
 		return recorded, err
@@ -173,7 +178,7 @@ func newestJob(run *rundir.Dir) (string, error) {
 	if array, _, _ := strings.Cut(recorded, "_"); err != nil || array == newest {
 		return recorded, err
 	}
-	array, err := arrayIn(whole)
+	array, err := ArrayIn(whole)
 	if err != nil || array == nil {
 		return recorded, err
 	}
@@ -184,7 +189,7 @@ func newestJob(run *rundir.Dir) (string, error) {
 // begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed.
 // Else it is the recorded one.
 func begunSince(run *rundir.Dir, recorded string) string {
-	if isArray(run) {
+	if IsArray(run) {
 		return recorded
 	}
 	known, err := run.Submissions()
@@ -197,7 +202,7 @@ func begunSince(run *rundir.Dir, recorded string) string {
 
 // wholeJob is the newest job of a whole array.
 func wholeJob(run *rundir.Dir) (string, error) {
-	array, err := arrayIn(run)
+	array, err := ArrayIn(run)
 	if err != nil {
 		return "", err
 	}
@@ -205,42 +210,37 @@ func wholeJob(run *rundir.Dir) (string, error) {
 	return jobs.whole, err
 }
 
-// explainElement says of an array's element that has no directory whether the array has it at all. Other errors stay as they are.
-func explainElement(e *env, err error) error {
+// ExplainElement says of an array's element that has no directory whether the array has it at all. Other errors stay as they are.
+func ExplainElement(from text.Dir, err error) error {
 	var none *rundir.NoElementError
 	if !errors.As(err, &none) {
 		return err
 	}
-	run := e.named(none.Run.Path())
-	array, err := arrayIn(none.Run)
+	run := from.Named(none.Run.Path())
+	array, err := ArrayIn(none.Run)
 	switch {
 	case err != nil:
 		return err
 	case array == nil:
-		return usagef("there is no array element %d in %s: it is no array", none.Index, run)
+		return usage.Errorf("there is no array element %d in %s: it is no array", none.Index, run)
 	case slices.Contains(array.indices, none.Index):
-		return usagef("element %d of the array %s has not begun", none.Index, run)
+		return usage.Errorf("element %d of the array %s has not begun", none.Index, run)
 	case len(array.all()) == 0:
-		return usagef("there is no array element %d in %s: none has begun", none.Index, run)
+		return usage.Errorf("there is no array element %d in %s: none has begun", none.Index, run)
 	}
-	return usagef("there is no array element %d in %s; there are %s", none.Index, run, blame.Ranges(array.all()))
+	return usage.Errorf("there is no array element %d in %s; there are %s", none.Index, run, blame.Ranges(array.all()))
 }
 
-// waitingElement is the job of an array's element that was submitted and has no directory, as it has not begun; the run is the array's.
-func waitingElement(err error) (run *rundir.Dir, id string, ok bool) {
+// WaitingElement is the job of an array's element that was submitted and has no directory, as it has not begun; the run is the array's.
+func WaitingElement(err error) (run *rundir.Dir, id string, ok bool) {
 	var none *rundir.NoElementError
 	if !errors.As(err, &none) || none.Run.Spec().Kind != "slurm" {
 		return nil, "", false
 	}
-	array, err := arrayIn(none.Run)
+	array, err := ArrayIn(none.Run)
 	if err != nil || array == nil || len(array.indices) > 0 && !slices.Contains(array.indices, none.Index) {
 		return nil, "", false
 	}
 	jobs, err := array.Jobs(none.Run)
 	return none.Run, jobs.of(none.Index, ""), err == nil && jobs.whole != ""
-}
-
-func isNoElement(err error) bool {
-	var none *rundir.NoElementError
-	return errors.As(err, &none)
 }

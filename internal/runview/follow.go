@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func (l rankLogs) follow(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	err = untilEnd(ctx, f.e, f.run, id, f.more)
+	err = f.v.untilEnd(ctx, f.run, id, f.more)
 	if ctx.Err() == nil && !errors.Is(err, errFollowed) {
 		if last := f.rest(); !errors.Is(last, errFollowed) {
 			err = errors.Join(err, last)
@@ -58,10 +58,10 @@ func (f *following) rest() error {
 
 // more shows what is new. Folders are read seldom: they lie on shared file systems, and may hold thousands of files.
 func (f *following) more() error {
-	if f.e.Now().Sub(f.listed) < statePoll {
+	if f.v.Now().Sub(f.listed) < statePoll {
 		return f.copy()
 	}
-	f.listed = f.e.Now()
+	f.listed = f.v.Now()
 	newest, err := f.run.NewestAttempt()
 	if err != nil {
 		return err
@@ -95,13 +95,13 @@ func (f *following) look() error {
 			continue
 		}
 		f.known[log.Path] = true
-		file := followed{tail: &tailer{path: log.Path, to: f.e.Out}}
+		file := followed{tail: &tailer{path: log.Path, to: f.v.Out}}
 		if f.labelled() {
 			file.label = f.label(log)
 			file.tail.to = file.label
 		}
 		if len(f.open) == 0 {
-			fmt.Fprintf(f.e.Err, "==> %sattempt %d <==\n", f.ofElement(", "), f.attempt)
+			fmt.Fprintf(f.v.Err, "==> %sattempt %d <==\n", f.ofElement(", "), f.attempt)
 		}
 		f.open = append(f.open, file)
 	}

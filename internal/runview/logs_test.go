@@ -1,15 +1,21 @@
-package main
+package runview
 
 import (
 	"bytes"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/vfs"
+	"ddpbatch/slurm"
 )
 
 // logsWorld is a run directory whose attempts a test plays.
@@ -39,7 +45,10 @@ func newLogsWorld(t *testing.T) *logsWorld {
 
 func (w *logsWorld) logs(first, last int, ranks ...int) rankLogs {
 	return rankLogs{
-		e:   &env{Out: &w.out, Err: &w.errs, Dir: w.run.Path(), Now: func() time.Time { return w.now }},
+		v: &Viewer{
+			Slurm: &slurm.Client{}, Simulating: func(*rundir.Dir, string) bool { return false }, Now: func() time.Time { return w.now },
+			From: text.Dir(w.run.Path()), Out: &w.out, Err: &w.errs, Log: slog.New(slog.NewTextHandler(&w.errs, nil)),
+		},
 		run: w.run, ranks: ranks, first: first, last: last,
 	}
 }
@@ -181,7 +190,7 @@ func TestLogsFollowUntilTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := w.logs(1, 0).follow(t.Context(), "12")
-	if exitCode(err) != 9 || !strings.Contains(err.Error(), "rank 0 exited") {
+	if codeOf(err) != 9 || !strings.Contains(err.Error(), "rank 0 exited") {
 		t.Errorf("error is %v", err)
 	}
 	w.shown("[n1 0] one\n[n1 0] two\n")
@@ -189,4 +198,24 @@ func TestLogsFollowUntilTheEnd(t *testing.T) {
 		t.Error(err)
 	}
 	w.shown("[n1 0] one\n")
+}
+
+// What has the name of a log, and is a pipe without a writer, or a device, is an error at once.
+func TestLogIsAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/zero"} {
+		done := make(chan error, 1)
+		go func() { done <- (&tailer{path: path, to: &bytes.Buffer{}}).copy() }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, vfs.ErrNotRegular) {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(testkit.Patience):
+			t.Fatalf("%s is waited for", path)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package main
+package runview
 
 import (
 	"fmt"
@@ -12,19 +12,19 @@ import (
 )
 
 // readElements reads what an array's elements have left. Of one that has not begun nothing is known but its job.
-func (row *jobStatus) readElements() error {
-	array, err := arrayIn(row.run)
+func (v *Viewer) readElements(row *Status) error {
+	array, err := ArrayIn(row.run)
 	if err != nil || array == nil {
 		return err
 	}
 	jobs := *row.array
 	history, _ := row.run.Ledger()
 	for _, index := range array.all() {
-		var element jobStatus
+		var element Status
 		if begun := array.begun[index]; begun == nil {
-			element = jobStatus{Job: jobs.of(index, ""), Name: row.Name, run: row.run, unbegun: true}
+			element = Status{Job: jobs.of(index, ""), Name: row.Name, run: row.run, unbegun: true}
 			element.cancelled = cancelledBefore(history, element.Job)
-		} else if err := element.readElement(begun, jobs); err != nil {
+		} else if err := v.readElement(&element, begun, jobs); err != nil {
 			return err
 		}
 		element.index = index
@@ -33,13 +33,13 @@ func (row *jobStatus) readElements() error {
 	return nil
 }
 
-func (row *jobStatus) readElement(run *rundir.Dir, jobs arrayJobs) error {
+func (v *Viewer) readElement(row *Status, run *rundir.Dir, jobs ArrayJobs) error {
 	index, _ := run.Index()
 	recorded, err := run.JobID()
 	if err != nil {
 		return err
 	}
-	return row.readRun(run, jobs.of(index, recorded))
+	return v.readRun(row, run, jobs.of(index, recorded))
 }
 
 // cancelledBefore tells whether a person has cancelled a job before it began, by the ledger of its run or of its array.
@@ -48,7 +48,7 @@ func cancelledBefore(history []rundir.Event, job string) bool {
 }
 
 // addElements makes an array's row that of its elements; jobs is what Slurm knows.
-func (row *jobStatus) addElements(jobs []slurm.JobStatus) {
+func (row *Status) addElements(jobs []slurm.JobStatus) {
 	for i := range row.elements {
 		element := &row.elements[i]
 		element.addState(jobs)
@@ -63,12 +63,12 @@ func (row *jobStatus) addElements(jobs []slurm.JobStatus) {
 }
 
 // addUnknown adds elements that Slurm alone knows of.
-func (row *jobStatus) addUnknown(jobs []slurm.JobStatus) {
+func (row *Status) addUnknown(jobs []slurm.JobStatus) {
 	for _, job := range jobs {
 		array, number, _ := strings.Cut(job.ID, "_")
-		known := slices.ContainsFunc(row.elements, func(element jobStatus) bool { return number == strconv.Itoa(element.index) })
+		known := slices.ContainsFunc(row.elements, func(element Status) bool { return number == strconv.Itoa(element.index) })
 		if job.Name == row.Name && slices.Contains(row.array.IDs(), array) && !known {
-			element := jobStatus{Job: job.ID, Name: row.Name, run: row.run, index: -1}
+			element := Status{Job: job.ID, Name: row.Name, run: row.run, index: -1}
 			element.takeState(job)
 			row.elements = append(row.elements, element)
 		}
@@ -76,7 +76,7 @@ func (row *jobStatus) addUnknown(jobs []slurm.JobStatus) {
 }
 
 // addUp takes the state from the elements: of one that is not over, or else of the one with the largest exit code, the first of these.
-func (row *jobStatus) addUp() {
+func (row *Status) addUp() {
 	row.State, row.Reason, row.Exit, row.Cause, row.Next, row.saved = "UNKNOWN", "", nil, "", "", false
 	t := row.tally()
 	all := len(row.elements)
@@ -103,12 +103,12 @@ func (row *jobStatus) addUp() {
 // tally counts an array's elements.
 type tally struct {
 	done, failed int
-	open, worst  *jobStatus // nil: none is
-	code         int        // of the worst
+	open, worst  *Status // nil: none is
+	code         int     // of the worst
 }
 
 // tally adds up what is no element's alone, too.
-func (row *jobStatus) tally() (t tally) {
+func (row *Status) tally() (t tally) {
 	row.Attempt, row.Restarts, row.Requeues = 0, 0, 0
 	for i := range row.elements {
 		element := &row.elements[i]
@@ -116,7 +116,7 @@ func (row *jobStatus) tally() (t tally) {
 		row.Restarts += element.Restarts
 		row.Requeues += element.Requeues
 		err := element.end()
-		switch code := exitCode(err); {
+		switch code := codeOf(err); {
 		case !element.Ended && (t.open == nil || element.State == "RUNNING" && t.open.State != "RUNNING"):
 			t.open = element
 		case !element.Ended, element.neverBegan():
@@ -148,7 +148,7 @@ func (t tally) text(all int) string {
 }
 
 // inArray says how an element ended.
-func (row *jobStatus) inArray() string {
+func (row *Status) inArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
 	if row.VerdictJob == row.Job {
 		return "element " + index + ": " + row.Message
@@ -157,15 +157,15 @@ func (row *jobStatus) inArray() string {
 }
 
 // neverBegan tells of an ended element that nobody knows anything of.
-func (row *jobStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
+func (row *Status) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
 
-// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
-func (row jobStatus) ofJob(id string) jobStatus {
+// OfJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
+func (row Status) OfJob(id string) Status {
 	if row.array == nil {
 		return row
 	}
 	only, alone := row.array.aloneIn(id)
-	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element jobStatus) bool {
+	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element Status) bool {
 		asked := len(row.array.indices) == 0 || slices.Contains(row.array.indices, element.index)
 		return alone && element.index != only || !alone && !asked
 	})
