@@ -153,13 +153,13 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 
 // settledStatus is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
-func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (runview.Status, error) {
+func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
 	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
 	if err != nil {
-		return runview.Status{}, err
+		return runview.RunStatus{}, err
 	}
 	if _, err := e.submitEnv().Finalize(s); err != nil {
-		return runview.Status{}, err
+		return runview.RunStatus{}, err
 	}
 	row, err := statusOf(ctx, e, run)
 	switch {

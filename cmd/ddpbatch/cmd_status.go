@@ -62,7 +62,7 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 			return row.Failed
 		default:
 			run := runs[i]
-			rows[i] = runview.Status{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path()}
+			rows[i] = runview.RunStatus{Job: row.Job, Name: run.Spec().Name, State: "UNKNOWN", Reason: row.Failed.Error(), RunDir: run.Path()}
 		}
 	}
 	if asJSON {
@@ -97,6 +97,6 @@ func (e *env) viewer() *runview.Viewer {
 }
 
 // statusOf puts together what Slurm and the run directory know of a run.
-func statusOf(ctx context.Context, e *env, run *rundir.Dir) (runview.Status, error) {
+func statusOf(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
 	return e.viewer().Status(ctx, run)
 }

@@ -165,7 +165,7 @@ func (q *queue) command(parent string, args ...string) *exec.Cmd {
 }
 
 // status is the only row of status.
-func (q *queue) status(parent, run string) runview.Status {
+func (q *queue) status(parent, run string) runview.RunStatus {
 	q.t.Helper()
 	e, _, _ := q.env(parent)
 	d, err := rundir.Open(run)

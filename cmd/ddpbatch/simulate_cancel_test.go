@@ -78,13 +78,13 @@ func TestSimulateEndedByHand(t *testing.T) {
 }
 
 // oneStatus is what status tells of one run.
-func oneStatus(t *testing.T, dir, run string) runview.Status {
+func oneStatus(t *testing.T, dir, run string) runview.RunStatus {
 	t.Helper()
 	cmd, out := command(dir, "status", "--json", run)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("status: %v\n%s", err, out)
 	}
-	var rows []runview.Status
+	var rows []runview.RunStatus
 	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 {
 		t.Fatalf("status: %v\n%s", err, out)
 	}

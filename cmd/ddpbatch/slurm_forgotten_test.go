@@ -40,7 +40,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 		return strings.Count(ends, "\n") == 7 && !strings.Contains(ends, "Unknown")
 	})
 
-	says := func() (rows []runview.Status) {
+	says := func() (rows []runview.RunStatus) {
 		for _, s := range all {
 			rows = append(rows, s.status())
 		}

@@ -271,7 +271,7 @@ func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 			t.Fatalf("%s: Slurm has the jobs %q; want one", by, jobs)
 		}
 		id := jobs[0][1]
-		row := decode[[]runview.Status](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
+		row := decode[[]runview.RunStatus](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
 		if row.Job != id || row.State != "PENDING" {
 			t.Errorf("%s: status --json: %+v; want job %s, PENDING", by, row, id)
 		}

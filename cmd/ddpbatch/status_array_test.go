@@ -68,7 +68,7 @@ func (w *arrayWorld) slurm(jobs ...string) {
 	w.says("squeue.out", strings.ReplaceAll(out.String(), "|", "\x1f"))
 }
 
-func (w *arrayWorld) status(state string, exit int, message string) runview.Status {
+func (w *arrayWorld) status(state string, exit int, message string) runview.RunStatus {
 	w.t.Helper()
 	e, _, _ := w.env(0, 0)
 	row, err := statusOf(w.t.Context(), e, w.run)
@@ -84,7 +84,7 @@ func (w *arrayWorld) status(state string, exit int, message string) runview.Stat
 }
 
 // ends is what --wait for the job id ends with.
-func (w *arrayWorld) ends(row runview.Status, id string, code int, message string) {
+func (w *arrayWorld) ends(row runview.RunStatus, id string, code int, message string) {
 	w.t.Helper()
 	row = row.OfJob(id)
 	err := runview.EndOf(id, row)

@@ -12,7 +12,7 @@ import (
 )
 
 // readElements reads what an array's elements have left. Of one that has not begun nothing is known but its job.
-func (v *Viewer) readElements(row *Status) error {
+func (v *Viewer) readElements(row *RunStatus) error {
 	array, err := ArrayIn(row.run)
 	if err != nil || array == nil {
 		return err
@@ -20,9 +20,9 @@ func (v *Viewer) readElements(row *Status) error {
 	jobs := *row.array
 	history, _ := row.run.Ledger()
 	for _, index := range array.all() {
-		var element Status
+		var element RunStatus
 		if begun := array.begun[index]; begun == nil {
-			element = Status{Job: jobs.of(index, ""), Name: row.Name, run: row.run, unbegun: true}
+			element = RunStatus{Job: jobs.of(index, ""), Name: row.Name, run: row.run, unbegun: true}
 			element.cancelled = cancelledBefore(history, element.Job)
 		} else if err := v.readElement(&element, begun, jobs); err != nil {
 			return err
@@ -33,7 +33,7 @@ func (v *Viewer) readElements(row *Status) error {
 	return nil
 }
 
-func (v *Viewer) readElement(row *Status, run *rundir.Dir, jobs ArrayJobs) error {
+func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs ArrayJobs) error {
 	index, _ := run.Index()
 	recorded, err := run.JobID()
 	if err != nil {
@@ -48,7 +48,7 @@ func cancelledBefore(history []rundir.Event, job string) bool {
 }
 
 // addElements makes an array's row that of its elements; jobs is what Slurm knows.
-func (row *Status) addElements(jobs []slurm.JobStatus) {
+func (row *RunStatus) addElements(jobs []slurm.JobStatus) {
 	for i := range row.elements {
 		element := &row.elements[i]
 		element.addState(jobs)
@@ -63,12 +63,12 @@ func (row *Status) addElements(jobs []slurm.JobStatus) {
 }
 
 // addUnknown adds elements that Slurm alone knows of.
-func (row *Status) addUnknown(jobs []slurm.JobStatus) {
+func (row *RunStatus) addUnknown(jobs []slurm.JobStatus) {
 	for _, job := range jobs {
 		array, number, _ := strings.Cut(job.ID, "_")
-		known := slices.ContainsFunc(row.elements, func(element Status) bool { return number == strconv.Itoa(element.index) })
+		known := slices.ContainsFunc(row.elements, func(element RunStatus) bool { return number == strconv.Itoa(element.index) })
 		if job.Name == row.Name && slices.Contains(row.array.IDs(), array) && !known {
-			element := Status{Job: job.ID, Name: row.Name, run: row.run, index: -1}
+			element := RunStatus{Job: job.ID, Name: row.Name, run: row.run, index: -1}
 			element.takeState(job)
 			row.elements = append(row.elements, element)
 		}
@@ -76,7 +76,7 @@ func (row *Status) addUnknown(jobs []slurm.JobStatus) {
 }
 
 // addUp takes the state from the elements: of one that is not over, or else of the one with the largest exit code, the first of these.
-func (row *Status) addUp() {
+func (row *RunStatus) addUp() {
 	row.State, row.Reason, row.Exit, row.Cause, row.Next, row.saved = "UNKNOWN", "", nil, "", "", false
 	t := row.tally()
 	all := len(row.elements)
@@ -103,12 +103,12 @@ func (row *Status) addUp() {
 // tally counts an array's elements.
 type tally struct {
 	done, failed int
-	open, worst  *Status // nil: none is
-	code         int     // of the worst
+	open, worst  *RunStatus // nil: none is
+	code         int        // of the worst
 }
 
 // tally adds up what is no element's alone, too.
-func (row *Status) tally() (t tally) {
+func (row *RunStatus) tally() (t tally) {
 	row.Attempt, row.Restarts, row.Requeues = 0, 0, 0
 	for i := range row.elements {
 		element := &row.elements[i]
@@ -142,13 +142,13 @@ func (t tally) text(all int) string {
 		text += fmt.Sprintf(", %d did not end well", t.failed)
 	}
 	if t.worst != nil {
-		text += "; " + t.worst.inArray()
+		text += "; " + t.worst.endInArray()
 	}
 	return text
 }
 
-// inArray says how an element ended.
-func (row *Status) inArray() string {
+// endInArray says how an element ended.
+func (row *RunStatus) endInArray() string {
 	_, index, _ := strings.Cut(row.Job, "_")
 	if row.VerdictJob == row.Job {
 		return "element " + index + ": " + row.Message
@@ -157,15 +157,15 @@ func (row *Status) inArray() string {
 }
 
 // neverBegan tells of an ended element that nobody knows anything of.
-func (row *Status) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
+func (row *RunStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
 
 // OfJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
-func (row Status) OfJob(id string) Status {
+func (row RunStatus) OfJob(id string) RunStatus {
 	if row.array == nil {
 		return row
 	}
 	only, alone := row.array.aloneIn(id)
-	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element Status) bool {
+	row.elements = slices.DeleteFunc(slices.Clone(row.elements), func(element RunStatus) bool {
 		asked := len(row.array.indices) == 0 || slices.Contains(row.array.indices, element.index)
 		return alone && element.index != only || !alone && !asked
 	})

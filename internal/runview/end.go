@@ -45,10 +45,10 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 			return err
 		}
 		if v.Now().Sub(asked) >= statePoll {
-			row, err := v.howFar(ctx, run, id)
+			row, err := v.progress(ctx, run, id)
 			switch {
 			case err != nil && ctx.Err() != nil:
-				return v.goesOn(ctx, run, id)
+				return v.stillRuns(ctx, run, id)
 			case errors.Is(err, slurm.ErrUnreachable):
 				// a controller is restarted now and then, and the job runs on
 				if !warned {
@@ -65,16 +65,16 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return v.goesOn(ctx, run, id)
+			return v.stillRuns(ctx, run, id)
 		}
 	}
 }
 
-// howFar is a job's status. While an array goes on its elements, which may be a thousand, are not looked at.
-func (v *Viewer) howFar(ctx context.Context, run *rundir.Dir, id string) (Status, error) {
+// progress is a job's status. While an array goes on its elements, which may be a thousand, are not looked at.
+func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunStatus, error) {
 	if IsArray(run) {
-		if goesOn, err := v.arrayGoesOn(ctx, run, id); err != nil || goesOn {
-			return Status{}, err
+		if open, err := v.arrayGoesOn(ctx, run, id); err != nil || open {
+			return RunStatus{}, err
 		}
 	}
 	row, err := v.Status(ctx, run)
@@ -90,8 +90,8 @@ func (v *Viewer) arrayGoesOn(ctx context.Context, run *rundir.Dir, id string) (b
 	return slices.ContainsFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(id) && job.Name == run.Spec().Name && !job.Ended() }), err
 }
 
-// goesOn is the error of who stops watching a job: nothing happens to that, and here is how to come back to it.
-func (v *Viewer) goesOn(ctx context.Context, run *rundir.Dir, id string) error {
+// stillRuns is the error of who stops watching a job: nothing happens to that, and here is how to come back to it.
+func (v *Viewer) stillRuns(ctx context.Context, run *rundir.Dir, id string) error {
 	name := v.jobName(run, id)
 	return fmt.Errorf("%w; job %s goes on\nwatch: ddpbatch logs -f %s\ncancel: ddpbatch cancel %s", context.Cause(ctx), id, name, name)
 }
@@ -105,7 +105,7 @@ func (v *Viewer) jobName(run *rundir.Dir, id string) string {
 }
 
 // EndOf makes a job's end into an error: nil where it is done.
-func EndOf(id string, row Status) error {
+func EndOf(id string, row RunStatus) error {
 	switch {
 	case len(row.elements) == 1:
 		return row.elements[0].end()
@@ -124,10 +124,10 @@ func EndOf(id string, row Status) error {
 }
 
 // end is EndOf for a row by itself.
-func (row *Status) end() error { return EndOf(row.Job, *row) }
+func (row *RunStatus) end() error { return EndOf(row.Job, *row) }
 
 // endOfArray is the error of elements that did not end well, with the largest of their exit codes.
-func endOfArray(id string, elements []Status) error {
+func endOfArray(id string, elements []RunStatus) error {
 	const most = 20 // that are named
 	var failed []error
 	code := 0
@@ -151,7 +151,7 @@ func endOfArray(id string, elements []Status) error {
 }
 
 // why says what is known of the end of a job that left no verdict.
-func (row *Status) why() string {
+func (row *RunStatus) why() string {
 	if row.cancelled {
 		return "it was cancelled before it began"
 	}
@@ -159,7 +159,7 @@ func (row *Status) why() string {
 }
 
 // logsName is what logs knows a job by: an element that has not begun by its array.
-func (row *Status) logsName() string {
+func (row *RunStatus) logsName() string {
 	array, _, isElement := strings.Cut(row.Job, "_")
 	if _, begun := row.run.Index(); isElement && !begun {
 		return array

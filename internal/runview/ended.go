@@ -22,7 +22,7 @@ func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how str
 		return "", false, err
 	}
 	plain, _, _ := strings.Cut(id, ";") // less the cluster
-	row := Status{Job: plain, Name: run.Spec().Name, run: run}
+	row := RunStatus{Job: plain, Name: run.Spec().Name, run: run}
 	ours := row.partsIn(jobs)
 	if slices.ContainsFunc(ours, func(job slurm.JobStatus) bool { return !job.Ended() }) {
 		return "", false, nil
@@ -44,25 +44,25 @@ func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how str
 func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string) string {
 	row, err := v.Status(ctx, run)
 	if err != nil {
-		row = Status{State: "UNKNOWN"}
+		row = RunStatus{State: "UNKNOWN"}
 	}
-	told := row.VerdictJob == id
+	judged := row.VerdictJob == id
 	if row.array != nil { // of which the job may be a part
-		told = slices.Contains(row.array.IDs(), id)
+		judged = slices.Contains(row.array.IDs(), id)
 		_, alone := row.array.aloneIn(id)
 		row = row.OfJob(id)
 		if alone && len(row.elements) > 0 {
 			row = row.elements[0]
-			told = row.VerdictJob == row.Job
+			judged = row.VerdictJob == row.Job
 		}
 	}
 	switch {
-	case state == "" && !told:
+	case state == "" && !judged:
 		return "how, nobody can tell, as it left no verdict"
 	case state == "":
 		state = row.State
 	}
-	if told && row.Message != "" {
+	if judged && row.Message != "" {
 		state += " (" + text.Clean(row.Message) + ")"
 	}
 	return state

@@ -9,8 +9,8 @@ import (
 	"ddpbatch/internal/lines"
 )
 
-// errFollowed: all attempts that are asked for are over, though the job may not be.
-var errFollowed = errors.New("the attempt is over")
+// errAllShown: all attempts that are asked for are over, though the job may not be.
+var errAllShown = errors.New("the attempt is over")
 
 // following shows what ranks write as they write it.
 type following struct {
@@ -33,12 +33,12 @@ func (l rankLogs) follow(ctx context.Context, id string) error {
 		return err
 	}
 	err = f.v.untilEnd(ctx, f.run, id, f.more)
-	if ctx.Err() == nil && !errors.Is(err, errFollowed) {
-		if last := f.rest(); !errors.Is(last, errFollowed) {
+	if ctx.Err() == nil && !errors.Is(err, errAllShown) {
+		if last := f.rest(); !errors.Is(last, errAllShown) {
 			err = errors.Join(err, last)
 		}
 	}
-	if errors.Is(err, errFollowed) {
+	if errors.Is(err, errAllShown) {
 		err = nil
 	}
 	return errors.Join(err, f.finish())
@@ -46,7 +46,7 @@ func (l rankLogs) follow(ctx context.Context, id string) error {
 
 // following begins with the first attempt that is asked for.
 func (l rankLogs) following() (*following, error) {
-	l, err := l.settled()
+	l, err := l.resolved()
 	return &following{rankLogs: l, attempt: l.first, known: map[string]bool{}}, err
 }
 
@@ -75,7 +75,7 @@ func (f *following) more() error {
 		case newest <= f.attempt:
 			return nil
 		case f.attempt == f.last:
-			return errFollowed
+			return errAllShown
 		}
 		if err := f.finish(); err != nil {
 			return err

@@ -178,10 +178,10 @@ func (l rankLogs) followArray(ctx context.Context, id string) error {
 	}
 	a := &arrayFollowing{rankLogs: l, elements: map[string]*following{}, over: map[string]bool{}, all: len(array.indices)}
 	err = l.v.untilEnd(ctx, l.run, id, a.more)
-	if ctx.Err() == nil && !errors.Is(err, errFollowed) {
+	if ctx.Err() == nil && !errors.Is(err, errAllShown) {
 		err = errors.Join(err, a.rest())
 	}
-	if errors.Is(err, errFollowed) {
+	if errors.Is(err, errAllShown) {
 		err = nil
 	}
 	for _, f := range a.elements {
@@ -203,7 +203,7 @@ func (a *arrayFollowing) more() error {
 
 // rest shows what came into being just before the end.
 func (a *arrayFollowing) rest() error {
-	if err := errors.Join(a.look(), a.each((*following).rest)); !errors.Is(err, errFollowed) {
+	if err := errors.Join(a.look(), a.each((*following).rest)); !errors.Is(err, errAllShown) {
 		return err
 	}
 	return nil
@@ -226,21 +226,21 @@ func (a *arrayFollowing) look() error {
 	return nil
 }
 
-// each shows what is new of each element; errFollowed where that was all of all of them.
+// each shows what is new of each element; errAllShown where that was all of all of them.
 func (a *arrayFollowing) each(show func(*following) error) error {
 	for _, index := range slices.Sorted(maps.Keys(a.elements)) {
 		if a.over[index] {
 			continue
 		}
 		switch err := show(a.elements[index]); {
-		case errors.Is(err, errFollowed):
+		case errors.Is(err, errAllShown):
 			a.over[index] = true
 		case err != nil:
 			return err
 		}
 	}
 	if a.all > 0 && len(a.over) >= a.all {
-		return errFollowed
+		return errAllShown
 	}
 	return nil
 }

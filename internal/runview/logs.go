@@ -79,7 +79,7 @@ func (v *Viewer) printLog(run *rundir.Dir, id string) error {
 
 // print shows every attempt there is, rank by rank.
 func (l rankLogs) print() error {
-	l, err := l.settled()
+	l, err := l.resolved()
 	if err != nil {
 		return err
 	}
@@ -146,8 +146,8 @@ func (l rankLogs) printFile(log rundir.RankLog) error {
 // errNoLogs: an attempt has no log of the ranks that are asked for.
 var errNoLogs = errors.New("no log")
 
-// settled is l with the attempts that it begins with known.
-func (l rankLogs) settled() (rankLogs, error) {
+// resolved is l with the attempts that it begins with known.
+func (l rankLogs) resolved() (rankLogs, error) {
 	if l.first > 0 {
 		return l, nil
 	}

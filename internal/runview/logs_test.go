@@ -165,7 +165,7 @@ func TestLogsFollow(t *testing.T) {
 
 	// one attempt alone ends when there is another
 	f = &following{rankLogs: w.logs(2, 2, 0), attempt: 2, known: map[string]bool{}}
-	if err := f.more(); !errors.Is(err, errFollowed) {
+	if err := f.more(); !errors.Is(err, errAllShown) {
 		t.Errorf("following attempt 2: %v", err)
 	}
 	w.shown("second\n")

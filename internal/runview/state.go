@@ -13,7 +13,7 @@ import (
 )
 
 // addState takes Slurm's word; of a job that Slurm does not know any more, the verdict tells.
-func (row *Status) addState(jobs []slurm.JobStatus) {
+func (row *RunStatus) addState(jobs []slurm.JobStatus) {
 	if ours := row.partsIn(jobs); row.submitted() && len(ours) > 0 {
 		row.takeState(worst(ours))
 		return
@@ -32,18 +32,18 @@ func (row *Status) addState(jobs []slurm.JobStatus) {
 }
 
 // takeState takes the state of what Slurm knows of the job. Where that has not begun, what the attempt before left is not its end.
-func (row *Status) takeState(job slurm.JobStatus) {
+func (row *RunStatus) takeState(job slurm.JobStatus) {
 	if row.waits || row.unbegun {
 		row.Exit, row.Cause, row.Message, row.saved = nil, "", "", false
 	}
 	row.State, row.Reason, row.Ended = job.State, cleanReason(job.Reason), job.Ended()
 	if row.Ended && row.Next == "" {
-		row.Next = row.silence()
+		row.Next = row.noVerdictHint()
 	}
 }
 
 // partsIn are those of jobs that are this one. A job of another name is not this run's: a rebuilt cluster counts from 1 again.
-func (row *Status) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
+func (row *RunStatus) partsIn(jobs []slurm.JobStatus) (ours []slurm.JobStatus) {
 	array, _, isElement := strings.Cut(row.Job, "_")
 	var rest []slurm.JobStatus
 	for _, job := range jobs {
@@ -105,9 +105,9 @@ func cleanReason(reason string) string {
 	return reason
 }
 
-// silence says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that could not
+// noVerdictHint says what may be wrong where a submitted job has ended badly, and nothing in its run directory tells how: most often that could not
 // be written to. "" where that is not so.
-func (row *Status) silence() string {
+func (row *RunStatus) noVerdictHint() string {
 	switch {
 	case row.State == "COMPLETED", row.State == "CANCELLED":
 		return ""
@@ -125,7 +125,7 @@ func (row *Status) silence() string {
 
 // dropped tells whether Slurm knows the array of an element that has not begun, and not the element, as it does once scancel has taken one out
 // of the queue. One whose batch script began has left a log.
-func (row *Status) dropped(jobs []slurm.JobStatus) bool {
+func (row *RunStatus) dropped(jobs []slurm.JobStatus) bool {
 	if !row.unbegun {
 		return false
 	}
@@ -137,7 +137,7 @@ func (row *Status) dropped(jobs []slurm.JobStatus) bool {
 }
 
 // Finished tells whether the run has done what it was to do.
-func (row *Status) Finished() bool {
+func (row *RunStatus) Finished() bool {
 	if row.Attempt == 0 || row.Exit == nil || *row.Exit != 0 || row.waits || row.unbegun {
 		return false
 	}

@@ -27,8 +27,8 @@ type Viewer struct {
 	Log        *slog.Logger
 }
 
-// Status is a row of status; its JSON names are a contract (docs/cli.md).
-type Status struct {
+// RunStatus is a row of status; its JSON names are a contract (docs/cli.md).
+type RunStatus struct {
 	Job     string   `json:"job"`
 	Name    string   `json:"name"`
 	State   string   `json:"state"`
@@ -60,26 +60,26 @@ type Status struct {
 
 	cutShort *submit.Submission // of which nobody recorded what came of it; nil: there is none
 	array    *ArrayJobs         // nil: it is no array
-	elements []Status           // of an array
+	elements []RunStatus        // of an array
 	index    int                // of an element
 }
 
 // Status puts together what Slurm and the run directory know of a run.
-func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (Status, error) {
+func (v *Viewer) Status(ctx context.Context, run *rundir.Dir) (RunStatus, error) {
 	rows, err := v.Statuses(ctx, []*rundir.Dir{run})
 	if err == nil {
 		err = rows[0].Failed
 	}
 	if err != nil {
-		return Status{}, err
+		return RunStatus{}, err
 	}
 	return rows[0], nil
 }
 
 // Statuses is Status for several runs; Slurm is asked once for all of them, and once more for the jobs of submissions that nobody
 // recorded. It is asked before their directories are read, as what a job leaves is there before Slurm calls it ended.
-func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]Status, error) {
-	rows := make([]Status, len(runs))
+func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus, error) {
+	rows := make([]RunStatus, len(runs))
 	var ids, others []string // others: of other users' runs
 	jobsOf := submit.AskUserJobs(v.Slurm)
 	for i, run := range runs {
@@ -118,7 +118,7 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]Status, er
 }
 
 // ids are the jobs that Slurm is asked about for the run.
-func (row *Status) ids() []string {
+func (row *RunStatus) ids() []string {
 	if row.array != nil {
 		return row.array.IDs()
 	}
@@ -126,12 +126,12 @@ func (row *Status) ids() []string {
 }
 
 // identify tells which job, or jobs, a run is.
-func (row *Status) identify(run *rundir.Dir) error {
+func (row *RunStatus) identify(run *rundir.Dir) error {
 	id, err := NewestJob(run)
 	if err != nil {
 		return err
 	}
-	*row = Status{Job: id, run: run}
+	*row = RunStatus{Job: id, run: run}
 	array, err := ArrayIn(run)
 	if err != nil || array == nil {
 		return err
@@ -143,7 +143,7 @@ func (row *Status) identify(run *rundir.Dir) error {
 
 // lookForLost finds the job that a command was killed before it could record it. Nothing is written: whoever only looks may not be
 // allowed to.
-func (row *Status) lookForLost(ctx context.Context, jobsOf submit.UserJobs) error {
+func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) error {
 	s, err := submit.Newest(ctx, row.run, false, jobsOf)
 	if err != nil || s.Open == nil {
 		return err
@@ -171,8 +171,8 @@ func (row *Status) lookForLost(ctx context.Context, jobsOf submit.UserJobs) erro
 	return nil
 }
 
-// read puts together what Slurm has told of jobs and what the run that row identifies has left.
-func (v *Viewer) read(row *Status, jobs []slurm.JobStatus) error {
+// read puts together what Slurm knows of jobs and what the run that row identifies has left.
+func (v *Viewer) read(row *RunStatus, jobs []slurm.JobStatus) error {
 	array, cutShort := row.array, row.cutShort
 	if err := v.readRun(row, row.run, row.Job); err != nil {
 		return err
@@ -191,8 +191,8 @@ func (v *Viewer) read(row *Status, jobs []slurm.JobStatus) error {
 }
 
 // readRun takes from the run directory all but the state; id is its newest job.
-func (v *Viewer) readRun(row *Status, run *rundir.Dir, id string) (err error) {
-	*row = Status{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
+func (v *Viewer) readRun(row *RunStatus, run *rundir.Dir, id string) (err error) {
+	*row = RunStatus{Job: id, Name: run.Spec().Name, RunDir: run.Path(), run: run}
 	row.Simulated = v.Simulating(run, id) // before the rest: how that ends is in the directory
 	if row.Attempt, err = run.NewestAttempt(); err != nil {
 		return err
@@ -210,7 +210,7 @@ func (v *Viewer) readRun(row *Status, run *rundir.Dir, id string) (err error) {
 }
 
 // readLedger takes what the run has been through from its ledger. A ledger that cannot be read is not worth a failure here.
-func (row *Status) readLedger(run *rundir.Dir) {
+func (row *RunStatus) readLedger(run *rundir.Dir) {
 	history, err := run.Ledger()
 	if err != nil {
 		return
@@ -243,12 +243,12 @@ func (row *Status) readLedger(run *rundir.Dir) {
 	}
 }
 
-func (row *Status) isElement() bool { return strings.Contains(row.Job, "_") }
+func (row *RunStatus) isElement() bool { return strings.Contains(row.Job, "_") }
 
-func (row *Status) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
+func (row *RunStatus) submitted() bool { return row.run.Spec().Kind == "slurm" && row.Job != "" }
 
 // addCutShort tells of a submission of which nobody recorded what came of it, and that has no job as far as is known.
-func (row *Status) addCutShort(s *submit.Submission) {
+func (row *RunStatus) addCutShort(s *submit.Submission) {
 	if s == nil || s.Job != "" {
 		return
 	}

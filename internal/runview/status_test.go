@@ -15,7 +15,7 @@ func TestStatusOfEarlierCauses(t *testing.T) {
 		if err := errors.Join(err, run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: then, Exit: 137, Signal: 9})); err != nil {
 			t.Fatal(err)
 		}
-		var row Status
+		var row RunStatus
 		if err := w.logs(1, 0).v.readRun(&row, run, ""); err != nil || row.Cause != now {
 			t.Errorf("%s: cause %q, %v; want %s", then, row.Cause, err, now)
 		}
