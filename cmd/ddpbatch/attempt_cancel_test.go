@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/rundir"
 )
 
@@ -39,7 +40,7 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75}); exitCode(err) != exitRequeue {
+			if err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 75}); exitCode(err) != exitRequeue {
 				t.Fatalf("exit code %d: %v", exitCode(err), err)
 			}
 		}, []string{"begin", "end", "requeue", "cancel", "give-up"}},
@@ -95,7 +96,7 @@ func TestCancelArray(t *testing.T) {
 	p, root := newPretendSlurm(t), attemptRun(t, "")
 	run, e := p.element(root, "12", 1, savedVerdict)
 	p.cancel(e, root, "12")
-	err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75})
+	err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 75})
 	if got, want := eventsOf(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exitNever || !slices.Equal(got, want) {
 		t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
 	}
@@ -119,7 +120,7 @@ func TestResumeArray(t *testing.T) {
 	for attempt := 1; attempt <= 2; attempt++ {
 		run, e = p.element(root, "12", attempt, lostVerdict)
 	}
-	if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1}); exitCode(err) != 1 {
+	if err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 1}); exitCode(err) != 1 {
 		t.Fatalf("exit code %d: %v", exitCode(err), err)
 	}
 	if err := root.SetJobID("12"); err != nil {
@@ -133,7 +134,7 @@ func TestResumeArray(t *testing.T) {
 	again := lostVerdict
 	again.Host, again.Nodes = "n1", []string{"n1"}
 	run, e = p.element(root, "13", 3, again)
-	err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1})
+	err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 1})
 	history, ledgerErr := run.Ledger()
 	last := history[len(history)-1]
 	if exitCode(err) != exitRequeue || ledgerErr != nil || last.Event != rundir.EventRequeue || !slices.Equal(last.Nodes, []string{"n1"}) {

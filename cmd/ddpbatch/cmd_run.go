@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/proc"
@@ -81,7 +82,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	cfg := w.config(e)
 	cfg.WarnSignal = warn
 	agent := placement.Agent{
-		Options: o, PerNode: w.nproc, Job: w.launch, Builtin: w.builtin, Program: w.command, JobID: jobIDOf(e),
+		Options: o, PerNode: w.nproc, Job: w.launch, Builtin: w.builtin, Program: w.command, JobID: attempt.JobID(e.lookup),
 		Environ: e.Environ, Lookup: e.lookup, Note: func(format string, args ...any) { note(e, format, args...) },
 	}
 	agent.Configure(&cfg)
@@ -91,7 +92,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if e.Release != nil {
 		e.Release()
 	}
-	if cfg.Deadline, err = deadlineOf(e); err != nil {
+	if cfg.Deadline, err = attempt.Deadline(e.lookup); err != nil {
 		return err
 	}
 	pmi, err := openExchange(e)
@@ -107,7 +108,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	}
 	placement.Misplaced(pmi, alloc, &cfg)
 	if alloc == nil || alloc.Addresses == nil { // Slurm knows nothing of a job that is simulated
-		cfg.FindDeadline = findDeadline(e)
+		cfg.FindDeadline = e.attemptEnv().FindDeadline()
 		placement.Exchange(pmi, alloc, &cfg)
 	}
 	if cfg.Secret, err = secretOf(e, &cfg); err != nil {

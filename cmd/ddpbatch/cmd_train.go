@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
@@ -148,7 +149,7 @@ func (r *rank) loadJob(ctx context.Context) (err error) {
 
 // work joins the world and trains.
 func (r *rank) work(ctx context.Context) (err error) {
-	if r.deadline, err = deadlineOf(r.e); err != nil {
+	if r.deadline, err = attempt.Deadline(r.e.lookup); err != nil {
 		return err
 	}
 	r.heart = newHeartbeat(r.e.get("DDPBATCH_HEARTBEAT_FILE"), r.e.log())

@@ -76,14 +76,7 @@ func missingData(job *jobfile.Job) error {
 	return nil
 }
 
-// jobOf reads the resolved job out of a run's spec.
-func jobOf(d *rundir.Dir) (*jobfile.Job, error) {
-	var job jobfile.Job
-	if err := json.Unmarshal(d.Spec().Job, &job); err != nil {
-		return nil, fmt.Errorf("read the job in %s: %w", d.SpecPath(), err)
-	}
-	return &job, nil
-}
+func jobOf(d *rundir.Dir) (*jobfile.Job, error) { return jobfile.OfRun(d) }
 
 // newRun makes the run directory of a job: the job file as it was read, the
 // resolved spec and a copy of this program.
@@ -213,7 +206,7 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	if template == "" {
 		template = templates.Batch
 	}
-	script := scriptOf(job, runDir)
+	script := job.BatchScript(runDir)
 	script.Words = words
 	text, err := script.Render(template)
 	if err != nil {
@@ -229,16 +222,6 @@ func printScript(e *env, script string) {
 	if shown != script {
 		fmt.Fprintf(e.Err, "ddpbatch: %s stands for values whose names hold KEY, TOKEN, SECRET, PASSWORD or CREDENTIAL; "+
 			"what submit hands to sbatch has them\n", redact.Blank)
-	}
-}
-
-// scriptOf is what a job's batch script is rendered from.
-func scriptOf(job *jobfile.Job, runDir string) slurm.Script {
-	return slurm.Script{
-		Name: job.Name, RunDir: runDir, WorkDir: job.WorkDir, Options: job.Slurm,
-		Nodes: job.Nodes(), MinNodes: job.Launch.MinNodes, Mode: job.Launch.Mode, Nproc: job.MaxNproc(), CPUsPerRank: job.CPUsPerRank(),
-		Setup:   job.Setup,
-		Requeue: len(job.Requeue.On) > 0, Lead: job.Requeue.Lead, Grace: job.Launch.Grace,
 	}
 }
 

@@ -63,7 +63,7 @@ func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 	}
 	begin := time.Now()
 	end, err := s.play(ctx)
-	done.verdict = end.verdict
+	done.verdict = end.Verdict
 	done.took = time.Since(begin)
 	if err = errors.Join(err, s.close()); err == nil {
 		err = context.Cause(ctx)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/rundir"
 )
 
@@ -84,7 +85,7 @@ func TestRunOfTheProgramBefore(t *testing.T) {
 		e.Environ = append(e.Environ, "SLURM_JOB_ID=17")
 		d := must(t, rundir.Open, run)
 		q.must(d.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "17", Cause: "cancelled", Exit: 143, Message: "told", Time: time.Now()}))
-		if err := runAttemptEnd(t.Context(), e, run, srunEnd{code: 143}); exitCode(err) != exitRequeue || len(p.calls()) != 1 || p.calls()[0] != "scontrol requeue 17" {
+		if err := runAttemptEnd(t.Context(), e, run, attempt.SrunEnd{Code: 143}); exitCode(err) != exitRequeue || len(p.calls()) != 1 || p.calls()[0] != "scontrol requeue 17" {
 			t.Errorf("end: %v, %s; ran %q", err, errs, p.calls())
 		}
 		e, out, _ := p.env(1, 0)

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
@@ -14,36 +15,36 @@ import (
 )
 
 // conclude is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
-func (s *simulated) conclude(ctx context.Context, e *env, a *attempt, code int, script *batchScript) (settled, error) {
-	a.signals = script.got()
+func (s *simulated) conclude(ctx context.Context, e *env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
+	a.Signals = script.got()
 	played := &playedScheduler{s, ctx, script}
-	w, err := a.settle(ctx, e, played, code)
+	w, err := a.Finalize(ctx, e.attemptEnv(), played, code)
 	if err == nil {
-		w, err = a.act(ctx, e, played, w)
+		w, err = a.Act(ctx, e.attemptEnv(), played, w)
 	}
 	if err != nil {
 		return w, err
 	}
-	byHand := w.facts.byHand != "" && recovery.CauseOf(w.verdict) == recovery.Cancelled
-	if byHand || a.silent { // or else agent 0 has said it
-		s.say("%s", w.verdict.Message)
+	byHand := w.Facts.ByHand != "" && recovery.CauseOf(w.Verdict) == recovery.Cancelled
+	if byHand || a.Silent { // or else agent 0 has said it
+		s.say("%s", w.Verdict.Message)
 	}
-	if w.decision.Action == recovery.GiveUp && !byHand {
-		s.say("not requeued: %s", w.decision.Why)
+	if w.Decision.Action == recovery.GiveUp && !byHand {
+		s.say("not requeued: %s", w.Decision.Why)
 	}
 	return w, nil
 }
 
 // withdraw takes the job out of the queue, which it was put back into, and which it will not leave: mostly a person has ended it meanwhile.
-func (s *simulated) withdraw(ctx context.Context, w settled, why error) (settled, error) {
+func (s *simulated) withdraw(ctx context.Context, w attempt.Ending, why error) (attempt.Ending, error) {
 	reason := why.Error()
-	if w.facts.byHand = endedBy(ctx); w.facts.byHand != "" {
-		w.verdict.Cause = string(recovery.Cancelled)
-		w.verdict.Message = fmt.Sprintf("%s before it began again; %s", w.facts.byHand, w.verdict.Message)
-		s.say("%s", w.verdict.Message)
-		reason, why = jobCancelled, nil
+	if w.Facts.ByHand = endedBy(ctx); w.Facts.ByHand != "" {
+		w.Verdict.Cause = string(recovery.Cancelled)
+		w.Verdict.Message = fmt.Sprintf("%s before it began again; %s", w.Facts.ByHand, w.Verdict.Message)
+		s.say("%s", w.Verdict.Message)
+		reason, why = attempt.JobCancelled, nil
 	}
-	w, err := s.newest.callOff(ctx, s.e, &playedScheduler{s, ctx, nil}, w, reason)
+	w, err := s.newest.CallOff(ctx, s.e.attemptEnv(), &playedScheduler{s, ctx, nil}, w, reason)
 	return w, errors.Join(why, err)
 }
 
@@ -55,15 +56,15 @@ type playedScheduler struct {
 }
 
 // ask has simulate's own end for a time limit where it was told one: that does not go away by beginning again.
-func (p *playedScheduler) ask(context.Context, time.Duration) endFacts {
-	f := endFacts{Evidence: p.evidence(p.job, p.script)}
+func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
+	f := attempt.Facts{Evidence: p.evidence(p.job, p.script)}
 	switch {
 	case !p.deadline.IsZero():
-		f.forbids = rundir.OwnDeadline
+		f.Forbids = rundir.OwnDeadline
 	case p.script.dead() && p.script.had(sim.TimeLimit):
-		f.forbids = rundir.KilledAtLimit
+		f.Forbids = rundir.KilledAtLimit
 	}
-	f.byHand = endedBy(p.job) // an agent knows only of the signal that it got
+	f.ByHand = endedBy(p.job) // an agent knows only of the signal that it got
 	return f
 }
 
@@ -79,10 +80,10 @@ func endedBy(ctx context.Context) string {
 	return "cancelled"
 }
 
-func (p *playedScheduler) requeue(context.Context) error           { return nil }
-func (p *playedScheduler) spares(context.Context, []string) error  { return nil }
-func (p *playedScheduler) exclude(context.Context, []string) error { return nil }
-func (p *playedScheduler) cancel(context.Context) error            { return nil }
+func (p *playedScheduler) Requeue(context.Context) error           { return nil }
+func (p *playedScheduler) Spares(context.Context, []string) error  { return nil }
+func (p *playedScheduler) Exclude(context.Context, []string) error { return nil }
+func (p *playedScheduler) Cancel(context.Context) error            { return nil }
 
 // evidence is what Slurm would answer when it is asked what becomes of the job.
 func (s *simulated) evidence(ctx context.Context, script *batchScript) recovery.Evidence {

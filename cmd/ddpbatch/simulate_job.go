@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
@@ -34,10 +35,10 @@ type simulated struct {
 	world      *sim.World     // nil: none is needed
 	out        *console
 
-	faults []sim.Fault    // that have not struck
-	steps  []*sim.Running // of all runs: a node that was cut off lives on beside the runs after it
-	newest *attempt       // of the job's newest run
-	used   int            // pretend nodes so far
+	faults []sim.Fault      // that have not struck
+	steps  []*sim.Running   // of all runs: a node that was cut off lives on beside the runs after it
+	newest *attempt.Attempt // of the job's newest run
+	used   int              // pretend nodes so far
 
 	mu   sync.Mutex
 	lost []string // nodes that are gone
@@ -45,7 +46,7 @@ type simulated struct {
 
 func newSimulated(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p pretend, a sim.Allocation) (_ *simulated, err error) {
 	s := &simulated{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.faults, used: len(a.Nodes)}
-	if s.deadline, err = deadlineOf(e); err != nil {
+	if s.deadline, err = attempt.Deadline(e.lookup); err != nil {
 		return nil, err
 	}
 	if err := s.makeWorld(ctx); err != nil {
@@ -93,10 +94,10 @@ func (s *simulated) close() error {
 }
 
 // play runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
-func (s *simulated) play(ctx context.Context) (settled, error) {
+func (s *simulated) play(ctx context.Context) (attempt.Ending, error) {
 	for {
 		w, err := s.once(ctx)
-		if err != nil || w.decision.Action != recovery.Requeue {
+		if err != nil || w.Decision.Action != recovery.Requeue {
 			s.tellLeft()
 			return w, err
 		}
@@ -108,20 +109,20 @@ func (s *simulated) play(ctx context.Context) (settled, error) {
 }
 
 // wait is what happens to the job from its requeue until it begins again. Its error is why it does not.
-func (s *simulated) wait(ctx context.Context, w settled) error {
+func (s *simulated) wait(ctx context.Context, w attempt.Ending) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.replace(append(w.decision.Exclude, s.gone()...)); err != nil {
+	if err := s.replace(append(w.Decision.Exclude, s.gone()...)); err != nil {
 		return err
 	}
 	s.allocation.Restarts++
-	s.say("requeued (%s)", w.decision.Why)
+	s.say("requeued (%s)", w.Decision.Why)
 	return pause.For(ctx, requeueDelay)
 }
 
 // once is one run of the job: what its batch script does, while Slurm does what it does.
-func (s *simulated) once(ctx context.Context) (w settled, err error) {
+func (s *simulated) once(ctx context.Context) (w attempt.Ending, err error) {
 	jobID, err := s.run.JobID()
 	if err != nil {
 		return w, err
@@ -135,18 +136,18 @@ func (s *simulated) once(ctx context.Context) (w settled, err error) {
 	kept, _ := slurm.Scrub(s.e.Environ)
 	script := *s.e // the environment of the batch script
 	script.Environ = append(kept, s.allocation.ScriptEnviron()...)
-	a, err := beginAttempt(&script, s.run, jobID)
+	a, err := attempt.Claim(script.attemptEnv(), s.run, jobID)
 	if err != nil {
 		return w, err
 	}
-	s.newest, a.killWait = a, s.pretend.killWait
-	step, err := s.start(ctx, slices.Concat(kept, a.environ(), deadlineEnviron(deadline)))
+	s.newest, a.KillWait = a, s.pretend.killWait
+	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), attempt.DeadlineEnviron(deadline)))
 	if err != nil {
-		return w, errors.Join(err, a.record(rundir.Verdict{
-			Attempt: a.number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exitFailed, Message: err.Error(), Time: s.e.Now(),
+		return w, errors.Join(err, a.Record(rundir.Verdict{
+			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exitFailed, Message: err.Error(), Time: s.e.Now(),
 		}))
 	}
-	shell := &batchScript{stopFile: s.run.StopPath(a.number)}
+	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
 	err = s.attend(ctx, step, shell, begin)
 	w, endErr := s.conclude(ctx, &script, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)
@@ -175,7 +176,7 @@ func (s *simulated) start(ctx context.Context, environ []string) (*sim.Running, 
 func (s *simulated) attend(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
 	during, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
-	warning, warned := scriptOf(s.job, s.run.Path()).Warning()
+	warning, warned := s.job.BatchScript(s.run.Path()).Warning()
 	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.killWait, GraceTime: s.pretend.grace, Warning: warning}
 	scene := sim.Scene{
 		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, World: s.world,

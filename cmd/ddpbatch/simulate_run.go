@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submit"
@@ -123,17 +124,17 @@ func simulateJob(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job,
 	}
 	w, err := s.play(ctx)
 	err = errors.Join(err, s.close())
-	if w.verdict.Attempt == 0 { // it never began
+	if w.Verdict.Attempt == 0 { // it never began
 		return err
 	}
 	return s.tell(ctx, w, err)
 }
 
 // tell ends a simulated job with the exit code of its last attempt, or of a run that was given up.
-func (s *simulated) tell(ctx context.Context, w settled, err error) error {
-	v, code := w.verdict, w.verdict.Exit
-	if w.decision.Action == recovery.GiveUp && w.decision.Why != w.facts.forbids { // else whoever runs simulate may start it again
-		code = givenUpCode(v.Exit)
+func (s *simulated) tell(ctx context.Context, w attempt.Ending, err error) error {
+	v, code := w.Verdict, w.Verdict.Exit
+	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
+		code = attempt.GivenUpCode(v.Exit)
 	}
 	var stopped launch.SignalError
 	byHand := errors.As(context.Cause(ctx), &stopped)

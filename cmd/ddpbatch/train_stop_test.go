@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -49,5 +50,40 @@ func TestAwaitWarning(t *testing.T) {
 				t.Error("it does not answer")
 			}
 		})
+	}
+}
+
+// A run whose time is over stops after a step, saved, with the code that asks for another attempt; and that ends it.
+func TestTrainStopsBeforeTheDeadline(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(stoppableJob), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd, out := command(dir, "train", "long.toml", "--set", "train.epochs=1")
+	cmd.Env = append(os.Environ(), "DDPBATCH_DEADLINE=1")
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitRequeue {
+		t.Fatalf("%v, want exit code %d\n%s", err, exitRequeue, out)
+	}
+	run := runMade(t, dir)
+	if s := finalState(t, run); s.Step != 1 {
+		t.Errorf("the newest checkpoint is of step %d, want 1", s.Step)
+	}
+	if v, err := run.Verdict(1); err != nil || v.Cause != "stopped" || v.Exit != exitRequeue || !strings.Contains(v.Message, "deadline") {
+		t.Errorf("verdict %+v, %v", v, err)
+	}
+	late, out := command(dir, "resume", run.Path())
+	late.Env = append(os.Environ(), "DDPBATCH_DEADLINE=1")
+	if err := late.Run(); late.ProcessState.ExitCode() != exitRequeue {
+		t.Fatalf("resume: %v, want exit code %d\n%s", err, exitRequeue, out)
+	}
+	if s := finalState(t, run); s.Step != 2 {
+		t.Errorf("the newest checkpoint is of step %d, want 2", s.Step)
+	}
+	again, out := command(dir, "resume", run.Path())
+	if err := again.Run(); err != nil {
+		t.Fatalf("resume: %v\n%s", err, out)
+	}
+	if s := finalState(t, run); s.Step != 125 {
+		t.Errorf("the last step is %d, want 125", s.Step)
 	}
 }

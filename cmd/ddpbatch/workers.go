@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/torchrun"
@@ -80,7 +81,7 @@ func (w *workers) config(e *env) launch.AgentConfig {
 	cfg := launch.AgentConfig{
 		Attempt: w.attempt, Version: w.version, MaxRestarts: w.launch.MaxRestarts, Policy: w.policy, MinCount: w.launch.MinNodes,
 		Command: w.command, Env: withoutPMI(e.Environ), Dir: w.dir, Builtin: w.builtin, RunDir: w.run,
-		Grace: w.launch.Grace, TermGrace: termGrace(e), HangAfter: w.launch.Hang, GPUs: w.launch.GPUs, NUMA: w.launch.NUMA, Sweep: true,
+		Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang, GPUs: w.launch.GPUs, NUMA: w.launch.NUMA, Sweep: true,
 		Stdout: unchecked(e.Out), Stderr: e.Err, Log: e.log(),
 	}
 	cfg.Host = e.Hostname

@@ -15,6 +15,7 @@ var mayImport = map[string][]string{
 	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submit":          {"slurm"},
+	"internal/attempt":         {"slurm", "mpi/launch/recovery"},
 	"internal/placement":       {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
@@ -51,11 +52,13 @@ var mayImport = map[string][]string{
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
-	"internal/auth":      {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/runview", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "internal/runview", "cmd/ddpbatch"},
+	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/attempt", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"cmd/ddpbatch"},
+	"internal/submit":    {"internal/attempt", "internal/runview", "cmd/ddpbatch"},
+	"internal/attempt":   {"cmd/ddpbatch"},
 	"internal/collbench": {"cmd/ddpbatch"},
 	"internal/runview":   {"cmd/ddpbatch"},
 }

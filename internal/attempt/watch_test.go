@@ -1,23 +1,19 @@
-package main
+package attempt
 
 import (
 	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/testkit"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // srun is ended some time after the run's last word, and not before: by TERM, and by KILL where that does nothing.
@@ -54,7 +50,7 @@ func TestWatchEndsSrun(t *testing.T) {
 		"another job's attempt":    {[]rundir.Verdict{verdict}, []rundir.Event{verdict.Event(), begin(2, "13")}, false, 0, nil, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run := attemptRun(t, "")
+			run := fakeslurm.Run(t, "")
 			for range 1 + len(tc.events)/2 {
 				if _, err := run.ClaimAttempt(); err != nil {
 					t.Fatal(err)
@@ -75,7 +71,7 @@ func TestWatchEndsSrun(t *testing.T) {
 				var got []at
 				gone := false
 				w := &stepWatch{
-					a: &attempt{run: run, number: 1, jobID: "12"}, leave: cmp.Or(tc.leave, time.Minute),
+					a: &Attempt{Run: run, Number: 1, JobID: "12"}, leave: cmp.Or(tc.leave, time.Minute),
 					srun: func(sig syscall.Signal) error {
 						if gone || tc.ends == 0 && time.Since(start) >= 3*time.Minute {
 							return os.ErrProcessDone
@@ -100,8 +96,8 @@ func TestWatchEndsSrun(t *testing.T) {
 						}
 					}).Stop()
 				}
-				e := &env{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, Dir: "/", Now: time.Now, Environ: []string{"SLURM_JOB_ID=12"}}
-				if err := w.watch(ctx, e); err != nil || time.Since(start) > time.Hour {
+				e := &script{Err: &bytes.Buffer{}, Now: time.Now, Environ: []string{"SLURM_JOB_ID=12"}}
+				if err := w.watch(ctx, e.env()); err != nil || time.Since(start) > time.Hour {
 					t.Errorf("ended with %v, after %v", err, time.Since(start))
 				}
 				if !slices.Equal(got, tc.want) {
@@ -112,69 +108,12 @@ func TestWatchEndsSrun(t *testing.T) {
 	}
 }
 
-// The process that the batch script starts ends srun soon after Slurm's TERM, and not itself first.
-func TestWatchOutlivesTerm(t *testing.T) {
-	run := attemptRun(t, "")
-	n, err := run.ClaimAttempt()
-	v := rundir.Verdict{Attempt: n, Cause: "node", Exit: 1}
-	if err := errors.Join(err, run.Append(rundir.Event{Event: rundir.EventBegin, Attempt: n, Job: "12"}), run.WriteVerdict(v), run.Append(v.Event())); err != nil {
-		t.Fatal(err)
-	}
-	start := func(name string, args ...string) (cmd *exec.Cmd, ended chan error) {
-		cmd, ended = exec.Command(name, args...), make(chan error, 1)
-		cmd.Env = append(os.Environ(), "SLURM_JOB_ID=12", "DDPBATCH_ATTEMPT="+strconv.Itoa(n))
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { cmd.Process.Kill() })
-		go func() { ended <- cmd.Wait() }()
-		return cmd, ended
-	}
-	srun, srunEnded := start("sleep", "300")
-	watch, watchEnded := start("ddpbatch", "attempt", "watch", "--srun", strconv.Itoa(srun.Process.Pid), run.Path())
-	awaitIgnored(t, watch.Process.Pid, syscall.SIGUSR1) // main's handlers are there by then
-	if err := watch.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	late := time.After(testkit.Patience) // without TERM it waits for minutes
-	select {
-	case err := <-srunEnded:
-		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGTERM {
-			t.Errorf("srun ended by itself: %v", err)
-		}
-	case <-late:
-		t.Fatal("srun still runs")
-	}
-	select {
-	case err := <-watchEnded:
-		if err != nil {
-			t.Errorf("the watch ended with %v", err)
-		}
-	case <-late:
-		t.Error("the watch goes on after srun")
-	}
-}
-
-// awaitIgnored waits until a process ignores a signal.
-func awaitIgnored(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	testkit.Eventually(t, fmt.Sprintf("process %d ignores %v", pid, sig), func() bool {
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, rest, _ := strings.Cut(string(text), "\nSigIgn:\t")
-		mask, _, _ := strings.Cut(rest, "\n")
-		ignored, err := strconv.ParseUint(mask, 16, 64)
-		return err == nil && ignored&(1<<(sig-1)) != 0
-	})
-}
-
 // An agent that is cut off writes its last word some seconds after the others have lost it. What agent 0 writes instead may come only when
 // its workers, and those of the other agents, have had their grace, one after the other.
 func TestWatchWaitsForAgentZero(t *testing.T) {
-	run := attemptRun(t, "") // launch.grace is one minute
-	w, err := newStepWatch(&env{Dir: "/", Environ: []string{"SLURM_JOB_ID=12", "DDPBATCH_ATTEMPT=1"}}, run.Path(), os.Getpid())
+	run := fakeslurm.Run(t, "") // launch.grace is one minute
+	e := &script{Environ: []string{"SLURM_JOB_ID=12", "DDPBATCH_ATTEMPT=1"}}
+	w, err := newStepWatch(e.env(), run, os.Getpid())
 	if err != nil || w.leave < 145*time.Second || w.leave > 5*time.Minute {
 		t.Errorf("waits for %v, %v", w.leave, err)
 	}

@@ -1,4 +1,4 @@
-package main
+package attempt
 
 import (
 	"encoding/json"
@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // tellStep adds a line to the run's metrics, as rank 0 does.
@@ -35,35 +37,35 @@ func tellStep(t *testing.T, run *rundir.Dir, attempt int, step int64) {
 func TestLossesWithProgress(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  func(t *testing.T, p *pretendSlurm, e *env, run *rundir.Dir, attempt int) // what ends an attempt
+		end  func(t *testing.T, p *pretendSlurm, e *script, run *rundir.Dir, attempt int) // what ends an attempt
 		says string
 	}{
-		{"the first node is lost", func(*testing.T, *pretendSlurm, *env, *rundir.Dir, int) {}, "requeue.max.node = 5 is used up"},
-		{"the first node is lost while its verdict is written", func(t *testing.T, _ *pretendSlurm, _ *env, run *rundir.Dir, attempt int) {
+		{"the first node is lost", func(*testing.T, *pretendSlurm, *script, *rundir.Dir, int) {}, "requeue.max.node = 5 is used up"},
+		{"the first node is lost while its verdict is written", func(t *testing.T, _ *pretendSlurm, _ *script, run *rundir.Dir, attempt int) {
 			if err := os.WriteFile(filepath.Join(run.Path(), "attempts", fmt.Sprint(attempt), "verdict.json"), []byte("{"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}, "requeue.max.node = 5 is used up"},
-		{"the first node is lost after the early verdict", func(t *testing.T, _ *pretendSlurm, e *env, run *rundir.Dir, attempt int) {
-			v := lostVerdict
+		{"the first node is lost after the early verdict", func(t *testing.T, _ *pretendSlurm, e *script, run *rundir.Dir, attempt int) {
+			v := fakeslurm.Lost
 			v.Attempt, v.JobID, v.Time = attempt, "12", e.Now()
 			if err := run.WriteVerdict(v); err != nil {
 				t.Fatal(err)
 			}
 		}, "requeue.max.node = 5 is used up"},
-		{"all agents are lost", func(t *testing.T, p *pretendSlurm, e *env, run *rundir.Dir, attempt int) {
-			p.says("sinfo.out", "n1\x1fidle\nn2\x1fdown*\n")
-			p.says("scontrol.out", fmt.Sprintf(factsLine, "RUNNING Reason=None", attempt-1, "(null)"))
-			if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 137}); exitCode(err) != exitRequeue {
+		{"all agents are lost", func(t *testing.T, p *pretendSlurm, e *script, run *rundir.Dir, attempt int) {
+			p.Says("sinfo.out", "n1\x1fidle\nn2\x1fdown*\n")
+			p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", attempt-1, "(null)"))
+			if err := e.end(t, run, SrunEnd{Code: 137}); exitCode(err) != exit.Requeue {
 				t.Fatalf("attempt %d: exit code %d: %v", attempt, exitCode(err), err)
 			}
 		}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, "")
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 			for start := range 6 {
 				e, _, _ := p.env(start, start+1)
-				if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+				if err := e.begin(t, run); err != nil {
 					t.Fatalf("start %d: %v", start, err)
 				}
 				tellStep(t, run, start+1, int64(1000*(start+1)))
@@ -74,9 +76,9 @@ func TestLossesWithProgress(t *testing.T) {
 			if test.says == "" {
 				return
 			}
-			test.end(t, p, &env{Now: time.Now}, run, 6)
+			test.end(t, p, &script{Now: time.Now}, run, 6)
 			e, _, _ := p.env(6, 0)
-			if err := runAttemptBegin(t.Context(), e, run.Path()); exitCode(err) != exitNever || !strings.Contains(err.Error(), test.says) {
+			if err := e.begin(t, run); exitCode(err) != exit.Never || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("after six losses: exit code %d: %v", exitCode(err), err)
 			}
 			if v, err := run.Verdict(6); err != nil || v.Step != 6000 || v.Cause != "node" {
@@ -97,12 +99,12 @@ func TestLossesWithoutSteps(t *testing.T) {
 		{"after an hour", time.Hour, "requeue.max.node = 5 is used up"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, "")
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 			now := time.Now().Add(-100 * time.Hour)
 			for start := range 9 {
 				e, _, _ := p.env(start, 0)
 				e.Now = func() time.Time { return now }
-				if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+				if err := e.begin(t, run); err != nil {
 					if !strings.Contains(err.Error(), test.want) {
 						t.Errorf("start %d: %v, want %s", start, err, test.want)
 					}
@@ -123,21 +125,21 @@ func TestLossesWithoutSteps(t *testing.T) {
 // An agent writes the verdict early and the ledger's line late: who dies in between has ended all the same.
 func TestAttemptEndCompletesTheLedger(t *testing.T) {
 	for _, early := range []bool{true, false} {
-		p, run := newPretendSlurm(t), attemptRun(t, "")
-		p.says("scontrol.out", runningFacts)
+		p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+		p.Says("scontrol.out", fakeslurm.RunningFacts)
 		e, _, _ := p.env(0, 1)
 		v := rundir.Verdict{Attempt: 1, JobID: "12", Cause: "crash", Exit: 7, Host: "n2", Time: time.Now()}
-		err := errors.Join(runAttemptBegin(t.Context(), e, run.Path()), run.WriteVerdict(v))
+		err := errors.Join(e.begin(t, run), run.WriteVerdict(v))
 		if !early {
 			err = errors.Join(err, run.Append(v.Event()))
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 7}); exitCode(err) != 7 {
+		if err := e.end(t, run, SrunEnd{Code: 7}); exitCode(err) != 7 {
 			t.Errorf("exit code %d: %v", exitCode(err), err)
 		}
-		if got, want := eventsOf(t, run), []string{"begin", "end", "give-up"}; !slices.Equal(got, want) {
+		if got, want := fakeslurm.Events(t, run), []string{"begin", "end", "give-up"}; !slices.Equal(got, want) {
 			t.Errorf("early %t: ledger %q, want %q", early, got, want)
 		}
 	}

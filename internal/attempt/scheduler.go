@@ -1,4 +1,4 @@
-package main
+package attempt
 
 import (
 	"context"
@@ -13,25 +13,25 @@ import (
 )
 
 // scheduler is what an attempt's end asks, and has do something: Slurm, or what plays it in `simulate`.
-type scheduler interface {
-	// ask tells what becomes of the job. Where there is no answer it asks again, for as long as limit. None at all is no evidence.
-	ask(ctx context.Context, limit time.Duration) endFacts
-	// requeue starts the job again. An error that matches slurm.ErrUnreachable or context.DeadlineExceeded leaves open whether it was done.
-	requeue(ctx context.Context) error
-	// spares tells whether the job can start without these nodes: nil, or why not.
-	spares(ctx context.Context, nodes []string) error
-	// exclude keeps a job that was requeued from these nodes, and from no others.
-	exclude(ctx context.Context, nodes []string) error
-	// cancel ends the job, in the queue too.
-	cancel(ctx context.Context) error
+type Scheduler interface {
+	// Ask tells what becomes of the job. Where there is no answer it asks again, for as long as limit. None at all is no evidence.
+	Ask(ctx context.Context, limit time.Duration) Facts
+	// Requeue starts the job again. An error that matches slurm.ErrUnreachable or context.DeadlineExceeded leaves open whether it was done.
+	Requeue(ctx context.Context) error
+	// Spares tells whether the job can start without these nodes: nil, or why not.
+	Spares(ctx context.Context, nodes []string) error
+	// Exclude keeps a job that was requeued from these nodes, and from no others.
+	Exclude(ctx context.Context, nodes []string) error
+	// Cancel ends the job, in the queue too.
+	Cancel(ctx context.Context) error
 }
 
-// endFacts is what is known about a job's end.
-type endFacts struct {
+// Facts is what is known about a job's end.
+type Facts struct {
 	recovery.Evidence
-	excluded string // nodes that the job must not run on already, folded
-	forbids  string // why the job cannot be requeued, whatever was decided; "": it can
-	byHand   string // how a person ended the job, in a word; "": not known
+	Excluded string // nodes that the job must not run on already, folded
+	Forbids  string // why the job cannot be requeued, whatever was decided; "": it can
+	ByHand   string // how a person ended the job, in a word; "": not known
 }
 
 const (
@@ -43,15 +43,14 @@ const (
 
 // slurmScheduler is the cluster that a batch script runs on.
 type slurmScheduler struct {
-	e      *env
-	a      *attempt
-	client *slurm.Client
+	e Env
+	a *Attempt
 }
 
-func (s *slurmScheduler) ask(ctx context.Context, limit time.Duration) endFacts {
+func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	f := endFacts{Evidence: recovery.Evidence{Signals: s.a.signals, EndTime: slurmDeadline(s.e)}}
+	f := Facts{Evidence: recovery.Evidence{Signals: s.a.Signals, EndTime: slurmDeadline(s.e.Lookup)}}
 	var (
 		wg               sync.WaitGroup
 		facts            slurm.JobFacts
@@ -59,23 +58,23 @@ func (s *slurmScheduler) ask(ctx context.Context, limit time.Duration) endFacts 
 	)
 	wg.Go(func() {
 		jobErr = persist(ctx, func(ctx context.Context) (err error) {
-			facts, err = s.client.Facts(ctx, s.a.jobID)
+			facts, err = s.e.Slurm.Facts(ctx, s.a.JobID)
 			return err
 		})
 	})
 	nodes, giveUp := context.WithTimeout(ctx, questionLimit)
 	defer giveUp()
-	wg.Go(func() { f.Down, nodesErr = s.client.DownNodes(nodes, s.e.get("SLURM_JOB_NODELIST")) })
+	wg.Go(func() { f.Down, nodesErr = s.e.Slurm.DownNodes(nodes, s.e.get("SLURM_JOB_NODELIST")) })
 	wg.Wait()
 	f.Now = s.e.Now()
 	if err := errors.Join(jobErr, nodesErr); err != nil {
-		s.e.log().Warn("Slurm does not say all about the end of the job", "error", err)
+		s.e.Log.Warn("Slurm does not say all about the end of the job", "error", err)
 	}
 	if jobErr != nil {
 		return f
 	}
-	f.Asked, f.State, f.Reason, f.excluded = true, facts.State, facts.Reason, facts.Exclude
-	f.Requeued = facts.Restarts > startOf(s.e)
+	f.Asked, f.State, f.Reason, f.Excluded = true, facts.State, facts.Reason, facts.Exclude
+	f.Requeued = facts.Restarts > s.e.start()
 	f.Preempted = !facts.PreemptTime.IsZero()
 	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now
 		f.Down = append(f.Down, facts.FailedNode)
@@ -87,31 +86,31 @@ func (s *slurmScheduler) ask(ctx context.Context, limit time.Duration) endFacts 
 	return f
 }
 
-func (s *slurmScheduler) requeue(ctx context.Context) error {
+func (s *slurmScheduler) Requeue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return s.client.Requeue(ctx, s.a.jobID)
+	return s.e.Slurm.Requeue(ctx, s.a.JobID)
 }
 
-func (s *slurmScheduler) spares(ctx context.Context, nodes []string) error {
+func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, patienceOf(s.e, s.a, 0).again)
 	defer cancel()
-	_, err := s.client.TestOnly(ctx, s.a.run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
+	_, err := s.e.Slurm.TestOnly(ctx, s.a.Run.ScriptPath(), []string{"--exclude=" + slurm.FoldHostlist(nodes)})
 	return err
 }
 
-func (s *slurmScheduler) exclude(ctx context.Context, nodes []string) error {
+func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
 	return persist(ctx, func(ctx context.Context) error {
-		return s.client.ExcludeNodes(ctx, s.a.jobID, slurm.FoldHostlist(nodes))
+		return s.e.Slurm.ExcludeNodes(ctx, s.a.JobID, slurm.FoldHostlist(nodes))
 	})
 }
 
-func (s *slurmScheduler) cancel(ctx context.Context) error {
+func (s *slurmScheduler) Cancel(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return persist(ctx, func(ctx context.Context) error { return s.client.CancelNow(ctx, s.a.jobID) })
+	return persist(ctx, func(ctx context.Context) error { return s.e.Slurm.CancelNow(ctx, s.a.JobID) })
 }
 
 // persist does something again and again until Slurm answers, or ctx ends.

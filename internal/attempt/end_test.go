@@ -1,10 +1,8 @@
-package main
+package attempt
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,83 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
-
-// pretendSlurm is a PATH with Slurm's commands as small scripts: each writes down how it was called, says what the
-// file of its name with .out holds, and exits with what .code holds.
-type pretendSlurm struct {
-	t   *testing.T
-	dir string
-}
-
-func newPretendSlurm(t *testing.T) *pretendSlurm {
-	p := &pretendSlurm{t: t, dir: t.TempDir()}
-	for _, name := range []string{"scontrol", "sinfo", "sbatch", "scancel", "squeue"} {
-		script := fmt.Sprintf(`#!/bin/sh
-echo "%[1]s $*" >>"%[2]s/calls"
-key=%[1]s
-[ "$1" = requeue ] && key=requeue
-[ "$1" = update ] && key=update
-[ -e "%[2]s/$key.err" ] && cat "%[2]s/$key.err" >&2 && exit 1
-[ -e "%[2]s/$key.out" ] && cat "%[2]s/$key.out"
-exit 0
-`, name, p.dir)
-		if err := os.WriteFile(filepath.Join(p.dir, name), []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return p
-}
-
-// says makes a command, or "requeue" or "update" of scontrol, print text; with "err" it fails.
-func (p *pretendSlurm) says(name, text string) {
-	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// calls are the commands that changed something, or were to say whether they could.
-func (p *pretendSlurm) calls() (calls []string) {
-	text, _ := os.ReadFile(filepath.Join(p.dir, "calls"))
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "scontrol show") && !strings.HasPrefix(line, "sinfo") {
-			calls = append(calls, strings.TrimSpace(line))
-		}
-	}
-	return calls
-}
-
-// attemptEnv is the environment of a batch script of job 12.
-func (p *pretendSlurm) env(start int, attempt int) (*env, *bytes.Buffer, *bytes.Buffer) {
-	var out, errs bytes.Buffer
-	return &env{Out: &out, Err: &errs, Dir: "/", Now: time.Now, Environ: []string{
-		"PATH=" + p.dir + ":/usr/bin:/bin", "SLURM_JOB_ID=12", "SLURM_JOB_NODELIST=n[1-3]",
-		fmt.Sprintf("SLURM_RESTART_COUNT=%d", start), fmt.Sprintf("DDPBATCH_ATTEMPT=%d", attempt), "DDPBATCH_KILL_WAIT=1s",
-	}}, &out, &errs
-}
-
-// attemptRun is a run directory of a job with that [requeue] table.
-func attemptRun(t *testing.T, requeue string) *rundir.Dir {
-	t.Helper()
-	dir := t.TempDir()
-	job, _, err := jobfile.Parse("job.toml", dir, []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[requeue]\n"+requeue), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := specOf("slurm", job, filepath.Join(dir, "job.toml"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: "/bin/true", Now: time.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run
-}
-
-const factsLine = "JobId=12 JobName=x UserId=root(0) JobState=%s Dependency=(null) Requeue=1 Restarts=%d BatchFlag=1 TimeLimit=01:00:00 EndTime=2099-01-01T00:00:00 ExcNodeList=%s NodeList=n[1-3] NumNodes=3\n"
 
 func TestAttemptEnd(t *testing.T) {
 	crash := rundir.Verdict{Cause: "crash", Exit: 7, Host: "n2", Message: "rank 1 crashed"}
@@ -108,36 +33,36 @@ func TestAttemptEnd(t *testing.T) {
 	}{
 		{"done", "", &rundir.Verdict{Cause: "done"}, 0, "", nil, "done", nil, nil, 0},
 		{"nobody left a verdict, and all is well", "", nil, 0, "", nil, "done", []string{"end"}, nil, 0},
-		{"crash", "", &crash, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)")}, "crash", []string{"end", "give-up"}, nil, 7},
-		{"preempted", "", &told, 143, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)")},
+		{"crash", "", &crash, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)")}, "crash", []string{"end", "give-up"}, nil, 7},
+		{"preempted", "", &told, 143, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)")},
 			"preempt", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"requeued by Slurm", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "PENDING Reason=BeginTime", 1, "(null)")},
+		{"requeued by Slurm", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
 			"preempt", []string{"end", "requeue"}, nil, 75},
-		{"requeued by Slurm, and not to be", "max.node = 0", &lost, 1, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "PENDING Reason=BeginTime", 1, "(null)")},
+		{"requeued by Slurm, and not to be", "max.node = 0", &lost, 1, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
 			"node", []string{"end", "give-up"}, []string{"scancel 12"}, 1},
-		{"cancelled", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "COMPLETING Reason=None", 0, "(null)")}, "cancelled", []string{"end", "give-up"}, nil, 143},
-		{"cancelled after a node was lost", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "COMPLETING Reason=None", 0, "(null)")}, "node", []string{"end", "give-up"}, nil, 1},
-		{"time limit", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "COMPLETING Reason=TimeLimit", 0, "(null)")},
+		{"cancelled", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "cancelled", []string{"end", "give-up"}, nil, 143},
+		{"cancelled after a node was lost", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "node", []string{"end", "give-up"}, nil, 1},
+		{"time limit", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=TimeLimit", 0, "(null)")},
 			"timeout", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"a node", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "n9")}, "node", []string{"end", "requeue"},
+		{"a node", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")}, "node", []string{"end", "requeue"},
 			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"}, 75},
-		{"a node that the job needs", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)"), "sbatch.err": "allocation failure: Requested node configuration is not available\n"},
+		{"a node that the job needs", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "sbatch.err": "allocation failure: Requested node configuration is not available\n"},
 			"node", []string{"end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol requeue 12"}, 75},
 		{"a node, Slurm silent", "", &lost, 1, "TERM", map[string]string{"scontrol.err": "Unable to contact slurm controller\n"}, "node", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"refused", "", &rundir.Verdict{Cause: "stopped", Exit: 75}, 75, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)"), "requeue.err": "Requested operation is presently disabled for job 12\n"},
+		{"refused", "", &rundir.Verdict{Cause: "stopped", Exit: 75}, 75, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "requeue.err": "Requested operation is presently disabled for job 12\n"},
 			"stopped", []string{"end", "requeue", "refused"}, []string{"scontrol requeue 12"}, 75},
 		{"93", "on = [\"crash\"]", &rundir.Verdict{Cause: "crash", Exit: 93}, 93, "", nil, "crash", []string{"end", "give-up"}, nil, 93},
 		{"nobody lived", "", nil, 0, "TERM", nil, "unknown", []string{"end", "give-up"}, nil, 1},
-		{"nobody lived, a node is down", "", nil, 137, "", map[string]string{"scontrol.out": fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)"), "sinfo.out": "n1\x1fidle\nn2\x1fdown*\n"},
+		{"nobody lived, a node is down", "", nil, 137, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"), "sinfo.out": "n1\x1fidle\nn2\x1fdown*\n"},
 			"node", []string{"end", "end", "requeue"}, []string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n2"}, 75},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, test.requeue)
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, test.requeue)
 			e, _, errs := p.env(0, 1)
 			for name, text := range test.says {
-				p.says(name, text)
+				p.Says(name, text)
 			}
-			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+			if err := e.begin(t, run); err != nil {
 				t.Fatal(err)
 			}
 			if test.verdict != nil {
@@ -147,7 +72,7 @@ func TestAttemptEnd(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: test.code, signals: strings.Fields(test.signals)})
+			err := e.end(t, run, SrunEnd{Code: test.code, Signals: strings.Fields(test.signals)})
 			if exitCode(err) != test.exit {
 				t.Errorf("exit code %d (%v), want %d; said %s", exitCode(err), err, test.exit, errs)
 			}
@@ -162,7 +87,7 @@ func TestAttemptEnd(t *testing.T) {
 			if err != nil || !slices.Equal(events, append([]string{"begin"}, test.want...)) {
 				t.Errorf("ledger %q, %v; want begin and %q", events, err, test.want)
 			}
-			calls := p.calls()
+			calls := p.Calls()
 			for i := range calls {
 				calls[i] = strings.ReplaceAll(calls[i], run.ScriptPath(), "SCRIPT")
 			}
@@ -180,36 +105,35 @@ func TestAttemptEndAfterFailedNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, run := newPretendSlurm(t), attemptRun(t, "")
-	p.says("scontrol.out", strings.Replace(string(facts), "JobId=37 ", "JobId=12 ", 1))
-	p.says("sinfo.out", "n1\x1fidle\nn2\x1fidle\n")
+	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+	p.Says("scontrol.out", strings.Replace(string(facts), "JobId=37 ", "JobId=12 ", 1))
+	p.Says("sinfo.out", "n1\x1fidle\nn2\x1fidle\n")
 	e, _, errs := p.env(0, 1)
-	if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+	if err := e.begin(t, run); err != nil {
 		t.Fatal(err)
 	}
-	err = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 143, signals: []string{"TERM"}})
-	if exitCode(err) != exitRequeue {
+	err = e.end(t, run, SrunEnd{Code: 143, Signals: []string{"TERM"}})
+	if exitCode(err) != exit.Requeue {
 		t.Errorf("exit code %d (%v), want 75; said %s", exitCode(err), err, errs)
 	}
 	if v, err := run.Verdict(1); err != nil || v.Cause != "node" || !slices.Equal(v.Nodes, []string{"n2"}) || !v.Requeue {
 		t.Errorf("verdict %+v, %v; want the cause node, of n2", v, err)
 	}
-	if calls := p.calls(); slices.Contains(calls, "scontrol requeue 12") || slices.Contains(calls, "scancel 12") {
+	if calls := p.Calls(); slices.Contains(calls, "scontrol requeue 12") || slices.Contains(calls, "scancel 12") {
 		t.Errorf("ran %q of a job that Slurm starts again by itself", calls)
 	}
 }
 
 // A setup that fails is the attempt's cause of ending, with its message, less what may be secret in that, whatever requeue.on names.
 func TestSetupFailure(t *testing.T) {
-	p, run := newPretendSlurm(t), attemptRun(t, `on = ["crash", "node"]`)
-	p.says("scontrol.out", fmt.Sprintf(factsLine, "RUNNING Reason=None", 0, "(null)"))
-	e, out, errs := p.env(0, 1)
-	e.Terminal = func(io.Writer) (int, bool) { return 0, false }
-	if err := errors.Join(run.SetJobID("12"), runAttemptBegin(t.Context(), e, run.Path())); err != nil {
+	p, run := newPretendSlurm(t), fakeslurm.Run(t, `on = ["crash", "node"]`)
+	p.Says("scontrol.out", fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)"))
+	e, _, errs := p.env(0, 1)
+	if err := errors.Join(run.SetJobID("12"), e.begin(t, run)); err != nil {
 		t.Fatal(err)
 	}
-	err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1, failure: "setup.script: exit code 2 from: MY_TOKEN=s3cret ls /x"})
-	if exitCode(err) != exitFailed {
+	err := e.end(t, run, SrunEnd{Code: 1, Failure: "setup.script: exit code 2 from: MY_TOKEN=s3cret ls /x"})
+	if exitCode(err) != exit.Failed {
 		t.Errorf("exit code %d (%v), want 1", exitCode(err), err)
 	}
 	const message = "setup.script: exit code 2 from: MY_TOKEN=*** ls /x"
@@ -218,15 +142,6 @@ func TestSetupFailure(t *testing.T) {
 	}
 	if said := errs.String(); !strings.Contains(said, message) || strings.Contains(said, "s3cret") {
 		t.Errorf("said %s", said)
-	}
-	p.says("squeue.out", "")
-	out.Reset()
-	if err := runStatus(t.Context(), e, []*rundir.Dir{run}, true, false); err != nil {
-		t.Fatal(err)
-	}
-	fields := strings.Split(strings.TrimSpace(out.String()), "\t")
-	if len(fields) != 9 || fields[4] != "start" || !strings.HasSuffix(fields[8], message) {
-		t.Errorf("status shows %q", fields)
 	}
 }
 
@@ -256,16 +171,16 @@ func TestAttemptEndOf25_11(t *testing.T) {
 				p := newPretendSlurm(t)
 				run, e := p.begun("", v)
 				_, rest, _ := strings.Cut(string(line), " ")
-				p.says("scontrol.out", "JobId=12 "+rest)
+				p.Says("scontrol.out", "JobId=12 "+rest)
 				// TestAttemptEnd looks at its exit codes
-				_ = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: v.Exit, signals: []string{"TERM"}})
+				_ = e.end(t, run, SrunEnd{Code: v.Exit, Signals: []string{"TERM"}})
 				if got, err := run.Verdict(1); err != nil || got.Cause != test.cause {
 					t.Errorf("verdict %+v, %v; want the cause %s", got, err, test.cause)
 				}
-				if got := eventsOf(t, run); !slices.Equal(got[len(got)-len(test.want):], test.want) {
+				if got := fakeslurm.Events(t, run); !slices.Equal(got[len(got)-len(test.want):], test.want) {
 					t.Errorf("ledger %q, want %q at its end", got, test.want)
 				}
-				calls := p.calls()
+				calls := p.Calls()
 				for i, call := range calls {
 					calls[i] = strings.ReplaceAll(call, run.ScriptPath(), "SCRIPT")
 				}
@@ -286,13 +201,13 @@ func TestAttemptEndFollows(t *testing.T) {
 		exit  int
 	}{
 		{"a restart in the job", rundir.Event{Job: "12"}, 5},
-		{"a later start of the job", rundir.Event{Job: "12", Start: 1}, exitNever},
-		{"another job", rundir.Event{Job: "13"}, exitNever},
+		{"a later start of the job", rundir.Event{Job: "12", Start: 1}, exit.Never},
+		{"another job", rundir.Event{Job: "13"}, exit.Never},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, "")
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 			e, _, _ := p.env(0, 1)
-			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+			if err := e.begin(t, run); err != nil {
 				t.Fatal(err)
 			}
 			n, err := run.ClaimAttempt()
@@ -304,12 +219,12 @@ func TestAttemptEndFollows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 1})
+			err = e.end(t, run, SrunEnd{Code: 1})
 			after, ledgerErr := run.Ledger()
-			if exitCode(err) != test.exit || ledgerErr != nil || (len(after) == len(before)) != (test.exit == exitNever) {
+			if exitCode(err) != test.exit || ledgerErr != nil || (len(after) == len(before)) != (test.exit == exit.Never) {
 				t.Errorf("exit code %d (%v), want %d; ledger %+v", exitCode(err), err, test.exit, after)
 			}
-			if calls := p.calls(); len(calls) > 0 {
+			if calls := p.Calls(); len(calls) > 0 {
 				t.Errorf("ran %q", calls)
 			}
 		})
@@ -318,14 +233,14 @@ func TestAttemptEndFollows(t *testing.T) {
 
 // A job whose batch script died with its node is started again by Slurm; that counts, and ends somewhere.
 func TestAttemptBeginAccounts(t *testing.T) {
-	p, run := newPretendSlurm(t), attemptRun(t, "max.node = 2\nno_progress = 9")
+	p, run := newPretendSlurm(t), fakeslurm.Run(t, "max.node = 2\nno_progress = 9")
 	for start := range 4 {
 		e, out, _ := p.env(start, 0)
-		err := runAttemptBegin(t.Context(), e, run.Path())
+		err := e.begin(t, run)
 		if start < 3 && (err != nil || !strings.Contains(out.String(), fmt.Sprintf("DDPBATCH_ATTEMPT=%d\n", start+1))) {
 			t.Fatalf("start %d: %v, %s", start, err, out)
 		}
-		if start == 3 && (exitCode(err) != exitNever || !strings.Contains(err.Error(), "requeue.max.node = 2")) {
+		if start == 3 && (exitCode(err) != exit.Never || !strings.Contains(err.Error(), "requeue.max.node = 2")) {
 			t.Errorf("start %d: %v, %s", start, err, out)
 		}
 	}
@@ -336,35 +251,12 @@ func TestAttemptBeginAccounts(t *testing.T) {
 	}
 	// a person may requeue what was given up
 	e, _, _ := p.env(4, 0)
-	if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+	if err := e.begin(t, run); err != nil {
 		t.Fatal(err)
 	}
 	history, err := run.Ledger()
 	if err != nil || history[len(history)-2].Event != rundir.EventResume {
 		t.Errorf("ledger %+v, %v", history, err)
-	}
-}
-
-func TestFindDeadline(t *testing.T) {
-	if findDeadline(&env{}) != nil {
-		t.Error("there is a deadline to be found outside of a job")
-	}
-	p := newPretendSlurm(t)
-	e, _, _ := p.env(0, 1)
-	e.Now = func() time.Time { return time.Unix(1000, 0) }
-	for left, want := range map[string]time.Time{"1:30": time.Unix(1090, 0), "UNLIMITED": {}, "INVALID": time.Unix(1000, 0)} {
-		p.says("squeue.out", "12\x1f"+left+"\n")
-		if got, err := findDeadline(e)(t.Context()); err != nil || !got.Equal(want) {
-			t.Errorf("%s: %v, %v, want %v", left, got, err, want)
-		}
-	}
-	p.says("squeue.err", "slurm_load_jobs error: Invalid job id specified\n")
-	if _, err := findDeadline(e)(t.Context()); err == nil {
-		t.Error("a job that Slurm does not know has a deadline")
-	}
-	e.Environ = append(e.Environ, "DDPBATCH_DEADLINE=1090")
-	if findDeadline(e) != nil {
-		t.Error("Slurm is asked for a deadline that the user has set")
 	}
 }
 
@@ -391,10 +283,9 @@ func TestAttemptEndKnowsTheLimitThatHolds(t *testing.T) {
 		p := newPretendSlurm(t)
 		e, _, _ := p.env(0, 1)
 		e.Environ = append(e.Environ, fmt.Sprintf("SLURM_JOB_END_TIME=%d", at("04:00:00").Unix()))
-		p.says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=0 TimeLimit=%s EndTime=2026-11-21T%s PreemptTime=None\n", tc.state, tc.limit, tc.end))
-		client, _ := newSlurmClient(e)
-		s := &slurmScheduler{e: e, a: &attempt{jobID: "12"}, client: client}
-		if got := s.ask(t.Context(), time.Minute); !got.Asked || !got.EndTime.Equal(tc.want) {
+		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=%s Reason=None Restarts=0 TimeLimit=%s EndTime=2026-11-21T%s PreemptTime=None\n", tc.state, tc.limit, tc.end))
+		s := &slurmScheduler{e: e.env(), a: &Attempt{JobID: "12"}}
+		if got := s.Ask(t.Context(), time.Minute); !got.Asked || !got.EndTime.Equal(tc.want) {
 			t.Errorf("%s: asked %t, the end is %v, want %v", name, got.Asked, got.EndTime, tc.want)
 		}
 	}
@@ -403,10 +294,10 @@ func TestAttemptEndKnowsTheLimitThatHolds(t *testing.T) {
 // What the agents say of the lead that they went by is believed: they know the job's end, which the job file does not tell.
 func TestAttemptEndBelievesTheLead(t *testing.T) {
 	for lead, cause := range map[float64]string{240: "stopped", 600: "timeout"} {
-		p, run := newPretendSlurm(t), attemptRun(t, `lead = "2m"`)
+		p, run := newPretendSlurm(t), fakeslurm.Run(t, `lead = "2m"`)
 		e, _, _ := p.env(1, 2)
 		end := e.Now().Add(8 * time.Minute).Format("2006-01-02T15:04:05")
-		p.says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 EndTime=%s PreemptTime=None\n", end))
+		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 EndTime=%s PreemptTime=None\n", end))
 		for n := 1; n <= 2; n++ {
 			if _, err := run.ClaimAttempt(); err != nil {
 				t.Fatal(err)
@@ -417,7 +308,7 @@ func TestAttemptEndBelievesTheLead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75}); exitCode(err) != 75 {
+		if err := e.end(t, run, SrunEnd{Code: 75}); exitCode(err) != 75 {
 			t.Errorf("ended with %v", err)
 		}
 		if v, err := run.Verdict(2); err != nil || v.Cause != cause || v.LeadS != lead {
@@ -429,10 +320,10 @@ func TestAttemptEndBelievesTheLead(t *testing.T) {
 // A save long before the limit is one for the limit's sake where the attempt was warned so early, since those before it took so long to save.
 func TestAttemptEndKnowsTheLead(t *testing.T) {
 	for took, cause := range map[float64]string{0: "stopped", 400: "timeout"} {
-		p, run := newPretendSlurm(t), attemptRun(t, `lead = "2m"`)
+		p, run := newPretendSlurm(t), fakeslurm.Run(t, `lead = "2m"`)
 		e, _, _ := p.env(1, 2)
 		end := e.Now().Add(8 * time.Minute).Format("2006-01-02T15:04:05")
-		p.says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 EndTime=%s PreemptTime=None\n", end))
+		p.Says("scontrol.out", fmt.Sprintf("JobId=12 JobName=x UserId=u(1) JobState=RUNNING Reason=None Restarts=1 TimeLimit=01:00:00 EndTime=%s PreemptTime=None\n", end))
 		for n := 1; n <= 2; n++ {
 			if _, err := run.ClaimAttempt(); err != nil {
 				t.Fatal(err)
@@ -443,7 +334,7 @@ func TestAttemptEndKnowsTheLead(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75}); exitCode(err) != 75 {
+		if err := e.end(t, run, SrunEnd{Code: 75}); exitCode(err) != 75 {
 			t.Errorf("ended with %v", err)
 		}
 		if v, err := run.Verdict(2); err != nil || v.Cause != cause {

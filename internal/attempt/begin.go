@@ -1,4 +1,4 @@
-package main
+package attempt
 
 import (
 	"context"
@@ -8,61 +8,52 @@ import (
 	"strconv"
 	"time"
 
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/submit"
 	"ddpbatch/mpi/launch/recovery"
-	"ddpbatch/slurm"
 )
 
-func runAttemptBegin(ctx context.Context, e *env, path string) error {
-	run, err := rundir.OpenOwn(e.abs(path))
-	if err != nil {
-		return err
+// Begin claims the next attempt of a run for the batch script that begins, and returns the attempt's variables. over: the run is done
+// already. It first accounts for what the job's last start has left open. Its error may carry an exit code.
+func Begin(ctx context.Context, e Env, run *rundir.Dir) (environ []string, over bool, err error) {
+	jobID := e.jobID()
+	if err := e.NoteBegin(run, jobID); err != nil {
+		return nil, false, err
 	}
-	jobID := jobIDOf(e)
-	if err := e.submitEnv().NoteBegin(run, jobID); err != nil {
-		return err
-	}
-	if index, ok := e.lookup("SLURM_ARRAY_TASK_ID"); ok {
+	if index, ok := e.Lookup("SLURM_ARRAY_TASK_ID"); ok {
 		n, err := strconv.Atoi(index)
 		if err != nil {
-			return fmt.Errorf("read SLURM_ARRAY_TASK_ID: %w", err)
+			return nil, false, fmt.Errorf("read SLURM_ARRAY_TASK_ID: %w", err)
 		}
 		if run, err = run.Task(n); err != nil {
-			return err
+			return nil, false, err
 		}
 		// submit gave the run the id of the whole array
 		if err := run.SetJobID(jobID); err != nil {
-			return err
+			return nil, false, err
 		}
 	}
 	if err := refuseCancelled(e, run, jobID); err != nil {
-		return err
+		return nil, false, err
 	}
-	if startOf(e) > 0 {
+	if e.start() > 0 {
 		over, err := accountForLast(ctx, e, run, jobID)
-		if err != nil {
-			return err
-		}
-		if over {
-			fmt.Fprintf(e.Err, "ddpbatch: the run is done, and its job was started again: there is nothing to do\n")
-			fmt.Fprintln(e.Out, "exit 0")
-			return nil
+		if over || err != nil {
+			return nil, over, err
 		}
 	}
-	a, err := beginAttempt(e, run, jobID)
+	a, err := Claim(e, run, jobID)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
-	a.killWait = askKillWait(ctx, e)
-	for _, pair := range a.environ() {
-		fmt.Fprintln(e.Out, "export "+slurm.ShellAssign(pair))
-	}
-	return nil
+	a.KillWait = askKillWait(ctx, e)
+	return a.Environ(), false, nil
 }
 
 // refuseCancelled ends a job that a person has cancelled while it waited, where scancel did not reach the controller.
-func refuseCancelled(e *env, run *rundir.Dir, jobID string) error {
+func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 	history, err := run.Ledger()
 	if err != nil {
 		return err
@@ -70,20 +61,20 @@ func refuseCancelled(e *env, run *rundir.Dir, jobID string) error {
 	if !recovery.WasCancelled(append(history, rundir.Event{Event: rundir.EventBegin, Job: jobID})) {
 		return nil
 	}
-	err = run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Job: jobID, Detail: jobCancelled})
-	return &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", jobCancelled, submit.ResumeHint(run)), err)}
+	err = run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Job: jobID, Detail: JobCancelled})
+	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", JobCancelled, submit.ResumeHint(run)), err)}
 }
 
 // accountForLast settles what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
 // end, the ledger says that it was requeued; or that the run was given up, and then it was a person who requeued it. Where
 // it died with its node, nobody has counted that yet: a run that kills its nodes must not go on for ever. over tells that the run is done.
-func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) (over bool, err error) {
+func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (over bool, err error) {
 	history, err := run.Ledger()
 	if err != nil {
 		return false, err
 	}
 	last, ok := lastBegin(history)
-	if !ok || last.Job != jobID || last.Start >= startOf(e) {
+	if !ok || last.Job != jobID || last.Start >= e.start() {
 		return false, nil
 	}
 	for _, event := range slices.Backward(history) {
@@ -96,13 +87,13 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 				err := run.Append(rundir.Event{
 					Time: e.Now(), Event: rundir.EventGiveUp, Attempt: last.Attempt, Cause: event.Cause, Detail: why,
 				})
-				return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", why, submit.ResumeHint(run)), err)}
+				return false, &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", why, submit.ResumeHint(run)), err)}
 			}
 			return false, run.Append(rundir.Event{
 				Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)",
 			})
 		case rundir.EventBegin:
-			return forsaken(e, &attempt{run: run, number: event.Attempt, jobID: jobID}, history)
+			return forsaken(e, &Attempt{Run: run, Number: event.Attempt, JobID: jobID}, history)
 		}
 	}
 	return false, nil
@@ -112,7 +103,7 @@ func accountForLast(ctx context.Context, e *env, run *rundir.Dir, jobID string) 
 // remembers that it preempted a job with a grace time (slurmctld, GRACE_PREEMPT). When the batch script ends, it puts the job back into
 // the queue, even if the job was requeued and has run again since. BatchFlag counts these requeues, and not those of a person's scontrol
 // requeue. If Slurm does not answer, the result is true: the run was given up, so nothing is run.
-func requeuedLate(ctx context.Context, e *env, history []rundir.Event, jobID string) bool {
+func requeuedLate(ctx context.Context, e Env, history []rundir.Event, jobID string) bool {
 	preempted, ends := false, 0
 	for _, event := range history {
 		switch {
@@ -129,8 +120,7 @@ func requeuedLate(ctx context.Context, e *env, history []rundir.Event, jobID str
 	}
 	ctx, cancel := context.WithTimeout(ctx, questionLimit)
 	defer cancel()
-	client, _ := newSlurmClient(e)
-	facts, err := client.Facts(ctx, jobID)
+	facts, err := e.Slurm.Facts(ctx, jobID)
 	return err != nil || facts.BatchFlag > 1
 }
 
@@ -146,19 +136,19 @@ func lastBegin(history []rundir.Event) (rundir.Event, bool) {
 
 // forsaken accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
 // requeue.on names: what counts are budget and patience. over tells that there is nothing left to do.
-func forsaken(e *env, a *attempt, history []rundir.Event) (over bool, err error) {
-	job, err := jobOf(a.run)
+func forsaken(e Env, a *Attempt, history []rundir.Event) (over bool, err error) {
+	job, err := jobfile.OfRun(a.Run)
 	if err != nil {
 		return false, err
 	}
-	told, ok, err := a.told(e, exitFailed)
+	told, ok, err := a.told(e, exit.Failed)
 	if err != nil {
 		return false, err
 	}
 	before := recovery.Refine(told, recovery.Evidence{Now: e.Now(), Asked: true, Requeued: true})
 	if !ok {
 		before = rundir.Verdict{
-			Attempt: a.number, JobID: a.jobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exitFailed, Time: a.lastSign(e, history),
+			Attempt: a.Number, JobID: a.JobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(e, history),
 			Message: "Slurm started the job again, and nobody lived to say how the attempt ended: its first node was lost",
 		}
 	}
@@ -166,29 +156,25 @@ func forsaken(e *env, a *attempt, history []rundir.Event) (over bool, err error)
 	if err := a.amend(history, told, before); err != nil {
 		return false, err
 	}
-	policy, cause := job.Policy(), recovery.CauseOf(before)
-	if slices.Contains(recovery.Causes(), cause) && !policy.Names(cause) {
-		policy.On = append(slices.Clone(policy.On), cause)
-	}
-	d := recovery.Decide(policy, history, before, false, 0)
+	d := known{policy: job.Policy(), history: history, verdict: before, begun: true}.decide()
 	switch d.Action {
 	case recovery.Finish:
 		return true, nil
 	case recovery.GiveUp:
-		err = a.run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.number, Cause: before.Cause, Detail: d.Why})
-		return false, &codeError{code: exitNever, err: errors.Join(fmt.Errorf("%s; %s", d.Why, submit.ResumeHint(a.run)), err)}
+		err = a.Run.Append(rundir.Event{Time: e.Now(), Event: rundir.EventGiveUp, Attempt: a.Number, Cause: before.Cause, Detail: d.Why})
+		return false, &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", d.Why, submit.ResumeHint(a.Run)), err)}
 	}
-	return false, a.run.Append(rundir.Event{
-		Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.number, Cause: string(cause), Detail: "by Slurm itself",
+	return false, a.Run.Append(rundir.Event{
+		Time: e.Now(), Event: rundir.EventRequeue, Attempt: a.Number, Cause: string(recovery.CauseOf(before)), Detail: "by Slurm itself",
 	})
 }
 
 // lastSign is when the attempt is known to have lived last: between that and now the job has waited in the queue. Where it left no trace it did
 // not get beyond its beginning.
-func (a *attempt) lastSign(e *env, history []rundir.Event) time.Time {
-	last, err := a.run.LastSign(a.number)
+func (a *Attempt) lastSign(e Env, history []rundir.Event) time.Time {
+	last, err := a.Run.LastSign(a.Number)
 	if err != nil {
-		e.log().Warn("how long the attempt lived is not known", "error", err)
+		e.Log.Warn("how long the attempt lived is not known", "error", err)
 	}
 	if began, _ := lastBegin(history); last.Before(began.Time) {
 		return began.Time

@@ -1,4 +1,4 @@
-package main
+package attempt
 
 import (
 	"bytes"
@@ -9,7 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // A verdict that is there and cannot be read stays as it is: what follows is decided by the ledger, Slurm and srun's code. One that a crash cut
@@ -35,14 +37,14 @@ func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 		"cut short, and the line of it": {long[:100], true, false, []string{"begin", "end", "end", "requeue"}, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, "")
-			p.says("scontrol.out", runningFacts)
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+			p.Says("scontrol.out", fakeslurm.RunningFacts)
 			e, _, errs := p.env(0, 1)
-			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+			if err := e.begin(t, run); err != nil {
 				t.Fatal(err)
 			}
 			if test.noted {
-				v := savedVerdict
+				v := fakeslurm.Saved
 				v.Attempt, v.Time = 1, e.Now()
 				if err := run.Append(v.Event()); err != nil {
 					t.Fatal(err)
@@ -52,15 +54,15 @@ func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 			if err := os.WriteFile(path, test.text, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 75})
-			if exitCode(err) != exitRequeue || strings.Contains(errs.String(), "left as it is") != test.kept {
-				t.Errorf("exit code %d (%v), want %d; said %s", exitCode(err), err, exitRequeue, errs)
+			err := e.end(t, run, SrunEnd{Code: 75})
+			if exitCode(err) != exit.Requeue || strings.Contains(errs.String(), "left as it is") != test.kept {
+				t.Errorf("exit code %d (%v), want %d; said %s", exitCode(err), err, exit.Requeue, errs)
 			}
 			if text, err := os.ReadFile(path); err != nil || bytes.Equal(text, test.text) != test.kept {
 				t.Errorf("verdict.json stayed as it was: %t, %v; want %t", bytes.Equal(text, test.text), err, test.kept)
 			}
 			history, err := run.Ledger()
-			if err != nil || !slices.Equal(eventsOf(t, run), test.want) || history[len(history)-2].Cause != test.cause {
+			if err != nil || !slices.Equal(fakeslurm.Events(t, run), test.want) || history[len(history)-2].Cause != test.cause {
 				t.Errorf("ledger %+v, %v; want %q and the cause %s", history, err, test.want, test.cause)
 			}
 		})
@@ -69,9 +71,9 @@ func TestAttemptEndKeepsAVerdictThatItCannotRead(t *testing.T) {
 
 // The same holds for what a start that died with its node has left.
 func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
-	p, run := newPretendSlurm(t), attemptRun(t, "")
+	p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
 	e, _, _ := p.env(0, 0)
-	if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+	if err := e.begin(t, run); err != nil {
 		t.Fatal(err)
 	}
 	crash := rundir.Verdict{Attempt: 1, JobID: "12", Cause: "oom", Exit: 1, Message: "rank 3 ran out of memory", Time: e.Now()}
@@ -83,14 +85,14 @@ func TestAttemptBeginKeepsAVerdictThatItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, _, errs := p.env(1, 0)
-	if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+	if err := e.begin(t, run); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, text) || !strings.Contains(errs.String(), "left as it is") {
 		t.Errorf("verdict.json is %q, %v; said %s", got, err, errs)
 	}
 	history, err := run.Ledger()
-	if want := []string{"begin", "end", "requeue", "begin"}; err != nil || !slices.Equal(eventsOf(t, run), want) || history[2].Cause != "oom" {
+	if want := []string{"begin", "end", "requeue", "begin"}; err != nil || !slices.Equal(fakeslurm.Events(t, run), want) || history[2].Cause != "oom" {
 		t.Errorf("ledger %+v, %v; want %q by the cause oom", history, err, want)
 	}
 }
@@ -103,10 +105,10 @@ func TestAttemptEndOfAgentsThatNeverMet(t *testing.T) {
 		"a verdict that cannot be read": {"verdict.json", `{"attempt": "first"}`, "unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, run := newPretendSlurm(t), attemptRun(t, "")
-			p.says("scontrol.out", runningFacts)
+			p, run := newPretendSlurm(t), fakeslurm.Run(t, "")
+			p.Says("scontrol.out", fakeslurm.RunningFacts)
 			e, _, errs := p.env(0, 1)
-			if err := runAttemptBegin(t.Context(), e, run.Path()); err != nil {
+			if err := e.begin(t, run); err != nil {
 				t.Fatal(err)
 			}
 			if test.file != "" {
@@ -114,7 +116,7 @@ func TestAttemptEndOfAgentsThatNeverMet(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := runAttemptEnd(t.Context(), e, run.Path(), srunEnd{code: 137}); exitCode(err) != 137 {
+			if err := e.end(t, run, SrunEnd{Code: 137}); exitCode(err) != 137 {
 				t.Errorf("exit code %d (%v), want srun's; said %s", exitCode(err), err, errs)
 			}
 			history, err := run.Ledger()

@@ -1,4 +1,4 @@
-package main
+package attempt
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 )
 
@@ -27,7 +28,7 @@ const (
 //
 // The last word may be taken back: an agent that is cut off has one, and agent 0, which has lost it, then starts the workers again.
 type stepWatch struct {
-	a      *attempt
+	a      *Attempt
 	srun   func(syscall.Signal) error // signals it; os.ErrProcessDone: it has ended
 	leave  time.Duration
 	looked time.Time // into the run directory
@@ -36,16 +37,12 @@ type stepWatch struct {
 }
 
 // newStepWatch watches the process pid, the srun of the attempt that DDPBATCH_ATTEMPT tells.
-func newStepWatch(e *env, path string, pid int) (*stepWatch, error) {
-	run, err := rundir.OpenOwn(e.abs(path))
-	if err != nil {
-		return nil, err
-	}
+func newStepWatch(e Env, run *rundir.Dir, pid int) (*stepWatch, error) {
 	number, err := strconv.Atoi(e.get("DDPBATCH_ATTEMPT"))
 	if err != nil {
 		return nil, fmt.Errorf("read DDPBATCH_ATTEMPT: %w", err)
 	}
-	job, err := jobOf(run)
+	job, err := jobfile.OfRun(run)
 	if err != nil {
 		return nil, err
 	}
@@ -54,16 +51,16 @@ func newStepWatch(e *env, path string, pid int) (*stepWatch, error) {
 		return nil, err
 	}
 	return &stepWatch{
-		a:    &attempt{run: run, number: number, jobID: jobIDOf(e)},
+		a:    &Attempt{Run: run, Number: number, JobID: e.jobID()},
 		srun: func(sig syscall.Signal) error { return process.Signal(sig) },
 		// Agent 0 takes back the word of an agent that is cut off once the workers of all others are gone: its own, and theirs after them.
 		leave: watchLeave + 2*job.Launch.Grace,
 	}, nil
 }
 
-// runAttemptWatch returns when the srun of the newest attempt has ended. It never fails the job. ctx ends when Slurm ends the job.
-func runAttemptWatch(ctx context.Context, e *env, path string, pid int) error {
-	w, err := newStepWatch(e, path, pid)
+// Watch returns when the srun of the newest attempt has ended. It never fails the job. ctx ends when Slurm ends the job.
+func Watch(ctx context.Context, e Env, run *rundir.Dir, pid int) error {
+	w, err := newStepWatch(e, run, pid)
 	if err != nil {
 		return err
 	}
@@ -71,7 +68,7 @@ func runAttemptWatch(ctx context.Context, e *env, path string, pid int) error {
 }
 
 // watch returns when srun has ended, or has become another script's. It goes on when ctx ends, and hurries: nobody else ends srun then.
-func (w *stepWatch) watch(ctx context.Context, e *env) error {
+func (w *stepWatch) watch(ctx context.Context, e Env) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	ending, every := ctx.Done(), watchFiles
@@ -85,7 +82,7 @@ func (w *stepWatch) watch(ctx context.Context, e *env) error {
 			case errors.Is(err, rundir.ErrSuperseded):
 				return nil // what this script still does is nobody's business
 			case err != nil:
-				e.log().Debug("whether the run is over is not known", "error", err)
+				e.Log.Debug("whether the run is over is not known", "error", err)
 			case due:
 				w.end(e)
 			}
@@ -99,7 +96,7 @@ func (w *stepWatch) watch(ctx context.Context, e *env) error {
 }
 
 // look sees whether the run is over, and whether it still is.
-func (w *stepWatch) look(e *env) error {
+func (w *stepWatch) look(e Env) error {
 	w.looked = time.Now()
 	over, err := w.isOver(e)
 	switch {
@@ -114,20 +111,20 @@ func (w *stepWatch) look(e *env) error {
 
 // isOver tells whether the newest attempt's verdict is the run's last word in this job: agent 0, or who took its place, has written it
 // into the ledger, too, which it does when all workers are gone, and the agents do not start them again.
-func (w *stepWatch) isOver(e *env) (bool, error) {
+func (w *stepWatch) isOver(e Env) (bool, error) {
 	if err := w.a.follow(e); err != nil {
 		return false, err
 	}
-	v, err := w.a.run.Verdict(w.a.number)
+	v, err := w.a.Run.Verdict(w.a.Number)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && v.Restart {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	history, err := w.a.run.Ledger()
+	history, err := w.a.Run.Ledger()
 	return slices.ContainsFunc(history, func(event rundir.Event) bool {
-		return event.Event == rundir.EventEnd && event.Attempt == w.a.number
+		return event.Event == rundir.EventEnd && event.Attempt == w.a.Number
 	}), err
 }
 
@@ -146,14 +143,14 @@ func (w *stepWatch) due() syscall.Signal {
 }
 
 // end ends srun, and with it the step, once its time is over.
-func (w *stepWatch) end(e *env) {
+func (w *stepWatch) end(e Env) {
 	sig := w.due()
 	if sig == 0 {
 		return
 	}
 	if sig == syscall.SIGTERM {
 		w.forced = time.Now()
-		e.log().Warn("the run is over, and agents that were lost before do not end: srun is told to end its step", "after", w.leave)
+		e.Log.Warn("the run is over, and agents that were lost before do not end: srun is told to end its step", "after", w.leave)
 	}
 	_ = w.srun(sig) // it may have ended just now, as the next look tells
 }
