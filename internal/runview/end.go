@@ -25,9 +25,7 @@ func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
 // ended.
 func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
 	if IsArray(run) {
-		a := newArrayLog(v, run)
-		a.only = id
-		return a.follow(ctx, id)
+		return (&arrayLog{v: v, run: run, only: id}).follow(ctx, id)
 	}
 	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
 	defer tail.close()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"ddpbatch/internal/lines"
 )
@@ -15,15 +14,8 @@ var errAllShown = errors.New("the attempt is over")
 // following shows what ranks write as they write it.
 type following struct {
 	rankLogs
-	attempt int             // whose files are read
-	open    []followed      // in the order in which they were found
-	known   map[string]bool // paths of these
-	listed  time.Time
-}
-
-type followed struct {
-	tail  *tailer
-	label *lines.Writer // nil: bytes as they come
+	attempt int // whose files are read
+	openLogs
 }
 
 // follow goes from attempt to attempt until the job has ended or the last attempt that is asked for is over.
@@ -47,21 +39,20 @@ func (l rankLogs) follow(ctx context.Context, id string) error {
 // following begins with the first attempt that is asked for.
 func (l rankLogs) following() (*following, error) {
 	l, err := l.resolved()
-	return &following{rankLogs: l, attempt: l.first, known: map[string]bool{}}, err
+	return &following{rankLogs: l, attempt: l.first}, err
 }
 
 // rest shows what came into being just before the job's end.
 func (f *following) rest() error {
-	f.listed = time.Time{}
+	f.pacer = pacer{}
 	return f.more()
 }
 
-// more shows what is new. Folders are read seldom: they lie on shared file systems, and may hold thousands of files.
+// more shows what is new.
 func (f *following) more() error {
-	if f.v.Now().Sub(f.listed) < statePoll {
+	if !f.due(f.v.Now()) {
 		return f.copy()
 	}
-	f.listed = f.v.Now()
 	newest, err := f.run.NewestAttempt()
 	if err != nil {
 		return err
@@ -91,42 +82,13 @@ func (f *following) look() error {
 		return err
 	}
 	for _, log := range logs {
-		if f.known[log.Path] {
-			continue
-		}
-		f.known[log.Path] = true
-		file := followed{tail: &tailer{path: log.Path, to: f.v.Out}}
+		var label *lines.Writer
 		if f.labelled() {
-			file.label = f.label(log)
-			file.tail.to = file.label
+			label = f.label(log)
 		}
-		if len(f.open) == 0 {
+		if first := len(f.open) == 0; f.add(log.Path, f.v.Out, label) && first {
 			fmt.Fprintf(f.v.Err, "==> %sattempt %d <==\n", f.ofElement(", "), f.attempt)
 		}
-		f.open = append(f.open, file)
 	}
 	return nil
-}
-
-// copy shows what was added to the open files.
-func (f *following) copy() error {
-	for _, file := range f.open {
-		if err := file.tail.copy(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finish shows lines that have no end, and closes the files.
-func (f *following) finish() error {
-	var err error
-	for _, file := range f.open {
-		file.tail.close()
-		if file.label != nil {
-			err = errors.Join(err, file.label.Finish())
-		}
-	}
-	f.open = nil
-	return err
 }

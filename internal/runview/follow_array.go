@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"ddpbatch/internal/lines"
 	"ddpbatch/internal/rundir"
@@ -20,17 +19,11 @@ func elementLabel(index string) string { return "[" + index + "] " }
 
 // arrayLog shows the logs of an array's elements.
 type arrayLog struct {
-	v      *Viewer
-	run    *rundir.Dir
-	only   string // the job whose logs are shown; "": of each element its newest
-	jobs   ArrayJobs
-	open   []followed
-	known  map[string]bool // paths of these
-	listed time.Time
-}
-
-func newArrayLog(v *Viewer, run *rundir.Dir) *arrayLog {
-	return &arrayLog{v: v, run: run, known: map[string]bool{}}
+	v    *Viewer
+	run  *rundir.Dir
+	only string // the job whose logs are shown; "": of each element its newest
+	jobs ArrayJobs
+	openLogs
 }
 
 func (a *arrayLog) print() error {
@@ -56,31 +49,17 @@ func (a *arrayLog) follow(ctx context.Context, id string) error {
 	if ctx.Err() == nil {
 		err = errors.Join(err, a.look(), a.copy()) // what came into being just before the end
 	}
-	for _, file := range a.open {
-		file.tail.close()
-		err = errors.Join(err, file.label.Finish())
-	}
-	return err
+	return errors.Join(err, a.finish())
 }
 
 // more shows what is new.
 func (a *arrayLog) more() error {
-	if now := a.v.Now(); now.Sub(a.listed) >= statePoll {
-		a.listed = now
+	if a.due(a.v.Now()) {
 		if err := a.look(); err != nil {
 			return err
 		}
 	}
 	return a.copy()
-}
-
-func (a *arrayLog) copy() error {
-	for _, file := range a.open {
-		if err := file.tail.copy(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // look finds logs that have come into being.
@@ -90,13 +69,7 @@ func (a *arrayLog) look() error {
 		return err
 	}
 	for _, index := range slices.Sorted(maps.Keys(logs)) {
-		path := logs[index]
-		if a.known[path] {
-			continue
-		}
-		a.known[path] = true
-		label := &lines.Writer{To: a.v.Out, Label: elementLabel(strconv.Itoa(index))}
-		a.open = append(a.open, followed{tail: &tailer{path: path, to: label}, label: label})
+		a.add(logs[index], a.v.Out, &lines.Writer{To: a.v.Out, Label: elementLabel(strconv.Itoa(index))})
 	}
 	return nil
 }
@@ -167,7 +140,7 @@ type arrayFollowing struct {
 	elements map[string]*following
 	over     map[string]bool // that have no more to show of what is asked for
 	all      int             // elements that the job asks for; 0: only Slurm can tell
-	listed   time.Time
+	looked   pacer
 }
 
 // followArray is follow for each element, until the last has ended.
@@ -192,8 +165,7 @@ func (l rankLogs) followArray(ctx context.Context, id string) error {
 
 // more shows what is new.
 func (a *arrayFollowing) more() error {
-	if now := a.v.Now(); now.Sub(a.listed) >= statePoll {
-		a.listed = now
+	if a.looked.due(a.v.Now()) {
 		if err := a.look(); err != nil {
 			return err
 		}

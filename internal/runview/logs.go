@@ -4,16 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
-	"strconv"
 
 	"ddpbatch/internal/lines"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
-	"ddpbatch/internal/vfs"
 	streams "ddpbatch/mpi/launch/output"
 )
 
@@ -45,9 +41,9 @@ func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Log
 	case o.OfRanks:
 		return l.print()
 	case isArray && o.Follow:
-		return newArrayLog(v, run).follow(ctx, id)
+		return (&arrayLog{v: v, run: run}).follow(ctx, id)
 	case isArray:
-		return newArrayLog(v, run).print()
+		return (&arrayLog{v: v, run: run}).print()
 	case o.Follow:
 		return v.Follow(ctx, run, id)
 	}
@@ -187,43 +183,4 @@ func (l rankLogs) ofElement(end string) string {
 		return ""
 	}
 	return "element " + l.element + end
-}
-
-// tailer copies what has been added to a file since the last time. The file may come
-// into being later.
-type tailer struct {
-	path string
-	to   io.Writer
-	head func() // nil, or called before the first byte
-	file *os.File
-}
-
-func (t *tailer) copy() error {
-	if t.file == nil {
-		f, _, err := vfs.OpenRegular(t.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("open the log: %w", err)
-		}
-		t.file = f
-	}
-	if t.head != nil {
-		if info, err := t.file.Stat(); err == nil && info.Size() == 0 {
-			return nil
-		}
-		t.head()
-		t.head = nil
-	}
-	if _, err := io.Copy(t.to, t.file); err != nil {
-		return fmt.Errorf("copy the log %s: %w", strconv.Quote(t.path), err)
-	}
-	return nil
-}
-
-func (t *tailer) close() {
-	if t.file != nil {
-		t.file.Close()
-	}
 }

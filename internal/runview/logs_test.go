@@ -122,7 +122,7 @@ func TestLogsOfRanks(t *testing.T) {
 // Followed ranks are shown as they write, from attempt to attempt, and nothing is lost between two.
 func TestLogsFollow(t *testing.T) {
 	w := newLogsWorld(t)
-	f := &following{rankLogs: w.logs(1, 0), attempt: 1, known: map[string]bool{}}
+	f := &following{rankLogs: w.logs(1, 0), attempt: 1}
 	look := func() error { // as much later as a folder is looked at again
 		w.now = w.now.Add(statePoll)
 		return f.more()
@@ -164,13 +164,13 @@ func TestLogsFollow(t *testing.T) {
 	ok(f.finish())
 
 	// one attempt alone ends when there is another
-	f = &following{rankLogs: w.logs(2, 2, 0), attempt: 2, known: map[string]bool{}}
+	f = &following{rankLogs: w.logs(2, 2, 0), attempt: 2}
 	if err := f.more(); !errors.Is(err, errAllShown) {
 		t.Errorf("following attempt 2: %v", err)
 	}
 	w.shown("second\n")
 	ok(f.finish())
-	f = &following{rankLogs: w.logs(3, 3, 0), attempt: 3, known: map[string]bool{}}
+	f = &following{rankLogs: w.logs(3, 3, 0), attempt: 3}
 	ok(f.more())
 	w.shown("third\n")
 	ok(f.finish())
