@@ -114,18 +114,3 @@ func awaitIgnored(t *testing.T, pid int, sig syscall.Signal) {
 		return err == nil && ignored&(1<<(sig-1)) != 0
 	})
 }
-
-// What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
-func TestStatusOfEarlierCauses(t *testing.T) {
-	for then, now := range map[string]string{"signal": "crash", "agent-lost": "node", "crash": "crash"} {
-		run := fakeslurm.Run(t, "")
-		n, err := run.ClaimAttempt()
-		if err := errors.Join(err, run.WriteVerdict(rundir.Verdict{Attempt: n, Cause: then, Exit: 137, Signal: 9})); err != nil {
-			t.Fatal(err)
-		}
-		var row jobStatus
-		if err := row.readRun(run, ""); err != nil || row.Cause != now {
-			t.Errorf("%s: cause %q, %v; want %s", then, row.Cause, err, now)
-		}
-	}
-}

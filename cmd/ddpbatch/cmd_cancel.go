@@ -11,8 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/simulate"
 	"ddpbatch/internal/submit"
+	"ddpbatch/internal/usage"
 )
 
 // runDirFlag says where runs are looked for by job id.
@@ -101,12 +103,12 @@ func cancelJobs(ctx context.Context, e *env, run *rundir.Dir, ids []string) erro
 	var over, failed []error
 	done := false
 	for _, id := range ids {
-		how, hasEnded, err := ended(ctx, e, run, id)
+		how, hasEnded, err := e.viewer().Ended(ctx, run, id)
 		switch {
 		case hasEnded:
 			over = append(over, alreadyEnded(id, how))
 			continue
-		case !errors.As(err, new(*usageError)):
+		case !errors.As(err, new(*usage.Error)):
 			err = cancelJob(ctx, e, run, id, err)
 		}
 		failed = append(failed, err)
@@ -139,7 +141,7 @@ func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown 
 func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) error {
 	fd, ok := simulate.Open(run, id)
 	if !ok {
-		return alreadyEnded(id, howEnded(ctx, e, run, id, ""))
+		return alreadyEnded(id, e.viewer().HowEnded(ctx, run, id, ""))
 	}
 	defer unix.Close(fd)
 	if array, _, ok := elementOf(run); ok {
@@ -169,39 +171,39 @@ func noteCancel(e *env, run *rundir.Dir, id string) {
 // An array of which elements were resumed alone is several jobs: all of them where it is named by its path, and else the one that is named.
 func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 	_, err := findRun(e, runs, name)
-	if array, id, waits := waitingElement(err); waits {
+	if array, id, waits := runview.WaitingElement(err); waits {
 		return array, []string{id}, nil
 	}
 	run, id, err := findJob(e, runs, name)
 	if err != nil {
 		return nil, nil, err
 	}
-	array, err := arrayIn(run)
+	array, err := runview.ArrayIn(run)
 	if err != nil || array == nil {
 		return run, []string{id}, err
 	}
-	jobs, err := array.jobs(run)
+	jobs, err := array.Jobs(run)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, id := range jobs.known {
+	for _, id := range jobs.Known {
 		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
 			return run, []string{id}, nil
 		}
 	}
-	return run, jobs.ids(), nil
+	return run, jobs.IDs(), nil
 }
 
 // findJob opens the run that a person names by job id or path, and tells its newest job id.
 func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	run, err := findRun(e, runs, name)
 	if err != nil {
-		return nil, "", &usageError{message: explainElement(e, err).Error()}
+		return nil, "", &usageError{message: runview.ExplainElement(e.dir(), err).Error()}
 	}
 	if !run.IsOwn() && !isPath(name) {
 		e.log().Warn("this is the run of another user", "name", name, "run", e.short(run.Path()), "user", run.Owner())
 	}
-	id, err := newestJob(run)
+	id, err := runview.NewestJob(run)
 	if err != nil {
 		return nil, "", err
 	}
@@ -226,4 +228,9 @@ func findRun(e *env, runs, name string) (*rundir.Dir, error) {
 // isPath reports whether name is a path, and not the plain name of a job or a run.
 func isPath(name string) bool {
 	return strings.ContainsRune(name, filepath.Separator) || name == "." || name == ".."
+}
+
+// alreadyEnded is the error of a cancel that came too late.
+func alreadyEnded(id, how string) error {
+	return &usageError{message: fmt.Sprintf("job %s has ended already: %s", id, how), hint: "there is nothing to cancel"}
 }

@@ -14,6 +14,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/submit"
 	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
@@ -63,7 +64,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	}
 	release, claim, err := e.submitEnv().Claim(run, rundir.EventResume)
 	if errors.As(err, new(*usage.Error)) {
-		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.simulated { // by the process that has the claim
+		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.Simulated { // by the process that has the claim
 			err = stillThere(row.Job, row.State)
 		}
 	}
@@ -80,10 +81,10 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	if err != nil {
 		return err
 	}
-	if !row.ended {
+	if !row.Ended {
 		return stillThere(row.Job, row.State)
 	}
-	if row.finished() && !moreToDo(run, o.sets) {
+	if row.Finished() && !moreToDo(run, o.sets) {
 		return sayFinished(e, run, o.sets, o.rest)
 	}
 	if err := checkAnew(e, run, o.sets, o.rest); err != nil {
@@ -152,21 +153,21 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 
 // settledStatus is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
-func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (jobStatus, error) {
+func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
 	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
 	if err != nil {
-		return jobStatus{}, err
+		return runview.RunStatus{}, err
 	}
 	if _, err := e.submitEnv().Finalize(s); err != nil {
-		return jobStatus{}, err
+		return runview.RunStatus{}, err
 	}
 	row, err := statusOf(ctx, e, run)
 	switch {
 	case err != nil:
 		return row, err
-	case s.Asked != nil && (s.Open != nil || row.ended && !row.finished()):
+	case s.Asked != nil && (s.Open != nil || row.Ended && !row.Finished()):
 		return row, fmt.Errorf("look whether the run has a job that has not ended: %w", s.Asked)
-	case !row.ended:
+	case !row.Ended:
 		return row, nil
 	case s.Alive != nil:
 		return row, stillThere(s.Alive.ID, s.Alive.State)

@@ -298,11 +298,3 @@ func isTimeFlag(word string) bool {
 		return isTime && slices.Contains(f.Names(), strings.TrimLeft(word, "-"))
 	})
 }
-
-// What package simulate knows of a run.
-const (
-	ownDeadline   = simulate.OwnDeadline
-	killedAtLimit = simulate.KilledAtLimit
-)
-
-func simulating(run *rundir.Dir, id string) bool { return simulate.Alive(run, id) }

@@ -118,7 +118,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 // warnStuck tells of a job that Slurm has taken and that does not start as it is. That Slurm cannot be asked just now is no fault of the
 // submission's.
 func warnStuck(ctx context.Context, e *env, id string) {
-	jobs, err := askSlurm(ctx, e, []string{id})
+	jobs, err := e.viewer().Jobs(ctx, []string{id})
 	if err != nil {
 		return
 	}

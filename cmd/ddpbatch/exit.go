@@ -13,6 +13,7 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
@@ -111,27 +112,27 @@ func report(e *env, err error) int {
 	var faults jobfile.Faults
 	if errors.As(err, &faults) {
 		for _, f := range faults {
-			fmt.Fprintln(e.Err, cleanLines(f.String()))
+			fmt.Fprintln(e.Err, text.CleanLines(f.String()))
 		}
 		return code
 	}
-	fmt.Fprintf(e.Err, "ddpbatch: %s\n", cleanLines(err.Error())) // which may quote a file of another user's
+	fmt.Fprintf(e.Err, "ddpbatch: %s\n", text.CleanLines(err.Error())) // which may quote a file of another user's
 	return code
 }
 
 // printJSON prints v as one indented JSON value. It escapes what package json leaves as it is and a terminal may obey: DEL, the control
 // characters of 8 bits, and those that change the direction of text. Names may come from another user's file.
 func printJSON(e *env, v any) error {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
+	var encoded bytes.Buffer
+	enc := json.NewEncoder(&encoded)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
 	var safe strings.Builder
-	for _, r := range text.String() { // they can be within strings only
-		if r > '~' && unsafe(r) {
+	for _, r := range encoded.String() { // they can be within strings only
+		if r > '~' && text.Unsafe(r) {
 			fmt.Fprintf(&safe, `\u%04x`, r)
 		} else {
 			safe.WriteRune(r)

@@ -12,6 +12,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
@@ -111,7 +112,7 @@ func TestJSONControlsNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, r := range out.String() {
-		if r != '\n' && unsafe(r) {
+		if r != '\n' && text.Unsafe(r) {
 			t.Errorf("%q is in %q", r, out.String())
 		}
 	}

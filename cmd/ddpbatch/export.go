@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/trainer"
 )
@@ -36,9 +37,9 @@ func (r *rank) export(ctx context.Context, result trainer.Result) error {
 		return fmt.Errorf("export: %w", err)
 	}
 	defer saved.Close()
-	x := &exporter{checkpoint: saved, buf: make([]byte, exportPiece)}
-	if err = x.choose("", false); err == nil {
-		err = x.safetensors(ctx, file)
+	x, err := inspect.NewExport(saved, "", false)
+	if err == nil {
+		err = x.Write(ctx, inspect.SafetensorsFile, file)
 	}
 	if err != nil {
 		return err

@@ -2,25 +2,17 @@ package main
 
 import (
 	"os"
-	"path/filepath"
-	"strings"
+
+	"ddpbatch/internal/text"
 )
 
-// abs resolves path against e's working directory.
-func (e *env) abs(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(e.Dir, path)
-}
+func (e *env) dir() text.Dir { return text.Dir(e.Dir) }
 
-// short is path as a person standing in e's working directory would type it.
-func (e *env) short(path string) string {
-	if rel, err := filepath.Rel(e.Dir, path); err == nil && !strings.HasPrefix(rel, "..") && e.Dir != "/" {
-		return rel
-	}
-	return path
-}
+func (e *env) abs(path string) string { return e.dir().Abs(path) }
+
+func (e *env) short(path string) string { return e.dir().Short(path) }
+
+func (e *env) named(path string) string { return e.dir().Named(path) }
 
 func isDir(path string) bool {
 	info, err := os.Stat(path)

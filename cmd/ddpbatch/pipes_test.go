@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,9 +20,6 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func(string) error{
-		"a log": func(path string) error {
-			return (&tailer{path: path, to: &bytes.Buffer{}}).copy()
-		},
 		"a rehearsed file": func(path string) error {
 			_, err := sumOf(path)
 			return err

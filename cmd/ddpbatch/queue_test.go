@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // queue is a PATH with a pretend Slurm that keeps jobs: sbatch adds one, squeue tells of them, scancel ends one. A real Slurm cannot be had
@@ -164,7 +165,7 @@ func (q *queue) command(parent string, args ...string) *exec.Cmd {
 }
 
 // status is the only row of status.
-func (q *queue) status(parent, run string) jobStatus {
+func (q *queue) status(parent, run string) runview.RunStatus {
 	q.t.Helper()
 	e, _, _ := q.env(parent)
 	d, err := rundir.Open(run)
@@ -185,7 +186,7 @@ func (q *queue) rights(parent, run string) {
 	q.says("mode", "")
 	row := q.status(parent, run)
 	if len(alive) == 1 {
-		if row.Job != alive[0] || row.State != "PENDING" || row.ended {
+		if row.Job != alive[0] || row.State != "PENDING" || row.Ended {
 			q.t.Errorf("status of job %s: %+v", alive[0], row)
 		}
 		if code, out, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job "+alive[0]+" is still PENDING") {
@@ -197,11 +198,11 @@ func (q *queue) rights(parent, run string) {
 		if left := q.alive(); len(left) > 0 {
 			q.t.Errorf("cancelled, and alive are %q", left)
 		}
-		if row := q.status(parent, run); row.Job != alive[0] || row.State != "CANCELLED" || !row.ended {
+		if row := q.status(parent, run); row.Job != alive[0] || row.State != "CANCELLED" || !row.Ended {
 			q.t.Errorf("status of the cancelled job %s: %+v", alive[0], row)
 		}
 	} else {
-		if !row.ended || row.State != "UNSUBMITTED" && row.State != "CANCELLED" {
+		if !row.Ended || row.State != "UNSUBMITTED" && row.State != "CANCELLED" {
 			q.t.Errorf("status of a run without a job: %+v", row)
 		}
 		if code, out, errs := q.run(parent, "cancel", run); code != exitUsage || strings.Contains(errs, "squeue") {
@@ -213,7 +214,7 @@ func (q *queue) rights(parent, run string) {
 	if code != 0 || len(now) != 1 || !strings.HasPrefix(out, "submitted job "+now[0]+":") {
 		q.t.Fatalf("resume: %d, %s%s; alive are %q", code, out, errs, now)
 	}
-	if row := q.status(parent, run); row.Job != now[0] || row.State != "PENDING" || row.ended || row.Next != "" {
+	if row := q.status(parent, run); row.Job != now[0] || row.State != "PENDING" || row.Ended || row.Next != "" {
 		q.t.Errorf("status after resume: %+v", row)
 	}
 	if code, out, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job "+now[0]+" is still PENDING") || len(q.alive()) != 1 {

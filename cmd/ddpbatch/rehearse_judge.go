@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/inspect"
 )
 
 // judge prints how the two runs went and whether they ended alike.
@@ -78,7 +79,7 @@ func (r *rehearsal) compare(ctx context.Context, a, b performance) (finding, err
 	if x == nil {
 		return finding{what: "the job saves no checkpoints (checkpoint.every_steps, or its end)"}, nil
 	}
-	defer x.close()
+	defer x.Close()
 	y, err := newestSide(ctx, r.e, b)
 	if err != nil {
 		return finding{}, err
@@ -86,17 +87,17 @@ func (r *rehearsal) compare(ctx context.Context, a, b performance) (finding, err
 	if y == nil {
 		return finding{compared: 1, differ: []string{"the interrupted run has no checkpoint"}, what: "only one run has a checkpoint"}, nil
 	}
-	defer y.close()
-	d, err := compare(ctx, x, y, tolerance{})
+	defer y.Close()
+	d, err := inspect.Compare(ctx, x, y, inspect.Tolerance{})
 	if err != nil {
 		return finding{}, err
 	}
 	if d.Same {
-		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", plural(d.Equal, "tensor"), plural(len(x.values), "value"))}, nil
+		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", plural(d.Equal, "tensor"), plural(x.Values(), "value"))}, nil
 	}
 	f := finding{compared: d.Equal + len(d.Tensors), what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values))}
 	for _, tensor := range d.Tensors {
-		f.differ = append(f.differ, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most", clean(tensor.Name), tensor.is(), tensor.Differ, tensor.Elements, number(tensor.MaxAbs)))
+		f.differ = append(f.differ, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most", clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, number(tensor.MaxAbs)))
 	}
 	for _, name := range append(d.OnlyA, d.OnlyB...) {
 		f.differ = append(f.differ, "tensor "+clean(name)+" is in one of them only")
@@ -110,7 +111,7 @@ func (r *rehearsal) compare(ctx context.Context, a, b performance) (finding, err
 }
 
 // newestSide is the newest checkpoint of a run; nil where it has none.
-func newestSide(ctx context.Context, e *env, p performance) (*side, error) {
+func newestSide(ctx context.Context, e *env, p performance) (*inspect.Contents, error) {
 	dir, err := checkpoint.Open(p.run.CheckpointsPath(), checkpoint.Options{Log: e.log()})
 	if err != nil {
 		return nil, err
@@ -122,5 +123,5 @@ func newestSide(ctx context.Context, e *env, p performance) (*side, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the last checkpoint of the %s run: %w", p.name, err)
 	}
-	return checkpointSide(found), nil
+	return inspect.OfCheckpoint(found), nil
 }

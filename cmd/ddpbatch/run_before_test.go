@@ -67,7 +67,7 @@ func TestRunOfTheProgramBefore(t *testing.T) {
 		q := newQueue(t)
 		parent, run := runBefore(q, 2)
 		q.job17(run, "RUNNING")
-		if row := q.status(parent, run); row.Job != "17" || row.State != "RUNNING" || row.Attempt != 1 || row.ended {
+		if row := q.status(parent, run); row.Job != "17" || row.State != "RUNNING" || row.Attempt != 1 || row.Ended {
 			t.Errorf("status: %+v", row)
 		}
 		if code, _, errs := q.run(parent, "resume", "17"); code != exitUsage || !strings.Contains(errs, "job 17 is still RUNNING") {

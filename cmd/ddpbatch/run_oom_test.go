@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/testkit"
 )
 
@@ -78,7 +79,7 @@ func TestOutOfMemory(t *testing.T) {
 	if err := status.Run(); err != nil {
 		t.Fatalf("status: %v\n%s", err, out)
 	}
-	if row := decode[[]jobStatus](t, out.Bytes())[0]; row.State != "OUT_OF_MEMORY" || row.Cause != "oom" || row.Requeues != 1 {
+	if row := decode[[]runview.RunStatus](t, out.Bytes())[0]; row.State != "OUT_OF_MEMORY" || row.Cause != "oom" || row.Requeues != 1 {
 		t.Errorf("status --json: %+v", row)
 	}
 	noSurvivors(t, dir)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/runview"
 	"ddpbatch/internal/testkit"
-	"ddpbatch/mpi/launch/recovery"
 )
 
 // TestSimulateEndedByHand: a run that is cancelled or interrupted saves, says so in one word and how to go on once, and is CANCELLED.
@@ -78,35 +78,15 @@ func TestSimulateEndedByHand(t *testing.T) {
 }
 
 // oneStatus is what status tells of one run.
-func oneStatus(t *testing.T, dir, run string) jobStatus {
+func oneStatus(t *testing.T, dir, run string) runview.RunStatus {
 	t.Helper()
 	cmd, out := command(dir, "status", "--json", run)
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("status: %v\n%s", err, out)
 	}
-	var rows []jobStatus
+	var rows []runview.RunStatus
 	if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 {
 		t.Fatalf("status: %v\n%s", err, out)
 	}
 	return rows[0]
-}
-
-// TestStateOf: a run that stopped in time and saved has not failed.
-func TestStateOf(t *testing.T) {
-	for _, tt := range []struct {
-		exit  int
-		cause string
-		want  string
-	}{
-		{0, "done", "COMPLETED"}, {75, "stopped", "SAVED"}, {75, "timeout", "TIMEOUT"}, {75, "preempt", "PREEMPTED"}, {130, "cancelled", "CANCELLED"},
-		{75, "cancelled", "CANCELLED"}, {1, "crash", "FAILED"}, {137, "signal", "FAILED"}, {1, "agent-lost", "NODE_FAIL"}, {124, "timeout", "FAILED"}, {137, "oom", "OUT_OF_MEMORY"},
-		{1, "unknown", "FAILED"},
-	} {
-		if got := stateOf(tt.exit, tt.exit == 75, recovery.Cause(tt.cause)); got != tt.want {
-			t.Errorf("exit %d, %s: %s, want %s", tt.exit, tt.cause, got, tt.want)
-		}
-	}
-	if got := stateOf(75, false, recovery.Saved); got != "FAILED" { // a rank was killed at its save
-		t.Errorf("asks to be started again, and has not saved: %s", got)
-	}
 }

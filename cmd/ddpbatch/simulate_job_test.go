@@ -97,7 +97,7 @@ func TestSimulateEndedBetweenAttempts(t *testing.T) {
 					t.Errorf("verdict %+v, %v", v, err)
 				}
 				row, err := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
-				if err != nil || row.State != "CANCELLED" || !row.ended || strings.Contains(row.Next, "starts again") {
+				if err != nil || row.State != "CANCELLED" || !row.Ended || strings.Contains(row.Next, "starts again") {
 					t.Errorf("status %+v, %v", row, err)
 				}
 			})
@@ -123,7 +123,7 @@ func TestSimulateThatCannotStart(t *testing.T) {
 		t.Errorf("verdict %+v, %v; want the message %v", v, verdictErr, err)
 	}
 	row, statusErr := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)
-	if statusErr != nil || row.State != "FAILED" || !row.ended || row.Message != err.Error() {
+	if statusErr != nil || row.State != "FAILED" || !row.Ended || row.Message != err.Error() {
 		t.Errorf("status %+v, %v", row, statusErr)
 	}
 }

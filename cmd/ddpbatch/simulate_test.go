@@ -13,6 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // stoppableJob is a run of 2 x 2 ranks that takes long enough to be stopped in the middle.
@@ -154,7 +155,7 @@ func TestSimulateStoppedAndResumed(t *testing.T) {
 			if err := status.Run(); err != nil {
 				t.Fatalf("status: %v\n%s", err, out)
 			}
-			var rows []jobStatus
+			var rows []runview.RunStatus
 			if err := json.Unmarshal(out.Bytes(), &rows); err != nil || len(rows) != 1 || rows[0].State != "COMPLETED" || rows[0].Attempt != 2 {
 				t.Errorf("status: %v\n%s", err, out)
 			}

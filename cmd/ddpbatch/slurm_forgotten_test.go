@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"ddpbatch/internal/runview"
 	"os"
 	"reflect"
 	"strings"
@@ -39,7 +40,7 @@ func testSlurmForgotten(t *testing.T, c *cluster) {
 		return strings.Count(ends, "\n") == 7 && !strings.Contains(ends, "Unknown")
 	})
 
-	says := func() (rows []jobStatus) {
+	says := func() (rows []runview.RunStatus) {
 		for _, s := range all {
 			rows = append(rows, s.status())
 		}

@@ -13,6 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 )
 
 // longJob takes a few seconds, so that it can be stopped in its middle.
@@ -270,7 +271,7 @@ func testSlurmSubmitKilled(t *testing.T, c *cluster) {
 			t.Fatalf("%s: Slurm has the jobs %q; want one", by, jobs)
 		}
 		id := jobs[0][1]
-		row := decode[[]jobStatus](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
+		row := decode[[]runview.RunStatus](t, []byte(c.ok("ddpbatch", "status", "--json", path).stdout))[0]
 		if row.Job != id || row.State != "PENDING" {
 			t.Errorf("%s: status --json: %+v; want job %s, PENDING", by, row, id)
 		}

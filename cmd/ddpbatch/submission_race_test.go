@@ -294,7 +294,7 @@ func TestStatusAsksOnceForLostJobs(t *testing.T) {
 		runs = append(runs, d)
 	}
 	e, _, _ := q.env(t.TempDir())
-	rows, err := statusesOf(t.Context(), e, runs)
+	rows, err := e.viewer().Statuses(t.Context(), runs)
 	q.must(err)
 	for i, row := range rows {
 		if want := fmt.Sprintf("50%d", i); row.Job != want || row.State != "PENDING" {

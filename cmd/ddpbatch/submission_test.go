@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/runview"
 	"ddpbatch/slurm"
 )
 
@@ -140,7 +141,7 @@ func TestLostJobIsKnownByItsBegin(t *testing.T) {
 				q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventBegin, Attempt: n, Job: "500"}))
 			}
 			q.says("jobs/500", "RUNNING "+d.ScriptPath())
-			if row := q.status(parent, run); row.Job != "500" || row.State != "RUNNING" || row.ended {
+			if row := q.status(parent, run); row.Job != "500" || row.State != "RUNNING" || row.Ended {
 				t.Errorf("status: %+v", row)
 			}
 			if code, _, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job 500 is still RUNNING") {
@@ -151,7 +152,7 @@ func TestLostJobIsKnownByItsBegin(t *testing.T) {
 			}
 			q.must(d.WriteVerdict(rundir.Verdict{Attempt: 1, JobID: "500", Cause: "crash", Exit: 7, Message: "rank 0 crashed"}))
 			q.forgets("500")
-			if row := q.status(parent, run); row.Job != "500" || row.State != "FAILED" || !row.ended {
+			if row := q.status(parent, run); row.Job != "500" || row.State != "FAILED" || !row.Ended {
 				t.Errorf("status of a job that is forgotten: %+v", row)
 			}
 		})
@@ -204,7 +205,7 @@ printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
 				t.Errorf("resume of an element: %v", err)
 			}
 			w.status("PENDING", -1, want) // now that it is recorded
-			if id, err := newestJob(one); id != "13_1" || err != nil {
+			if id, err := runview.NewestJob(one); id != "13_1" || err != nil {
 				t.Errorf("the element's job is %s, %v", id, err)
 			}
 		})
@@ -228,8 +229,8 @@ func TestBeginOfElementRecords(t *testing.T) {
 			t.Errorf("%s_%s has begun, and recorded is %s, %v; want %s", step.array, step.index, id, err, step.recorded)
 		}
 	}
-	if got := submissions(w.run); !slices.Equal(got, []string{"12", "13"}) {
-		t.Errorf("submissions %q", got)
+	if got, err := w.run.Submissions(); err != nil || !slices.Equal(got.Jobs, []string{"12", "13"}) {
+		t.Errorf("submissions %q, %v", got.Jobs, err)
 	}
 }
 
@@ -254,7 +255,7 @@ func TestStatusOfResumedJob(t *testing.T) {
 				t.Errorf("status of the job that waits: %+v", row)
 			}
 			q.is(q.alive()[0], "CANCELLED")
-			if row := q.status(parent, run); row.State != "CANCELLED" || row.Cause != "" || row.finished() {
+			if row := q.status(parent, run); row.State != "CANCELLED" || row.Cause != "" || row.Finished() {
 				t.Errorf("status of the job that was cancelled while it waited: %+v", row)
 			}
 			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d, "") != nil {
@@ -377,7 +378,7 @@ func TestSubmissionUnderWay(t *testing.T) {
 	q.must(os.WriteFile(filepath.Join(claim, "claim.json"),
 		[]byte(`{"machine":"another","pid":7,"start":1,"host":"login2","doing":"resume","since":"2026-11-24T10:00:00Z","nonce":"x"}`), 0o600))
 	const who = "resume by process 7 on login2, begun 2026-11-24 10:00:00"
-	if row := q.status(parent, run); row.ended || row.Next != "it is being submitted: "+who {
+	if row := q.status(parent, run); row.Ended || row.Next != "it is being submitted: "+who {
 		t.Errorf("status: %+v", row)
 	}
 	for command, says := range map[string]string{

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"ddpbatch/internal/text"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -82,3 +84,25 @@ func (t *table) paint(cell string, heading bool) string {
 	}
 	return "\x1b[" + code + "m" + cell + "\x1b[0m"
 }
+
+// size is a number of bytes: in a unit on a terminal, as it is in a pipe.
+func (t *table) size(n int64) string {
+	if !t.terminal || n < 1<<10 {
+		return strconv.FormatInt(n, 10)
+	}
+	value, unit := float64(n), -1
+	for ; value >= 1<<10 && unit < len("KMGTPE")-1; unit++ {
+		value /= 1 << 10
+	}
+	return fmt.Sprintf("%.4g %ciB", value, "KMGTPE"[unit])
+}
+
+// bytes is a size in a sentence, where no heading says that it is one.
+func (t *table) bytes(n int64) string {
+	if !t.terminal || n < 1<<10 {
+		return strconv.FormatInt(n, 10) + " bytes"
+	}
+	return t.size(n)
+}
+
+func clean(line string) string { return text.Clean(line) }

@@ -11,6 +11,8 @@ import (
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
+	"internal/runview":         {"slurm", "slurm/sim", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
+	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
 	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
 	"internal/submit":          {"slurm"},
 	"internal/attempt":         {"slurm", "mpi/launch/recovery"},
@@ -24,6 +26,7 @@ var mayImport = map[string][]string{
 	"checkpoint/distributed":   {"checkpoint"},
 	"checkpoint/safetensors":   {"checkpoint"},
 	"checkpoint/npy":           {"checkpoint"},
+	"checkpoint/inspect":       {"checkpoint", "checkpoint/safetensors", "checkpoint/npy"},
 	"mpi":                      {"mpi/store", "mpi/transport"},
 	"mpi/store":                {},
 	"mpi/transport":            {"mpi/store"},
@@ -50,14 +53,16 @@ var mayImport = map[string][]string{
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
-	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"cmd/ddpbatch"},
-	"internal/submit":    {"internal/attempt", "internal/simulate", "cmd/ddpbatch"},
+	"internal/submit":    {"internal/attempt", "internal/simulate", "internal/runview", "cmd/ddpbatch"},
 	"internal/attempt":   {"internal/simulate", "cmd/ddpbatch"},
 	"internal/simulate":  {"cmd/ddpbatch"},
+	"internal/collbench": {"cmd/ddpbatch"},
+	"internal/runview":   {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {

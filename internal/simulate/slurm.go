@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
@@ -63,19 +64,13 @@ func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 	f := attempt.Facts{Evidence: p.evidence(p.job, p.script)}
 	switch {
 	case !p.deadline.IsZero():
-		f.Forbids = OwnDeadline
+		f.Forbids = rundir.OwnDeadline
 	case p.script.dead() && p.script.had(sim.TimeLimit):
-		f.Forbids = KilledAtLimit
+		f.Forbids = rundir.KilledAtLimit
 	}
 	f.ByHand = endedBy(p.job) // an agent knows only of the signal that it got
 	return f
 }
-
-// Why simulate itself does not begin a job again: whoever runs simulate may. They are kept in ledgers, which status knows them by.
-const (
-	OwnDeadline   = "DDPBATCH_DEADLINE is that of simulate itself"
-	KilledAtLimit = "the batch script was killed at the time limit, before it could ask for a requeue"
-)
 
 // endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
 func endedBy(ctx context.Context) string {
