@@ -109,5 +109,3 @@ func runAttemptEnd(ctx context.Context, e *env, path string, end attempt.SrunEnd
 	}
 	return attempt.End(ctx, e.attemptEnv(), run, end)
 }
-
-func givenUpCode(code int) int { return attempt.GivenUpCode(code) }

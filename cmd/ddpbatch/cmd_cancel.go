@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
+	"ddpbatch/internal/simulate"
 	"ddpbatch/internal/submit"
 	"ddpbatch/internal/usage"
 )
@@ -138,7 +139,7 @@ func cancelJob(ctx context.Context, e *env, run *rundir.Dir, id string, unknown 
 
 // cancelSimulation asks the process that simulates a run to do what scancel does.
 func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) error {
-	fd, ok := openSimulation(run, id)
+	fd, ok := simulate.Open(run, id)
 	if !ok {
 		return alreadyEnded(id, e.viewer().HowEnded(ctx, run, id, ""))
 	}

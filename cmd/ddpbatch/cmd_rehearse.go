@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/simulate"
 	"ddpbatch/slurm/sim"
 )
 
@@ -31,14 +32,14 @@ func newRehearseCommand(e *env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if p.array != "" {
+			if p.Array != "" {
 				return &usageError{message: "--array: rehearse runs one job", hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
 			}
 			source, err := jobSource(e, c, "rehearse", nil)
 			if err != nil {
 				return err
 			}
-			source.sets = append(source.sets, p.sets()...)
+			source.sets = append(source.sets, p.Sets()...)
 			r := &rehearsal{e: e, source: source, pretend: p, patterns: c.StringSlice("compare"), steps: c.Int64("steps")}
 			if r.steps < 0 || c.IsSet("steps") && r.steps == 0 {
 				return usagef("--steps is %d; it must be 1 or more", r.steps)
@@ -57,7 +58,7 @@ func newRehearseCommand(e *env) *cli.Command {
 type rehearsal struct {
 	e        *env
 	source   jobText
-	pretend  pretend
+	pretend  simulate.Pretend
 	patterns []string // of files to compare
 	steps    int64    // after which both runs end; 0: as defaultSteps
 	dir      string   // of both run directories
@@ -106,8 +107,8 @@ const tries = 3
 
 // disturb runs the job again with the faults that were asked for, or with one warning in the middle.
 func (r *rehearsal) disturb(ctx context.Context, straight performance) (performance, error) {
-	if len(r.pretend.faults) > 0 {
-		return r.perform(ctx, "interrupted", r.pretend.faults)
+	if len(r.pretend.Faults) > 0 {
+		return r.perform(ctx, "interrupted", r.pretend.Faults)
 	}
 	for try := 1; ; try++ {
 		name := "interrupted"

@@ -183,7 +183,7 @@ func stillThere(id, state string) error {
 func moreToDo(run *rundir.Dir, sets []string) bool {
 	job, err := jobOf(run)
 	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
-		table, _, _ := strings.Cut(setKey(set), ".")
+		table, _, _ := strings.Cut(jobfile.SetKey(set), ".")
 		if job.Builtin() {
 			return table == "train"
 		}
@@ -269,10 +269,4 @@ func resumedJob(e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile
 		changed.Element = &index
 	}
 	return job, run.WriteSpec(spec.Override(changed))
-}
-
-// setKey is the key of the job file that a word of --set is about.
-func setKey(set string) string {
-	key, _, _ := strings.Cut(set, "=")
-	return strings.TrimSpace(key)
 }

@@ -11,6 +11,7 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
+	"ddpbatch/internal/simulate"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -93,7 +94,7 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 // viewer looks at runs for a command.
 func (e *env) viewer() *runview.Viewer {
 	client, _ := newSlurmClient(e)
-	return &runview.Viewer{Slurm: client, Simulating: simulating, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log()}
+	return &runview.Viewer{Slurm: client, Simulating: simulate.Alive, Now: e.Now, From: e.dir(), Out: e.Out, Err: e.Err, Log: e.log()}
 }
 
 // statusOf puts together what Slurm and the run directory know of a run.

@@ -12,6 +12,7 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/simulate"
 	"ddpbatch/slurm/sim"
 )
 
@@ -39,7 +40,7 @@ func (p performance) ignored() bool { return p.attempts < 2 && p.deaf >= heedTim
 // perform runs the job in a directory of its own, without its output.
 func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault) (performance, error) {
 	p, source := r.pretend, r.source
-	p.faults, p.quiet = faults, true
+	p.Faults, p.Quiet = faults, true
 	source.sets = append(source.sets[:len(source.sets):len(source.sets)], "run_dir="+filepath.Join(r.dir, name))
 	if job, _, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets); err == nil && exportPath(job) != "" {
 		source.sets = append(source.sets, `train.export=""`) // the user's file is that of the real run
@@ -49,7 +50,7 @@ func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 		return performance{}, err
 	}
 	done := performance{name: name, run: run, job: job}
-	a, err := p.allocation(job, os.Getpid())
+	a, err := p.Allocation(job, os.Getpid())
 	if err == nil {
 		err = r.e.submitEnv().SetJobID(run, strconv.Itoa(os.Getpid()))
 	}
@@ -57,15 +58,15 @@ func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 		return done, err
 	}
 	fmt.Fprintf(r.e.Err, "ddpbatch: rehearse %s: %s\n", name, jobSummary(job))
-	s, err := newSimulated(ctx, r.e, run, job, p, a)
+	s, err := simulate.New(ctx, r.e.simulateEnv(), run, job, p, a)
 	if err != nil {
 		return done, err
 	}
 	begin := time.Now()
-	end, err := s.play(ctx)
+	end, err := s.Play(ctx)
 	done.verdict = end.Verdict
 	done.took = time.Since(begin)
-	if err = errors.Join(err, s.close()); err == nil {
+	if err = errors.Join(err, s.Close()); err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 func afterWarning(run *rundir.Dir, end time.Time) (after time.Duration, err error) {
 	history, err := run.Ledger()
 	for _, event := range history {
-		if event.Event == eventFault && strings.HasPrefix(event.Detail, string(sim.Warn)) {
+		if event.Event == simulate.EventFault && strings.HasPrefix(event.Detail, string(sim.Warn)) {
 			after = max(1, end.Sub(event.Time))
 		}
 	}

@@ -26,7 +26,7 @@ func (r *rehearsal) shorten() error {
 		return nil
 	case steps == 0:
 		steps = defaultSteps
-		for _, f := range r.pretend.faults {
+		for _, f := range r.pretend.Faults {
 			steps = max(steps, 2*f.Step)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // asksAnew tells whether sets have a word about checkpoint.resume.
 func asksAnew(sets []string) bool {
 	return slices.ContainsFunc(sets, func(set string) bool {
-		key := setKey(set)
+		key := jobfile.SetKey(set)
 		return key == "checkpoint.resume" || key == "checkpoint"
 	})
 }

@@ -16,31 +16,21 @@ import (
 
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/testkit/fakeslurm"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm/sim"
 )
 
-// pretendRun is a run of simulate's whose copy of ddpbatch is another program: it ends at once, and asks to be started again. The pretend job
-// id is that of no process.
+// pretendRun is a run of simulate's whose copy of ddpbatch is another program: it ends at once, and asks to be started again.
 func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	t.Helper()
-	dir := t.TempDir()
-	program := filepath.Join(dir, "program")
+	program := filepath.Join(t.TempDir(), "program")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 75\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	job, _, err := jobfile.Parse("job.toml", dir, []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec, err := specOf("simulate", job, filepath.Join(dir, "job.toml"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: program, Now: time.Now()})
-	if err == nil {
-		err = run.SetJobID("999999999")
-	}
+	run := fakeslurm.RunOf(t, "simulate", program, "")
+	job, err := jobfile.OfRun(run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,13 +45,9 @@ func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, 
 		Out: out, Err: out, Dir: "/", Hostname: "h", Now: time.Now, Environ: os.Environ(),
 		Terminal: func(io.Writer) (int, bool) { return 0, false },
 	}
-	p := defaultPretend()
-	p.release = release
-	a, err := p.allocation(job, 999999999)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = simulateJob(ctx, e, run, job, p, a)
+	p := simulate.DefaultPretend()
+	p.Release = release
+	err := simulateRun(ctx, e, run, job, p)
 	t.Logf("%v\n%s", err, &out.all)
 	return err
 }
@@ -116,32 +102,6 @@ func TestSimulateEndedBetweenAttempts(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// TestSimulateWithoutANodeLeft: a job that was requeued, and finds no node to begin again on, is not said to begin again.
-func TestSimulateWithoutANodeLeft(t *testing.T) {
-	run, job := pretendRun(t)
-	e := &env{Out: io.Discard, Err: io.Discard, Dir: "/", Now: time.Now, Environ: os.Environ(), Terminal: func(io.Writer) (int, bool) { return 0, false }}
-	p := defaultPretend()
-	a, err := p.allocation(job, 999999999)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := newSimulated(t.Context(), e, run, job, p, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.used, s.lost = sim.MaxNodes, []string{a.Nodes[0].Name}
-	_, err = s.play(t.Context())
-	if closeErr := s.close(); err == nil || closeErr != nil {
-		t.Errorf("ended with %v, %v", err, closeErr)
-	}
-	if got, want := eventsOf(t, run), []string{"begin", "end", "requeue", "refused", "give-up"}; !slices.Equal(got, want) {
-		t.Errorf("ledger %q, want %q", got, want)
-	}
-	if v, err := run.Verdict(1); err != nil || v.Requeue || v.Exit != 75 {
-		t.Errorf("verdict %+v, %v", v, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package jobfile
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/slurm"
@@ -25,4 +26,10 @@ func (j *Job) BatchScript(runDir string) slurm.Script {
 		Setup:   j.Setup,
 		Requeue: len(j.Requeue.On) > 0, Lead: j.Requeue.Lead, Grace: j.Launch.Grace,
 	}
+}
+
+// SetKey is the key that a word of --set is about.
+func SetKey(set string) string {
+	key, _, _ := strings.Cut(set, "=")
+	return strings.TrimSpace(key)
 }

@@ -84,6 +84,12 @@ func (p *Slurm) Environ(start, attempt int) []string {
 // Run is a run directory of a job with that [requeue] table.
 func Run(t testing.TB, requeue string) *rundir.Dir {
 	t.Helper()
+	return RunOf(t, "slurm", "/bin/true", requeue)
+}
+
+// RunOf is one of that kind, whose copy of ddpbatch is another program.
+func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
+	t.Helper()
 	dir := t.TempDir()
 	job, _, err := jobfile.Parse("job.toml", dir, []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n[requeue]\n"+requeue), nil)
 	if err != nil {
@@ -94,9 +100,9 @@ func Run(t testing.TB, requeue string) *rundir.Dir {
 		t.Fatal(err)
 	}
 	spec := rundir.Spec{
-		Schema: 1, Name: job.Name, Kind: "slurm", Source: filepath.Join(dir, "job.toml"), WorkDir: job.WorkDir, Nodes: job.Nodes(), Job: resolved,
+		Schema: 1, Name: job.Name, Kind: kind, Source: filepath.Join(dir, "job.toml"), WorkDir: job.WorkDir, Nodes: job.Nodes(), Job: resolved,
 	}
-	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: "/bin/true", Now: time.Now()})
+	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: program, Now: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}

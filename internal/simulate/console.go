@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 // into the job's log, and on a terminal a progress line stays below them. A screen or a log that
 // cannot be written to any more (a closed terminal, a full disk) does not end the job.
 type console struct {
-	e       *env
+	e       Env
 	run     *rundir.Dir
 	log     *os.File
 	columns int  // 0: no terminal, no progress line
@@ -39,7 +39,7 @@ type consolePlan struct{ shares, quiet bool }
 const progressPoll = 20 * time.Millisecond
 
 // openConsole opens the console of a job.
-func openConsole(e *env, run *rundir.Dir, logPath string, p consolePlan) (*console, error) {
+func openConsole(e Env, run *rundir.Dir, logPath string, p consolePlan) (*console, error) {
 	log, err := os.OpenFile(logPath, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the job's log: %w", err)

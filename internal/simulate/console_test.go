@@ -1,4 +1,4 @@
-package main
+package simulate
 
 import (
 	"bytes"
@@ -34,9 +34,8 @@ func testConsole(t *testing.T, screen io.Writer, columns int) (c *console, run *
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{Out: screen, Err: screen, Terminal: func(io.Writer) (int, bool) { return columns, columns > 0 }}
 	path := filepath.Join(dir, "log")
-	if c, err = openConsole(e, run, path, consolePlan{}); err != nil {
+	if c, err = openConsole(testEnv(screen, columns), run, path, consolePlan{}); err != nil {
 		t.Fatal(err)
 	}
 	return c, run, func() string {
@@ -248,3 +247,9 @@ func TestConsoleProgressFollowsEveryLine(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
+
+var errFull = errors.New("no space left on device")

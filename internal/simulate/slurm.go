@@ -1,9 +1,12 @@
-package main
+package simulate
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -11,16 +14,17 @@ import (
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
 	"ddpbatch/slurm/sim"
 )
 
 // conclude is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
-func (s *simulated) conclude(ctx context.Context, e *env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
+func (s *Job) conclude(ctx context.Context, e attempt.Env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
 	a.Signals = script.got()
 	played := &playedScheduler{s, ctx, script}
-	w, err := a.Finalize(ctx, e.attemptEnv(), played, code)
+	w, err := a.Finalize(ctx, e, played, code)
 	if err == nil {
-		w, err = a.Act(ctx, e.attemptEnv(), played, w)
+		w, err = a.Act(ctx, e, played, w)
 	}
 	if err != nil {
 		return w, err
@@ -36,7 +40,7 @@ func (s *simulated) conclude(ctx context.Context, e *env, a *attempt.Attempt, co
 }
 
 // withdraw takes the job out of the queue, which it was put back into, and which it will not leave: mostly a person has ended it meanwhile.
-func (s *simulated) withdraw(ctx context.Context, w attempt.Ending, why error) (attempt.Ending, error) {
+func (s *Job) withdraw(ctx context.Context, w attempt.Ending, why error) (attempt.Ending, error) {
 	reason := why.Error()
 	if w.Facts.ByHand = endedBy(ctx); w.Facts.ByHand != "" {
 		w.Verdict.Cause = string(recovery.Cancelled)
@@ -44,13 +48,13 @@ func (s *simulated) withdraw(ctx context.Context, w attempt.Ending, why error) (
 		s.say("%s", w.Verdict.Message)
 		reason, why = attempt.JobCancelled, nil
 	}
-	w, err := s.newest.CallOff(ctx, s.e.attemptEnv(), &playedScheduler{s, ctx, nil}, w, reason)
+	w, err := s.newest.CallOff(ctx, s.e.Env, &playedScheduler{s, ctx, nil}, w, reason)
 	return w, errors.Join(why, err)
 }
 
 // playedScheduler answers as Slurm would. What it is told to do is done by who runs the job: run begins it again.
 type playedScheduler struct {
-	*simulated
+	*Job
 	job    context.Context // ends when a person ends the job
 	script *batchScript
 }
@@ -86,7 +90,7 @@ func (p *playedScheduler) Exclude(context.Context, []string) error { return nil 
 func (p *playedScheduler) Cancel(context.Context) error            { return nil }
 
 // evidence is what Slurm would answer when it is asked what becomes of the job.
-func (s *simulated) evidence(ctx context.Context, script *batchScript) recovery.Evidence {
+func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Evidence {
 	f := recovery.Evidence{
 		Signals: script.got(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
 		Asked: true, State: "RUNNING", Preempted: script.had(sim.Preempted), Down: s.down(),
@@ -99,7 +103,7 @@ func (s *simulated) evidence(ctx context.Context, script *batchScript) recovery.
 		f.State = "COMPLETING"
 	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
 		f.State, f.Requeued = "NODE_FAIL", true
-		if s.pretend.release == sim.Slurm2511 { // it names the node, and has one state for all that is being ended
+		if s.pretend.Release == sim.Slurm2511 { // it names the node, and has one state for all that is being ended
 			f.State = "COMPLETING"
 		}
 	case script.had(sim.Warned) && f.EndTime.IsZero(): // the end that was announced
@@ -110,3 +114,66 @@ func (s *simulated) evidence(ctx context.Context, script *batchScript) recovery.
 
 // nodeFailed is what becomes of a job whose node does not answer for long enough.
 const nodeFailed sim.Event = "node"
+
+// batchScript is the part of a job's batch script that signals concern.
+type batchScript struct {
+	stopFile string
+
+	mu      sync.Mutex
+	signals []string
+	events  []sim.Event
+	killed  bool
+}
+
+// Signal is the script's trap: a warning makes it write the stop file, and of the others that it catches it takes note. The job file's
+// rules let no other signal reach it.
+func (b *batchScript) Signal(sig syscall.Signal) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch sig {
+	case syscall.SIGKILL:
+		b.killed = true
+	case syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM:
+		b.signals = append(b.signals, slurm.Warning{Signal: sig}.Name())
+	case syscall.SIGUSR1, syscall.SIGUSR2:
+		b.signals = append(b.signals, slurm.Warning{Signal: sig}.Name())
+		_ = os.WriteFile(b.stopFile, nil, 0o600) // a warning that nobody hears is what the time limit is for
+	}
+}
+
+// event takes note of what Slurm does to the job.
+func (b *batchScript) event(e sim.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, e)
+}
+
+// strike takes note of a fault that is something of Slurm's.
+func (b *batchScript) strike(f sim.Fault) {
+	switch f.Kind {
+	case sim.Term:
+		b.event(sim.Preempted)
+	case sim.Timeout:
+		b.event(sim.TimeLimit)
+	case sim.Warn:
+		b.event(sim.Warned)
+	}
+}
+
+func (b *batchScript) had(e sim.Event) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Contains(b.events, e)
+}
+
+func (b *batchScript) got() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.signals)
+}
+
+func (b *batchScript) dead() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.killed
+}

@@ -1,9 +1,12 @@
-package main
+package simulate
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -11,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
@@ -24,12 +28,12 @@ import (
 // more.
 const requeueDelay = 200 * time.Millisecond
 
-// simulated is a job while it is simulated: the part of Slurm's controller and of the batch script. Requeues keep it.
-type simulated struct {
-	e          *env
+// Job is a job while it is simulated: the part of Slurm's controller and of the batch script. Requeues keep it.
+type Job struct {
+	e          Env
 	run        *rundir.Dir
 	job        *jobfile.Job
-	pretend    pretend
+	pretend    Pretend
 	allocation sim.Allocation // of the present run
 	deadline   time.Time      // of this process itself; zero: none
 	world      *sim.World     // nil: none is needed
@@ -44,9 +48,9 @@ type simulated struct {
 	lost []string // nodes that are gone
 }
 
-func newSimulated(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p pretend, a sim.Allocation) (_ *simulated, err error) {
-	s := &simulated{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.faults, used: len(a.Nodes)}
-	if s.deadline, err = attempt.Deadline(e.lookup); err != nil {
+func New(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pretend, a sim.Allocation) (_ *Job, err error) {
+	s := &Job{e: e, run: run, job: job, pretend: p, allocation: a, faults: p.Faults, used: len(a.Nodes)}
+	if s.deadline, err = attempt.Deadline(e.Lookup); err != nil {
 		return nil, err
 	}
 	if err := s.makeWorld(ctx); err != nil {
@@ -54,7 +58,7 @@ func newSimulated(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job
 	}
 	id, err := run.JobID()
 	if err == nil {
-		s.out, err = openConsole(e, run, run.SlurmLogPath(id), consolePlan{shares: a.Array != nil, quiet: p.quiet})
+		s.out, err = openConsole(e, run, run.SlurmLogPath(id), consolePlan{shares: a.Array != nil, quiet: p.Quiet})
 	}
 	if err != nil && s.world != nil {
 		err = errors.Join(err, s.world.Close())
@@ -63,7 +67,7 @@ func newSimulated(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job
 }
 
 // makeWorld makes what the faults need that no process can do to another.
-func (s *simulated) makeWorld(ctx context.Context) (err error) {
+func (s *Job) makeWorld(ctx context.Context) (err error) {
 	has := func(k sim.Kind) bool {
 		return slices.ContainsFunc(s.faults, func(f sim.Fault) bool { return f.Kind == k })
 	}
@@ -81,8 +85,8 @@ func (s *simulated) makeWorld(ctx context.Context) (err error) {
 	return nil
 }
 
-// close ends all that is left of the job.
-func (s *simulated) close() error {
+// Close ends all that is left of the job.
+func (s *Job) Close() error {
 	var errs []error
 	for _, step := range s.steps {
 		errs = append(errs, step.Close())
@@ -93,8 +97,8 @@ func (s *simulated) close() error {
 	return errors.Join(append(errs, s.out.close())...)
 }
 
-// play runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
-func (s *simulated) play(ctx context.Context) (attempt.Ending, error) {
+// Play runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
+func (s *Job) Play(ctx context.Context) (attempt.Ending, error) {
 	for {
 		w, err := s.once(ctx)
 		if err != nil || w.Decision.Action != recovery.Requeue {
@@ -109,7 +113,7 @@ func (s *simulated) play(ctx context.Context) (attempt.Ending, error) {
 }
 
 // wait is what happens to the job from its requeue until it begins again. Its error is why it does not.
-func (s *simulated) wait(ctx context.Context, w attempt.Ending) error {
+func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -122,39 +126,51 @@ func (s *simulated) wait(ctx context.Context, w attempt.Ending) error {
 }
 
 // once is one run of the job: what its batch script does, while Slurm does what it does.
-func (s *simulated) once(ctx context.Context) (w attempt.Ending, err error) {
+func (s *Job) once(ctx context.Context) (w attempt.Ending, err error) {
 	jobID, err := s.run.JobID()
 	if err != nil {
 		return w, err
 	}
 	begin := time.Now()
 	deadline := s.deadline
-	if s.pretend.limit > 0 {
-		s.allocation.EndTime = begin.Add(s.pretend.limit)
+	if s.pretend.Time > 0 {
+		s.allocation.EndTime = begin.Add(s.pretend.Time)
 		deadline = time.Time{} // Slurm's variable tells
 	}
 	kept, _ := slurm.Scrub(s.e.Environ)
-	script := *s.e // the environment of the batch script
-	script.Environ = append(kept, s.allocation.ScriptEnviron()...)
-	a, err := attempt.Claim(script.attemptEnv(), s.run, jobID)
+	script := s.e.Env // the environment of the batch script
+	script.Lookup = lookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
+	a, err := attempt.Claim(script, s.run, jobID)
 	if err != nil {
 		return w, err
 	}
-	s.newest, a.KillWait = a, s.pretend.killWait
+	s.newest, a.KillWait = a, s.pretend.KillWait
 	step, err := s.start(ctx, slices.Concat(kept, a.Environ(), attempt.DeadlineEnviron(deadline)))
 	if err != nil {
 		return w, errors.Join(err, a.Record(rundir.Verdict{
-			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exitFailed, Message: err.Error(), Time: s.e.Now(),
+			Attempt: a.Number, JobID: jobID, Cause: string(recovery.Start), FirstRank: -1, Exit: exit.Failed, Message: err.Error(), Time: s.e.Now(),
 		}))
 	}
 	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
 	err = s.attend(ctx, step, shell, begin)
-	w, endErr := s.conclude(ctx, &script, a, step.Code(), shell)
+	w, endErr := s.conclude(ctx, script, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)
 }
 
+// lookupIn finds a variable in an environment; the last entry wins, as in execve's callers.
+func lookupIn(environ []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, entry := range slices.Backward(environ) {
+			if k, v, ok := strings.Cut(entry, "="); ok && k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
+}
+
 // start starts the agents of an attempt, as srun does.
-func (s *simulated) start(ctx context.Context, environ []string) (*sim.Running, error) {
+func (s *Job) start(ctx context.Context, environ []string) (*sim.Running, error) {
 	if s.world != nil {
 		for _, n := range s.allocation.Nodes {
 			if err := s.world.Plug(ctx, n); err != nil {
@@ -164,7 +180,7 @@ func (s *simulated) start(ctx context.Context, environ []string) (*sim.Running, 
 	}
 	step, err := sim.Step{
 		Allocation: s.allocation, Command: []string{s.run.Binary(), "run"}, Environ: environ,
-		Output: s.out.stream, World: s.world, KillWait: s.pretend.killWait, Spare: s.job.Launch.MinNodes > 0,
+		Output: s.out.stream, World: s.world, KillWait: s.pretend.KillWait, Spare: s.job.Launch.MinNodes > 0,
 	}.Start()
 	if err == nil {
 		s.steps = append(s.steps, step)
@@ -173,11 +189,11 @@ func (s *simulated) start(ctx context.Context, environ []string) (*sim.Running, 
 }
 
 // attend is what Slurm and the faults do to a step until it has ended.
-func (s *simulated) attend(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
+func (s *Job) attend(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
 	during, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
 	warning, warned := s.job.BatchScript(s.run.Path()).Warning()
-	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.killWait, GraceTime: s.pretend.grace, Warning: warning}
+	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.KillWait, GraceTime: s.pretend.GraceTime, Warning: warning}
 	scene := sim.Scene{
 		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, World: s.world,
 		Progress: s.progress, WarnTasks: unix.SignalNum("SIG" + s.job.Launch.WarnSignal),
@@ -187,7 +203,7 @@ func (s *simulated) attend(ctx context.Context, step *sim.Running, script *batch
 	var failed error
 	wg.Go(func() { s.faults, failed = scene.Await(during, s.faults) })
 	wg.Go(func() { s.obey(ctx, during, step, slurmctld, script) })
-	if s.pretend.limit > 0 {
+	if s.pretend.Time > 0 {
 		wg.Go(func() { s.watchTime(during, slurmctld, script, begin, warned) })
 	}
 	<-step.Ended()
@@ -200,7 +216,7 @@ func (s *simulated) attend(ctx context.Context, step *sim.Running, script *batch
 }
 
 // obey ends the job when a person wants it to end: Ctrl-C is handed on as it is, and anything else is a cancel.
-func (s *simulated) obey(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
+func (s *Job) obey(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
 	select {
 	case <-ctx.Done():
 	case <-during.Done():
@@ -210,7 +226,7 @@ func (s *simulated) obey(ctx, during context.Context, step *sim.Running, slurmct
 	var told launch.SignalError
 	if errors.As(context.Cause(ctx), &told) && told.Sig == syscall.SIGINT {
 		step.Signal(syscall.SIGINT)
-		if pause.For(during, s.pretend.killWait) == nil {
+		if pause.For(during, s.pretend.KillWait) == nil {
 			step.Signal(syscall.SIGKILL)
 		}
 		return
@@ -219,8 +235,8 @@ func (s *simulated) obey(ctx, during context.Context, step *sim.Running, slurmct
 }
 
 // watchTime is the time limit, after the warning that sbatch would have been asked for, if any.
-func (s *simulated) watchTime(ctx context.Context, slurmctld sim.Controller, script *batchScript, begin time.Time, warned bool) {
-	end := begin.Add(s.pretend.limit)
+func (s *Job) watchTime(ctx context.Context, slurmctld sim.Controller, script *batchScript, begin time.Time, warned bool) {
+	end := begin.Add(s.pretend.Time)
 	if warned {
 		if pause.Until(ctx, end.Add(-slurmctld.Warning.Lead)) != nil {
 			return
@@ -230,7 +246,88 @@ func (s *simulated) watchTime(ctx context.Context, slurmctld sim.Controller, scr
 	if pause.Until(ctx, end) != nil {
 		return
 	}
-	s.say("the time limit of %v is over", s.pretend.limit)
+	s.say("the time limit of %v is over", s.pretend.Time)
 	script.event(sim.TimeLimit)
 	slurmctld.Play(ctx, sim.TimeLimit)
+}
+
+// progress is how far the run is, for faults that wait for it.
+func (s *Job) progress() (step int64, attempt int) {
+	attempt, err := s.run.NewestAttempt()
+	if err != nil {
+		return 0, 0
+	}
+	if m, ok, err := s.run.LastMetrics(); err == nil && ok && m.Attempt == attempt {
+		step = m.Step
+	}
+	return step, attempt
+}
+
+// EventFault is a fault in the run's ledger.
+const EventFault = "fault"
+
+// struck tells of a fault.
+func (s *Job) struck(f sim.Fault, what, node string) {
+	s.say("fault %s: %s", f, what)
+	attempt, _ := s.run.NewestAttempt()
+	if node != "" {
+		s.mu.Lock()
+		s.lost = append(s.lost, node)
+		s.mu.Unlock()
+	}
+	err := s.run.Append(rundir.Event{Time: s.e.Now(), Event: EventFault, Attempt: attempt, Node: node, Detail: f.Text + ": " + what})
+	if err != nil {
+		s.e.Log.Warn("the fault is not in the run's ledger", "error", err)
+	}
+}
+
+// tellLeft names the faults that never came.
+func (s *Job) tellLeft() {
+	for _, f := range s.faults {
+		s.say("fault %s did not strike: its moment never came", f)
+	}
+}
+
+// say puts a line of simulate's own on the screen and into the job's log.
+func (s *Job) say(format string, args ...any) {
+	s.out.write(fmt.Appendf(nil, "ddpbatch: "+format+"\n", args...), true, true)
+}
+
+// gone are the nodes that faults have taken.
+func (s *Job) gone() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.lost)
+}
+
+// down are those of them that the job still has. Others were replaced, and Slurm is asked about the job's nodes alone.
+func (s *Job) down() []string {
+	return slices.DeleteFunc(s.gone(), func(lost string) bool {
+		return !slices.ContainsFunc(s.allocation.Nodes, func(n sim.Node) bool { return n.Name == lost })
+	})
+}
+
+// replace gives the job other nodes for those that it is not to run on again, as a cluster with spare ones would.
+func (s *Job) replace(bad []string) error {
+	nodes := slices.Clone(s.allocation.Nodes)
+	for i, n := range nodes {
+		if !slices.Contains(bad, n.Name) {
+			continue
+		}
+		if s.used >= sim.MaxNodes {
+			return fmt.Errorf("there is no node left for %s, which is gone", n.Name)
+		}
+		spare := sim.PretendNode(s.used)
+		if s.pretend.Names != "" {
+			spare.Name = "spare" + strconv.Itoa(s.used)
+		}
+		if slices.ContainsFunc(s.pretend.Faults, func(f sim.Fault) bool { return f.Kind == sim.Partition }) {
+			spare = sim.WorldNode(spare, s.used)
+		}
+		s.used++
+		nodes[i], s.allocation.Nodelist = spare, ""
+		s.say("%s takes the place of %s", spare.Name, n.Name)
+	}
+	s.allocation.Nodes = nodes
+	return nil
 }
