@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"ddpbatch/internal/auth"
-	"ddpbatch/internal/collbench"
-	"ddpbatch/mpi"
 	"fmt"
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/collbench"
+	"ddpbatch/mpi"
 )
 
 func newBenchCommand(e *env) *cli.Command {
