@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"ddpbatch/internal/text"
 	"encoding/binary"
 	"fmt"
 	"log/slog"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/text"
 )
 
 // An import holds little of the file at a time, however large that is. No other test may run beside it.

@@ -1,10 +1,11 @@
 package main
 
 import (
+	"testing"
+
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/testkit/fakeslurm"
-	"testing"
 )
 
 // arrayWorld is an array whose elements, and Slurm, a test plays.

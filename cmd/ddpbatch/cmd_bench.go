@@ -47,6 +47,7 @@ func newBenchCommand(e *env) *cli.Command {
 				Ranks: c.Int("n"), Factor: c.Int64("f"), Transport: c.String("transport"), Algorithm: c.String("algorithm"),
 				Encrypt: c.Bool("encrypt"), Alloc: c.Bool("alloc"), Explain: c.Bool("explain"), Deterministic: c.Bool("deterministic"),
 				Iters: c.Int("iters"), Warmup: c.Int("warmup"), Budget: c.Duration("budget"), JSON: c.Bool("json"),
+				Words: c.Lineage()[1].Args().Slice(),
 			}
 			if err := o.SetNames(name, c.String("type"), c.String("op")); err != nil {
 				return err

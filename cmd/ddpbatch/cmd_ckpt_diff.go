@@ -2,16 +2,17 @@ package main
 
 import (
 	"context"
-	"ddpbatch/checkpoint/inspect"
-	"ddpbatch/internal/exit"
-	"ddpbatch/internal/text"
-	"ddpbatch/internal/usage"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
+	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
 func newCkptDiffCommand(e *env) *cli.Command {

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"ddpbatch/checkpoint/inspect"
-	"ddpbatch/internal/usage"
 	"fmt"
 	"path/filepath"
 
 	"github.com/urfave/cli/v2"
+
+	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/usage"
 )
 
 func newCkptExportCommand(e *env) *cli.Command {

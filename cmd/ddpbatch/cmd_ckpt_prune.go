@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/exit"
@@ -19,8 +21,6 @@ import (
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
-
-	"github.com/urfave/cli/v2"
 )
 
 func newCkptPruneCommand(e *env) *cli.Command {

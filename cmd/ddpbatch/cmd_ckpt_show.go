@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/text"
-
-	"github.com/urfave/cli/v2"
 )
 
 func newCkptLsCommand(e *env) *cli.Command {

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"ddpbatch/internal/text"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"ddpbatch/internal/text"
 )
 
 // table prints rows aligned and coloured under a heading on a terminal, and as tab-separated

@@ -25,6 +25,7 @@ type Options struct {
 	Iters, Warmup        int  // 0: by the budget
 	Budget               time.Duration
 	JSON                 bool
+	Words                []string // "bench", and those behind it on the command line, which ranks on this machine are started with
 }
 
 const (
@@ -178,38 +179,6 @@ func (o *Options) settings() string {
 		text += ", buffers from comm.Alloc"
 	}
 	return text
-}
-
-// args are the words that say the same to another process, less -n.
-func (o *Options) args() []string {
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	args := []string{
-		"bench", o.collective.name, "-b", number(o.Begin), "-e", number(o.End), "-f", number(o.Factor),
-		"--transport", o.Transport, "--algorithm", o.Algorithm,
-		"--iters", strconv.Itoa(o.Iters), "--warmup", strconv.Itoa(o.Warmup), "--budget", o.Budget.String(),
-	}
-	if !o.collective.unsized {
-		args = append(args, "--type", o.element.name)
-	}
-	if o.collective.reduces {
-		args = append(args, "--op", o.op.name)
-	}
-	if o.Alloc {
-		args = append(args, "--alloc")
-	}
-	if o.Encrypt {
-		args = append(args, "--encrypt")
-	}
-	if o.Explain {
-		args = append(args, "--explain")
-	}
-	if !o.Deterministic {
-		args = append(args, "--deterministic=false")
-	}
-	if o.JSON {
-		args = append(args, "--json")
-	}
-	return args
 }
 
 // collective is what is told of a collective apart from how it is called.

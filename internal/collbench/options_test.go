@@ -1,10 +1,8 @@
 package collbench
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 // A heading says under what settings the rows come.
@@ -16,20 +14,6 @@ func TestSettings(t *testing.T) {
 		o := Options{collective: collectiveNamed(name), Transport: "tcp", Algorithm: "star", Deterministic: true}
 		if got := o.settings(); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-}
-
-// The words for another process say what they were made of.
-func TestArgs(t *testing.T) {
-	for _, c := range collectives {
-		o := Options{
-			collective: c, Begin: 8, End: 64, Factor: 8, Transport: "tcp", Algorithm: "auto", element: &elementTypes[1], op: opMax,
-			Iters: 3, Warmup: 2, Budget: time.Second,
-		}
-		line := fmt.Sprint(o.args())
-		if strings.Contains(line, "--op max") != c.reduces || strings.Contains(line, "--type float64") == c.unsized {
-			t.Errorf("%s: %s", c.name, line)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ func startWorld(ctx context.Context, p Process, o Options, out io.Writer) error 
 	}
 	verdict, err := launch.Run(ctx, launch.AgentConfig{
 		Count: 1, Host: p.Hostname, Nproc: o.Ranks, RunID: "bench", Attempt: 1, Secret: secret, Version: p.Version,
-		Command: append([]string{program}, o.args()...), Env: p.Environ, Dir: p.Dir, Builtin: true,
+		Command: append([]string{program}, o.Words...), Env: p.Environ, Dir: p.Dir, Builtin: true,
 		Stdout: out, Stderr: p.Err, Log: p.Log,
 	})
 	switch {
@@ -78,7 +79,7 @@ func timeStartup(ctx context.Context, p Process, o Options) error {
 	print := printer{w: p.Out, json: o.JSON}
 	print.heading(p.Version, o, o.Ranks)
 	rank := o
-	rank.JSON = true // no heading: the first that rank 0 prints is its row
+	rank.Words = slices.Insert(slices.Clone(o.Words), 1, "--json") // no heading: the first that rank 0 prints is its row
 	took := make([]float64, 0, launches)
 	for range launches {
 		start := now()

@@ -1,14 +1,15 @@
 package runview
 
 import (
-	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/testkit/fakeslurm"
-	"ddpbatch/slurm"
 	"io"
 	"log/slog"
 	"os"
 	"testing"
 	"time"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/slurm"
 )
 
 // viewerOf looks at runs with a Slurm that a test plays.

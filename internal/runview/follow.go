@@ -24,16 +24,21 @@ func (l rankLogs) follow(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	err = f.v.untilEnd(ctx, f.run, id, f.more)
+	return errors.Join(f.untilShown(ctx, id, f.more, f.rest), f.finish())
+}
+
+// untilShown calls more until the job has ended, and rest then, or until all that is asked for was shown.
+func (l rankLogs) untilShown(ctx context.Context, id string, more, rest func() error) error {
+	err := l.v.untilEnd(ctx, l.run, id, more)
 	if ctx.Err() == nil && !errors.Is(err, errAllShown) {
-		if last := f.rest(); !errors.Is(last, errAllShown) {
+		if last := rest(); !errors.Is(last, errAllShown) {
 			err = errors.Join(err, last)
 		}
 	}
 	if errors.Is(err, errAllShown) {
-		err = nil
+		return nil
 	}
-	return errors.Join(err, f.finish())
+	return err
 }
 
 // following begins with the first attempt that is asked for.

@@ -150,13 +150,7 @@ func (l rankLogs) followArray(ctx context.Context, id string) error {
 		return err
 	}
 	a := &arrayFollowing{rankLogs: l, elements: map[string]*following{}, over: map[string]bool{}, all: len(array.indices)}
-	err = l.v.untilEnd(ctx, l.run, id, a.more)
-	if ctx.Err() == nil && !errors.Is(err, errAllShown) {
-		err = errors.Join(err, a.rest())
-	}
-	if errors.Is(err, errAllShown) {
-		err = nil
-	}
+	err = l.untilShown(ctx, id, a.more, a.rest)
 	for _, f := range a.elements {
 		err = errors.Join(err, f.finish())
 	}
@@ -175,10 +169,7 @@ func (a *arrayFollowing) more() error {
 
 // rest shows what came into being just before the end.
 func (a *arrayFollowing) rest() error {
-	if err := errors.Join(a.look(), a.each((*following).rest)); !errors.Is(err, errAllShown) {
-		return err
-	}
-	return nil
+	return errors.Join(a.look(), a.each((*following).rest))
 }
 
 // look begins to follow elements that have come into being.

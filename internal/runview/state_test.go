@@ -1,8 +1,9 @@
 package runview
 
 import (
-	"ddpbatch/mpi/launch/recovery"
 	"testing"
+
+	"ddpbatch/mpi/launch/recovery"
 )
 
 // TestStateOf: a run that stopped in time and saved has not failed.

@@ -1,14 +1,15 @@
 package runview
 
 import (
-	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/testkit/fakeslurm"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // What verdicts of earlier versions called signal and agent-lost has one name now, that of requeue.on.
