@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/collbench"
 	"ddpbatch/mpi"
 )
@@ -73,7 +74,9 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	process := collbench.Process{
 		Version: version, Hostname: e.Hostname, Dir: e.Dir, Environ: e.Environ, MasterAddr: e.get("MASTER_ADDR"), Executable: e.Executable,
 		Out: e.Out, Err: e.Err, Log: e.log(),
-		Join:   func(ctx context.Context, cfg mpi.Config) (*mpi.Comm, error) { return joinWorld(ctx, e, cfg) },
+		Join: func(ctx context.Context, cfg mpi.Config) (*mpi.Comm, error) {
+			return builtin.JoinWorld(ctx, e.lookup, cfg, e.log())
+		},
 		Secret: func() (auth.Secret, error) { return runSecret(e, runIDOf(e)) },
 	}
 	size := e.get("WORLD_SIZE")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
@@ -207,7 +208,7 @@ func sayFinished(e *env, run *rundir.Dir, sets, words []string) error {
 		if early {
 			epochs = m.Epoch
 		}
-		more := moreTraining(job.Train, m.Step, epochs, early)
+		more := builtin.MoreTraining(job.Train, m.Step, epochs, early)
 		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {

@@ -67,7 +67,7 @@ func missingData(job *jobfile.Job) error {
 			}
 		}
 	}
-	if file := exportPath(job); file != "" && !isDir(filepath.Dir(file)) {
+	if file := job.ExportPath(); file != "" && !isDir(filepath.Dir(file)) {
 		return &usageError{
 			message: fmt.Sprintf("train.export: the folder of %s is not there", file),
 			hint:    "make it first, or name another",

@@ -42,7 +42,7 @@ func (r *rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 	p, source := r.pretend, r.source
 	p.Faults, p.Quiet = faults, true
 	source.sets = append(source.sets[:len(source.sets):len(source.sets)], "run_dir="+filepath.Join(r.dir, name))
-	if job, _, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets); err == nil && exportPath(job) != "" {
+	if job, _, err := jobfile.Parse(filepath.Base(source.path), filepath.Dir(source.path), source.text, source.sets); err == nil && job.ExportPath() != "" {
 		source.sets = append(source.sets, `train.export=""`) // the user's file is that of the real run
 	}
 	run, job, err := newSimulation(r.e, source, p)

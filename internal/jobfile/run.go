@@ -3,6 +3,7 @@ package jobfile
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"ddpbatch/internal/rundir"
@@ -32,4 +33,12 @@ func (j *Job) BatchScript(runDir string) slurm.Script {
 func SetKey(set string) string {
 	key, _, _ := strings.Cut(set, "=")
 	return strings.TrimSpace(key)
+}
+
+// ExportPath is where the job wants its final model; empty: nowhere.
+func (j *Job) ExportPath() string {
+	if file := j.Train.Export; file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	return filepath.Join(j.WorkDir, j.Train.Export)
 }

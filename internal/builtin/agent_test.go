@@ -1,17 +1,20 @@
-package main
+package builtin
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
 )
 
@@ -102,5 +105,46 @@ func TestHeartbeatThatCannotBeMade(t *testing.T) {
 	})
 	if got := strings.Count(log.String(), "may take this rank for hung"); got != 1 {
 		t.Errorf("warned %d times: %s", got, log.String())
+	}
+}
+
+// TestAwaitWarning: each way of asking a rank to stop is heard, and nothing else is taken for one.
+func TestAwaitWarning(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ask  func(t *testing.T, cancel func(), signals chan os.Signal, file string, over chan struct{})
+		want bool
+	}{
+		"a signal that ends":   {func(_ *testing.T, cancel func(), _ chan os.Signal, _ string, _ chan struct{}) { cancel() }, true},
+		"the warning's signal": {func(_ *testing.T, _ func(), s chan os.Signal, _ string, _ chan struct{}) { s <- syscall.SIGUSR2 }, true},
+		"training is over":     {func(_ *testing.T, _ func(), _ chan os.Signal, _ string, over chan struct{}) { close(over) }, false},
+		"the stop file is made": {func(t *testing.T, _ func(), _ chan os.Signal, file string, _ chan struct{}) {
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			signals, over := make(chan os.Signal, 1), make(chan struct{})
+			file := filepath.Join(t.TempDir(), "stop")
+			answer := make(chan bool, 1)
+			go func() { answer <- awaitWarning(ctx, signals, file, over) }()
+			select {
+			case <-answer:
+				t.Fatal("it answers before anybody has asked")
+			case <-time.After(20 * time.Millisecond):
+			}
+			tt.ask(t, cancel, signals, file, over)
+			select {
+			case got := <-answer:
+				if got != tt.want {
+					t.Errorf("asked: %v, want %v", got, tt.want)
+				}
+			case <-time.After(testkit.Patience):
+				t.Error("it does not answer")
+			}
+		})
 	}
 }
