@@ -10,7 +10,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm/sim"
 )
 
@@ -33,7 +35,7 @@ func newRehearseCommand(e *env) *cli.Command {
 				return err
 			}
 			if p.Array != "" {
-				return &usageError{message: "--array: rehearse runs one job", hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
+				return &usage.Error{Message: "--array: rehearse runs one job", Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
 			}
 			source, err := jobSource(e, c, "rehearse", nil)
 			if err != nil {
@@ -42,11 +44,11 @@ func newRehearseCommand(e *env) *cli.Command {
 			source.sets = append(source.sets, p.Sets()...)
 			r := &rehearsal{e: e, source: source, pretend: p, patterns: c.StringSlice("compare"), steps: c.Int64("steps")}
 			if r.steps < 0 || c.IsSet("steps") && r.steps == 0 {
-				return usagef("--steps is %d; it must be 1 or more", r.steps)
+				return usage.Errorf("--steps is %d; it must be 1 or more", r.steps)
 			}
 			for _, pattern := range r.patterns {
 				if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
-					return usagef("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
+					return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
 				}
 			}
 			return runRehearse(c.Context, r, c.Bool("keep"))
@@ -89,7 +91,7 @@ func runRehearse(ctx context.Context, r *rehearsal, keep bool) (err error) {
 	}
 	if straight.verdict.Exit != 0 {
 		keep = true
-		return &codeError{code: exitFailed, err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.verdict.Message)}
+		return &exit.Error{Code: exitFailed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.verdict.Message)}
 	}
 	disturbed, err := r.disturb(ctx, straight)
 	if err != nil {

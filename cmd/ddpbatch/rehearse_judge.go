@@ -10,6 +10,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
 )
 
 // judge prints how the two runs went and whether they ended alike.
@@ -57,7 +58,7 @@ func (r *rehearsal) verdict(code int, format string, args ...any) error {
 	if code == exitDone {
 		return nil
 	}
-	return &codeError{code: code}
+	return &exit.Error{Code: code}
 }
 
 // finding is what a comparison found.

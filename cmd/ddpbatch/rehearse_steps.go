@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/usage"
 )
 
 // defaultSteps is how many steps a rehearsal takes at most where nobody says: some to be interrupted in, with checkpoints before and
@@ -20,7 +21,7 @@ func (r *rehearsal) shorten() error {
 	steps := r.steps
 	switch {
 	case !job.Builtin() && steps > 0:
-		return &usageError{message: "--steps shortens the built-in trainer's jobs alone", hint: "give your own program fewer steps by its own flags"}
+		return &usage.Error{Message: "--steps shortens the built-in trainer's jobs alone", Hint: "give your own program fewer steps by its own flags"}
 	case !job.Builtin() || steps == 0 && job.Train.MaxSteps > 0: // the job's own say
 		r.steps = 0
 		return nil
