@@ -60,9 +60,9 @@ func listStarters(e *env, asJSON bool) error {
 	}
 	t := newTable(e, "NAME", "WHAT IT IS")
 	for _, s := range starters {
-		t.row(s.Name, s.Summary)
+		t.Row(s.Name, s.Summary)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func writeStarter(e *env, dir, name string) error {

@@ -24,9 +24,9 @@ func (r *rehearsal) judge(ctx context.Context, straight, disturbed performance) 
 		if p.verdict.Step > 0 {
 			step = strconv.FormatInt(p.verdict.Step, 10)
 		}
-		t.row(p.name, strconv.Itoa(p.attempts), step, p.took.Round(time.Millisecond).String(), p.verdict.Message)
+		t.Row(p.name, strconv.Itoa(p.attempts), step, p.took.Round(time.Millisecond).String(), p.verdict.Message)
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	if disturbed.verdict.Exit != 0 {

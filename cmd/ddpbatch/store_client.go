@@ -97,9 +97,9 @@ func newStoreListCommand(e *env) *cli.Command {
 			}
 			t := newTable(e, "KEY")
 			for _, key := range keys {
-				t.row(shownKey(key))
+				t.Row(shownKey(key))
 			}
-			return t.flush()
+			return t.Flush()
 		}),
 	}
 }
