@@ -74,7 +74,8 @@ func Describe(ctx context.Context, dir *checkpoint.Dir, c *checkpoint.Checkpoint
 	}
 	s.Tensors = []DescribedTensor{}
 	for i, t := range c.Tensors() {
-		s.Tensors = append(s.Tensors, DescribedTensor{t.Name, t.DType, t.Shape, t.Bytes, storage[i].Stored, storage[i].Delta, storage[i].Codecs})
+		on := storage[i]
+		s.Tensors = append(s.Tensors, DescribedTensor{t.Name, t.DType, t.Shape, t.Bytes, on.Stored, on.Delta, on.Codecs})
 	}
 	if s.Values == nil {
 		s.Values = map[string]json.RawMessage{}

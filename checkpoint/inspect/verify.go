@@ -60,8 +60,8 @@ type Verified struct {
 	Chunks int `json:"chunks"`
 }
 
-// Verify checks checkpoints one by one, and reads share per cent of their chunks. done is called after each; failed are the errors of those that
-// are not ok. What was pruned since it was listed, as a run that is alive does, is left out.
+// Verify checks checkpoints one by one, and reads share per cent of their chunks. done is called after each; failed are the errors of
+// those that are not ok. What was pruned since it was listed, as a run that is alive does, is left out.
 func Verify(ctx context.Context, dir *checkpoint.Dir, infos []checkpoint.Info, share float64, done func(checkpoint.Info, Verified)) (
 	rows []Verified, failed []error, err error,
 ) {

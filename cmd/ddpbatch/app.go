@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/jobfile"
+	"ddpbatch/internal/usage"
 )
 
 func newApp(e *env) *cli.App {
@@ -73,7 +74,7 @@ func prepare(c *cli.Command) {
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
-	return &usageError{message: flagMessage(c.Command.Flags, err), hint: tryHelp(c)}
+	return &usage.Error{Message: flagMessage(c.Command.Flags, err), Hint: tryHelp(c)}
 }
 
 // flagMessage is the flag package's error for a person: of a value that it cannot read it does not say what it should be.
@@ -123,7 +124,7 @@ func unknownCommand(c *cli.Context, commands []*cli.Command) error {
 	if near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
-	return &usageError{message: fmt.Sprintf("there is no command %q", name), hint: hint}
+	return &usage.Error{Message: fmt.Sprintf("there is no command %q", name), Hint: hint}
 }
 
 // jsonFlag is on every command that shows something.
@@ -138,9 +139,9 @@ func setFlag() cli.Flag {
 // noArgs refuses words that a command would pass over.
 func noArgs(c *cli.Context) error {
 	if c.Args().Present() {
-		return &usageError{
-			message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
-			hint:    tryHelp(c),
+		return &usage.Error{
+			Message: fmt.Sprintf("%s takes no arguments, and not %q", c.Command.Name, c.Args().First()),
+			Hint:    tryHelp(c),
 		}
 	}
 	return nil
@@ -150,9 +151,9 @@ func noArgs(c *cli.Context) error {
 func oneArg(c *cli.Context, what string) (string, error) {
 	words, _, _ := splitDash(c.Args().Slice())
 	if len(words) != 1 {
-		return "", &usageError{
-			message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
-			hint:    tryHelp(c),
+		return "", &usage.Error{
+			Message: fmt.Sprintf("%s takes one %s, not %d", c.Command.Name, what, len(words)),
+			Hint:    tryHelp(c),
 		}
 	}
 	return words[0], nil

@@ -10,6 +10,7 @@ import (
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/collbench"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi"
 )
 
@@ -82,14 +83,14 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	size := e.get("WORLD_SIZE")
 	if size != "" || e.get("RANK") != "" {
 		if o.Ranks != 0 && size != fmt.Sprint(o.Ranks) {
-			return usagef("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.Ranks, size)
+			return usage.Errorf("-n is %d, and WORLD_SIZE %q says that this is a rank of a world that is there already; leave -n out", o.Ranks, size)
 		}
 		return collbench.RunRank(ctx, process, o)
 	}
 	if tasks := tasksOf(e); tasks > 1 {
-		return &usageError{
-			message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
-			hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),
+		return &usage.Error{
+			Message: fmt.Sprintf("SLURM_NTASKS is %d: each task would start a world of its own", tasks),
+			Hint:    fmt.Sprintf("make them ranks of one: srun ddpbatch run -- ddpbatch bench %s", o.Collective()),
 		}
 	}
 	if o.Ranks == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/simulate"
@@ -31,7 +32,7 @@ func newCancelCommand(e *env) *cli.Command {
 		Flags:       []cli.Flag{runDirFlag()},
 		Action: func(c *cli.Context) error {
 			if !c.Args().Present() {
-				return usagef("cancel needs a job id or a run directory")
+				return usage.Errorf("cancel needs a job id or a run directory")
 			}
 			return cancelAll(c.Context, e, e.abs(c.String("runs")), c.Args().Slice())
 		},
@@ -51,7 +52,7 @@ func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	return &codeError{code: code, err: errors.Join(failed...)}
+	return &exit.Error{Code: code, Err: errors.Join(failed...)}
 }
 
 func runCancel(ctx context.Context, e *env, runs, name string) error {
@@ -66,7 +67,7 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 		return cancelSimulation(ctx, e, run, ids[0])
 	}
 	if run.Spec().Kind != "slurm" {
-		return usagef("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
+		return usage.Errorf("%s was started by hand, not submitted; press Ctrl-C where it runs", e.short(run.Path()))
 	}
 	s, err := submit.Newest(ctx, run, false, askUserJobs(e))
 	if err != nil {
@@ -88,12 +89,12 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	case s.Open != nil && s.Asked != nil:
 		return fmt.Errorf("look for the job of %s, which nobody lived to record: %w", e.short(run.Path()), s.Asked)
 	case s.Open != nil && s.By != nil:
-		return &usageError{
-			message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.By),
-			hint:    "cancel it when that has ended",
+		return &usage.Error{
+			Message: fmt.Sprintf("%s is just being submitted: %s", e.short(run.Path()), s.By),
+			Hint:    "cancel it when that has ended",
 		}
 	case ids[0] == "":
-		return usagef("%s has no job: its submission was cut short, and Slurm knows none of its script", e.short(run.Path()))
+		return usage.Errorf("%s has no job: its submission was cut short, and Slurm knows none of its script", e.short(run.Path()))
 	}
 	return cancelJobs(ctx, e, run, ids)
 }
@@ -145,7 +146,7 @@ func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) e
 	}
 	defer unix.Close(fd)
 	if array, _, ok := elementOf(run); ok {
-		return usagef("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(array))
+		return usage.Errorf("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(array))
 	}
 	noteCancel(e, run, id)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {
@@ -198,7 +199,7 @@ func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 func findJob(e *env, runs, name string) (*rundir.Dir, string, error) {
 	run, err := findRun(e, runs, name)
 	if err != nil {
-		return nil, "", &usageError{message: runview.ExplainElement(e.dir(), err).Error()}
+		return nil, "", &usage.Error{Message: runview.ExplainElement(e.dir(), err).Error()}
 	}
 	if !run.IsOwn() && !isPath(name) {
 		e.log().Warn("this is the run of another user", "name", name, "run", e.short(run.Path()), "user", run.Owner())
@@ -232,5 +233,5 @@ func isPath(name string) bool {
 
 // alreadyEnded is the error of a cancel that came too late.
 func alreadyEnded(id, how string) error {
-	return &usageError{message: fmt.Sprintf("job %s has ended already: %s", id, how), hint: "there is nothing to cancel"}
+	return &usage.Error{Message: fmt.Sprintf("job %s has ended already: %s", id, how), Hint: "there is nothing to cancel"}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 )
 
@@ -73,7 +74,7 @@ func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
 		return perr
 	}
 	if err != nil {
-		return &codeError{code: exitUsage}
+		return &exit.Error{Code: exitUsage}
 	}
 	return nil
 }

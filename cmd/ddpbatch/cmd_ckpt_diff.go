@@ -85,9 +85,9 @@ func printDifference(e *env, d *inspect.Difference) error {
 	if len(d.Tensors) > 0 {
 		t := newTable(e, "TENSOR", "IS", "DIFFER", "OF", "MAX ABS", "MAX REL")
 		for _, x := range d.Tensors {
-			t.row(x.Name, x.Is(), strconv.FormatInt(x.Differ, 10), strconv.FormatInt(x.Elements, 10), number(x.MaxAbs), number(x.MaxRel))
+			t.Row(x.Name, x.Is(), strconv.FormatInt(x.Differ, 10), strconv.FormatInt(x.Elements, 10), number(x.MaxAbs), number(x.MaxRel))
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}

@@ -135,16 +135,16 @@ func printPruned(e *env, rows []pruned, dryRun bool) error {
 		default:
 			what = "FAILED"
 		}
-		t.row(strconv.FormatInt(r.Step, 10), what, t.size(r.Bytes), timeText(r.Created), orDash(strings.Join(r.Reasons, ", ")), e.short(r.Path))
+		t.Row(strconv.FormatInt(r.Step, 10), what, t.Size(r.Bytes), timeText(r.Created), orDash(strings.Join(r.Reasons, ", ")), e.short(r.Path))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	done := "removed"
 	if dryRun {
 		done = "would remove"
 	}
-	_, err := fmt.Fprintf(e.Err, "%s %s, %s\n", done, text.Plural(gone, "checkpoint"), t.bytes(freed))
+	_, err := fmt.Fprintf(e.Err, "%s %s, %s\n", done, text.Plural(gone, "checkpoint"), t.Bytes(freed))
 	return err
 }
 

@@ -47,10 +47,10 @@ func printCkptLs(e *env, infos []checkpoint.Info, asJSON bool) error {
 	}
 	t := newTable(e, "STEP", "STATE", "SIZE", "RATIO", "WORLD", "ATTEMPT", "BASE", "METRICS", "PINNED", "CREATED", "PATH")
 	for _, i := range infos {
-		t.row(strconv.FormatInt(i.Step, 10), i.State, t.size(i.Bytes), ratio(i.Bytes, i.RawBytes), strconv.Itoa(i.World), strconv.Itoa(i.Attempt),
+		t.Row(strconv.FormatInt(i.Step, 10), i.State, t.Size(i.Bytes), ratio(i.Bytes, i.RawBytes), strconv.Itoa(i.World), strconv.Itoa(i.Attempt),
 			baseText(i.BaseStep), metricsText(i.Metrics), pinnedText(i.Pinned), timeText(i.Created), e.short(i.Path))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 func newCkptShowCommand(e *env) *cli.Command {
@@ -91,25 +91,25 @@ func printDescription(e *env, s *inspect.Description) error {
 	fmt.Fprintf(e.Out, "metrics: %s\npinned: %s\n", metricsText(s.Metrics), text.Clean(pinnedText(s.Pinned)))
 	t := newTable(e, "TENSOR", "TYPE", "SHAPE", "BYTES", "STORED", "RATIO", "CODECS")
 	for _, x := range s.Tensors {
-		t.row(x.Name, x.DType, fmt.Sprint(x.Shape), t.size(x.Bytes), t.size(x.Stored), ratio(x.Stored, x.Bytes), codecsText(x.Codecs))
+		t.Row(x.Name, x.DType, fmt.Sprint(x.Shape), t.Size(x.Bytes), t.Size(x.Stored), ratio(x.Stored, x.Bytes), codecsText(x.Codecs))
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	if len(s.Values) > 0 {
 		t = newTable(e, "VALUE", "IS")
 		for _, key := range slices.Sorted(maps.Keys(s.Values)) {
-			t.row(key, shorten(string(s.Values[key])))
+			t.Row(key, shorten(string(s.Values[key])))
 		}
-		if err := t.flush(); err != nil {
+		if err := t.Flush(); err != nil {
 			return err
 		}
 	}
 	t = newTable(e, "SHARD", "SIZE", "TENSORS' BYTES", "CRC32C")
 	for _, x := range s.Shards {
-		t.row(x.File, t.size(x.Size), t.size(x.Raw), x.CRC)
+		t.Row(x.File, t.Size(x.Size), t.Size(x.Raw), x.CRC)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // codecsText says how much of a tensor each codec stores, the largest part first.

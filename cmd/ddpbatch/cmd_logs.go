@@ -8,6 +8,7 @@ import (
 
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
+	"ddpbatch/internal/usage"
 	streams "ddpbatch/mpi/launch/output"
 )
 
@@ -51,9 +52,9 @@ func parseLogRanks(c *cli.Context) ([]int, error) {
 	ranks, err := streams.ParseRanks(c.String("rank"))
 	switch {
 	case err != nil:
-		return nil, usagef("--rank %v", err)
+		return nil, usage.Errorf("--rank %v", err)
 	case len(ranks) == 0:
-		return nil, usagef("--rank names no rank")
+		return nil, usage.Errorf("--rank names no rank")
 	}
 	return ranks, nil
 }
@@ -68,7 +69,7 @@ func parseLogAttempts(text string, given bool) (first, last int, err error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, 0, usagef("--attempt is %q: give a number, attempts count from 1, or all", text)
+		return 0, 0, usage.Errorf("--attempt is %q: give a number, attempts count from 1, or all", text)
 	}
 	return n, n, nil
 }

@@ -14,11 +14,13 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/checkpoint/inspect"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rehearse"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/simulate"
 	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 )
 
 func newRehearseCommand(e *env) *cli.Command {
@@ -40,7 +42,7 @@ func newRehearseCommand(e *env) *cli.Command {
 				return err
 			}
 			if p.Array != "" {
-				return &usageError{message: "--array: rehearse runs one job", hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
+				return &usage.Error{Message: "--array: rehearse runs one job", Hint: "its elements differ by SLURM_ARRAY_TASK_ID alone: rehearse one of them"}
 			}
 			source, err := jobSource(e, c, "rehearse", nil)
 			if err != nil {
@@ -49,11 +51,11 @@ func newRehearseCommand(e *env) *cli.Command {
 			source.sets = append(source.sets, p.Sets()...)
 			r := &rehearse.Rehearsal{Pretend: p, Sets: source.sets, Patterns: c.StringSlice("compare"), Steps: c.Int64("steps")}
 			if r.Steps < 0 || c.IsSet("steps") && r.Steps == 0 {
-				return usagef("--steps is %d; it must be 1 or more", r.Steps)
+				return usage.Errorf("--steps is %d; it must be 1 or more", r.Steps)
 			}
 			for _, pattern := range r.Patterns {
 				if _, err := filepath.Match(pattern, ""); err != nil || !filepath.IsLocal(pattern) {
-					return usagef("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
+					return usage.Errorf("--compare %q: write a pattern of files in the run directory, such as 'checkpoints/*.pt' (the command finds that folder in DDPBATCH_CHECKPOINT_DIR): what lies elsewhere is shared by both runs", pattern)
 				}
 			}
 			return runRehearse(c.Context, e, r, source, c.Bool("keep"))
@@ -98,7 +100,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	}
 	if straight.Verdict.Exit != 0 {
 		keep = true
-		return &codeError{code: exitFailed, err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
 	}
 	keep = keep || disturbed.Verdict.Exit != 0
 	if err := printPerformances(e, r.Steps, straight, disturbed); err != nil {
@@ -113,9 +115,9 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	}
 	switch answer {
 	case rehearse.Different:
-		return &codeError{code: exitFailed}
+		return &exit.Error{Code: exit.Failed}
 	case rehearse.Unknown:
-		return &codeError{code: exitPartly}
+		return &exit.Error{Code: exitPartly}
 	}
 	return nil
 }
@@ -131,9 +133,9 @@ func printPerformances(e *env, steps int64, straight, disturbed rehearse.Perform
 		if p.Verdict.Step > 0 {
 			step = strconv.FormatInt(p.Verdict.Step, 10)
 		}
-		t.row(p.Name, strconv.Itoa(p.Attempts), step, p.Took.Round(time.Millisecond).String(), p.Verdict.Message)
+		t.Row(p.Name, strconv.Itoa(p.Attempts), step, p.Took.Round(time.Millisecond).String(), p.Verdict.Message)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // describeDifference tells how two checkpoints differ, a line each.

@@ -96,7 +96,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return resumeSimulated(ctx, e, run, o.sets, o.rest)
 	}
 	if before.Kind == "train" && len(o.rest) > 0 {
-		return usagef("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(o.rest[0]))
+		return usage.Errorf("%q: a run of train is resumed by train, which takes no words behind --", redact.Text(o.rest[0]))
 	}
 	if err := checkSbatchWords(o.rest); err != nil {
 		return err
@@ -177,7 +177,7 @@ func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (runview.RunSta
 }
 
 func stillThere(id, state string) error {
-	return usagef("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
+	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
 }
 
 // moreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
@@ -212,7 +212,7 @@ func sayFinished(e *env, run *rundir.Dir, sets, words []string) error {
 		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
 	}
 	if len(words) > 0 {
-		return usagef("%s is finished, so that nothing is run with %q%s", job.Name, redact.Text(words[0]), hint)
+		return usage.Errorf("%s is finished, so that nothing is run with %q%s", job.Name, redact.Text(words[0]), hint)
 	}
 	if len(sets) > 0 {
 		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", redact.Text(sets[0]), hint)

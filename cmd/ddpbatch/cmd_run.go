@@ -13,9 +13,11 @@ import (
 
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/torchrun"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	streams "ddpbatch/mpi/launch/output"
 	"ddpbatch/slurm/pmi2"
@@ -131,7 +133,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 		if !strings.Contains(err.Error(), verdict.Message) {
 			err = fmt.Errorf("%s: %w", verdict.Message, err) // the verdict could not be written, say
 		}
-		return &codeError{code: verdict.Exit, err: err}
+		return &exit.Error{Code: verdict.Exit, Err: err}
 	case err != nil:
 		return err
 	case verdict.Exit == 0:
@@ -139,9 +141,9 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	}
 	// every agent ends with the run's one verdict. One of them says it, or each where they have no numbers: by hand, in terminals of their own
 	if cfg.Index <= 0 {
-		return &codeError{code: verdict.Exit, err: errors.New(cmp.Or(strings.TrimSpace(verdict.Report), verdict.Message))}
+		return &exit.Error{Code: verdict.Exit, Err: errors.New(cmp.Or(strings.TrimSpace(verdict.Report), verdict.Message))}
 	}
-	return &codeError{code: verdict.Exit}
+	return &exit.Error{Code: verdict.Exit}
 }
 
 // openExchange takes over the connection by which Slurm lets the tasks of a step tell each other a few words
@@ -165,7 +167,7 @@ func setOutput(e *env, o *torchrun.Options, w *workers, cfg *launch.AgentConfig)
 		cfg.Output.Prefix, cfg.Output.PrefixSeveral = w.launch.Prefix, true
 	}
 	if err := streams.ParsePrefix(cfg.Output.Prefix); err != nil {
-		return usagef("%s: %v", prefixVariable, err)
+		return usage.Errorf("%s: %v", prefixVariable, err)
 	}
 	if o.LogDir != "" {
 		cfg.LogDir = e.abs(o.LogDir)
@@ -201,13 +203,13 @@ func runSecret(e *env, runID string) (auth.Secret, error) {
 	if text := e.get("DDPBATCH_SECRET"); text != "" {
 		secret, err := auth.ParseSecret(text)
 		if err != nil {
-			return auth.Secret{}, usagef("read DDPBATCH_SECRET: %v", err)
+			return auth.Secret{}, usage.Errorf("read DDPBATCH_SECRET: %v", err)
 		}
 		return secret, nil
 	}
 	path, err := auth.KeyPath(e.lookup)
 	if err != nil {
-		return auth.Secret{}, usagef("%v", err)
+		return auth.Secret{}, usage.Errorf("%v", err)
 	}
 	return auth.RunSecret(path, runID)
 }

@@ -19,6 +19,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/simulate"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 	"ddpbatch/slurm/sim"
 	"ddpbatch/templates"
@@ -67,18 +68,18 @@ func jobSource(e *env, c *cli.Context, verb string, otherwise []byte) (jobText, 
 	var err error
 	switch {
 	case dashed && len(command) == 0:
-		return s, usagef("there is no command after --")
+		return s, usage.Errorf("there is no command after --")
 	case dashed && len(words) > 0:
-		return s, usagef("%s takes a job file, or a command after --, not both", verb)
+		return s, usage.Errorf("%s takes a job file, or a command after --, not both", verb)
 	case len(words) > 1:
-		return s, usagef("%s takes one job file, not %d", verb, len(words))
+		return s, usage.Errorf("%s takes one job file, not %d", verb, len(words))
 	case dashed:
 		s.text, err = commandJob(command)
 	case len(words) == 1:
 		s.path = e.abs(words[0])
 		s.text, err = readJob(c.Context, s.path)
 	case otherwise == nil:
-		err = &usageError{message: verb + " needs a job file, or a command after --", hint: tryHelp(c)}
+		err = &usage.Error{Message: verb + " needs a job file, or a command after --", Hint: tryHelp(c)}
 	}
 	return s, err
 }
@@ -90,7 +91,7 @@ var notInName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile
 // job has.
 func commandJob(command []string) ([]byte, error) {
 	if command[0] == "" {
-		return nil, usagef("the command after -- is empty")
+		return nil, usage.Errorf("the command after -- is empty")
 	}
 	name := strings.TrimLeft(notInName().ReplaceAllString(filepath.Base(command[0]), "-"), ".-")
 	if name == "" {
@@ -99,7 +100,7 @@ func commandJob(command []string) ([]byte, error) {
 	quoted := make([]string, len(command))
 	for i, word := range command {
 		if !utf8.ValidString(word) {
-			return nil, usagef("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run --standalone takes any bytes", i+1)
+			return nil, usage.Errorf("word %d after -- is not UTF-8 text, which a job file must be; ddpbatch run --standalone takes any bytes", i+1)
 		}
 		// JSON's escapes are TOML's, too, but JSON has none for DEL
 		text, _ := json.Marshal(word)
@@ -181,21 +182,21 @@ func pretendOf(c *cli.Context) (simulate.Pretend, error) {
 	nodes, err := strconv.Atoi(p.Nodes)
 	switch {
 	case p.Nodes != "" && (err != nil || nodes < 1 || nodes > sim.MaxNodes):
-		return p, usagef("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
+		return p, usage.Errorf("--nodes is %q; it must be a whole number from 1 to %d", p.Nodes, sim.MaxNodes)
 	case p.Tasks != "" && p.Nproc != "":
-		return p, usagef("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
+		return p, usage.Errorf("--tasks-per-node and --nproc-per-node both say how many ranks a node has; leave one of them out")
 	case p.Distribution != "" && p.Distribution != sim.Block && p.Distribution != sim.Cyclic:
-		return p, usagef("--distribution is %q; it must be block or cyclic", p.Distribution)
+		return p, usage.Errorf("--distribution is %q; it must be block or cyclic", p.Distribution)
 	case p.Release == "":
 		p.Release = simulate.DefaultPretend().Release
 	case !slices.Contains(sim.Releases, p.Release):
-		return p, usagef("--slurm is %q; it must be 22.05 or 25.11", p.Release)
+		return p, usage.Errorf("--slurm is %q; it must be 22.05 or 25.11", p.Release)
 	}
 	switch {
 	case p.Time < 0 || c.IsSet("time") && p.Time == 0:
-		return p, usagef("--time is %v; write a time such as 90s or 10m", p.Time)
+		return p, usage.Errorf("--time is %v; write a time such as 90s or 10m", p.Time)
 	case p.KillWait <= 0 || p.GraceTime <= 0:
-		return p, usagef("--kill-wait and --grace-time must be longer than 0")
+		return p, usage.Errorf("--kill-wait and --grace-time must be longer than 0")
 	}
 	for name, key := range map[string]string{"nodes": "slurm.nodes", "nproc-per-node": "launch.nproc_per_node", "array": "slurm.array"} {
 		if c.IsSet(name) && c.String(name) == "" {
@@ -205,7 +206,7 @@ func pretendOf(c *cli.Context) (simulate.Pretend, error) {
 	for _, text := range c.StringSlice("fault") {
 		f, err := sim.ParseFault(text)
 		if err != nil {
-			return p, usagef("--fault: %v", err)
+			return p, usage.Errorf("--fault: %v", err)
 		}
 		p.Faults = append(p.Faults, f)
 	}
@@ -244,9 +245,9 @@ func withShape(err error, before []string) error {
 	if len(before) == 0 {
 		return err
 	}
-	return &usageError{
-		message: err.Error(),
-		hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may stand behind --, and one without a value takes that of before away, "+
+	return &usage.Error{
+		Message: err.Error(),
+		Hint: fmt.Sprintf("the run was simulated with %s; other flags of simulate may stand behind --, and one without a value takes that of before away, "+
 			"so that the job file has its say again: ddpbatch resume RUN -- --node-names= --nodes 2", slurm.ShellJoin(before)),
 	}
 }
@@ -256,11 +257,11 @@ func readPretend(words []string) (p simulate.Pretend, err error) {
 	app := &cli.App{
 		Flags: pretendFlags(), HideHelp: true, HideVersion: true, Writer: io.Discard, ErrWriter: io.Discard,
 		OnUsageError: func(_ *cli.Context, err error, _ bool) error {
-			return usagef("%s; behind -- stand flags of simulate", flagMessage(pretendFlags(), err))
+			return usage.Errorf("%s; behind -- stand flags of simulate", flagMessage(pretendFlags(), err))
 		},
 		Action: func(c *cli.Context) (err error) {
 			if c.Args().Present() {
-				return usagef("%q is no flag of simulate", c.Args().First())
+				return usage.Errorf("%q is no flag of simulate", c.Args().First())
 			}
 			p, err = pretendOf(c)
 			return err

@@ -86,9 +86,9 @@ func runStatus(ctx context.Context, e *env, runs []*rundir.Dir, named, asJSON bo
 		if r.Cause == string(recovery.Start) && r.Next != "" && r.Message != "" {
 			reason += ": " + r.Message // what was not started, and why
 		}
-		t.row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), step, loss, e.short(r.RunDir), reason)
+		t.Row(r.Job, r.Name, r.State, strconv.Itoa(r.Attempt), cmp.Or(r.Cause, "-"), step, loss, e.short(r.RunDir), reason)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // viewer looks at runs for a command.

@@ -140,7 +140,7 @@ func sbatchWords(c *cli.Context) ([]string, error) {
 func checkSbatchWords(words []string) error {
 	for _, word := range words {
 		if err := slurm.CheckExtra(word); err != nil {
-			return usagef("%v", err)
+			return usage.Errorf("%v", err)
 		}
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/usage"
 )
 
 func newTrainCommand(e *env) *cli.Command {
@@ -45,7 +46,7 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 		return err
 	}
 	if !job.Builtin() {
-		return usagef("%s runs a command, not the built-in trainer; leave launch.command out", path)
+		return usage.Errorf("%s runs a command, not the built-in trainer; leave launch.command out", path)
 	}
 	if err := missingData(job); err != nil {
 		return err
@@ -63,7 +64,7 @@ func runLaunched(ctx context.Context, e *env) error {
 	}
 	attempt, err := strconv.Atoi(e.get("DDPBATCH_ATTEMPT"))
 	if err != nil || attempt < 1 {
-		return usagef("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the agent sets both", e.get("DDPBATCH_ATTEMPT"))
+		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the agent sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
 	job, err := jobOf(run)
 	if err != nil {

@@ -36,50 +36,17 @@ const (
 	exitInterrupted  = exit.Interrupted
 )
 
-// usageError is a command line that cannot be understood; hint says what to type.
-type usageError struct{ message, hint string }
-
-func (e *usageError) Error() string {
-	if e.hint == "" {
-		return e.message
-	}
-	return e.message + "; " + e.hint
-}
-
-func usagef(format string, args ...any) error {
-	return &usageError{message: fmt.Sprintf(format, args...)}
-}
-
-// codeError carries an exit code out of a command that has said, or will have said by
-// err, all there is to say.
-type codeError struct {
-	code int
-	err  error // nil: nothing more to print
-}
-
-func (e *codeError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit code %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *codeError) Unwrap() error { return e.err }
-
 // exitCode is the one place where an error becomes a number.
 func exitCode(err error) int {
-	var coded *codeError
-	var carried *exit.Error
+	var coded *exit.Error
 	var faults jobfile.Faults
 	var stopped launch.SignalError
 	switch {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &coded):
-		return coded.code
-	case errors.As(err, &carried):
-		return carried.Code
-	case errors.As(err, new(*usageError)), errors.As(err, new(*usage.Error)), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
+		return coded.Code
+	case errors.As(err, new(*usage.Error)), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
 		return exitUsage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
 		return exitNever
@@ -104,9 +71,8 @@ func exitCode(err error) int {
 // report prints err as a person reads it, and returns its code.
 func report(e *env, err error) int {
 	code := exitCode(err)
-	var coded *codeError
-	var carried *exit.Error
-	if err == nil || errors.As(err, &coded) && coded.err == nil || errors.As(err, &carried) && carried.Err == nil {
+	var coded *exit.Error
+	if err == nil || errors.As(err, &coded) && coded.Err == nil {
 		return code
 	}
 	var faults jobfile.Faults

@@ -16,6 +16,7 @@ import (
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/templates"
 )
@@ -33,16 +34,16 @@ func missingData(job *jobfile.Job) error {
 			path = filepath.Join(job.WorkDir, path)
 		}
 		if _, err := os.Stat(path); err != nil {
-			return &usageError{
-				message: fmt.Sprintf("train.%s: %v", f.Key, err),
-				hint:    "correct the path in the job file (relative paths start at workdir, " + job.WorkDir + ")",
+			return &usage.Error{
+				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
+				Hint:    "correct the path in the job file (relative paths start at workdir, " + job.WorkDir + ")",
 			}
 		}
 	}
 	if file := job.ExportPath(); file != "" && !isDir(filepath.Dir(file)) {
-		return &usageError{
-			message: fmt.Sprintf("train.export: the folder of %s is not there", file),
-			hint:    "make it first, or name another",
+		return &usage.Error{
+			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
+			Hint:    "make it first, or name another",
 		}
 	}
 	return nil
@@ -105,7 +106,7 @@ func readJob(ctx context.Context, path string) ([]byte, error) {
 		return nil, err
 	}
 	if err != nil {
-		return nil, &usageError{message: fmt.Sprintf("read the job file: %v", err), hint: `"ddpbatch init" writes one to start from`}
+		return nil, &usage.Error{Message: fmt.Sprintf("read the job file: %v", err), Hint: `"ddpbatch init" writes one to start from`}
 	}
 	return text, nil
 }
@@ -182,7 +183,7 @@ func renderScript(job *jobfile.Job, runDir, template string, words []string) (st
 	script.Words = words
 	text, err := script.Render(template)
 	if err != nil {
-		return "", &usageError{message: fmt.Sprintf("render the batch script: %v", err)}
+		return "", &usage.Error{Message: fmt.Sprintf("render the batch script: %v", err)}
 	}
 	return text, nil
 }
@@ -207,10 +208,10 @@ func readTemplate(ctx context.Context, e *env, path string) (string, error) {
 		return "", err
 	}
 	if err != nil {
-		return "", usagef("read the script template: %v", err)
+		return "", usage.Errorf("read the script template: %v", err)
 	}
 	if len(text) == 0 {
-		return "", usagef("the script template %s is empty", path)
+		return "", usage.Errorf("the script template %s is empty", path)
 	}
 	return string(text), nil
 }

@@ -11,6 +11,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
@@ -92,8 +93,8 @@ func checkAnew(e *env, run *rundir.Dir, sets, words []string) error {
 	if !asksAnew(sets) || !slices.ContainsFunc(words, narrows) {
 		return nil
 	}
-	return &usageError{
-		message: "--set checkpoint.resume holds for every element of the array, and --array runs only some of them now",
-		hint:    "for one element: ddpbatch resume " + slurm.ShellQuote(e.short(run.Path())+"/tasks/INDEX") + " --set checkpoint.resume=never",
+	return &usage.Error{
+		Message: "--set checkpoint.resume holds for every element of the array, and --array runs only some of them now",
+		Hint:    "for one element: ddpbatch resume " + slurm.ShellQuote(e.short(run.Path())+"/tasks/INDEX") + " --set checkpoint.resume=never",
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/store"
 )
 
@@ -38,18 +39,18 @@ func newStoreServeCommand(e *env) *cli.Command {
 		}, bindingFlags()...),
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return &usageError{
-					message: fmt.Sprintf("store serve takes no arguments, and not %q", c.Args().First()),
-					hint:    `try "ddpbatch store serve -h"`,
+				return &usage.Error{
+					Message: fmt.Sprintf("store serve takes no arguments, and not %q", c.Args().First()),
+					Hint:    `try "ddpbatch store serve -h"`,
 				}
 			}
 			switch port := c.Int("port"); {
 			case !c.IsSet("port"):
-				return usagef("store serve needs --port; 0 takes one that is free")
+				return usage.Errorf("store serve needs --port; 0 takes one that is free")
 			case port < 0 || port > 65535:
-				return usagef("--port is %d; it must be 0 to 65535", port)
+				return usage.Errorf("--port is %d; it must be 0 to 65535", port)
 			case c.String("bind") == "":
-				return usagef("--bind is empty; all addresses of this machine are 0.0.0.0 or ::")
+				return usage.Errorf("--bind is empty; all addresses of this machine are 0.0.0.0 or ::")
 			}
 			secret, binding, err := storeBindingOf(e, c)
 			if err != nil {
@@ -97,13 +98,13 @@ func storeBindingOf(e *env, c *cli.Context) (auth.Secret, auth.Binding, error) {
 		if text := e.get("DDPBATCH_ATTEMPT"); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil {
-				return auth.Secret{}, binding, usagef("DDPBATCH_ATTEMPT is %q; it must be a number", text)
+				return auth.Secret{}, binding, usage.Errorf("DDPBATCH_ATTEMPT is %q; it must be a number", text)
 			}
 			binding.Attempt = n
 		}
 	}
 	if binding.Attempt < 1 {
-		return auth.Secret{}, binding, usagef("the attempt is %d; attempts count from 1", binding.Attempt)
+		return auth.Secret{}, binding, usage.Errorf("the attempt is %d; attempts count from 1", binding.Attempt)
 	}
 	secret, err := runSecret(e, binding.Run)
 	return secret, binding, err

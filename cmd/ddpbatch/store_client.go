@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/store"
 )
 
@@ -55,7 +56,7 @@ func newStoreAddCommand(e *env) *cli.Command {
 			if len(words) == 2 {
 				var err error
 				if delta, err = strconv.ParseInt(words[1], 10, 64); err != nil {
-					return usagef("%q is no whole number to add", words[1])
+					return usage.Errorf("%q is no whole number to add", words[1])
 				}
 			}
 			sum, err := s.Add(ctx, words[0], delta)
@@ -96,9 +97,9 @@ func newStoreListCommand(e *env) *cli.Command {
 			}
 			t := newTable(e, "KEY")
 			for _, key := range keys {
-				t.row(shownKey(key))
+				t.Row(shownKey(key))
 			}
-			return t.flush()
+			return t.Flush()
 		}),
 	}
 }
@@ -109,9 +110,9 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 	return func(c *cli.Context) (err error) {
 		words := c.Args().Slice()
 		if len(words) < least || most >= 0 && len(words) > most {
-			return &usageError{
-				message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, plural(len(words), "word")),
-				hint:    tryHelp(c),
+			return &usage.Error{
+				Message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, plural(len(words), "word")),
+				Hint:    tryHelp(c),
 			}
 		}
 		addr := c.String("addr")
@@ -119,13 +120,13 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 			addr = e.get("DDPBATCH_STORE")
 		}
 		if addr == "" {
-			return usagef("store %s needs --addr HOST:PORT, as DDPBATCH_STORE is not set", c.Command.Name)
+			return usage.Errorf("store %s needs --addr HOST:PORT, as DDPBATCH_STORE is not set", c.Command.Name)
 		}
 		if err := checkStoreAddr(addr); err != nil {
 			return err
 		}
 		if c.Duration("timeout") <= 0 {
-			return usagef("--timeout is %v; it must be more than 0", c.Duration("timeout"))
+			return usage.Errorf("--timeout is %v; it must be more than 0", c.Duration("timeout"))
 		}
 		secret, binding, err := storeBindingOf(e, c)
 		if err != nil {
@@ -153,10 +154,10 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 func checkStoreAddr(addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return usagef("the store's address is %q, which is no HOST:PORT", addr)
+		return usage.Errorf("the store's address is %q, which is no HOST:PORT", addr)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return usagef("the store's address is %q; its port must be a number from 1 to 65535", addr)
+		return usage.Errorf("the store's address is %q; its port must be a number from 1 to 65535", addr)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"testing"
+
+	"ddpbatch/internal/usage"
 )
 
 func TestCheckStoreAddr(t *testing.T) {
@@ -11,8 +13,8 @@ func TestCheckStoreAddr(t *testing.T) {
 		"": false, "node1": false, "node1:": false, "node1:0": false, "node1:65536": false, "node1:-1": false, "node1:http": false, "::1:29400": false,
 	} {
 		err := checkStoreAddr(addr)
-		var usage *usageError
-		if ok && err != nil || !ok && !errors.As(err, &usage) {
+		var wrong *usage.Error
+		if ok && err != nil || !ok && !errors.As(err, &wrong) {
 			t.Errorf("%q: %v", addr, err)
 		}
 	}

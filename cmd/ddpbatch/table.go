@@ -20,12 +20,12 @@ type table struct {
 func newTable(e *env, heading ...string) *table {
 	t := &table{e: e}
 	if _, t.terminal = e.Terminal(e.Out); t.terminal {
-		t.row(heading...)
+		t.Row(heading...)
 	}
 	return t
 }
 
-func (t *table) row(cells ...string) {
+func (t *table) Row(cells ...string) {
 	cleaned := make([]string, len(cells))
 	for i, c := range cells {
 		cleaned[i] = clean(c) // a cell is one line that does nothing to a terminal, whatever Slurm or a file said
@@ -37,8 +37,8 @@ func (t *table) row(cells ...string) {
 	fmt.Fprintln(t.e.Out, strings.Join(cleaned, "\t"))
 }
 
-// flush prints what had to wait for the width of its columns.
-func (t *table) flush() error {
+// Flush prints what had to wait for the width of its columns.
+func (t *table) Flush() error {
 	if !t.terminal {
 		return nil
 	}
@@ -86,8 +86,8 @@ func (t *table) paint(cell string, heading bool) string {
 	return "\x1b[" + code + "m" + cell + "\x1b[0m"
 }
 
-// size is a number of bytes: in a unit on a terminal, as it is in a pipe.
-func (t *table) size(n int64) string {
+// Size is a number of bytes: in a unit on a terminal, as it is in a pipe.
+func (t *table) Size(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10)
 	}
@@ -98,12 +98,12 @@ func (t *table) size(n int64) string {
 	return fmt.Sprintf("%.4g %ciB", value, "KMGTPE"[unit])
 }
 
-// bytes is a size in a sentence, where no heading says that it is one.
-func (t *table) bytes(n int64) string {
+// Bytes is a size in a sentence, where no heading says that it is one.
+func (t *table) Bytes(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10) + " bytes"
 	}
-	return t.size(n)
+	return t.Size(n)
 }
 
 func clean(line string) string { return text.Clean(line) }

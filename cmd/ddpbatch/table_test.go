@@ -11,9 +11,9 @@ func testTable(columns int, environ ...string) string {
 	e := &env{Out: &out, Environ: environ, Terminal: func(io.Writer) (int, bool) { return columns, columns > 0 }}
 	t := newTable(e, "JOB", "WHY")
 	cells := []string{"12", "two\tcells\nno\x1b[31m \u009b2J\x7f"}
-	t.row(cells...)
-	t.row("1234567", "é")
-	if err := t.flush(); err != nil {
+	t.Row(cells...)
+	t.Row("1234567", "é")
+	if err := t.Flush(); err != nil {
 		panic(err)
 	}
 	if cells[1][3] != '\t' {
@@ -35,10 +35,10 @@ func TestTableColours(t *testing.T) {
 	var out bytes.Buffer
 	e := &env{Out: &out, Terminal: func(io.Writer) (int, bool) { return 80, true }}
 	table := newTable(e, "STATE", "LOSS")
-	table.row("FAILED", "1")
-	table.row("COMPLETED", "2")
-	table.row("SIGNALING", "3")
-	if err := table.flush(); err != nil {
+	table.Row("FAILED", "1")
+	table.Row("COMPLETED", "2")
+	table.Row("SIGNALING", "3")
+	if err := table.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	// columns stand below each other, as the colours take no place on the screen

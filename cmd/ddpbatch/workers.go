@@ -12,6 +12,7 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/torchrun"
+	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/mpi/launch/recovery"
 )
@@ -40,7 +41,7 @@ func workersOf(e *env, o *torchrun.Options) (w *workers, err error) {
 	path := e.get("DDPBATCH_RUN_DIR")
 	switch {
 	case w.command == nil && path == "":
-		return nil, &usageError{message: "run needs a command", hint: "write it after --: ddpbatch run -- python3 train.py"}
+		return nil, &usage.Error{Message: "run needs a command", Hint: "write it after --: ddpbatch run -- python3 train.py"}
 	case w.command == nil:
 		if err := w.fromRun(e, path); err != nil {
 			return nil, err
@@ -61,7 +62,7 @@ func (w *workers) fromRun(e *env, path string) error {
 		return err
 	}
 	if w.attempt, err = strconv.Atoi(e.get("DDPBATCH_ATTEMPT")); err != nil || w.attempt < 1 {
-		return usagef("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
+		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the batch script sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
 	w.run, w.version = run, run.Spec().SHA256
 	w.dir, w.env, w.launch, w.policy = job.WorkDir, job.Env, job.Launch, job.Policy()
@@ -95,7 +96,7 @@ func (w *workers) config(e *env) launch.AgentConfig {
 func (w *workers) warnSignal() (syscall.Signal, error) {
 	sig := unix.SignalNum("SIG" + w.launch.WarnSignal)
 	if sig == 0 {
-		return 0, usagef("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
+		return 0, usage.Errorf("launch.warn_signal is %q, which is no signal here", w.launch.WarnSignal)
 	}
 	return sig, nil
 }

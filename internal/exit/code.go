@@ -32,7 +32,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// GivenUp is what the job of a run that is given up exits with: as its worker did, but for a wish to be started again, which is not granted.
+// GivenUp is what the job of a run that is given up exits with: as its worker did, but for a wish to be started again, which is not
+// granted.
 func GivenUp(code int) int {
 	if code == Requeue {
 		return Never
