@@ -69,7 +69,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return err
 	}
 	if !o.skipCheck {
-		if err := missingData(job); err != nil {
+		if err := job.CheckFiles(); err != nil {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}

@@ -48,7 +48,7 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 	if !job.Builtin() {
 		return usage.Errorf("%s runs a command, not the built-in trainer; leave launch.command out", path)
 	}
-	if err := missingData(job); err != nil {
+	if err := job.CheckFiles(); err != nil {
 		return err
 	}
 	r := e.rank(job, nil)

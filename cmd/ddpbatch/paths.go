@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-
 	"ddpbatch/internal/text"
 )
 
@@ -13,8 +11,3 @@ func (e *env) abs(path string) string { return e.dir().Abs(path) }
 func (e *env) short(path string) string { return e.dir().Short(path) }
 
 func (e *env) named(path string) string { return e.dir().Named(path) }
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
