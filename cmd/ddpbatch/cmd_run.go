@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/lines"
 	"ddpbatch/internal/placement"
 	"ddpbatch/internal/proc"
 	"ddpbatch/internal/torchrun"
@@ -252,4 +254,12 @@ func raiseLimits(e *env) {
 // note tells a person what is good to know and no error.
 func note(e *env, format string, args ...any) {
 	fmt.Fprintf(e.Err, "ddpbatch: "+format+"\n", args...)
+}
+
+// queuedLog is e.log for an agent; the returned function ends it.
+func queuedLog(e *env) (*slog.Logger, func()) {
+	q := lines.NewQueue(e.Err)
+	queued := *e
+	queued.Err = q
+	return queued.log(), q.End
 }
