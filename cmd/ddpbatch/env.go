@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"ddpbatch/internal/redact"
+	"ddpbatch/internal/text"
 )
 
 // env is all that a command may know of the world outside its flags; tests make
@@ -131,3 +132,11 @@ func (e *env) log() *slog.Logger {
 		},
 	}))
 }
+
+func (e *env) dir() text.Dir { return text.Dir(e.Dir) }
+
+func (e *env) abs(path string) string { return e.dir().Abs(path) }
+
+func (e *env) short(path string) string { return e.dir().Short(path) }
+
+func (e *env) named(path string) string { return e.dir().Named(path) }
