@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"ddpbatch/internal/redact"
+	"ddpbatch/internal/text"
 )
 
 // env is all that a command may know of the world outside its flags; tests make
@@ -130,4 +131,10 @@ func (e *env) log() *slog.Logger {
 			return a
 		},
 	}))
+}
+
+// newTable begins a table on standard output. NO_COLOR (no-color.org) and a terminal without colours leave it without them.
+func newTable(e *env, heading ...string) *text.Table {
+	_, terminal := e.Terminal(e.Out)
+	return text.NewTable(e.Out, terminal, e.get("NO_COLOR") == "" && e.get("TERM") != "dumb", heading...)
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/vfs"
 )
 
@@ -43,9 +44,9 @@ func compareFiles(a, b *rundir.Dir, patterns []string) (finding, error) {
 		q, inB := y[name]
 		switch {
 		case !inA || !inB:
-			f.differ = append(f.differ, fmt.Sprintf("file %s: only one run has it", clean(name)))
+			f.differ = append(f.differ, fmt.Sprintf("file %s: only one run has it", text.Clean(name)))
 		case !bytes.Equal(p, q):
-			f.differ = append(f.differ, fmt.Sprintf("file %s: the bytes differ", clean(name)))
+			f.differ = append(f.differ, fmt.Sprintf("file %s: the bytes differ", text.Clean(name)))
 		}
 	}
 	f.what = fmt.Sprintf("%s equal byte for byte", plural(len(names), "file"))

@@ -11,6 +11,7 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/exit"
+	"ddpbatch/internal/text"
 )
 
 // judge prints how the two runs went and whether they ended alike.
@@ -98,13 +99,13 @@ func (r *rehearsal) compare(ctx context.Context, a, b performance) (finding, err
 	}
 	f := finding{compared: d.Equal + len(d.Tensors), what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values))}
 	for _, tensor := range d.Tensors {
-		f.differ = append(f.differ, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most", clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, number(tensor.MaxAbs)))
+		f.differ = append(f.differ, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most", text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, number(tensor.MaxAbs)))
 	}
 	for _, name := range append(d.OnlyA, d.OnlyB...) {
-		f.differ = append(f.differ, "tensor "+clean(name)+" is in one of them only")
+		f.differ = append(f.differ, "tensor "+text.Clean(name)+" is in one of them only")
 	}
 	for _, v := range d.Values {
-		f.differ = append(f.differ, fmt.Sprintf("value %s: %s and %s", clean(v.Name), valueText(v.A), valueText(v.B)))
+		f.differ = append(f.differ, fmt.Sprintf("value %s: %s and %s", text.Clean(v.Name), valueText(v.A), valueText(v.B)))
 	}
 	first, _, _ := strings.Cut(f.differ[0], ":")
 	f.what += "; the first is " + first
