@@ -47,7 +47,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.Out, "%s: ok: %s\n", path, jobSummary(job))
+	fmt.Fprintf(e.Out, "%s: ok: %s\n", path, job.Summary())
 	return nil
 }
 

@@ -147,7 +147,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return fmt.Errorf("%w; Slurm may have taken the job all the same: ddpbatch status %s", err, slurm.ShellQuote(run.Path()))
 	}
 	release()
-	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, jobSummary(job), e.short(run.Path()))
+	fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", newID, job.Summary(), e.short(run.Path()))
 	warnStuck(ctx, e, newID)
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
 }

@@ -109,7 +109,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 	if o.parsable {
 		fmt.Fprintln(e.Out, id)
 	} else {
-		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, jobSummary(job), e.short(run.Path()))
+		fmt.Fprintf(e.Out, "submitted job %s: %s\nrun directory: %s\n", id, job.Summary(), e.short(run.Path()))
 	}
 	warnStuck(ctx, e, id)
 	return afterSubmit(ctx, e, run, id, o.wait, o.follow)

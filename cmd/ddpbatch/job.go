@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -20,34 +18,8 @@ import (
 	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
-	"ddpbatch/slurm"
 	"ddpbatch/templates"
 )
-
-// jobSummary says in one line what a job is.
-func jobSummary(job *jobfile.Job) string {
-	what := "trains " + job.Train.Model.Kind + " on " + job.Train.Data.Kind
-	if !job.Builtin() {
-		what = "runs " + redact.Text(slurm.ShellJoin(job.Launch.Command))
-	}
-	return fmt.Sprintf("%s %s on %s x %s", job.Name, what,
-		plural(job.Nodes(), "node"), ranksPerNode(job))
-}
-
-func ranksPerNode(job *jobfile.Job) string {
-	n := job.Launch.NprocPerNode
-	switch {
-	case n.Word != "":
-		return "one rank per " + n.Word
-	case len(n.Counts) == 1:
-		return plural(n.Counts[0], "rank")
-	}
-	words := make([]string, len(n.Counts))
-	for i, c := range n.Counts {
-		words[i] = strconv.Itoa(c)
-	}
-	return strings.Join(words, ",") + " ranks"
-}
 
 func plural(n int, noun string) string { return text.Plural(n, noun) }
 

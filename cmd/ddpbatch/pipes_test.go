@@ -20,10 +20,6 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, open := range map[string]func(string) error{
-		"a rehearsed file": func(path string) error {
-			_, err := sumOf(path)
-			return err
-		},
 		"a job file": func(path string) error {
 			_, err := readJob(t.Context(), path)
 			return err

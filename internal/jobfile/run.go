@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 
+	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
+	words "ddpbatch/internal/text"
 	"ddpbatch/slurm"
 )
 
@@ -41,4 +44,29 @@ func (j *Job) ExportPath() string {
 		return file
 	}
 	return filepath.Join(j.WorkDir, j.Train.Export)
+}
+
+// Summary says in one line what the job is.
+func (j *Job) Summary() string {
+	what := "trains " + j.Train.Model.Kind + " on " + j.Train.Data.Kind
+	if !j.Builtin() {
+		what = "runs " + redact.Text(slurm.ShellJoin(j.Launch.Command))
+	}
+	return fmt.Sprintf("%s %s on %s x %s", j.Name, what,
+		words.Plural(j.Nodes(), "node"), j.ranksPerNode())
+}
+
+func (j *Job) ranksPerNode() string {
+	n := j.Launch.NprocPerNode
+	switch {
+	case n.Word != "":
+		return "one rank per " + n.Word
+	case len(n.Counts) == 1:
+		return words.Plural(n.Counts[0], "rank")
+	}
+	words := make([]string, len(n.Counts))
+	for i, c := range n.Counts {
+		words[i] = strconv.Itoa(c)
+	}
+	return strings.Join(words, ",") + " ranks"
 }

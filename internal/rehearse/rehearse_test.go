@@ -1,4 +1,4 @@
-package main
+package rehearse
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func TestRehearsalIgnored(t *testing.T) {
 		"the trainer had ended": {1, 0, time.Millisecond, &jobfile.Job{}, true, false},
 		"failed":                {1, 7, time.Millisecond, command, false, false},
 	} {
-		p := performance{attempts: tt.attempts, verdict: rundir.Verdict{Exit: tt.exit}, deaf: tt.deaf, job: tt.job}
+		p := Performance{Attempts: tt.attempts, Verdict: rundir.Verdict{Exit: tt.exit}, Deaf: tt.deaf, Job: tt.job}
 		if p.late() != tt.late || p.ignored() != tt.ignored {
 			t.Errorf("%s: late %v, ignored %v", name, p.late(), p.ignored())
 		}

@@ -1,17 +1,21 @@
-package main
+package rehearse
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
+	"ddpbatch/internal/vfs"
 )
 
 // TestCompareFilesThatLinksName: a link is compared by what it leads to, and one that leads nowhere by where it leads, seen from its run.
 func TestCompareFilesThatLinksName(t *testing.T) {
-	a, b := attemptRun(t, ""), attemptRun(t, "")
+	a, b := fakeslurm.Run(t, ""), fakeslurm.Run(t, "")
 	put := func(run *rundir.Dir, link, text string) {
 		t.Helper()
 		in := run.CheckpointsPath()
@@ -34,8 +38,21 @@ func TestCompareFilesThatLinksName(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{"file checkpoints/file: the bytes differ", "file checkpoints/leads: the bytes differ", "file checkpoints/other: the bytes differ"}
-		if f.compared != 6 || !slices.Equal(f.differ, want) {
-			t.Errorf("%s: %d compared, %q; want 6 and %q", name, f.compared, f.differ, want)
+		if f.Compared != 6 || !slices.Equal(f.Differ, want) {
+			t.Errorf("%s: %d compared, %q; want 6 and %q", name, f.Compared, f.Differ, want)
+		}
+	}
+}
+
+// TestPipesAreNotSummed: a pipe without a writer, or a device, in the place of a file is an error at once.
+func TestPipesAreNotSummed(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{pipe, "/dev/zero"} {
+		if _, err := sumOf(path); !errors.Is(err, vfs.ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
 		}
 	}
 }
