@@ -186,6 +186,25 @@ func NewestJob(run *rundir.Dir) (string, error) {
 	return jobs.of(index, recorded), err
 }
 
+// JobsNamed are the jobs that a person means who names a run, whose newest job is id. An array of which elements were resumed alone is
+// several: the one that is named by its id, and else all of them.
+func JobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
+	array, err := ArrayIn(run)
+	if err != nil || array == nil {
+		return []string{id}, err
+	}
+	jobs, err := array.Jobs(run)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range jobs.Known {
+		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
+			return []string{id}, nil
+		}
+	}
+	return jobs.IDs(), nil
+}
+
 // begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed.
 // Else it is the recorded one.
 func begunSince(run *rundir.Dir, recorded string) string {
