@@ -40,7 +40,7 @@ func (f Finder) Contents(ctx context.Context, name, word string) (*Contents, err
 		if word != "" {
 			return nil, usage.Errorf("%s is a file and has no steps; compare it with one checkpoint: ddpbatch ckpt diff %s CKPT", name, name)
 		}
-		return OpenFile(f.From.Abs(name))
+		return openFile(f.From.Abs(name))
 	}
 	if errors.Is(missing, fs.ErrNotExist) && strings.HasSuffix(name, ".safetensors") {
 		return nil, &exit.Error{Code: exit.NoCheckpoint, Err: fmt.Errorf("there is no file %s", f.From.Named(name))}
@@ -75,8 +75,8 @@ func (f Finder) noContents(name string, why *usage.Error) error {
 	return err
 }
 
-// OpenFile opens a safetensors file to compare it.
-func OpenFile(path string) (*Contents, error) {
+// openFile opens a safetensors file to compare it.
+func openFile(path string) (*Contents, error) {
 	f, err := safetensors.Open(path)
 	if err != nil {
 		return nil, err

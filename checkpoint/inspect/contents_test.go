@@ -20,7 +20,7 @@ func TestDiffOfFileThatChanges(t *testing.T) {
 	}
 	var both [2]*Contents
 	for i := range both {
-		s, err := OpenFile(path)
+		s, err := openFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -179,20 +179,8 @@ func findToCancel(e *env, runs, name string) (*rundir.Dir, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	array, err := runview.ArrayIn(run)
-	if err != nil || array == nil {
-		return run, []string{id}, err
-	}
-	jobs, err := array.Jobs(run)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, id := range jobs.Known {
-		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
-			return run, []string{id}, nil
-		}
-	}
-	return run, jobs.IDs(), nil
+	ids, err := runview.JobsNamed(run, id, name)
+	return run, ids, err
 }
 
 // findJob opens the run that a person names by job id or path, and tells its newest job id.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"math"
 	"strings"
 	"testing"
 )
@@ -18,21 +17,6 @@ func TestCkptTexts(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
-		}
-	}
-	for n, want := range map[int64]string{0: "0", 1023: "1023", 1 << 10: "1 KiB", 1536: "1.5 KiB", 5 << 30: "5 GiB", math.MaxInt64: "8 EiB"} {
-		if got := (&table{terminal: true}).Size(n); got != want {
-			t.Errorf("%d bytes are %q, want %q", n, got, want)
-		}
-	}
-	if got := (&table{}).Size(1 << 20); got != "1048576" {
-		t.Errorf("in a pipe: %q", got)
-	}
-	for want, got := range map[string]string{
-		"1023 bytes": (&table{terminal: true}).Bytes(1023), "1 KiB": (&table{terminal: true}).Bytes(1 << 10), "1024 bytes": (&table{}).Bytes(1 << 10),
-	} {
-		if got != want {
-			t.Errorf("in a sentence: %q, want %q", got, want)
 		}
 	}
 }

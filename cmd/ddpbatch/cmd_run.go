@@ -311,7 +311,7 @@ func (w *workers) fromRun(e *env, path string) error {
 	if err != nil {
 		return err
 	}
-	job, err := jobOf(run)
+	job, err := jobfile.OfRun(run)
 	if err != nil {
 		return err
 	}

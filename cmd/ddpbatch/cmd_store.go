@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/store"
 )
@@ -210,7 +211,7 @@ func storeAction(e *env, least, most int, do func(context.Context, *cli.Context,
 		words := c.Args().Slice()
 		if len(words) < least || most >= 0 && len(words) > most {
 			return &usage.Error{
-				Message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, plural(len(words), "word")),
+				Message: fmt.Sprintf("store %s takes %s, not %s", c.Command.Name, c.Command.ArgsUsage, text.Plural(len(words), "word")),
 				Hint:    tryHelp(c),
 			}
 		}

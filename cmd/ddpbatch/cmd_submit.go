@@ -202,5 +202,3 @@ func askUserJobs(e *env) submit.UserJobs {
 	client, _ := newSlurmClient(e)
 	return submit.AskUserJobs(client)
 }
-
-func wholeID(id string) string { return submit.WholeID(id) }

@@ -66,7 +66,7 @@ func runLaunched(ctx context.Context, e *env) error {
 	if err != nil || attempt < 1 {
 		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the agent sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
-	job, err := jobOf(run)
+	job, err := jobfile.OfRun(run)
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,9 @@ import (
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/templates"
 )
-
-func plural(n int, noun string) string { return text.Plural(n, noun) }
-
-func jobOf(d *rundir.Dir) (*jobfile.Job, error) { return jobfile.OfRun(d) }
 
 // newRun makes the run directory of a job: the job file as it was read, the
 // resolved spec and a copy of this program.

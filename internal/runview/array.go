@@ -14,14 +14,14 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// Array is a run that is several: each element has a directory of its own once it has begun.
-type Array struct {
+// runArray is a run that is several: each element has a directory of its own once it has begun.
+type runArray struct {
 	indices []int // of the elements that the job asks for; none where only Slurm can tell
 	begun   map[int]*rundir.Dir
 }
 
-// ArrayIn is the array that a run's job asks for; nil where it asks for none, and for one element.
-func ArrayIn(run *rundir.Dir) (*Array, error) {
+// arrayIn is the array that a run's job asks for; nil where it asks for none, and for one element.
+func arrayIn(run *rundir.Dir) (*runArray, error) {
 	asks, indices, err := arrayAsked(run)
 	if err != nil || !asks {
 		return nil, err
@@ -30,7 +30,7 @@ func ArrayIn(run *rundir.Dir) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Array{indices: indices, begun: map[int]*rundir.Dir{}}
+	a := &runArray{indices: indices, begun: map[int]*rundir.Dir{}}
 	for _, element := range elements {
 		index, _ := element.Index()
 		a.begun[index] = element
@@ -38,8 +38,8 @@ func ArrayIn(run *rundir.Dir) (*Array, error) {
 	return a, nil
 }
 
-// IsArray tells whether a run is several, with a log each.
-func IsArray(run *rundir.Dir) bool {
+// isArray tells whether a run is several, with a log each.
+func isArray(run *rundir.Dir) bool {
 	asks, _, err := arrayAsked(run)
 	return asks && err == nil
 }
@@ -69,7 +69,7 @@ func arrayAsked(run *rundir.Dir) (asks bool, indices []int, err error) {
 }
 
 // all are the indices of the elements that the job asks for, and of those that have begun at any time.
-func (a *Array) all() []int {
+func (a *runArray) all() []int {
 	all := slices.Clone(a.indices)
 	for index := range a.begun {
 		all = append(all, index)
@@ -78,23 +78,23 @@ func (a *Array) all() []int {
 	return slices.Compact(all)
 }
 
-// ArrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
-type ArrayJobs struct {
+// arrayJobs tells which job each element of an array is part of: the newest of the whole array, or one in which it was resumed alone since.
+type arrayJobs struct {
 	whole   string
 	alone   map[int]string
-	Known   []string // that were submitted, oldest first; none of what is simulated
+	known   []string // that were submitted, oldest first; none of what is simulated
 	indices []int    // as in Array
 }
 
-func (a *Array) Jobs(run *rundir.Dir) (ArrayJobs, error) {
+func (a *runArray) jobs(run *rundir.Dir) (arrayJobs, error) {
 	id, err := run.JobID()
-	jobs := ArrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
+	jobs := arrayJobs{whole: id, alone: map[int]string{}, indices: a.indices}
 	if err != nil || run.Spec().Kind != "slurm" {
 		return jobs, err
 	}
-	jobs.Known = submissions(run)
-	if !slices.Contains(jobs.Known, id) { // its ledger could not be written
-		jobs.Known = append(jobs.Known, id)
+	jobs.known = submissions(run)
+	if !slices.Contains(jobs.known, id) { // its ledger could not be written
+		jobs.known = append(jobs.known, id)
 	}
 	var ofOne []string
 	for index, element := range a.begun {
@@ -104,13 +104,13 @@ func (a *Array) Jobs(run *rundir.Dir) (ArrayJobs, error) {
 			jobs.alone[index] = resumes[len(resumes)-1]
 		}
 	}
-	for _, id := range jobs.Known {
+	for _, id := range jobs.known {
 		if !slices.Contains(ofOne, id) {
 			jobs.whole = id
 		}
 	}
 	for index, id := range jobs.alone {
-		if slices.Index(jobs.Known, id) < slices.Index(jobs.Known, jobs.whole) {
+		if slices.Index(jobs.known, id) < slices.Index(jobs.known, jobs.whole) {
 			delete(jobs.alone, index)
 		}
 	}
@@ -129,13 +129,13 @@ func submissions(run *rundir.Dir) (ids []string) {
 }
 
 // of is the job of an element; recorded is that in which it has begun last, "" where it never has.
-func (j ArrayJobs) of(index int, recorded string) string {
+func (j arrayJobs) of(index int, recorded string) string {
 	array, _, _ := strings.Cut(recorded, "_")
 	id := j.whole
 	switch alone, isAlone := j.alone[index]; {
 	case isAlone:
 		id = alone
-	case recorded != "" && !slices.Contains(j.Known, array): // simulated, or submitted by hand or just now
+	case recorded != "" && !slices.Contains(j.known, array): // simulated, or submitted by hand or just now
 		return recorded
 	case recorded != "" && len(j.indices) > 0 && !slices.Contains(j.indices, index): // a resume has left it out
 		return recorded
@@ -143,8 +143,8 @@ func (j ArrayJobs) of(index int, recorded string) string {
 	return fmt.Sprintf("%s_%d", id, index)
 }
 
-// IDs are the jobs that Slurm is asked about.
-func (j ArrayJobs) IDs() []string {
+// ids are the jobs that Slurm is asked about.
+func (j arrayJobs) ids() []string {
 	ids := []string{j.whole}
 	for _, id := range j.alone {
 		ids = append(ids, id)
@@ -154,7 +154,7 @@ func (j ArrayJobs) IDs() []string {
 }
 
 // aloneIn is the element that was resumed alone as the job id.
-func (j ArrayJobs) aloneIn(id string) (index int, ok bool) {
+func (j arrayJobs) aloneIn(id string) (index int, ok bool) {
 	for index, alone := range j.alone {
 		if alone == id {
 			return index, true
@@ -178,18 +178,37 @@ func NewestJob(run *rundir.Dir) (string, error) {
 	if array, _, _ := strings.Cut(recorded, "_"); err != nil || array == newest {
 		return recorded, err
 	}
-	array, err := ArrayIn(whole)
+	array, err := arrayIn(whole)
 	if err != nil || array == nil {
 		return recorded, err
 	}
-	jobs, err := array.Jobs(whole)
+	jobs, err := array.jobs(whole)
 	return jobs.of(index, recorded), err
+}
+
+// JobsNamed are the jobs that a person means who names a run, whose newest job is id. An array of which elements were resumed alone is
+// several: the one that is named by its id, and else all of them.
+func JobsNamed(run *rundir.Dir, id, name string) ([]string, error) {
+	array, err := arrayIn(run)
+	if err != nil || array == nil {
+		return []string{id}, err
+	}
+	jobs, err := array.jobs(run)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range jobs.known {
+		if plain, _, _ := strings.Cut(id, ";"); plain == name || id == name {
+			return []string{id}, nil
+		}
+	}
+	return jobs.ids(), nil
 }
 
 // begunSince is the job of a run that has begun since the recorded one was submitted, unnoticed: by hand, or by a command that was killed.
 // Else it is the recorded one.
 func begunSince(run *rundir.Dir, recorded string) string {
-	if IsArray(run) {
+	if isArray(run) {
 		return recorded
 	}
 	known, err := run.Submissions()
@@ -202,11 +221,11 @@ func begunSince(run *rundir.Dir, recorded string) string {
 
 // wholeJob is the newest job of a whole array.
 func wholeJob(run *rundir.Dir) (string, error) {
-	array, err := ArrayIn(run)
+	array, err := arrayIn(run)
 	if err != nil {
 		return "", err
 	}
-	jobs, err := array.Jobs(run)
+	jobs, err := array.jobs(run)
 	return jobs.whole, err
 }
 
@@ -217,7 +236,7 @@ func ExplainElement(from text.Dir, err error) error {
 		return err
 	}
 	run := from.Named(none.Run.Path())
-	array, err := ArrayIn(none.Run)
+	array, err := arrayIn(none.Run)
 	switch {
 	case err != nil:
 		return err
@@ -237,10 +256,10 @@ func WaitingElement(err error) (run *rundir.Dir, id string, ok bool) {
 	if !errors.As(err, &none) || none.Run.Spec().Kind != "slurm" {
 		return nil, "", false
 	}
-	array, err := ArrayIn(none.Run)
+	array, err := arrayIn(none.Run)
 	if err != nil || array == nil || len(array.indices) > 0 && !slices.Contains(array.indices, none.Index) {
 		return nil, "", false
 	}
-	jobs, err := array.Jobs(none.Run)
+	jobs, err := array.jobs(none.Run)
 	return none.Run, jobs.of(none.Index, ""), err == nil && jobs.whole != ""
 }

@@ -13,7 +13,7 @@ import (
 
 // readElements reads what an array's elements have left. Of one that has not begun nothing is known but its job.
 func (v *Viewer) readElements(row *RunStatus) error {
-	array, err := ArrayIn(row.run)
+	array, err := arrayIn(row.run)
 	if err != nil || array == nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func (v *Viewer) readElements(row *RunStatus) error {
 	return nil
 }
 
-func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs ArrayJobs) error {
+func (v *Viewer) readElement(row *RunStatus, run *rundir.Dir, jobs arrayJobs) error {
 	index, _ := run.Index()
 	recorded, err := run.JobID()
 	if err != nil {
@@ -67,7 +67,7 @@ func (row *RunStatus) addUnknown(jobs []slurm.JobStatus) {
 	for _, job := range jobs {
 		array, number, _ := strings.Cut(job.ID, "_")
 		known := slices.ContainsFunc(row.elements, func(element RunStatus) bool { return number == strconv.Itoa(element.index) })
-		if job.Name == row.Name && slices.Contains(row.array.IDs(), array) && !known {
+		if job.Name == row.Name && slices.Contains(row.array.ids(), array) && !known {
 			element := RunStatus{Job: job.ID, Name: row.Name, run: row.run, index: -1}
 			element.takeState(job)
 			row.elements = append(row.elements, element)
@@ -159,8 +159,8 @@ func (row *RunStatus) endInArray() string {
 // neverBegan tells of an ended element that nobody knows anything of.
 func (row *RunStatus) neverBegan() bool { return row.Attempt == 0 && row.State == "UNKNOWN" }
 
-// OfJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
-func (row RunStatus) OfJob(id string) RunStatus {
+// ofJob is an array's row as far as it was submitted as the job id: the whole array, with what was resumed alone since, or one element.
+func (row RunStatus) ofJob(id string) RunStatus {
 	if row.array == nil {
 		return row
 	}

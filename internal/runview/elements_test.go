@@ -47,8 +47,8 @@ func (w *arrayWorld) status(state string, exit int, message string) RunStatus {
 // ends is what --wait for the job id ends with.
 func (w *arrayWorld) ends(row RunStatus, id string, code int, message string) {
 	w.t.Helper()
-	row = row.OfJob(id)
-	err := EndOf(id, row)
+	row = row.ofJob(id)
+	err := endOf(id, row)
 	if !row.Ended || codeOf(err) != code || err != nil && err.Error() != message {
 		w.t.Errorf("the wait for job %s ends (%v) with %d, %v; want %d, %s", id, row.Ended, codeOf(err), err, code, message)
 	}

@@ -24,7 +24,7 @@ func (v *Viewer) Wait(ctx context.Context, run *rundir.Dir, id string) error {
 // Follow copies the job's log as it grows, until the job has ended, and returns how it
 // ended.
 func (v *Viewer) Follow(ctx context.Context, run *rundir.Dir, id string) error {
-	if IsArray(run) {
+	if isArray(run) {
 		return (&arrayLog{v: v, run: run, only: id}).follow(ctx, id)
 	}
 	tail := &tailer{path: run.SlurmLogPath(id), to: v.Out}
@@ -57,7 +57,7 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 			case err != nil:
 				return err
 			case row.Ended:
-				return errors.Join(each(), EndOf(id, row))
+				return errors.Join(each(), endOf(id, row))
 			}
 			asked = v.Now()
 		}
@@ -71,13 +71,13 @@ func (v *Viewer) untilEnd(ctx context.Context, run *rundir.Dir, id string, each 
 
 // progress is a job's status. While an array goes on its elements, which may be a thousand, are not looked at.
 func (v *Viewer) progress(ctx context.Context, run *rundir.Dir, id string) (RunStatus, error) {
-	if IsArray(run) {
+	if isArray(run) {
 		if open, err := v.arrayGoesOn(ctx, run, id); err != nil || open {
 			return RunStatus{}, err
 		}
 	}
 	row, err := v.Status(ctx, run)
-	return row.OfJob(id), err
+	return row.ofJob(id), err
 }
 
 // arrayGoesOn tells whether a job of an array has parts that have not ended.
@@ -103,8 +103,8 @@ func (v *Viewer) jobName(run *rundir.Dir, id string) string {
 	return slurm.ShellQuote(v.From.Short(run.Path()))
 }
 
-// EndOf makes a job's end into an error: nil where it is done.
-func EndOf(id string, row RunStatus) error {
+// endOf makes a job's end into an error: nil where it is done.
+func endOf(id string, row RunStatus) error {
 	switch {
 	case len(row.elements) == 1:
 		return row.elements[0].end()
@@ -123,7 +123,7 @@ func EndOf(id string, row RunStatus) error {
 }
 
 // end is EndOf for a row by itself.
-func (row *RunStatus) end() error { return EndOf(row.Job, *row) }
+func (row *RunStatus) end() error { return endOf(row.Job, *row) }
 
 // endOfArray is the error of elements that did not end well, with the largest of their exit codes.
 func endOfArray(id string, elements []RunStatus) error {
@@ -199,7 +199,7 @@ func (v *Viewer) Ended(ctx context.Context, run *rundir.Dir, id string) (how str
 	if other := slices.IndexFunc(jobs, func(job slurm.JobStatus) bool { return job.Of(plain) && !job.Ended() }); other >= 0 { // and not of ours
 		return "", false, &usage.Error{
 			Message: fmt.Sprintf("job %s is called %q in Slurm, and this run %q: it may be somebody else's", plain, jobs[other].Name, row.Name),
-			Hint:    "if it is this run's: " + ScancelCommand(id),
+			Hint:    "if it is this run's: " + scancelCommand(id),
 		}
 	}
 	state := ""
@@ -217,9 +217,9 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 	}
 	judged := row.VerdictJob == id
 	if row.array != nil { // of which the job may be a part
-		judged = slices.Contains(row.array.IDs(), id)
+		judged = slices.Contains(row.array.ids(), id)
 		_, alone := row.array.aloneIn(id)
-		row = row.OfJob(id)
+		row = row.ofJob(id)
 		if alone && len(row.elements) > 0 {
 			row = row.elements[0]
 			judged = row.VerdictJob == row.Job
@@ -237,8 +237,8 @@ func (v *Viewer) HowEnded(ctx context.Context, run *rundir.Dir, id, state string
 	return state
 }
 
-// ScancelCommand is what a person types to cancel a job.
-func ScancelCommand(id string) string {
+// scancelCommand is what a person types to cancel a job.
+func scancelCommand(id string) string {
 	plain, cluster, federated := strings.Cut(id, ";")
 	if federated {
 		return "scancel --clusters=" + cluster + " " + plain

@@ -22,7 +22,7 @@ type arrayLog struct {
 	v    *Viewer
 	run  *rundir.Dir
 	only string // the job whose logs are shown; "": of each element its newest
-	jobs ArrayJobs
+	jobs arrayJobs
 	openLogs
 }
 
@@ -76,12 +76,12 @@ func (a *arrayLog) look() error {
 
 // list finds each element's log, that of the newest job that has left one.
 func (a *arrayLog) list() (map[int]string, error) {
-	array, err := ArrayIn(a.run)
+	array, err := arrayIn(a.run)
 	if err != nil {
 		return nil, err
 	}
 	if a.jobs.whole == "" { // later ones are known by what begins in them
-		if a.jobs, err = array.Jobs(a.run); err != nil {
+		if a.jobs, err = array.jobs(a.run); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ type arrayFollowing struct {
 
 // followArray is follow for each element, until the last has ended.
 func (l rankLogs) followArray(ctx context.Context, id string) error {
-	array, err := ArrayIn(l.run)
+	array, err := arrayIn(l.run)
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,8 @@ type Logs struct {
 
 // ShowLogs shows the output of a run, whose newest job is id. An error tells how a job ended that was followed.
 func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Logs) error {
-	isArray := IsArray(run)
-	if isArray {
+	array := isArray(run)
+	if array {
 		var err error
 		if id, err = wholeJob(run); err != nil {
 			return err
@@ -32,17 +32,17 @@ func (v *Viewer) ShowLogs(ctx context.Context, run *rundir.Dir, id string, o Log
 	}
 	l := rankLogs{v: v, run: run, ranks: o.Ranks, first: o.First, last: o.Last}
 	switch {
-	case o.OfRanks && isArray && o.Follow:
+	case o.OfRanks && array && o.Follow:
 		return l.followArray(ctx, id)
-	case o.OfRanks && isArray:
+	case o.OfRanks && array:
 		return l.printArray()
 	case o.OfRanks && o.Follow:
 		return l.follow(ctx, id)
 	case o.OfRanks:
 		return l.print()
-	case isArray && o.Follow:
+	case array && o.Follow:
 		return (&arrayLog{v: v, run: run}).follow(ctx, id)
-	case isArray:
+	case array:
 		return (&arrayLog{v: v, run: run}).print()
 	case o.Follow:
 		return v.Follow(ctx, run, id)

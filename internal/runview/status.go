@@ -59,7 +59,7 @@ type RunStatus struct {
 	VerdictJob string `json:"-"` // the job whose end Exit, Message and Cause tell
 
 	cutShort *submit.Submission // of which nobody recorded what came of it; nil: there is none
-	array    *ArrayJobs         // nil: it is no array
+	array    *arrayJobs         // nil: it is no array
 	elements []RunStatus        // of an array
 	index    int                // of an element
 }
@@ -120,7 +120,7 @@ func (v *Viewer) Statuses(ctx context.Context, runs []*rundir.Dir) ([]RunStatus,
 // ids are the jobs that Slurm is asked about for the run.
 func (row *RunStatus) ids() []string {
 	if row.array != nil {
-		return row.array.IDs()
+		return row.array.ids()
 	}
 	return []string{row.Job}
 }
@@ -132,11 +132,11 @@ func (row *RunStatus) identify(run *rundir.Dir) error {
 		return err
 	}
 	*row = RunStatus{Job: id, run: run}
-	array, err := ArrayIn(run)
+	array, err := arrayIn(run)
 	if err != nil || array == nil {
 		return err
 	}
-	jobs, err := array.Jobs(run)
+	jobs, err := array.jobs(run)
 	row.array = &jobs
 	return err
 }
@@ -159,10 +159,10 @@ func (row *RunStatus) lookForLost(ctx context.Context, jobsOf submit.UserJobs) e
 		return s.Asked
 	case row.array != nil && only != nil:
 		row.array.alone[*only] = s.Job
-		row.array.Known = append(row.array.Known, s.Job)
+		row.array.known = append(row.array.known, s.Job)
 	case row.array != nil:
 		row.array.whole, row.array.alone = s.Job, map[int]string{}
-		row.array.Known = append(row.array.Known, s.Job)
+		row.array.known = append(row.array.known, s.Job)
 	case isElement && (only == nil || *only == index):
 		row.Job = fmt.Sprintf("%s_%d", s.Job, index)
 	case !isElement:
@@ -234,7 +234,7 @@ func (row *RunStatus) readLedger(run *rundir.Dir) {
 		case rundir.EventSubmit, rundir.EventResume:
 			row.Next, row.givenUp = "", false
 			id, ok := event.SubmittedJob()
-			row.waits = ok && id != submit.WholeID(begun) && !IsArray(run) // of an array its elements' ledgers tell
+			row.waits = ok && id != submit.WholeID(begun) && !isArray(run) // of an array its elements' ledgers tell
 		}
 	}
 	if row.isElement() && begun != row.Job { // the array was resumed, and its ledger tells

@@ -59,7 +59,7 @@ func TestStatusOfJobThatEndsMeanwhile(t *testing.T) {
 		if err != nil || row.State != "FAILED" || row.Attempt != 2 || row.Exit == nil || *row.Exit != 7 || row.Next != "" {
 			t.Errorf("%+v, %v", row, err)
 		}
-		if err := EndOf("12", row); codeOf(err) != 7 {
+		if err := endOf("12", row); codeOf(err) != 7 {
 			t.Errorf("--wait ends with %v", err)
 		}
 	})
@@ -115,7 +115,7 @@ func TestSilentJob(t *testing.T) {
 		if !row.Ended {
 			continue
 		}
-		if err := EndOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
+		if err := endOf("12", row); err == nil || !strings.Contains(err.Error(), test.wait) {
 			t.Errorf("%s: --wait ends with %v", name, err)
 		}
 	}

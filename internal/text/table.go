@@ -1,44 +1,45 @@
-package main
+package text
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"ddpbatch/internal/text"
 )
 
-// table prints rows aligned and coloured under a heading on a terminal, and as tab-separated
+// Table prints rows aligned and coloured under a heading on a terminal, and as tab-separated
 // values without a heading into a pipe.
-type table struct {
-	e        *env
-	terminal bool
-	rows     [][]string // on a terminal: all of them, the heading first
+type Table struct {
+	w                 io.Writer
+	terminal, colours bool
+	rows              [][]string // on a terminal: all of them, the heading first
 }
 
-func newTable(e *env, heading ...string) *table {
-	t := &table{e: e}
-	if _, t.terminal = e.Terminal(e.Out); t.terminal {
+// NewTable begins a table. colours are for a terminal alone.
+func NewTable(w io.Writer, terminal, colours bool, heading ...string) *Table {
+	t := &Table{w: w, terminal: terminal, colours: colours}
+	if terminal {
 		t.Row(heading...)
 	}
 	return t
 }
 
-func (t *table) Row(cells ...string) {
+// Row adds a row.
+func (t *Table) Row(cells ...string) {
 	cleaned := make([]string, len(cells))
 	for i, c := range cells {
-		cleaned[i] = clean(c) // a cell is one line that does nothing to a terminal, whatever Slurm or a file said
+		cleaned[i] = Clean(c) // a cell is one line that does nothing to a terminal, whatever Slurm or a file said
 	}
 	if t.terminal {
 		t.rows = append(t.rows, cleaned)
 		return
 	}
-	fmt.Fprintln(t.e.Out, strings.Join(cleaned, "\t"))
+	fmt.Fprintln(t.w, strings.Join(cleaned, "\t"))
 }
 
 // Flush prints what had to wait for the width of its columns.
-func (t *table) Flush() error {
+func (t *Table) Flush() error {
 	if !t.terminal {
 		return nil
 	}
@@ -56,19 +57,18 @@ func (t *table) Flush() error {
 				line.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
 			}
 		}
-		if _, err := fmt.Fprintln(t.e.Out, line.String()); err != nil {
+		if _, err := fmt.Fprintln(t.w, line.String()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// paint colours a heading, and the words that say how something stands; NO_COLOR (no-color.org) and a
-// terminal without colours leave them as they are.
-func (t *table) paint(cell string, heading bool) string {
+// paint colours a heading, and the words that say how something stands.
+func (t *Table) paint(cell string, heading bool) string {
 	code := ""
 	switch {
-	case t.e.get("NO_COLOR") != "" || t.e.get("TERM") == "dumb":
+	case !t.colours:
 	case heading:
 		code = "1" // bold
 	case cell == "COMPLETED" || cell == "committed":
@@ -87,7 +87,7 @@ func (t *table) paint(cell string, heading bool) string {
 }
 
 // Size is a number of bytes: in a unit on a terminal, as it is in a pipe.
-func (t *table) Size(n int64) string {
+func (t *Table) Size(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10)
 	}
@@ -99,11 +99,9 @@ func (t *table) Size(n int64) string {
 }
 
 // Bytes is a size in a sentence, where no heading says that it is one.
-func (t *table) Bytes(n int64) string {
+func (t *Table) Bytes(n int64) string {
 	if !t.terminal || n < 1<<10 {
 		return strconv.FormatInt(n, 10) + " bytes"
 	}
 	return t.Size(n)
 }
-
-func clean(line string) string { return text.Clean(line) }
