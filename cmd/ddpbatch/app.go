@@ -211,15 +211,15 @@ func permute(app *cli.App, args []string) []string {
 		if command.Name == "run" {
 			return args
 		}
-		words := flagsFirst(command.Flags, args[i+1:], handsOn[command.Name])
+		words := flagsFirst(command.Flags, args[i+1:], passesOn[command.Name])
 		return append(args[:i+1:i+1], words...)
 	}
 	return args
 }
 
-// handsOn names the commands that hand the words after -- on to another one, and so must see the --
+// passesOn names the commands that hand the words after -- on to another one, and so must see the --
 // (see splitDash). To the others they are words like any other.
-var handsOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true}
+var passesOn = map[string]bool{"submit": true, "resume": true, "simulate": true, "rehearse": true}
 
 func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {

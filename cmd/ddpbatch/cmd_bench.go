@@ -96,6 +96,6 @@ func runBench(ctx context.Context, e *env, o collbench.Options) error {
 	if o.Ranks == 0 {
 		o.Ranks = 2
 	}
-	defer bearClosedPipes()()
+	defer tolerateClosedPipes()()
 	return collbench.RunWorld(ctx, process, o)
 }

@@ -73,16 +73,16 @@ func runCancel(ctx context.Context, e *env, runs, name string) error {
 	if err != nil {
 		return err
 	}
-	var settled bool
+	var recorded bool
 	if run.IsOwn() { // root only looks
-		settled, err = e.submitEnv().Finalize(s)
+		recorded, err = e.submitEnv().RecordLost(s)
 	}
 	switch {
 	case err != nil:
 		return err
 	case !run.IsOwn() && s.Open != nil && s.Job != "":
 		ids = []string{s.Job}
-	case settled: // and there is a job more
+	case recorded: // and there is a job more
 		if run, ids, err = findToCancel(e, runs, name); err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ func runEnv(e *env, format string) error {
 	}
 	shared := launch.AgentConfig{MasterAddr: alloc.Address(0), RunID: alloc.Key(), Restarts: alloc.Restarts}
 	port := launch.Ports(alloc.Key()+"/workers", 1)[0]
-	vars := shared.RankEnviron(placement.TaskPlace(alloc), port)
+	vars := shared.RankEnviron(placement.TaskRanks(alloc), port)
 	return printEnv(e, vars, format)
 }
 

@@ -103,7 +103,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
 	}
 	keep = keep || disturbed.Verdict.Exit != 0
-	if err := printPerformances(e, r.Steps, straight, disturbed); err != nil {
+	if err := printOutcomes(e, r.Steps, straight, disturbed); err != nil {
 		return err
 	}
 	answer, line, differ, err := r.Judge(ctx, straight, disturbed)
@@ -122,13 +122,13 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	return nil
 }
 
-// printPerformances prints how the two runs went. steps is where both were to end; 0: where the job does.
-func printPerformances(e *env, steps int64, straight, disturbed rehearse.Performance) error {
+// printOutcomes prints how the two runs went. steps is where both were to end; 0: where the job does.
+func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) error {
 	if steps > 0 && straight.Steps >= steps {
 		fmt.Fprintf(e.Out, "both runs end at step %d, where the job itself may have more (--steps)\n", steps)
 	}
 	t := newTable(e, "RUN", "ATTEMPTS", "STEP", "TIME", "END")
-	for _, p := range []rehearse.Performance{straight, disturbed} {
+	for _, p := range []rehearse.Outcome{straight, disturbed} {
 		step := "-"
 		if p.Verdict.Step > 0 {
 			step = strconv.FormatInt(p.Verdict.Step, 10)

@@ -63,7 +63,7 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 	release, claim, err := e.submitEnv().Claim(run, rundir.EventResume)
 	if errors.As(err, new(*usage.Error)) {
 		if row, statusErr := statusOf(ctx, e, run); statusErr == nil && row.Simulated { // by the process that has the claim
-			err = stillThere(row.Job, row.State)
+			err = notEnded(row.Job, row.State)
 		}
 	}
 	if err != nil {
@@ -75,12 +75,12 @@ func runResume(ctx context.Context, e *env, run *rundir.Dir, o resumeOptions) er
 
 // resumeClaimed resumes a run that nobody else submits meanwhile; release is called once its job is recorded.
 func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.Claim, release func(), o resumeOptions) error {
-	row, err := settledStatus(ctx, e, run)
+	row, err := statusToResume(ctx, e, run)
 	if err != nil {
 		return err
 	}
 	if !row.Ended {
-		return stillThere(row.Job, row.State)
+		return notEnded(row.Job, row.State)
 	}
 	if row.Finished() && !resume.MoreToDo(run, o.sets) {
 		line, err := resume.Finished(run, e.short(run.Path()), o.sets, o.rest)
@@ -152,14 +152,14 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	return afterSubmit(ctx, e, run, newID, o.wait, o.follow)
 }
 
-// settledStatus is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
+// statusToResume is the status of a run that is to be submitted again. What nobody lived to record of its newest submission is
 // recorded first, and Slurm must know no other job of its script: without Slurm's word nothing is submitted.
-func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
+func statusToResume(ctx context.Context, e *env, run *rundir.Dir) (runview.RunStatus, error) {
 	s, err := submit.Newest(ctx, run, true, askUserJobs(e))
 	if err != nil {
 		return runview.RunStatus{}, err
 	}
-	if _, err := e.submitEnv().Finalize(s); err != nil {
+	if _, err := e.submitEnv().RecordLost(s); err != nil {
 		return runview.RunStatus{}, err
 	}
 	row, err := statusOf(ctx, e, run)
@@ -171,12 +171,12 @@ func settledStatus(ctx context.Context, e *env, run *rundir.Dir) (runview.RunSta
 	case !row.Ended:
 		return row, nil
 	case s.Alive != nil:
-		return row, stillThere(s.Alive.ID, s.Alive.State)
+		return row, notEnded(s.Alive.ID, s.Alive.State)
 	}
 	return row, nil
 }
 
-func stillThere(id, state string) error {
+func notEnded(id, state string) error {
 	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
 }
 

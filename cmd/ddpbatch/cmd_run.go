@@ -113,7 +113,7 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if pmi != nil {
 		defer pmi.Close()
 	}
-	alloc, err := agent.Place(ctx, &cfg)
+	alloc, err := agent.Resolve(ctx, &cfg)
 	if err != nil {
 		return err
 	}
@@ -128,12 +128,12 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	if err := setOutput(e, o, w, &cfg); err != nil {
 		return err
 	}
-	keepSmall(e)
+	limitGarbage(e)
 	raiseLimits(e)
 	log, endLog := queuedLog(e)
 	defer endLog()
 	cfg.Log = log
-	defer bearClosedPipes()()
+	defer tolerateClosedPipes()()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
 	case cfg.Declines != nil:
@@ -233,8 +233,8 @@ func runIDOf(e *env) string {
 // memory.
 const agentGC = 50
 
-// keepSmall has this process keep less garbage, unless GOGC says how much.
-func keepSmall(e *env) {
+// limitGarbage has this process keep less garbage, unless GOGC says how much.
+func limitGarbage(e *env) {
 	if e.get("GOGC") == "" {
 		debug.SetGCPercent(agentGC)
 	}

@@ -142,7 +142,7 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 
 // simulateRun runs a job, or all elements of an array, on this machine.
 func simulateRun(ctx context.Context, e *env, run *rundir.Dir, job *jobfile.Job, p simulate.Pretend) error {
-	defer bearClosedPipes()()
+	defer tolerateClosedPipes()()
 	return simulate.Run(ctx, e.simulateEnv(), run, job, p)
 }
 

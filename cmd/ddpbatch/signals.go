@@ -63,9 +63,9 @@ func (k *keyPresses) again(now time.Time) bool {
 	return now.Sub(k.first) > samePress
 }
 
-// bearClosedPipes makes a write to a closed pipe an error, as elsewhere, on stdout and stderr too: what nobody
+// tolerateClosedPipes makes a write to a closed pipe an error, as elsewhere, on stdout and stderr too: what nobody
 // reads any more is no reason to end a run. (signal.Ignore would be inherited by the workers.)
-func bearClosedPipes() (stop func()) {
+func tolerateClosedPipes() (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGPIPE)
 	return func() { signal.Stop(signals) }

@@ -51,7 +51,7 @@ func patienceOf(e Env, a *Attempt, lead time.Duration) patience {
 	switch {
 	case slices.Contains(a.Signals, "TERM"):
 		killWait := killWaitOf(e.Lookup)
-		left := lastActs(killWait)
+		left := afterWorkers(killWait)
 		return patience{ask: left / 2, again: left / 6, requeue: 2 * killWait} // KILL ends it sooner if it must be
 	case (slices.Contains(a.Signals, "USR1") || slices.Contains(a.Signals, "USR2")) && lead > 0:
 		p.ask = min(p.ask, max(lead/2, p.again))

@@ -65,7 +65,7 @@ func refuseCancelled(e Env, run *rundir.Dir, jobID string) error {
 	return &exit.Error{Code: exit.Never, Err: errors.Join(fmt.Errorf("%s; %s", JobCancelled, submit.ResumeHint(run)), err)}
 }
 
-// accountForLast settles what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
+// accountForLast accounts for what the job's last start has left open, when Slurm has started it again. Where the batch script lived to the
 // end, the ledger says that it was requeued; or that the run was given up, and then it was a person who requeued it. Where
 // it died with its node, nobody has counted that yet: a run that kills its nodes must not go on for ever. over tells that the run is done.
 func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (over bool, err error) {
@@ -93,7 +93,7 @@ func accountForLast(ctx context.Context, e Env, run *rundir.Dir, jobID string) (
 				Time: e.Now(), Event: rundir.EventResume, Job: jobID, Detail: "started again by Slurm (scontrol requeue)",
 			})
 		case rundir.EventBegin:
-			return forsaken(e, &Attempt{Run: run, Number: event.Attempt, JobID: jobID}, history)
+			return accountForLost(e, &Attempt{Run: run, Number: event.Attempt, JobID: jobID}, history)
 		}
 	}
 	return false, nil
@@ -134,18 +134,18 @@ func lastBegin(history []rundir.Event) (rundir.Event, bool) {
 	return rundir.Event{}, false
 }
 
-// forsaken accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
+// accountForLost accounts for an attempt whose batch script did not live to do so. Slurm has started the job again already, whatever
 // requeue.on names: what counts are budget and patience. over tells that there is nothing left to do.
-func forsaken(e Env, a *Attempt, history []rundir.Event) (over bool, err error) {
+func accountForLost(e Env, a *Attempt, history []rundir.Event) (over bool, err error) {
 	job, err := jobfile.OfRun(a.Run)
 	if err != nil {
 		return false, err
 	}
-	told, ok, err := a.told(e, exit.Failed)
+	read, ok, err := a.readVerdict(e, exit.Failed)
 	if err != nil {
 		return false, err
 	}
-	before := recovery.Refine(told, recovery.Evidence{Now: e.Now(), Asked: true, Requeued: true})
+	before := recovery.Refine(read, recovery.Evidence{Now: e.Now(), Asked: true, Requeued: true})
 	if !ok {
 		before = rundir.Verdict{
 			Attempt: a.Number, JobID: a.JobID, Cause: string(recovery.Node), FirstRank: -1, Exit: exit.Failed, Time: a.lastSign(e, history),
@@ -153,7 +153,7 @@ func forsaken(e Env, a *Attempt, history []rundir.Event) (over bool, err error) 
 		}
 	}
 	before = a.withStep(e, before)
-	if err := a.amend(history, told, before); err != nil {
+	if err := a.amend(history, read, before); err != nil {
 		return false, err
 	}
 	d := known{policy: job.Policy(), history: history, verdict: before, begun: true}.decide()

@@ -35,7 +35,7 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		Run: run, Number: number, JobID: e.jobID(), Signals: end.Signals, unstarted: end.Unstarted, failure: redact.Text(end.Failure),
 	}
 	s := &slurmScheduler{e: e, a: a}
-	w, err := a.Finalize(ctx, e, s, end.Code)
+	w, err := a.Decide(ctx, e, s, end.Code)
 	if err == nil && w.Decision.Action != recovery.Finish {
 		fmt.Fprintf(e.Err, "ddpbatch: attempt %d: %s\n", w.Verdict.Attempt, w.Verdict.Message)
 		w, err = a.Act(ctx, e, s, w)
@@ -66,9 +66,9 @@ type Ending struct {
 	lead     time.Duration // requeue.lead
 }
 
-// Finalize tells how the attempt ended, with the cause that the scheduler tells, and decides what follows.
-func (a *Attempt) Finalize(ctx context.Context, e Env, s Scheduler, code int) (w Ending, err error) {
-	if err := a.follow(e); err != nil {
+// Decide tells how the attempt ended, with the cause that the scheduler tells, and decides what follows.
+func (a *Attempt) Decide(ctx context.Context, e Env, s Scheduler, code int) (w Ending, err error) {
+	if err := a.turnToNewest(e); err != nil {
 		return w, err
 	}
 	job, err := jobfile.OfRun(a.Run)
@@ -92,19 +92,19 @@ func (a *Attempt) Finalize(ctx context.Context, e Env, s Scheduler, code int) (w
 	}
 	policy := job.Policy()
 	w.Facts.Lead = a.leadUsed(job, history, w.Verdict)
-	w.Facts.Unmet = a.unmet()
-	told := recovery.Refine(w.Verdict, w.Facts.Evidence)
-	if w.Facts.ByHand != "" && recovery.CauseOf(told) == recovery.Cancelled {
-		told.Message = w.Facts.ByHand
-		if told.Saved {
-			told.Message += "; the workers saved first"
+	w.Facts.Unmet = a.noneStarted()
+	refined := recovery.Refine(w.Verdict, w.Facts.Evidence)
+	if w.Facts.ByHand != "" && recovery.CauseOf(refined) == recovery.Cancelled {
+		refined.Message = w.Facts.ByHand
+		if refined.Saved {
+			refined.Message += "; the workers saved first"
 		}
 	}
-	told = a.withStep(e, told)
-	if err := a.amend(history, w.Verdict, told); err != nil {
+	refined = a.withStep(e, refined)
+	if err := a.amend(history, w.Verdict, refined); err != nil {
 		return w, err
 	}
-	w.Verdict = told
+	w.Verdict = refined
 	w.Decision = known{policy: policy, history: history, verdict: w.Verdict, facts: w.Facts}.decide()
 	return w, nil
 }
@@ -123,10 +123,10 @@ func (a *Attempt) leadUsed(job *jobfile.Job, history []rundir.Event, v rundir.Ve
 	return lead
 }
 
-// follow turns to the newest attempt that this start of the job has begun: agents that start their workers again claim
+// turnToNewest turns to the newest attempt that this start of the job has begun: agents that start their workers again claim
 // another. Where somebody else has begun one, this script is a zombie, and has nothing to say. An attempt that was claimed and not
 // begun is nobody's: of one that is about to begin elsewhere, or of agents that ended in between.
-func (a *Attempt) follow(e Env) error {
+func (a *Attempt) turnToNewest(e Env) error {
 	newest, err := a.Run.NewestAttempt()
 	if err != nil || newest <= a.Number {
 		return err

@@ -12,7 +12,7 @@ import (
 	"ddpbatch/slurm"
 )
 
-// scheduler is what an attempt's end asks, and has do something: Slurm, or what plays it in `simulate`.
+// Scheduler is what an attempt's end asks, and has do something: Slurm, or what plays it in `simulate`.
 type Scheduler interface {
 	// Ask tells what becomes of the job. Where there is no answer it asks again, for as long as limit. None at all is no evidence.
 	Ask(ctx context.Context, limit time.Duration) Facts
@@ -57,7 +57,7 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 		jobErr, nodesErr error
 	)
 	wg.Go(func() {
-		jobErr = persist(ctx, func(ctx context.Context) (err error) {
+		jobErr = untilAnswered(ctx, func(ctx context.Context) (err error) {
 			facts, err = s.e.Slurm.Facts(ctx, s.a.JobID)
 			return err
 		})
@@ -102,7 +102,7 @@ func (s *slurmScheduler) Spares(ctx context.Context, nodes []string) error {
 func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return persist(ctx, func(ctx context.Context) error {
+	return untilAnswered(ctx, func(ctx context.Context) error {
 		return s.e.Slurm.ExcludeNodes(ctx, s.a.JobID, slurm.FoldHostlist(nodes))
 	})
 }
@@ -110,11 +110,11 @@ func (s *slurmScheduler) Exclude(ctx context.Context, nodes []string) error {
 func (s *slurmScheduler) Cancel(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, orderLimit)
 	defer cancel()
-	return persist(ctx, func(ctx context.Context) error { return s.e.Slurm.CancelNow(ctx, s.a.JobID) })
+	return untilAnswered(ctx, func(ctx context.Context) error { return s.e.Slurm.CancelNow(ctx, s.a.JobID) })
 }
 
-// persist does something again and again until Slurm answers, or ctx ends.
-func persist(ctx context.Context, do func(context.Context) error) error {
+// untilAnswered does something again and again until Slurm answers, or ctx ends.
+func untilAnswered(ctx context.Context, do func(context.Context) error) error {
 	for wait := firstPause; ; wait = min(2*wait, longestPause) {
 		once, cancel := context.WithTimeout(ctx, questionLimit)
 		err := do(once)

@@ -99,8 +99,8 @@ func killWaitOf(lookup func(string) (string, bool)) time.Duration {
 	return d
 }
 
-// lastActs is the part of a KillWait that the workers leave to what comes after them: the agents' last words, srun's end, and `attempt end`.
-func lastActs(killWait time.Duration) time.Duration {
+// afterWorkers is the part of a KillWait that the workers leave to what comes after them: the agents' last words, srun's end, and `attempt end`.
+func afterWorkers(killWait time.Duration) time.Duration {
 	return min(max(5*time.Second, killWait/3), killWait*2/3)
 }
 
@@ -111,5 +111,5 @@ func TermGrace(lookup func(string) (string, bool)) time.Duration {
 		return 0
 	}
 	killWait := killWaitOf(lookup)
-	return killWait - lastActs(killWait)
+	return killWait - afterWorkers(killWait)
 }

@@ -18,24 +18,24 @@ const causeUnknown = string(recovery.Unknown)
 // end returns the attempt's verdict: agent 0's own, or, where no agent lived to write it, one made of
 // srun's code.
 func (a *Attempt) end(e Env, code int) (rundir.Verdict, error) {
-	v, told, err := a.told(e, code)
+	v, found, err := a.readVerdict(e, code)
 	switch {
 	case err != nil:
 		return v, err
-	case told && a.unread:
+	case found && a.unread:
 		return v, nil
-	case told:
+	case found:
 		return v, a.Run.Settle(v.Exit != exit.Mismatch)
 	}
 	a.Silent = true
-	v = a.untold(e, code)
+	v = a.verdictOfCode(e, code)
 	v = a.withStep(e, v)
 	return v, a.Record(v)
 }
 
-// told is the agents' own verdict of the attempt; ok is false where nobody lived to leave one. A verdict that is there and cannot be read may
+// readVerdict is the agents' own verdict of the attempt; ok is false where nobody lived to leave one. A verdict that is there and cannot be read may
 // be good, and is never written over: the ledger takes its place, with code as the exit code.
-func (a *Attempt) told(e Env, code int) (v rundir.Verdict, ok bool, err error) {
+func (a *Attempt) readVerdict(e Env, code int) (v rundir.Verdict, ok bool, err error) {
 	v, err = a.Run.Verdict(a.Number)
 	var cut *json.SyntaxError
 	switch {
@@ -49,22 +49,22 @@ func (a *Attempt) told(e Env, code int) (v rundir.Verdict, ok bool, err error) {
 	history, err := a.Run.Ledger()
 	for _, event := range slices.Backward(history) {
 		if event.Event == rundir.EventEnd && event.Attempt == a.Number {
-			return a.retold(event, code), true, nil
+			return a.verdictOfEvent(event, code), true, nil
 		}
 	}
 	return v, false, err
 }
 
-// retold is the verdict that an end in the ledger comes from, as far as it tells.
-func (a *Attempt) retold(end rundir.Event, code int) rundir.Verdict {
+// verdictOfEvent is the verdict that an end in the ledger comes from, as far as it tells.
+func (a *Attempt) verdictOfEvent(end rundir.Event, code int) rundir.Verdict {
 	return rundir.Verdict{
 		Attempt: a.Number, JobID: a.JobID, Cause: end.Cause, FirstRank: -1, Host: end.Node, Nodes: end.Nodes, Step: end.Step, Saved: end.Saved,
 		Signal: end.Signal, WarnedS: end.WarnedS, LeadS: end.LeadS, Message: end.Detail, Exit: code, Time: end.Time,
 	}
 }
 
-// untold makes a verdict for an attempt for which no agent left one, from srun's exit code or from the failure of the setup.
-func (a *Attempt) untold(e Env, code int) rundir.Verdict {
+// verdictOfCode makes a verdict for an attempt for which no agent left one, from srun's exit code or from the failure of the setup.
+func (a *Attempt) verdictOfCode(e Env, code int) rundir.Verdict {
 	v := rundir.Verdict{
 		Attempt: a.Number, JobID: a.JobID, Cause: causeUnknown, FirstRank: -1, Exit: code, Time: e.Now(),
 		Message: fmt.Sprintf("srun ended with code %d and no agent left a verdict; see the job's log", code),
@@ -84,8 +84,8 @@ func (a *Attempt) untold(e Env, code int) rundir.Verdict {
 	return v
 }
 
-// unmet tells that no agent left a verdict, and that none had begun a rank: each rank has its logs from its start on.
-func (a *Attempt) unmet() bool {
+// noneStarted tells that no agent left a verdict, and that none had begun a rank: each rank has its logs from its start on.
+func (a *Attempt) noneStarted() bool {
 	if !a.Silent || a.unread {
 		return false
 	}

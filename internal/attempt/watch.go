@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	watchEvery  = time.Second      // between looks whether srun is there
-	watchFiles  = 5 * time.Second  // between looks into the run directory
-	watchLeave  = time.Minute      // from the run's last word on, for srun to end: agents that were lost, and live, need some 30 s
-	watchHurry  = 3 * time.Second  // the same where Slurm ends the job: KILL is near, and a requeue has to come before it
-	watchInsist = 15 * time.Second // between TERM and KILL for srun
+	watchEvery     = time.Second      // between looks whether srun is there
+	watchFiles     = 5 * time.Second  // between looks into the run directory
+	watchLeave     = time.Minute      // from the run's last word on, for srun to end: agents that were lost, and live, need some 30 s
+	watchLeaveSoon = 3 * time.Second  // the same where Slurm ends the job: KILL is near, and a requeue has to come before it
+	watchInsist    = 15 * time.Second // between TERM and KILL for srun
 )
 
 // stepWatch ends srun where it outlives the run. The step of a run that goes on with fewer nodes outlives agents that are lost. One that was
@@ -28,12 +28,12 @@ const (
 //
 // The last word may be taken back: an agent that is cut off has one, and agent 0, which has lost it, then starts the workers again.
 type stepWatch struct {
-	a      *Attempt
-	srun   func(syscall.Signal) error // signals it; os.ErrProcessDone: it has ended
-	leave  time.Duration
-	looked time.Time // into the run directory
-	over   time.Time // when the last word that still holds was seen; zero: there is none
-	forced time.Time // when srun got TERM; zero: it has not
+	a        *Attempt
+	srun     func(syscall.Signal) error // signals it; os.ErrProcessDone: it has ended
+	leave    time.Duration
+	looked   time.Time // into the run directory
+	lastWord time.Time // when the last word that still holds was seen; zero: there is none
+	forced   time.Time // when srun got TERM; zero: it has not
 }
 
 // newStepWatch watches the process pid, the srun of the attempt that DDPBATCH_ATTEMPT tells.
@@ -90,7 +90,7 @@ func (w *stepWatch) watch(ctx context.Context, e Env) error {
 		select {
 		case <-tick.C:
 		case <-ending:
-			w.leave, every, ending = watchHurry, watchEvery, nil
+			w.leave, every, ending = watchLeaveSoon, watchEvery, nil
 		}
 	}
 }
@@ -102,9 +102,9 @@ func (w *stepWatch) look(e Env) error {
 	switch {
 	case err != nil: // what was seen last holds, but nobody is signalled by that
 	case !over:
-		w.over, w.forced = time.Time{}, time.Time{}
-	case w.over.IsZero():
-		w.over = w.looked
+		w.lastWord, w.forced = time.Time{}, time.Time{}
+	case w.lastWord.IsZero():
+		w.lastWord = w.looked
 	}
 	return err
 }
@@ -112,7 +112,7 @@ func (w *stepWatch) look(e Env) error {
 // isOver tells whether the newest attempt's verdict is the run's last word in this job: agent 0, or who took its place, has written it
 // into the ledger, too, which it does when all workers are gone, and the agents do not start them again.
 func (w *stepWatch) isOver(e Env) (bool, error) {
-	if err := w.a.follow(e); err != nil {
+	if err := w.a.turnToNewest(e); err != nil {
 		return false, err
 	}
 	v, err := w.a.Run.Verdict(w.a.Number)
@@ -132,7 +132,7 @@ func (w *stepWatch) isOver(e Env) (bool, error) {
 // Slurm does so.
 func (w *stepWatch) due() syscall.Signal {
 	switch {
-	case w.over.IsZero() || time.Since(w.over) < w.leave:
+	case w.lastWord.IsZero() || time.Since(w.lastWord) < w.leave:
 		return 0
 	case w.forced.IsZero():
 		return syscall.SIGTERM

@@ -207,7 +207,7 @@ func (r *Rank) train(ctx context.Context) error {
 		return fmt.Errorf("rank %d: %w", r.comm.Rank(), err)
 	}
 	if r.comm.Rank() == 0 {
-		r.sayEnd(result)
+		r.printEnd(result)
 	}
 	if exporting != nil {
 		return exporting
@@ -235,8 +235,8 @@ func (r *Rank) letOthersFailFirst(ctx context.Context, err error) {
 	}
 }
 
-// sayEnd prints where the checkpoint is and how to go on.
-func (r *Rank) sayEnd(result trainer.Result) {
+// printEnd prints where the checkpoint is and how to go on.
+func (r *Rank) printEnd(result trainer.Result) {
 	var more []string
 	if result.Early || !result.Stopped {
 		more = MoreTraining(r.Job.Train, result.Steps, result.Epochs, result.Early)

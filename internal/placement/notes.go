@@ -21,7 +21,7 @@ func (a *Agent) notes(alloc *slurm.Allocation) {
 	case alloc == nil && a.Nodes.Max <= 1:
 		a.noteOneNode()
 	case alloc == nil:
-		a.noteMeeting()
+		a.noteNodes()
 	default:
 		a.noteSlurm(alloc)
 	}
@@ -46,8 +46,8 @@ func (a *Agent) noteOneNode() {
 	a.notUsed(why, append(names, "local-addr", "interface")...)
 }
 
-// noteMeeting is for several nodes by hand.
-func (a *Agent) noteMeeting() {
+// noteNodes is for several nodes by hand.
+func (a *Agent) noteNodes() {
 	host, flag := a.MasterAddr, "master-addr"
 	if a.Rendezvous.Backend == torchrun.C10d {
 		host, flag = a.Rendezvous.Host, "rdzv-endpoint"

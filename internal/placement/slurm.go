@@ -27,10 +27,10 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	cfg.Declines = cmp.Or(a.agreesOnRank(alloc), a.agreesOnMaster(alloc))
 	cfg.OneMachine = alloc.Addresses != nil
 	cfg.JobID, cfg.Restarts, cfg.RunID = a.JobID, alloc.Restarts, alloc.Key()
-	cfg.MasterAddr, cfg.Ports = alloc.Address(0), launch.Ports(alloc.Key(), meetingPorts)
+	cfg.MasterAddr, cfg.Ports = alloc.Address(0), launch.Ports(alloc.Key(), rendezvousPorts)
 	if a.Has("master-port") {
 		cfg.MasterPort = a.MasterPort
-		cfg.Ports = launch.Ports(fmt.Sprint(alloc.Key(), "/", a.MasterPort), meetingPorts) // others, where somebody holds those
+		cfg.Ports = launch.Ports(fmt.Sprint(alloc.Key(), "/", a.MasterPort), rendezvousPorts) // others, where somebody holds those
 	}
 	if name := alloc.NodeName(); name != "" {
 		cfg.Host = name
@@ -43,7 +43,7 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 		for node, name := range alloc.Nodes {
 			cfg.Layout[name] = alloc.TasksPerNode[node]
 		}
-		cfg.Local = []launch.Place{TaskPlace(alloc)}
+		cfg.Local = []launch.Place{TaskRanks(alloc)}
 		cfg.CPUsPerTask = a.cpusPerTask()
 		cfg.MinCount = 0 // the tasks are the ranks, and Slurm has numbered them
 	} else {
@@ -157,8 +157,8 @@ func (a *Agent) cpusPerTask() int {
 	return n
 }
 
-// TaskPlace is the place of a task that is itself a rank.
-func TaskPlace(alloc *slurm.Allocation) launch.Place {
+// TaskRanks is what a rank is told of where it stands, of a task that is itself a rank.
+func TaskRanks(alloc *slurm.Allocation) launch.Place {
 	r := alloc.Rank()
 	return launch.Place{
 		Rank: r.Rank, LocalRank: r.LocalRank, WorldSize: r.WorldSize, LocalWorldSize: r.LocalWorldSize,

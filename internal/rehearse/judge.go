@@ -35,7 +35,7 @@ const (
 )
 
 // Judge tells whether a run that was disturbed ended as the one that was not, in a line, and what differs, a line each.
-func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Performance) (answer Answer, line string, differ []string, err error) {
+func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (answer Answer, line string, differ []string, err error) {
 	if disturbed.Verdict.Exit != 0 {
 		return Different, "different: the interrupted run did not come to its end; its run directory is kept: " + disturbed.Run.Path(), nil, nil
 	}
@@ -46,7 +46,7 @@ func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Performance) 
 	case disturbed.ignored():
 		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on %s, or once there is a file "+
 			"DDPBATCH_STOP_FILE, it is to save and exit with %d (%s)",
-			disturbed.Deaf.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.What), nil, nil
+			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.What), nil, nil
 	case len(found.Differ) > 0:
 		return Different, "different: " + found.What, found.Differ, nil
 	case found.Compared == 0:
@@ -66,7 +66,7 @@ type Finding struct {
 }
 
 // compare holds the ends of two runs against each other: their newest checkpoints, or the files that the user names.
-func (r *Rehearsal) compare(ctx context.Context, a, b Performance) (Finding, error) {
+func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (Finding, error) {
 	if !a.Job.Builtin() || len(r.Patterns) > 0 {
 		return compareFiles(a.Run, b.Run, r.Patterns)
 	}
@@ -103,7 +103,7 @@ func (r *Rehearsal) compare(ctx context.Context, a, b Performance) (Finding, err
 }
 
 // newest is the newest checkpoint of a run; nil where it has none.
-func newest(ctx context.Context, log *slog.Logger, p Performance) (*inspect.Contents, error) {
+func newest(ctx context.Context, log *slog.Logger, p Outcome) (*inspect.Contents, error) {
 	dir, err := checkpoint.Open(p.Run.CheckpointsPath(), checkpoint.Options{Log: log})
 	if err != nil {
 		return nil, err

@@ -36,29 +36,29 @@ type Rehearsal struct {
 }
 
 // Run has the job run, undisturbed and disturbed, in directories below dir.
-func (r *Rehearsal) Run(ctx context.Context, dir string) (straight, disturbed Performance, err error) {
+func (r *Rehearsal) Run(ctx context.Context, dir string) (straight, disturbed Outcome, err error) {
 	r.dir = dir
-	if straight, err = r.perform(ctx, "uninterrupted", nil); err != nil || straight.Verdict.Exit != 0 {
+	if straight, err = r.simulate(ctx, "uninterrupted", nil); err != nil || straight.Verdict.Exit != 0 {
 		return straight, disturbed, err
 	}
-	disturbed, err = r.disturb(ctx, straight)
+	disturbed, err = r.interrupt(ctx, straight)
 	return straight, disturbed, err
 }
 
 // tries is how often an earlier moment is tried where the default warning came too late.
 const tries = 3
 
-// disturb runs the job again with the faults that were asked for, or with one warning in the middle.
-func (r *Rehearsal) disturb(ctx context.Context, straight Performance) (Performance, error) {
+// interrupt runs the job again with the faults that were asked for, or with one warning in the middle.
+func (r *Rehearsal) interrupt(ctx context.Context, straight Outcome) (Outcome, error) {
 	if len(r.Pretend.Faults) > 0 {
-		return r.perform(ctx, "interrupted", r.Pretend.Faults)
+		return r.simulate(ctx, "interrupted", r.Pretend.Faults)
 	}
 	for try := 1; ; try++ {
 		name := "interrupted"
 		if try > 1 {
 			name = fmt.Sprintf("interrupted-%d", try)
 		}
-		again, err := r.perform(ctx, name, []sim.Fault{straight.warning(try)})
+		again, err := r.simulate(ctx, name, []sim.Fault{straight.warning(try)})
 		if err != nil || try == tries || !again.late() {
 			return again, err
 		}
@@ -94,29 +94,33 @@ func (r *Rehearsal) Shorten() error {
 	return nil
 }
 
-// Performance is one of the two runs of a rehearsal, to its end.
-type Performance struct {
-	Name     string
-	Run      *rundir.Dir
-	Job      *jobfile.Job
-	Verdict  rundir.Verdict // of the last attempt
-	Attempts int
-	Steps    int64 // of the whole run; 0: not known
-	Took     time.Duration
-	Deaf     time.Duration // how long it ran on after its last warning, to its end; 0: there was none
+// Outcome is one of the two runs of a rehearsal, to its end.
+type Outcome struct {
+	Name         string
+	Run          *rundir.Dir
+	Job          *jobfile.Job
+	Verdict      rundir.Verdict // of the last attempt
+	Attempts     int
+	Steps        int64 // of the whole run; 0: not known
+	Took         time.Duration
+	AfterWarning time.Duration // how long it ran on after its last warning, to its end; 0: there was none
 }
 
-// heedTime is enough for a command to hear of a warning and to act: agent 0 looks for the stop file once a second.
-const heedTime = 3 * time.Second
+// warningTime is enough for a command to hear of a warning and to act: agent 0 looks for the stop file once a second.
+const warningTime = 3 * time.Second
 
 // late tells whether a warning may have come too late for the run to heed it, or its moment never came.
-func (p Performance) late() bool { return p.Attempts < 2 && p.Verdict.Exit == 0 && p.Deaf < heedTime }
+func (p Outcome) late() bool {
+	return p.Attempts < 2 && p.Verdict.Exit == 0 && p.AfterWarning < warningTime
+}
 
 // ignored tells whether a command had time to heed a warning, and ended as if there had been none. The built-in trainer does not do that.
-func (p Performance) ignored() bool { return p.Attempts < 2 && p.Deaf >= heedTime && !p.Job.Builtin() }
+func (p Outcome) ignored() bool {
+	return p.Attempts < 2 && p.AfterWarning >= warningTime && !p.Job.Builtin()
+}
 
-// perform runs the job in a directory of its own, without its output.
-func (r *Rehearsal) perform(ctx context.Context, name string, faults []sim.Fault) (Performance, error) {
+// simulate runs the job in a directory of its own, without its output.
+func (r *Rehearsal) simulate(ctx context.Context, name string, faults []sim.Fault) (Outcome, error) {
 	p := r.Pretend
 	p.Faults, p.Quiet = faults, true
 	sets := append(slices.Clip(r.Sets), "run_dir="+filepath.Join(r.dir, name))
@@ -125,9 +129,9 @@ func (r *Rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 	}
 	run, job, err := r.NewRun(sets, p)
 	if err != nil {
-		return Performance{}, err
+		return Outcome{}, err
 	}
-	done := Performance{Name: name, Run: run, Job: job}
+	done := Outcome{Name: name, Run: run, Job: job}
 	a, err := p.Allocation(job, os.Getpid())
 	if err == nil {
 		err = r.Env.SetJobID(run, strconv.Itoa(os.Getpid()))
@@ -141,7 +145,7 @@ func (r *Rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 		return done, err
 	}
 	begin := time.Now()
-	end, err := s.Play(ctx)
+	end, err := s.Run(ctx)
 	done.Verdict = end.Verdict
 	done.Took = time.Since(begin)
 	if err = errors.Join(err, s.Close()); err == nil {
@@ -156,7 +160,7 @@ func (r *Rehearsal) perform(ctx context.Context, name string, faults []sim.Fault
 	if done.Attempts, err = run.NewestAttempt(); err != nil {
 		return done, err
 	}
-	done.Deaf, err = afterWarning(run, done.Verdict.Time)
+	done.AfterWarning, err = afterWarning(run, done.Verdict.Time)
 	return done, err
 }
 
@@ -173,7 +177,7 @@ func afterWarning(run *rundir.Dir, end time.Time) (after time.Duration, err erro
 
 // warning is the fault that stops a run like p in its middle, and earlier at each further try. Tasks hear of it at once, where
 // a batch script's stop file is looked for once a second only, which many a short run does not live to see.
-func (p Performance) warning(try int) sim.Fault {
+func (p Outcome) warning(try int) sim.Fault {
 	f := sim.Fault{Kind: sim.Warn, Rank: -1, Everybody: true}
 	if p.Steps > 1 {
 		f.Step = max(1, p.Steps>>try)

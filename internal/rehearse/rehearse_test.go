@@ -21,13 +21,13 @@ func TestRehearsalIgnored(t *testing.T) {
 	}{
 		"heeded":                {2, 0, time.Millisecond, command, false, false},
 		"ignored":               {1, 0, time.Hour, command, false, true},
-		"at the very end":       {1, 0, heedTime - time.Millisecond, command, true, false},
-		"just in time":          {1, 0, heedTime, command, false, true},
+		"at the very end":       {1, 0, warningTime - time.Millisecond, command, true, false},
+		"just in time":          {1, 0, warningTime, command, false, true},
 		"never warned":          {1, 0, 0, command, true, false},
 		"the trainer had ended": {1, 0, time.Millisecond, &jobfile.Job{}, true, false},
 		"failed":                {1, 7, time.Millisecond, command, false, false},
 	} {
-		p := Performance{Attempts: tt.attempts, Verdict: rundir.Verdict{Exit: tt.exit}, Deaf: tt.deaf, Job: tt.job}
+		p := Outcome{Attempts: tt.attempts, Verdict: rundir.Verdict{Exit: tt.exit}, AfterWarning: tt.deaf, Job: tt.job}
 		if p.late() != tt.late || p.ignored() != tt.ignored {
 			t.Errorf("%s: late %v, ignored %v", name, p.late(), p.ignored())
 		}

@@ -39,7 +39,7 @@ type Job struct {
 	world      *sim.World     // nil: none is needed
 	out        *console
 
-	faults []sim.Fault      // that have not struck
+	faults []sim.Fault      // that are still to be injected
 	steps  []*sim.Running   // of all runs: a node that was cut off lives on beside the runs after it
 	newest *attempt.Attempt // of the job's newest run
 	used   int              // pretend nodes so far
@@ -97,16 +97,16 @@ func (s *Job) Close() error {
 	return errors.Join(append(errs, s.out.close())...)
 }
 
-// Play runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
-func (s *Job) Play(ctx context.Context) (attempt.Ending, error) {
+// Run runs the job, again and again as long as it is requeued, and returns how its last attempt ended.
+func (s *Job) Run(ctx context.Context) (attempt.Ending, error) {
 	for {
-		w, err := s.once(ctx)
+		w, err := s.runAttempt(ctx)
 		if err != nil || w.Decision.Action != recovery.Requeue {
-			s.tellLeft()
+			s.reportLeft()
 			return w, err
 		}
 		if err := s.wait(ctx, w); err != nil {
-			s.tellLeft()
+			s.reportLeft()
 			return s.withdraw(ctx, w, err)
 		}
 	}
@@ -121,12 +121,12 @@ func (s *Job) wait(ctx context.Context, w attempt.Ending) error {
 		return err
 	}
 	s.allocation.Restarts++
-	s.say("requeued (%s)", w.Decision.Why)
+	s.report("requeued (%s)", w.Decision.Why)
 	return pause.For(ctx, requeueDelay)
 }
 
-// once is one run of the job: what its batch script does, while Slurm does what it does.
-func (s *Job) once(ctx context.Context) (w attempt.Ending, err error) {
+// runAttempt is one run of the job: what its batch script does, while Slurm does what it does.
+func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	jobID, err := s.run.JobID()
 	if err != nil {
 		return w, err
@@ -152,8 +152,8 @@ func (s *Job) once(ctx context.Context) (w attempt.Ending, err error) {
 		}))
 	}
 	shell := &batchScript{stopFile: s.run.StopPath(a.Number)}
-	err = s.attend(ctx, step, shell, begin)
-	w, endErr := s.conclude(ctx, script, a, step.Code(), shell)
+	err = s.supervise(ctx, step, shell, begin)
+	w, endErr := s.endAttempt(ctx, script, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)
 }
 
@@ -188,8 +188,8 @@ func (s *Job) start(ctx context.Context, environ []string) (*sim.Running, error)
 	return step, err
 }
 
-// attend is what Slurm and the faults do to a step until it has ended.
-func (s *Job) attend(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
+// supervise is what Slurm and the faults do to a step until it has ended.
+func (s *Job) supervise(ctx context.Context, step *sim.Running, script *batchScript, begin time.Time) error {
 	during, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
 	warning, warned := s.job.BatchScript(s.run.Path()).Warning()
@@ -197,12 +197,12 @@ func (s *Job) attend(ctx context.Context, step *sim.Running, script *batchScript
 	scene := sim.Scene{
 		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, World: s.world,
 		Progress: s.progress, WarnTasks: unix.SignalNum("SIG" + s.job.Launch.WarnSignal),
-		Struck: func(f sim.Fault, what, node string) { script.strike(f); s.struck(f, what, node) },
+		Struck: func(f sim.Fault, what, node string) { script.noteFault(f); s.injected(f, what, node) },
 	}
 	var wg sync.WaitGroup
 	var failed error
 	wg.Go(func() { s.faults, failed = scene.Await(during, s.faults) })
-	wg.Go(func() { s.obey(ctx, during, step, slurmctld, script) })
+	wg.Go(func() { s.forwardStop(ctx, during, step, slurmctld, script) })
 	if s.pretend.Time > 0 {
 		wg.Go(func() { s.watchTime(during, slurmctld, script, begin, warned) })
 	}
@@ -215,16 +215,16 @@ func (s *Job) attend(ctx context.Context, step *sim.Running, script *batchScript
 	return failed
 }
 
-// obey ends the job when a person wants it to end: Ctrl-C is handed on as it is, and anything else is a cancel.
-func (s *Job) obey(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
+// forwardStop ends the job when a person wants it to end: Ctrl-C is handed on as it is, and anything else is a cancel.
+func (s *Job) forwardStop(ctx, during context.Context, step *sim.Running, slurmctld sim.Controller, script *batchScript) {
 	select {
 	case <-ctx.Done():
 	case <-during.Done():
 		return
 	}
 	script.event(sim.Cancelled)
-	var told launch.SignalError
-	if errors.As(context.Cause(ctx), &told) && told.Sig == syscall.SIGINT {
+	var stopped launch.SignalError
+	if errors.As(context.Cause(ctx), &stopped) && stopped.Sig == syscall.SIGINT {
 		step.Signal(syscall.SIGINT)
 		if pause.For(during, s.pretend.KillWait) == nil {
 			step.Signal(syscall.SIGKILL)
@@ -246,7 +246,7 @@ func (s *Job) watchTime(ctx context.Context, slurmctld sim.Controller, script *b
 	if pause.Until(ctx, end) != nil {
 		return
 	}
-	s.say("the time limit of %v is over", s.pretend.Time)
+	s.report("the time limit of %v is over", s.pretend.Time)
 	script.event(sim.TimeLimit)
 	slurmctld.Play(ctx, sim.TimeLimit)
 }
@@ -266,9 +266,9 @@ func (s *Job) progress() (step int64, attempt int) {
 // EventFault is a fault in the run's ledger.
 const EventFault = "fault"
 
-// struck tells of a fault.
-func (s *Job) struck(f sim.Fault, what, node string) {
-	s.say("fault %s: %s", f, what)
+// injected tells of a fault.
+func (s *Job) injected(f sim.Fault, what, node string) {
+	s.report("fault %s: %s", f, what)
 	attempt, _ := s.run.NewestAttempt()
 	if node != "" {
 		s.mu.Lock()
@@ -281,15 +281,15 @@ func (s *Job) struck(f sim.Fault, what, node string) {
 	}
 }
 
-// tellLeft names the faults that never came.
-func (s *Job) tellLeft() {
+// reportLeft names the faults that never came.
+func (s *Job) reportLeft() {
 	for _, f := range s.faults {
-		s.say("fault %s did not strike: its moment never came", f)
+		s.report("fault %s did not strike: its moment never came", f)
 	}
 }
 
-// say puts a line of simulate's own on the screen and into the job's log.
-func (s *Job) say(format string, args ...any) {
+// report puts a line of simulate's own on the screen and into the job's log.
+func (s *Job) report(format string, args ...any) {
 	s.out.write(fmt.Appendf(nil, "ddpbatch: "+format+"\n", args...), true, true)
 }
 
@@ -326,7 +326,7 @@ func (s *Job) replace(bad []string) error {
 		}
 		s.used++
 		nodes[i], s.allocation.Nodelist = spare, ""
-		s.say("%s takes the place of %s", spare.Name, n.Name)
+		s.report("%s takes the place of %s", spare.Name, n.Name)
 	}
 	s.allocation.Nodes = nodes
 	return nil

@@ -58,7 +58,7 @@ func TestSimulateWithoutANodeLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.used, s.lost = sim.MaxNodes, []string{a.Nodes[0].Name}
-	_, err = s.Play(t.Context())
+	_, err = s.Run(t.Context())
 	if closeErr := s.Close(); err == nil || closeErr != nil {
 		t.Errorf("ended with %v, %v", err, closeErr)
 	}

@@ -38,20 +38,20 @@ func DefaultPretend() Pretend {
 	return Pretend{Release: sim.Slurm2205, KillWait: sim.KillWait, GraceTime: sim.KillWait}
 }
 
-// countNodes finds out the number of nodes where other flags tell it.
+// CountNodes finds out the number of nodes where other flags tell it.
 func (p *Pretend) CountNodes() error {
 	list, flag := p.Nodelist, "--nodelist"
 	if list == "" {
 		list, flag = p.Names, "--node-names"
 	}
-	told := 0
+	count := 0
 	if list != "" {
 		var err error
-		if told, err = slurm.CountHosts(list); err != nil {
+		if count, err = slurm.CountHosts(list); err != nil {
 			return usage.Errorf("%s: %v", flag, err)
 		}
 	} else if n := strings.Count(p.Nproc+p.Tasks, ","); n > 0 {
-		told, flag = n+1, "the list of ranks"
+		count, flag = n+1, "the list of ranks"
 	} else if p.HetNodes != "" {
 		components, err := p.components()
 		if err != nil {
@@ -59,15 +59,15 @@ func (p *Pretend) CountNodes() error {
 		}
 		flag = "--het-nodes"
 		for _, n := range components {
-			told += n
+			count += n
 		}
 	}
 	switch {
-	case told == 0:
+	case count == 0:
 	case p.Nodes == "":
-		p.Nodes = strconv.Itoa(told)
-	case p.Nodes != strconv.Itoa(told):
-		return usage.Errorf("--nodes is %s, and %s names %s", p.Nodes, flag, text.Plural(told, "node"))
+		p.Nodes = strconv.Itoa(count)
+	case p.Nodes != strconv.Itoa(count):
+		return usage.Errorf("--nodes is %s, and %s names %s", p.Nodes, flag, text.Plural(count, "node"))
 	}
 	if p.Tasks != "" {
 		if _, err := p.taskCounts(); err != nil {
@@ -110,7 +110,7 @@ func countList(text string) (list []int, ok bool) {
 	return list, true
 }
 
-// sets are the overrides of the job file that the flags amount to.
+// Sets are the overrides of the job file that the flags amount to.
 func (p Pretend) Sets() []string {
 	var sets []string
 	if p.Nodes != "" {
@@ -133,7 +133,7 @@ func (p Pretend) Sets() []string {
 	return sets
 }
 
-// check says what cannot be pretended of a job.
+// Check says what cannot be pretended of a job.
 func (p Pretend) Check(job *jobfile.Job) error {
 	if job.Nodes() > sim.MaxNodes {
 		return usage.Errorf("simulate pretends up to %d nodes, not %d", sim.MaxNodes, job.Nodes())
@@ -184,7 +184,7 @@ func ArrayOf(job *jobfile.Job) (*sim.Array, error) {
 	return &array, err
 }
 
-// words are simulate's flags that make the same pretend job once more: its shape and Slurm's times. What befell it is not among them, nor
+// Words are simulate's flags that make the same pretend job once more: its shape and Slurm's times. What befell it is not among them, nor
 // what stands in the job already (sets).
 func (p Pretend) Words() []string {
 	var words []string
@@ -213,7 +213,7 @@ func (p Pretend) Words() []string {
 	return words
 }
 
-// keep leaves out of a run's sets those of the keys that flags were about which have no value any more: there the job file has its say again.
+// Keep leaves out of a run's sets those of the keys that flags were about which have no value any more: there the job file has its say again.
 func (p Pretend) Keep(sets []string, was Pretend) []string {
 	gone := slices.Clone(p.Emptied)
 	for _, set := range was.Sets() {
@@ -225,7 +225,7 @@ func (p Pretend) Keep(sets []string, was Pretend) []string {
 	return slices.DeleteFunc(slices.Clone(sets), func(set string) bool { return slices.Contains(gone, jobfile.SetKey(set)) })
 }
 
-// allocation is the job's, in its first run.
+// Allocation is the job's, in its first run.
 func (p Pretend) Allocation(job *jobfile.Job, id int) (sim.Allocation, error) {
 	a := sim.Allocation{
 		Release: p.Release, JobID: id, JobName: job.Name, Nodes: sim.PretendNodes(job.Nodes()), WorkDir: job.WorkDir, Layout: p.Distribution,

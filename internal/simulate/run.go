@@ -135,16 +135,16 @@ func runJob(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pre
 	if err != nil {
 		return err
 	}
-	w, err := s.Play(ctx)
+	w, err := s.Run(ctx)
 	err = errors.Join(err, s.Close())
 	if w.Verdict.Attempt == 0 { // it never began
 		return err
 	}
-	return s.tell(ctx, w, err)
+	return s.result(ctx, w, err)
 }
 
-// tell ends a simulated job with the exit code of its last attempt, or of a run that was given up.
-func (s *Job) tell(ctx context.Context, w attempt.Ending, err error) error {
+// result ends a simulated job with the exit code of its last attempt, or of a run that was given up.
+func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	v, code := w.Verdict, w.Verdict.Exit
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
 		code = attempt.GivenUpCode(v.Exit)

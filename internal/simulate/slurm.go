@@ -18,11 +18,11 @@ import (
 	"ddpbatch/slurm/sim"
 )
 
-// conclude is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
-func (s *Job) conclude(ctx context.Context, e attempt.Env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
-	a.Signals = script.got()
+// endAttempt is the end of the batch script: `attempt end`, with simulate itself in Slurm's place.
+func (s *Job) endAttempt(ctx context.Context, e attempt.Env, a *attempt.Attempt, code int, script *batchScript) (attempt.Ending, error) {
+	a.Signals = script.received()
 	played := &playedScheduler{s, ctx, script}
-	w, err := a.Finalize(ctx, e, played, code)
+	w, err := a.Decide(ctx, e, played, code)
 	if err == nil {
 		w, err = a.Act(ctx, e, played, w)
 	}
@@ -31,10 +31,10 @@ func (s *Job) conclude(ctx context.Context, e attempt.Env, a *attempt.Attempt, c
 	}
 	byHand := w.Facts.ByHand != "" && recovery.CauseOf(w.Verdict) == recovery.Cancelled
 	if byHand || a.Silent { // or else agent 0 has said it
-		s.say("%s", w.Verdict.Message)
+		s.report("%s", w.Verdict.Message)
 	}
 	if w.Decision.Action == recovery.GiveUp && !byHand {
-		s.say("not requeued: %s", w.Decision.Why)
+		s.report("not requeued: %s", w.Decision.Why)
 	}
 	return w, nil
 }
@@ -45,7 +45,7 @@ func (s *Job) withdraw(ctx context.Context, w attempt.Ending, why error) (attemp
 	if w.Facts.ByHand = endedBy(ctx); w.Facts.ByHand != "" {
 		w.Verdict.Cause = string(recovery.Cancelled)
 		w.Verdict.Message = fmt.Sprintf("%s before it began again; %s", w.Facts.ByHand, w.Verdict.Message)
-		s.say("%s", w.Verdict.Message)
+		s.report("%s", w.Verdict.Message)
 		reason, why = attempt.JobCancelled, nil
 	}
 	w, err := s.newest.CallOff(ctx, s.e.Env, &playedScheduler{s, ctx, nil}, w, reason)
@@ -59,7 +59,7 @@ type playedScheduler struct {
 	script *batchScript
 }
 
-// ask has simulate's own end for a time limit where it was told one: that does not go away by beginning again.
+// Ask has simulate's own end for a time limit where it was told one: that does not go away by beginning again.
 func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 	f := attempt.Facts{Evidence: p.evidence(p.job, p.script)}
 	switch {
@@ -74,11 +74,11 @@ func (p *playedScheduler) Ask(context.Context, time.Duration) attempt.Facts {
 
 // endedBy is how a person has ended the job that ctx is for, in a word; "": nobody has.
 func endedBy(ctx context.Context) string {
-	var told launch.SignalError
+	var stopped launch.SignalError
 	switch {
-	case !errors.As(context.Cause(ctx), &told):
+	case !errors.As(context.Cause(ctx), &stopped):
 		return ""
-	case told.Sig == syscall.SIGINT:
+	case stopped.Sig == syscall.SIGINT:
 		return "interrupted"
 	}
 	return "cancelled"
@@ -92,14 +92,14 @@ func (p *playedScheduler) Cancel(context.Context) error            { return nil 
 // evidence is what Slurm would answer when it is asked what becomes of the job.
 func (s *Job) evidence(ctx context.Context, script *batchScript) recovery.Evidence {
 	f := recovery.Evidence{
-		Signals: script.got(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
+		Signals: script.received(), Now: s.e.Now(), Lead: s.job.Requeue.Lead, EndTime: s.allocation.EndTime,
 		Asked: true, State: "RUNNING", Preempted: script.had(sim.Preempted), Down: s.down(),
 	}
-	var told launch.SignalError
+	var stopped launch.SignalError
 	switch {
 	case script.had(sim.TimeLimit):
 		f.State, f.Reason = "COMPLETING", "TimeLimit"
-	case script.had(sim.Cancelled) || errors.As(context.Cause(ctx), &told):
+	case script.had(sim.Cancelled) || errors.As(context.Cause(ctx), &stopped):
 		f.State = "COMPLETING"
 	case script.had(nodeFailed): // Slurm itself has put the job back into the queue
 		f.State, f.Requeued = "NODE_FAIL", true
@@ -148,8 +148,8 @@ func (b *batchScript) event(e sim.Event) {
 	b.events = append(b.events, e)
 }
 
-// strike takes note of a fault that is something of Slurm's.
-func (b *batchScript) strike(f sim.Fault) {
+// noteFault takes note of a fault that is something of Slurm's.
+func (b *batchScript) noteFault(f sim.Fault) {
 	switch f.Kind {
 	case sim.Term:
 		b.event(sim.Preempted)
@@ -166,7 +166,7 @@ func (b *batchScript) had(e sim.Event) bool {
 	return slices.Contains(b.events, e)
 }
 
-func (b *batchScript) got() []string {
+func (b *batchScript) received() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.signals)

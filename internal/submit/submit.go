@@ -134,8 +134,8 @@ func ResumeCommand(run *rundir.Dir, sets ...string) string {
 	return slurm.ShellJoin(words)
 }
 
-// Finalize records the job of a submission that nobody recorded; it tells whether there was one.
-func (e Env) Finalize(s *Submission) (bool, error) {
+// RecordLost records the job of a submission that nobody recorded; it tells whether there was one.
+func (e Env) RecordLost(s *Submission) (bool, error) {
 	if s.Open == nil || s.Job == "" {
 		return false, nil
 	}

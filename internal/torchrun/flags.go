@@ -13,10 +13,10 @@ import (
 
 // Flags are run's flags: torchrun's of all versions up to 2.9, the one of torch.distributed.launch, and
 // ddpbatch's own. docs/cli.md tells what differs.
-var Flags = slices.Concat(placeFlags, commandFlags, outputFlags, endFlags, idleFlags)
+var Flags = slices.Concat(nodeFlags, commandFlags, outputFlags, endFlags, idleFlags)
 
-// placeFlags say how many nodes and workers there are, and how they meet.
-var placeFlags = []*Flag{
+// nodeFlags say how many nodes and workers there are, and how they meet.
+var nodeFlags = []*Flag{
 	{Name: "nproc-per-node", Word: "N", Usage: "workers here: a number, gpu, cpu or auto", set: func(o *Options, text string) error {
 		o.Nproc = text
 		_, err := launch.ParseNproc(text)

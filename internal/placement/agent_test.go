@@ -63,8 +63,8 @@ func with(base, changes map[string]string) map[string]string {
 	return all
 }
 
-// placed is what a command line makes of an agent's configuration in an environment, and what it says.
-func placed(t *testing.T, environ map[string]string, line string) (launch.AgentConfig, string, error) {
+// resolved is what a command line makes of an agent's configuration in an environment, and what it says.
+func resolved(t *testing.T, environ map[string]string, line string) (launch.AgentConfig, string, error) {
 	t.Helper()
 	lookup := func(name string) (string, bool) { value, ok := environ[name]; return value, ok }
 	o, _, err := torchrun.Parse(strings.Fields(line), lookup)
@@ -85,7 +85,7 @@ func placed(t *testing.T, environ map[string]string, line string) (launch.AgentC
 	}
 	cfg := launch.AgentConfig{Host: "here", GPUs: job.GPUs, Grace: job.Grace}
 	agent.Configure(&cfg)
-	_, err = agent.Place(context.Background(), &cfg)
+	_, err = agent.Resolve(context.Background(), &cfg)
 	return cfg, said.String(), err
 }
 
@@ -150,19 +150,19 @@ func TestRunPlaces(t *testing.T) {
 		{shell, "--nnodes 2 --node-rank 0 --master-addr n1 -t 1:3 x", "0/2 nproc 1 of 2, static/n1:29500 at n1:29500 meets 29501-29508", "-t names local rank 1"},
 		{single, "--standalone --nproc-per-node 2 x", "0/1 nproc 2 of 1, * at :0", ""},
 	} {
-		cfg, said, err := placed(t, test.environ(t), test.line)
+		cfg, said, err := resolved(t, test.environ(t), test.line)
 		if err != nil {
 			t.Errorf("%q: %v", test.line, err)
 			continue
 		}
 		if strings.Contains(test.want, "*") { // an id of its own
-			again, _, err := placed(t, test.environ(t), test.line)
+			again, _, err := resolved(t, test.environ(t), test.line)
 			if err != nil || len(cfg.RunID) < 20 || cfg.RunID == again.RunID {
 				t.Errorf("%q: run %q, and then %q, %v", test.line, cfg.RunID, again.RunID, err)
 			}
 			cfg.RunID = "*"
 		}
-		if got := sayPlaced(cfg); got != test.want {
+		if got := describe(cfg); got != test.want {
 			t.Errorf("%q: %s\nwant %s", test.line, got, test.want)
 		}
 		if (said == "") != (test.note == "") || !strings.Contains(said, test.note) {
@@ -171,8 +171,8 @@ func TestRunPlaces(t *testing.T) {
 	}
 }
 
-// sayPlaced writes where an agent stands: INDEX/COUNT nproc N of MINCOUNT, RUNID at MASTER.
-func sayPlaced(cfg launch.AgentConfig) string {
+// describe writes where an agent stands: INDEX/COUNT nproc N of MINCOUNT, RUNID at MASTER.
+func describe(cfg launch.AgentConfig) string {
 	text := fmt.Sprintf("%d/%d nproc %d of %d, ", cfg.Index, cfg.Count, cfg.Nproc, cmp.Or(cfg.MinCount, cfg.Count))
 	if len(cfg.Local) == 1 {
 		text = fmt.Sprintf("%d/%d rank %d of %d, ", cfg.Index, cfg.Count, cfg.Local[0].Rank, cfg.Local[0].WorldSize)
@@ -199,7 +199,7 @@ func TestTorchRunID(t *testing.T) {
 		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 x":             "none",
 		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:7 --rdzv-id 8 x": "8",
 	} {
-		cfg, _, err := placed(t, shell(t), line)
+		cfg, _, err := resolved(t, shell(t), line)
 		if got := cmp.Or(cfg.TorchID, cfg.RunID); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", line, got, err, want)
 		}
@@ -239,7 +239,7 @@ func TestRunContradictsSlurm(t *testing.T) {
 		{shell, "--ranks-filter 99 x", "--ranks-filter names rank 99, and this run has rank 0 alone"},
 		{tasks, "--ranks-filter 4 x", "--ranks-filter names rank 4, and this run has ranks 0 to 3"},
 	} {
-		cfg, _, err := placed(t, test.environ(t), test.line)
+		cfg, _, err := resolved(t, test.environ(t), test.line)
 		if err == nil {
 			err = cfg.Declines
 		}
@@ -248,7 +248,7 @@ func TestRunContradictsSlurm(t *testing.T) {
 		}
 	}
 	agents := with(agents(t), map[string]string{"PET_NNODES": "2"})
-	if _, _, err := placed(t, agents, "x"); err == nil || !strings.Contains(err.Error(), "PET_NNODES says 2") {
+	if _, _, err := resolved(t, agents, "x"); err == nil || !strings.Contains(err.Error(), "PET_NNODES says 2") {
 		t.Errorf("a variable that contradicts Slurm: %v", err)
 	}
 }
@@ -270,17 +270,17 @@ func TestRunDeclines(t *testing.T) {
 		{"--local-addr no.such.host.invalid x", "--local-addr: lookup no.such.host.invalid"},
 	} {
 		environ := with(agents(t), map[string]string{"CUDA_VISIBLE_DEVICES": ""})
-		cfg, _, err := placed(t, environ, test.line)
+		cfg, _, err := resolved(t, environ, test.line)
 		if err != nil || !errors.As(cfg.Declines, new(*usage.Error)) || !strings.Contains(cfg.Declines.Error(), test.want) {
 			t.Errorf("%q: %v, it declines as %v; want a usage error: %s", test.line, err, cfg.Declines, test.want)
 		}
 		if cfg.Index != 1 || cfg.Count != 3 || cfg.Nproc != 1 || cfg.MasterAddr != "n1" || len(cfg.Ports) == 0 || cfg.RunID != "lab/7.0.0" {
-			t.Errorf("%q: who hears of it cannot be known: %s", test.line, sayPlaced(cfg))
+			t.Errorf("%q: who hears of it cannot be known: %s", test.line, describe(cfg))
 		}
 	}
 	// a variable may differ from node to node, and so may what a task is told
 	uneven := with(salloced(t), map[string]string{"PET_NPROC_PER_NODE": "2"})
-	if _, _, err := placed(t, uneven, "x"); err == nil || !strings.Contains(err.Error(), "PET_NPROC_PER_NODE asks for 2") {
+	if _, _, err := resolved(t, uneven, "x"); err == nil || !strings.Contains(err.Error(), "PET_NPROC_PER_NODE asks for 2") {
 		t.Errorf("a variable that contradicts another node's tasks: %v", err)
 	}
 }
@@ -289,20 +289,20 @@ func TestRunDeclines(t *testing.T) {
 func TestRunSaysOnce(t *testing.T) {
 	const line = "--rdzv-id 8 --rdzv-backend c10d --rdzv-endpoint n1:29500 --monitor-interval 3 --rdzv-conf read_timeout=3 x"
 	first := with(agents(t), map[string]string{"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "n1"})
-	_, said, err := placed(t, first, line)
+	_, said, err := resolved(t, first, line)
 	for _, want := range []string{"--monitor-interval changes nothing", "--rdzv-conf: read_timeout: nothing here depends", "not needed: --rdzv-backend, --rdzv-endpoint, --rdzv-id: Slurm"} {
 		if err != nil || !strings.Contains(said, want) {
 			t.Errorf("%v: %s; want %s", err, said, want)
 		}
 	}
-	if _, said, err = placed(t, agents(t), line); err != nil || said != "" {
+	if _, said, err = resolved(t, agents(t), line); err != nil || said != "" {
 		t.Errorf("another agent: %v, %s", err, said)
 	}
 }
 
 // TestRunConfigures: what does not depend on the place.
 func TestRunConfigures(t *testing.T) {
-	cfg, _, err := placed(t, agents(t), "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
+	cfg, _, err := resolved(t, agents(t), "--nproc-per-node 4 --role r --max-restarts 2 --shutdown-timeout 0 --hang 5m --gpus one --numa-binding node "+
 		"--torch-store --rdzv-conf join_timeout=7,last_call_timeout=0 --local-addr 10.0.0.9 x")
 	if err != nil {
 		t.Fatal(err)
@@ -313,12 +313,12 @@ func TestRunConfigures(t *testing.T) {
 	if want := "r 2 2 1ns 5m0s one node true 7s 1ns 10.0.0.9 2 n2 7"; strings.Join(strings.Fields(got), "") != strings.ReplaceAll(want, " ", "") {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	bare, _, err := placed(t, shell(t), "x")
+	bare, _, err := resolved(t, shell(t), "x")
 	if err != nil || bare.HangAfter != 0 || bare.GPUs != "auto" || bare.Grace != 60*time.Second || bare.JoinTimeout != 0 || bare.LastCall != 0 {
 		t.Errorf("nothing said: %+v, %v", bare, err)
 	}
 	// ddpbatch's own flag wins over torchrun's
-	both, _, err := placed(t, shell(t), "--join-timeout 9 --rdzv-conf join_timeout=7,timeout=8 x")
+	both, _, err := resolved(t, shell(t), "--join-timeout 9 --rdzv-conf join_timeout=7,timeout=8 x")
 	if err != nil || both.JoinTimeout != 9*time.Second {
 		t.Errorf("%v, %v", both.JoinTimeout, err)
 	}
@@ -326,7 +326,7 @@ func TestRunConfigures(t *testing.T) {
 
 // TestRunKnowsTheLayout: in task mode agent 0 is told how many tasks each node has, to name those that do not come.
 func TestRunKnowsTheLayout(t *testing.T) {
-	cfg, _, err := placed(t, salloced(t), "x")
+	cfg, _, err := resolved(t, salloced(t), "x")
 	if err != nil || fmt.Sprint(cfg.Layout) != "map[n1:2 n2:2 n3:1]" {
 		t.Errorf("%v, %v", cfg.Layout, err)
 	}
@@ -381,7 +381,7 @@ func TestRunServesTorch(t *testing.T) {
 		"--nnodes 2 --rdzv-endpoint n1:2000 --node-rank 0 " + script:                     false,
 		"--nnodes 2 --rdzv-backend c10d --rdzv-endpoint n1:2000 --node-rank 0 " + script: true,
 	} {
-		cfg, _, err := placed(t, shell(t), line)
+		cfg, _, err := resolved(t, shell(t), line)
 		if err != nil || cfg.TorchStore != want {
 			t.Errorf("%s: %t, %v", line, cfg.TorchStore, err)
 		}
@@ -397,7 +397,7 @@ func TestRunServesTorch(t *testing.T) {
 	}
 	for _, environ := range []map[string]string{agents(t), tasks(t)} {
 		for line, want := range map[string]bool{script: true, "--master-port 2000 " + script: false, "-- ./train": false} {
-			cfg, _, err := placed(t, environ, line)
+			cfg, _, err := resolved(t, environ, line)
 			if err != nil || cfg.TorchStore != want {
 				t.Errorf("in a step, %s: %t, %v", line, cfg.TorchStore, err)
 			}
@@ -407,15 +407,15 @@ func TestRunServesTorch(t *testing.T) {
 
 // TestRunMeetsElsewhere: agents of a step that get another --master-port meet at other ports, too.
 func TestRunMeetsElsewhere(t *testing.T) {
-	bare, _, err := placed(t, agents(t), "x")
+	bare, _, err := resolved(t, agents(t), "x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, _, err := placed(t, agents(t), "--master-port 2000 x")
+	first, _, err := resolved(t, agents(t), "--master-port 2000 x")
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _, err := placed(t, agents(t), "--master-port 2001 x")
+	second, _, err := resolved(t, agents(t), "--master-port 2001 x")
 	if err != nil || first.Ports[0] == second.Ports[0] || first.Ports[0] == bare.Ports[0] || second.MasterPort != 2001 {
 		t.Errorf("agents meet at %v, %v and %v, %v", bare.Ports, first.Ports, second.Ports, err)
 	}
@@ -431,7 +431,7 @@ func TestNotesOnVariables(t *testing.T) {
 		"PET_SHOP":      "",
 		"PET_HANGS":     "", // --hang has no variable
 	} {
-		_, said, err := placed(t, with(shell(t), map[string]string{name: "2"}), "x")
+		_, said, err := resolved(t, with(shell(t), map[string]string{name: "2"}), "x")
 		if err != nil || want != "" && !strings.Contains(said, want) || want == "" && said != "" {
 			t.Errorf("%s: %v, said %q, want %q", name, err, said, want)
 		}

@@ -15,8 +15,8 @@ import (
 	"ddpbatch/slurm"
 )
 
-// meetingPorts is how many ports agents try to meet on.
-const meetingPorts = 8
+// rendezvousPorts is how many ports agents try to meet on.
+const rendezvousPorts = 8
 
 // Agent is what decides where an agent of a run stands, beside Slurm.
 type Agent struct {
@@ -31,8 +31,8 @@ type Agent struct {
 	Note    func(format string, args ...any) // tells a person what is good to know and no error
 }
 
-// Place fills in where this agent stands among the others, from Slurm, whose allocation it returns, or from flags.
-func (a *Agent) Place(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Allocation, error) {
+// Resolve fills in where this agent stands among the others, from Slurm, whose allocation it returns, or from flags.
+func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Allocation, error) {
 	alloc, err := slurm.FromEnviron(a.Lookup)
 	inSlurm := !errors.Is(err, slurm.ErrNotInSlurm)
 	byHand := !inSlurm || a.Standalone || a.Nodes.Max > 0 && (err != nil || !alloc.InStep() || alloc.Tasks == 1 && a.Nodes.Max > 1)
@@ -88,11 +88,11 @@ func (a *Agent) byHand(cfg *launch.AgentConfig) (err error) {
 	}
 	switch {
 	case cfg.Count == 1:
-		err = a.meetNobody(cfg)
+		err = a.oneNode(cfg)
 	case a.Rendezvous.Backend == torchrun.C10d:
-		err = a.meetAtEndpoint(cfg)
+		err = a.c10dRendezvous(cfg)
 	default:
-		err = a.meetAtMaster(cfg)
+		err = a.staticRendezvous(cfg)
 	}
 	return err
 }
@@ -101,9 +101,9 @@ func (a *Agent) byHand(cfg *launch.AgentConfig) (err error) {
 // have another place.
 const noID = "none"
 
-// meetNobody is for one node. Its workers' port is a free one, unless they are told one. As under torchrun, a standalone run has an id that no
+// oneNode is for one node. Its workers' port is a free one, unless they are told one. As under torchrun, a standalone run has an id that no
 // other has, and another without --rdzv-id is "none".
-func (a *Agent) meetNobody(cfg *launch.AgentConfig) error {
+func (a *Agent) oneNode(cfg *launch.AgentConfig) error {
 	cfg.RunID = cmp.Or(a.Rendezvous.ID, noID)
 	if a.Standalone && a.Rendezvous.ID == "" {
 		cfg.RunID = rand.Text()
@@ -120,8 +120,8 @@ func (a *Agent) meetNobody(cfg *launch.AgentConfig) error {
 	return nil
 }
 
-// meetAtMaster is for nodes that have numbers: torchrun's static rendezvous.
-func (a *Agent) meetAtMaster(cfg *launch.AgentConfig) error {
+// staticRendezvous is for nodes that have numbers: torchrun's static rendezvous.
+func (a *Agent) staticRendezvous(cfg *launch.AgentConfig) error {
 	switch {
 	case !a.Has("node-rank") || !a.Has("master-addr"):
 		return &usage.Error{
@@ -129,11 +129,11 @@ func (a *Agent) meetAtMaster(cfg *launch.AgentConfig) error {
 			Hint: "say --node-rank and --master-addr, too, or --rdzv-backend c10d and --rdzv-endpoint; " +
 				"under srun leave --nnodes out",
 		}
-	case a.MasterPort < 1 || a.MasterPort > 65535-meetingPorts:
-		return usage.Errorf("%s is %d; it must be 1 to %d, as nodes meet on the ports after it", a.How("master-port"), a.MasterPort, 65535-meetingPorts)
+	case a.MasterPort < 1 || a.MasterPort > 65535-rendezvousPorts:
+		return usage.Errorf("%s is %d; it must be 1 to %d, as nodes meet on the ports after it", a.How("master-port"), a.MasterPort, 65535-rendezvousPorts)
 	}
 	cfg.MasterAddr, cfg.MasterPort, cfg.MasterGiven = a.MasterAddr, a.MasterPort, true
-	for i := range meetingPorts {
+	for i := range rendezvousPorts {
 		cfg.Ports = append(cfg.Ports, a.MasterPort+1+i)
 	}
 	cfg.RunID = cmp.Or(a.Rendezvous.ID, "static/"+a.MasterAddr+":"+strconv.Itoa(a.MasterPort))
@@ -141,8 +141,8 @@ func (a *Agent) meetAtMaster(cfg *launch.AgentConfig) error {
 	return nil
 }
 
-// meetAtEndpoint is for nodes that are numbered as they come: torchrun's c10d rendezvous. One that says its number keeps it.
-func (a *Agent) meetAtEndpoint(cfg *launch.AgentConfig) error {
+// c10dRendezvous is for nodes that are numbered as they come: torchrun's c10d rendezvous. One that says its number keeps it.
+func (a *Agent) c10dRendezvous(cfg *launch.AgentConfig) error {
 	host, port := a.Rendezvous.Host, a.Rendezvous.Port
 	if port < 0 {
 		port = torchrun.C10dPort
