@@ -5,12 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
 
+	"ddpbatch/internal/attempt"
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/text"
 )
@@ -101,16 +101,8 @@ func (e *env) lostOutput() error {
 	return o.err
 }
 
-// lookup finds a variable in e's environment; the last entry wins, as in execve's
-// callers.
-func (e *env) lookup(name string) (string, bool) {
-	for i := len(e.Environ) - 1; i >= 0; i-- {
-		if k, v, ok := strings.Cut(e.Environ[i], "="); ok && k == name {
-			return v, true
-		}
-	}
-	return "", false
-}
+// lookup finds a variable in e's environment.
+func (e *env) lookup(name string) (string, bool) { return attempt.LookupIn(e.Environ)(name) }
 
 func (e *env) get(name string) string {
 	v, _ := e.lookup(name)

@@ -2,7 +2,9 @@ package attempt
 
 import (
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"ddpbatch/internal/auth"
@@ -20,6 +22,18 @@ type Env struct {
 func (e Env) get(name string) string {
 	value, _ := e.Lookup(name)
 	return value
+}
+
+// LookupIn finds a variable in an environment; the last entry wins, as in execve's callers.
+func LookupIn(environ []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, entry := range slices.Backward(environ) {
+			if k, v, ok := strings.Cut(entry, "="); ok && k == name {
+				return v, true
+			}
+		}
+		return "", false
+	}
 }
 
 func (e Env) jobID() string { return JobID(e.Lookup) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,14 +35,7 @@ func (p *pretendSlurm) env(start, attempt int) (e *script, out, errs *bytes.Buff
 	return &script{Out: out, Err: errs, Now: time.Now, Environ: p.Environ(start, attempt)}, out, errs
 }
 
-func (e *script) lookup(name string) (value string, ok bool) {
-	for _, entry := range e.Environ { // the last one counts
-		if k, v, is := strings.Cut(entry, "="); is && k == name {
-			value, ok = v, true
-		}
-	}
-	return value, ok
-}
+func (e *script) lookup(name string) (string, bool) { return LookupIn(e.Environ)(name) }
 
 func (e *script) env() Env {
 	kept, _ := slurm.Scrub(e.Environ)

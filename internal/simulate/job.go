@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -139,7 +138,7 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	}
 	kept, _ := slurm.Scrub(s.e.Environ)
 	script := s.e.Env // the environment of the batch script
-	script.Lookup = lookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
+	script.Lookup = attempt.LookupIn(slices.Concat(kept, s.allocation.ScriptEnviron()))
 	a, err := attempt.Claim(script, s.run, jobID)
 	if err != nil {
 		return w, err
@@ -155,18 +154,6 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 	err = s.supervise(ctx, step, shell, begin)
 	w, endErr := s.endAttempt(ctx, script, a, step.Code(), shell)
 	return w, errors.Join(err, endErr)
-}
-
-// lookupIn finds a variable in an environment; the last entry wins, as in execve's callers.
-func lookupIn(environ []string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for _, entry := range slices.Backward(environ) {
-			if k, v, ok := strings.Cut(entry, "="); ok && k == name {
-				return v, true
-			}
-		}
-		return "", false
-	}
 }
 
 // start starts the agents of an attempt, as srun does.
