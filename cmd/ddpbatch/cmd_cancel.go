@@ -145,8 +145,8 @@ func cancelSimulation(ctx context.Context, e *env, run *rundir.Dir, id string) e
 		return alreadyEnded(id, e.viewer().HowEnded(ctx, run, id, ""))
 	}
 	defer unix.Close(fd)
-	if array, _, ok := elementOf(run); ok {
-		return usage.Errorf("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(array))
+	if _, ok := run.Index(); ok {
+		return usage.Errorf("one process simulates all elements of an array; to cancel them all: ddpbatch cancel %s", e.short(run.Array().Path()))
 	}
 	noteCancel(e, run, id)
 	if err := unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0); err != nil {

@@ -36,7 +36,7 @@ func runCheck(ctx context.Context, e *env, path string, sets []string, asJSON bo
 	}
 	job, warnings, err := jobfile.Parse(filepath.Base(path), filepath.Dir(e.abs(path)), text, sets)
 	if err == nil {
-		if missing := missingData(job); missing != nil {
+		if missing := job.CheckFiles(); missing != nil {
 			warnings = append(warnings, jobfile.Fault{File: filepath.Base(path), Message: missing.Error()})
 		}
 	}

@@ -105,7 +105,7 @@ func policyOf(c *cli.Context, folder inspect.Folder) (checkpoint.Policy, error) 
 	case policy.Last < 0 || policy.Every < 0 || policy.Within < 0 || policy.Best < 0:
 		return policy, usage.Errorf("what to keep is a number from 0")
 	case !given && folder.Run != nil:
-		job, err := jobOf(folder.Run)
+		job, err := jobfile.OfRun(folder.Run)
 		if err != nil {
 			return policy, err
 		}

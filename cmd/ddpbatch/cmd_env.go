@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/internal/placement"
+	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/mpi/launch"
 	"ddpbatch/slurm"
@@ -49,7 +50,7 @@ func runEnv(e *env, format string) error {
 	}
 	if !alloc.InStep() && (alloc.Tasks > 1 || len(alloc.Nodes) > 1) {
 		return &usage.Error{
-			Message: fmt.Sprintf("this is the batch script or shell of a job on %s, not one of its tasks: every rank would be 0", plural(len(alloc.Nodes), "node")),
+			Message: fmt.Sprintf("this is the batch script or shell of a job on %s, not one of its tasks: every rank would be 0", text.Plural(len(alloc.Nodes), "node")),
 			Hint:    `call it in a task: srun bash -c 'eval "$(ddpbatch env)"; ...'`,
 		}
 	}

@@ -100,7 +100,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	}
 	if straight.Verdict.Exit != 0 {
 		keep = true
-		return &exit.Error{Code: exitFailed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
+		return &exit.Error{Code: exit.Failed, Err: fmt.Errorf("the job does not get through undisturbed, so there is nothing to compare with: %s", straight.Verdict.Message)}
 	}
 	keep = keep || disturbed.Verdict.Exit != 0
 	if err := printPerformances(e, r.Steps, straight, disturbed); err != nil {
@@ -115,7 +115,7 @@ func runRehearse(ctx context.Context, e *env, r *rehearse.Rehearsal, source jobT
 	}
 	switch answer {
 	case rehearse.Different:
-		return &exit.Error{Code: exitFailed}
+		return &exit.Error{Code: exit.Failed}
 	case rehearse.Unknown:
 		return &exit.Error{Code: exitPartly}
 	}

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"ddpbatch/internal/builtin"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/redact"
+	"ddpbatch/internal/resume"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 	"ddpbatch/internal/submit"
@@ -85,10 +82,14 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 	if !row.Ended {
 		return stillThere(row.Job, row.State)
 	}
-	if row.Finished() && !moreToDo(run, o.sets) {
-		return sayFinished(e, run, o.sets, o.rest)
+	if row.Finished() && !resume.MoreToDo(run, o.sets) {
+		line, err := resume.Finished(run, e.short(run.Path()), o.sets, o.rest)
+		if err == nil {
+			fmt.Fprintln(e.Out, line)
+		}
+		return err
 	}
-	if err := checkAnew(e, run, o.sets, o.rest); err != nil {
+	if err := resume.CheckAnew(e.short(run.Path()), o.sets, o.rest); err != nil {
 		return err
 	}
 	before := run.Spec()
@@ -106,7 +107,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 			return err
 		}
 	}
-	job, err := resumedJob(e, run, before.Sets, o.sets, before.Pretend)
+	job, err := resumedJob(ctx, e, run, before.Sets, o.sets, before.Pretend)
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		return trainAgain(ctx, e, run, job)
 	}
 	if len(o.sets) > 0 {
-		unfit := checkFits(ctx, e, run, job)
+		unfit := resume.CheckFits(ctx, run, job, e.log())
 		if err := submit.CheckClaim(claim); err != nil {
 			return errors.Join(unfit, err)
 		}
@@ -123,14 +124,13 @@ func resumeClaimed(ctx context.Context, e *env, run *rundir.Dir, claim *rundir.C
 		}
 	}
 	resumed := rundir.Event{Detail: rundir.EventResume}
-	if array, index, ok := elementOf(run); ok {
+	if index, ok := run.Index(); ok {
 		// the script is the array's; of it, this element alone
-		number, _ := run.Index()
-		if run, err = rundir.Open(array); err != nil {
+		if run, err = rundir.Open(run.Array().Path()); err != nil {
 			return err
 		}
-		o.rest = append([]string{"--array=" + index}, o.rest...)
-		resumed.Element = &number
+		o.rest = append([]string{"--array=" + strconv.Itoa(index)}, o.rest...)
+		resumed.Element = &index
 	}
 	if err := writeScript(run, job, "", o.rest); err != nil {
 		return err
@@ -180,94 +180,9 @@ func stillThere(id, state string) error {
 	return usage.Errorf("job %s is still %s; wait for its end, or cancel it: ddpbatch cancel %s", id, state, id)
 }
 
-// moreToDo tells whether sets may give a finished run something to do: what is trained, or run, and not on what.
-func moreToDo(run *rundir.Dir, sets []string) bool {
-	job, err := jobOf(run)
-	return err == nil && (asksAnew(sets) || slices.ContainsFunc(sets, func(set string) bool {
-		table, _, _ := strings.Cut(jobfile.SetKey(set), ".")
-		if job.Builtin() {
-			return table == "train"
-		}
-		return !slices.Contains([]string{"slurm", "setup", "requeue", "checkpoint"}, table)
-	}))
-}
-
-// sayFinished tells what to do with a run that has nothing left to do. Words behind -- would be for one that goes on.
-func sayFinished(e *env, run *rundir.Dir, sets, words []string) error {
-	job, err := jobOf(run)
-	if err != nil {
-		return err
-	}
-	hint := ""
-	if job.Builtin() {
-		m, err := trainedSoFar(run)
-		if err != nil {
-			return err
-		}
-		early, epochs := job.Train.Evaluate.Patience > 0 && m.Step < m.Steps, m.Epoch+1 // that all of the last one is trained the metrics do not tell
-		if early {
-			epochs = m.Epoch
-		}
-		more := builtin.MoreTraining(job.Train, m.Step, epochs, early)
-		hint = fmt.Sprintf("; for more of it: ddpbatch resume %s --set %s", slurm.ShellQuote(e.short(run.Path())), strings.Join(more, " --set "))
-	}
-	if len(words) > 0 {
-		return usage.Errorf("%s is finished, so that nothing is run with %q%s", job.Name, redact.Text(words[0]), hint)
-	}
-	if len(sets) > 0 {
-		hint = fmt.Sprintf(", and --set %s gives it nothing to do%s", redact.Text(sets[0]), hint)
-	}
-	fmt.Fprintf(e.Out, "%s is finished%s\n", job.Name, hint)
-	return nil
-}
-
-// trainedSoFar are the newest metrics of a run; of an array, those of its first element, which stands for all of them.
-func trainedSoFar(run *rundir.Dir) (rundir.Metrics, error) {
-	m, ok, err := run.LastMetrics()
-	if ok || err != nil {
-		return m, err
-	}
-	elements, err := run.Elements()
-	if err == nil && len(elements) > 0 {
-		m, _, err = elements[0].LastMetrics()
-	}
-	return m, err
-}
-
-// elementOf tells whether run is that of one element of an array (RUN/tasks/INDEX), and of which.
-func elementOf(run *rundir.Dir) (array, index string, ok bool) {
-	number, ok := run.Index()
-	return filepath.Dir(filepath.Dir(run.Path())), strconv.Itoa(number), ok
-}
-
-// resumedJob is the run's job, with sets over what is kept of those that it was started with; the
-// spec is rewritten to hold them, and simulate's flags.
-func resumedJob(e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
-	spec := run.Spec()
-	if len(sets) == 0 && slices.Equal(kept, spec.Sets) && slices.Equal(pretend, spec.Pretend) {
-		return jobOf(run)
-	}
-	anew, elements, err := anewFrom(run, sets)
-	if err != nil {
-		return nil, err
-	}
-	text, err := readText(context.Background(), run.JobFilePath())
-	if err != nil {
-		return nil, fmt.Errorf("read the run's job file: %w", err)
-	}
-	sets = slices.Concat(kept, sets)
-	job, warnings, err := jobfile.Parse(run.JobFilePath(), filepath.Dir(spec.Source), text, sets)
+// resumedJob is the job of a run that is run again; warnings are printed.
+func resumedJob(ctx context.Context, e *env, run *rundir.Dir, kept, sets, pretend []string) (*jobfile.Job, error) {
+	job, warnings, err := resume.Job(ctx, run, kept, sets, pretend)
 	warn(e, warnings)
-	if err != nil {
-		return nil, err
-	}
-	fresh, err := specOf(spec.Kind, job, spec.Source, sets)
-	if err != nil {
-		return nil, err
-	}
-	changed := rundir.Overridden{Sets: sets, Anew: anew, AnewElements: elements, Pretend: pretend, WorkDir: fresh.WorkDir, Nodes: fresh.Nodes, Job: fresh.Job}
-	if index, ok := run.Index(); ok {
-		changed.Element = &index
-	}
-	return job, run.WriteSpec(spec.Override(changed))
+	return job, err
 }

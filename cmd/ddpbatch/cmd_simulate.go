@@ -125,7 +125,7 @@ func newSimulation(e *env, source jobText, p simulate.Pretend) (*rundir.Dir, *jo
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := missingData(job); err != nil {
+	if err := job.CheckFiles(); err != nil {
 		return nil, nil, err
 	}
 	if err := p.Check(job); err != nil {
@@ -230,7 +230,7 @@ func resumeSimulated(ctx context.Context, e *env, run *rundir.Dir, sets, words [
 	if len(words) > 0 {
 		sets = slices.Concat(p.Sets(), sets)
 	}
-	job, err := resumedJob(e, run, p.Keep(before.Sets, was), sets, p.Words())
+	job, err := resumedJob(ctx, e, run, p.Keep(before.Sets, was), sets, p.Words())
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func runSubmit(ctx context.Context, e *env, o submitOptions) error {
 		return err
 	}
 	if !o.skipCheck {
-		if err := missingData(job); err != nil {
+		if err := job.CheckFiles(); err != nil {
 			return fmt.Errorf("%w; or pass --skip-data-check if only the nodes see it", err)
 		}
 	}
@@ -190,4 +190,15 @@ func trySubmit(ctx context.Context, e *env, job *jobfile.Job, template string, o
 func newSlurmClient(e *env) (client *slurm.Client, dropped []string) {
 	kept, dropped := slurm.Scrub(e.Environ)
 	return &slurm.Client{Environ: kept}, dropped
+}
+
+// submitEnv is what package submit knows of this process.
+func (e *env) submitEnv() submit.Env {
+	client, dropped := newSlurmClient(e)
+	return submit.Env{Hostname: e.Hostname, Now: e.Now, Log: e.log(), Slurm: client, Dropped: dropped}
+}
+
+func askUserJobs(e *env) submit.UserJobs {
+	client, _ := newSlurmClient(e)
+	return submit.AskUserJobs(client)
 }

@@ -48,7 +48,7 @@ func runTrain(ctx context.Context, e *env, path string, sets []string) error {
 	if !job.Builtin() {
 		return usage.Errorf("%s runs a command, not the built-in trainer; leave launch.command out", path)
 	}
-	if err := missingData(job); err != nil {
+	if err := job.CheckFiles(); err != nil {
 		return err
 	}
 	r := e.rank(job, nil)
@@ -66,7 +66,7 @@ func runLaunched(ctx context.Context, e *env) error {
 	if err != nil || attempt < 1 {
 		return usage.Errorf("DDPBATCH_RUN_DIR is set, and DDPBATCH_ATTEMPT is %q: the agent sets both", e.get("DDPBATCH_ATTEMPT"))
 	}
-	job, err := jobOf(run)
+	job, err := jobfile.OfRun(run)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 )
@@ -228,7 +229,7 @@ func (q *queue) resumable() (parent, run string) {
 	d := attemptRun(q.t, "")
 	parent = filepath.Dir(d.Path())
 	q.must(os.WriteFile(d.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))
-	q.must(writeScript(d, must(q.t, jobOf, d), "", nil))
+	q.must(writeScript(d, must(q.t, jobfile.OfRun, d), "", nil))
 	q.says("jobs/400", "CANCELLED "+d.ScriptPath())
 	q.must(d.SetJobID("400"))
 	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmit, Detail: "job 400"}))

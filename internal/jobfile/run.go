@@ -3,6 +3,7 @@ package jobfile
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"ddpbatch/internal/redact"
 	"ddpbatch/internal/rundir"
 	words "ddpbatch/internal/text"
+	"ddpbatch/internal/usage"
 	"ddpbatch/slurm"
 )
 
@@ -69,4 +71,45 @@ func (j *Job) ranksPerNode() string {
 		words[i] = strconv.Itoa(c)
 	}
 	return strings.Join(words, ",") + " ranks"
+}
+
+// Spec is the run's spec with what the job says put in.
+func (j *Job) Spec(spec rundir.Spec) (rundir.Spec, error) {
+	resolved, err := json.Marshal(j)
+	if err != nil {
+		return rundir.Spec{}, fmt.Errorf("write the job as JSON: %w", err)
+	}
+	spec.Schema, spec.Name, spec.WorkDir, spec.Nodes, spec.Job = 1, j.Name, j.WorkDir, j.Nodes(), resolved
+	return spec, nil
+}
+
+// CheckFiles names the first file that the built-in trainer would look for in vain.
+func (j *Job) CheckFiles() error {
+	if !j.Builtin() {
+		return nil
+	}
+	for _, f := range j.Train.Files() {
+		path := f.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(j.WorkDir, path)
+		}
+		if _, err := os.Stat(path); err != nil {
+			return &usage.Error{
+				Message: fmt.Sprintf("train.%s: %v", f.Key, err),
+				Hint:    "correct the path in the job file (relative paths start at workdir, " + j.WorkDir + ")",
+			}
+		}
+	}
+	if file := j.ExportPath(); file != "" && !isDir(filepath.Dir(file)) {
+		return &usage.Error{
+			Message: fmt.Sprintf("train.export: the folder of %s is not there", file),
+			Hint:    "make it first, or name another",
+		}
+	}
+	return nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }

@@ -1,7 +1,6 @@
 package fakeslurm
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,12 +94,9 @@ func RunOf(t testing.TB, kind, program, requeue string) *rundir.Dir {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resolved, err := json.Marshal(job)
+	spec, err := job.Spec(rundir.Spec{Kind: kind, Source: filepath.Join(dir, "job.toml")})
 	if err != nil {
 		t.Fatal(err)
-	}
-	spec := rundir.Spec{
-		Schema: 1, Name: job.Name, Kind: kind, Source: filepath.Join(dir, "job.toml"), WorkDir: job.WorkDir, Nodes: job.Nodes(), Job: resolved,
 	}
 	run, err := rundir.Create(rundir.CreateConfig{Parent: dir, Spec: spec, Binary: program, Now: time.Now()})
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package resume
 
 import (
 	"maps"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ddpbatch/internal/rundir"
+	"ddpbatch/internal/testkit/fakeslurm"
 )
 
 // TestAnewFrom: what is asked for now holds from the next attempt on, of the run, or of every element by its own count, or of the element named; what is not
@@ -43,7 +44,7 @@ func TestAnewFrom(t *testing.T) {
 		}
 	}
 
-	run := attemptRun(t, "")
+	run := fakeslurm.Run(t, "")
 	claim(run, 2)
 	asked(run, []string{"train.epochs=3", "checkpoint.keep_last=4"})
 	from("not asked", run, 0)
@@ -55,7 +56,7 @@ func TestAnewFrom(t *testing.T) {
 	asked(run, []string{`checkpoint={resume="never"}`})
 	from("asked by the table", run, 5)
 
-	array := attemptRun(t, "")
+	array := fakeslurm.Run(t, "")
 	var elements []*rundir.Dir
 	for i, attempts := range []int{1, 4, 2} {
 		element, err := array.Task(5 * i)
@@ -87,8 +88,7 @@ func TestAnewFrom(t *testing.T) {
 
 func TestCheckAnew(t *testing.T) {
 	t.Parallel()
-	run := attemptRun(t, "")
-	e := &env{Dir: "/"}
+	run := fakeslurm.Run(t, "")
 	for _, test := range []struct {
 		sets, words []string
 		refused     bool
@@ -100,7 +100,7 @@ func TestCheckAnew(t *testing.T) {
 		{[]string{"checkpoint.resume=never"}, nil, false},
 		{[]string{"train.epochs=2"}, []string{"--array=1"}, false},
 	} {
-		if err := checkAnew(e, run, test.sets, test.words); (err != nil) != test.refused {
+		if err := CheckAnew(run.Path(), test.sets, test.words); (err != nil) != test.refused {
 			t.Errorf("%v -- %v: %v", test.sets, test.words, err)
 		}
 	}
@@ -109,7 +109,7 @@ func TestCheckAnew(t *testing.T) {
 // TestResumedJobIsOnTrial by the element that is resumed with it, or by all of the run.
 func TestResumedJobIsOnTrial(t *testing.T) {
 	t.Parallel()
-	array := attemptRun(t, "")
+	array := fakeslurm.Run(t, "")
 	if err := os.WriteFile(array.JobFilePath(), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestResumedJobIsOnTrial(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, resumed := range []*rundir.Dir{element, array} {
-		if _, err := resumedJob(&env{Dir: "/"}, resumed, nil, []string{"slurm.nodes=2"}, nil); err != nil {
+		if _, _, err := Job(t.Context(), resumed, nil, []string{"slurm.nodes=2"}, nil); err != nil {
 			t.Fatal(err)
 		}
 		before := array.Spec().Before

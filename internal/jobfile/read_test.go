@@ -1,4 +1,4 @@
-package main
+package jobfile
 
 import (
 	"os"
@@ -8,42 +8,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"ddpbatch/internal/testkit"
-	"ddpbatch/internal/vfs"
 )
-
-// TestPipesAreNotWaitedFor: what has the name of a file that is read, and is a pipe without a writer, or a device, is an error at once.
-func TestPipesAreNotWaitedFor(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for name, open := range map[string]func(string) error{
-		"a job file": func(path string) error {
-			_, err := readJob(t.Context(), path)
-			return err
-		},
-	} {
-		for _, path := range []string{pipe, "/dev/zero"} {
-			done := make(chan error, 1)
-			go func() { done <- open(path) }()
-			select {
-			case err := <-done:
-				isJob := name == "a job file"
-				want := vfs.ErrNotRegular.Error()
-				if isJob && path == pipe {
-					want = "nobody has written to it"
-				}
-				if err == nil || isJob != (exitCode(err) == exitUsage) || !strings.Contains(err.Error(), want) {
-					t.Errorf("%s, %s: %v", path, name, err)
-				}
-			case <-time.After(testkit.Patience):
-				t.Fatalf("%s in place of %s is waited for", path, name)
-			}
-		}
-	}
-}
 
 // TestReadTextOfPipes: a job file may come out of a shell's <(...), whose writer may still be at work.
 func TestReadTextOfPipes(t *testing.T) {
@@ -51,7 +16,7 @@ func TestReadTextOfPipes(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readText(t.Context(), pipe); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
+	if _, err := ReadText(t.Context(), pipe); err == nil || !strings.Contains(err.Error(), pipe+" is a pipe, and nobody has written to it") {
 		t.Errorf("a pipe without a writer: %v", err)
 	}
 	r, w, err := os.Pipe()
@@ -65,7 +30,7 @@ func TestReadTextOfPipes(t *testing.T) {
 	}
 	done := make(chan read, 1)
 	go func() {
-		text, err := readText(t.Context(), "/proc/self/fd/"+strconv.Itoa(int(r.Fd())))
+		text, err := ReadText(t.Context(), "/proc/self/fd/"+strconv.Itoa(int(r.Fd())))
 		done <- read{text, err}
 	}()
 	for _, part := range []string{"name = ", `"x"`} {

@@ -1,4 +1,4 @@
-package main
+package lines
 
 import (
 	"bytes"
@@ -11,20 +11,20 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-// TestLogQueueNeverWaits writes far more than a pipe holds that nobody reads.
-func TestLogQueueNeverWaits(t *testing.T) {
+// TestQueueNeverWaits writes far more than a pipe holds that nobody reads.
+func TestQueueNeverWaits(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 	defer w.Close()
-	q := newLogQueue(w)
+	q := NewQueue(w)
 	line := []byte(strings.Repeat("x", 1<<10) + "\n")
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		for range 10 * logQueueLength {
+		for range 10 * queueLength {
 			q.Write(line)
 		}
 	}()
@@ -43,7 +43,7 @@ func TestLogQueueNeverWaits(t *testing.T) {
 		text <- string(data)
 	}()
 	q.Write([]byte("at last\n"))
-	q.end()
+	q.End()
 	<-q.done
 	w.Close()
 	if got := <-text; !strings.Contains(got, "messages came while nobody read the console") {
@@ -51,17 +51,17 @@ func TestLogQueueNeverWaits(t *testing.T) {
 	}
 }
 
-// TestLogQueueIsWhole: what is queued at the end is shown, in order.
-func TestLogQueueIsWhole(t *testing.T) {
+// TestQueueIsWhole: what is queued at the end is shown, in order.
+func TestQueueIsWhole(t *testing.T) {
 	var out bytes.Buffer
-	q := newLogQueue(&out)
+	q := NewQueue(&out)
 	var want strings.Builder
 	for i := range 100 {
 		line := strings.Repeat("y", i) + "\n"
 		want.WriteString(line)
 		q.Write([]byte(line))
 	}
-	q.end()
+	q.End()
 	<-q.done
 	if out.String() != want.String() {
 		t.Errorf("%q", out.String())
@@ -82,14 +82,14 @@ func (c *brokenConsole) Write(p []byte) (int, error) {
 	return c.text.Write(p)
 }
 
-// TestLogQueueCounts what was lost, though the first word of it was lost as well.
-func TestLogQueueCounts(t *testing.T) {
+// TestQueueCounts what was lost, though the first word of it was lost as well.
+func TestQueueCounts(t *testing.T) {
 	console := &brokenConsole{broken: true}
-	q := newLogQueue(console)
+	q := NewQueue(console)
 	q.dropped.Store(41)
 	q.Write([]byte("lost\n"))
 	q.Write([]byte("shown\n"))
-	q.end()
+	q.End()
 	if want := "shown\nddpbatch: 42 messages came while nobody read the console, and are lost\n"; console.text.String() != want {
 		t.Errorf("got %q, want %q", console.text.String(), want)
 	}
