@@ -80,3 +80,7 @@ func openCheckpoints(e *env, c *cli.Context, name string) (inspect.Folder, *chec
 	dir, err := folder.Open()
 	return folder, dir, err
 }
+
+func ckptPrinter(e *env) inspect.Printer {
+	return inspect.Printer{Out: e.Out, From: e.dir(), Table: func(heading ...string) *text.Table { return newTable(e, heading...) }}
+}

@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"strconv"
 
 	"github.com/urfave/cli/v2"
 
 	"ddpbatch/checkpoint/inspect"
 	"ddpbatch/internal/exit"
-	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 )
 
@@ -67,51 +64,10 @@ func runCkptDiff(ctx context.Context, e *env, a, b *inspect.Contents, t inspect.
 	if asJSON {
 		err = printJSON(e, d)
 	} else {
-		err = printDifference(e, d)
+		err = ckptPrinter(e).Difference(d)
 	}
 	if err == nil && !d.Same {
 		err = &exit.Error{Code: exitDiffer}
 	}
 	return err
-}
-
-func printDifference(e *env, d *inspect.Difference) error {
-	for _, name := range d.OnlyA {
-		fmt.Fprintf(e.Out, "only in the first: %s\n", text.Clean(name))
-	}
-	for _, name := range d.OnlyB {
-		fmt.Fprintf(e.Out, "only in the second: %s\n", text.Clean(name))
-	}
-	if len(d.Tensors) > 0 {
-		t := newTable(e, "TENSOR", "IS", "DIFFER", "OF", "MAX ABS", "MAX REL")
-		for _, x := range d.Tensors {
-			t.Row(x.Name, x.Is(), strconv.FormatInt(x.Differ, 10), strconv.FormatInt(x.Elements, 10), number(x.MaxAbs), number(x.MaxRel))
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
-	}
-	for _, v := range d.Values {
-		fmt.Fprintf(e.Out, "value %s: %s and %s\n", text.Clean(v.Name), valueText(v.A), valueText(v.B))
-	}
-	values := ""
-	if n := len(d.Values); n > 0 {
-		values = fmt.Sprintf("; values that differ: %d", n)
-	}
-	_, err := fmt.Fprintf(e.Out, "%s the same, %d not%s\n", text.Plural(d.Equal, "tensor"), len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), values)
-	return err
-}
-
-func valueText(value *string) string {
-	if value == nil {
-		return "none"
-	}
-	return shorten(text.Clean(*value))
-}
-
-func number(v *float64) string {
-	if v == nil {
-		return "-"
-	}
-	return strconv.FormatFloat(*v, 'g', 4, 64)
 }

@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -18,7 +13,6 @@ import (
 	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
-	"ddpbatch/internal/text"
 	"ddpbatch/internal/usage"
 	"ddpbatch/internal/vfs"
 )
@@ -62,56 +56,30 @@ func newCkptPruneCommand(e *env) *cli.Command {
 	})
 }
 
-// pruned is a row of prune; its JSON names are a contract.
-type pruned struct {
-	checkpoint.Decision
-	Removed bool `json:"removed"`
-}
-
-func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy checkpoint.Policy, metricGiven, dryRun, asJSON bool) error {
-	dir, err := folder.OpenToWrite(ctx)
-	if err != nil {
-		return err
-	}
-	plan, err := dir.Plan(ctx, policy)
-	if err != nil {
-		return err
-	}
-	if len(plan) > 0 && metricGiven {
-		if err := checkMetric(e, folder, plan, policy.Metric); err != nil {
-			return err
+func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy checkpoint.Policy, ofMetric, dryRun, asJSON bool) error {
+	rows, failed, err := folder.Prune(ctx, policy, ofMetric, dryRun)
+	if unknown, ok := errors.AsType[*inspect.NoMetricError](err); ok {
+		hint := ""
+		if near := jobfile.Nearest(policy.Metric, unknown.Known); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
 		}
+		return &usage.Error{Message: unknown.Error(), Hint: hint}
 	}
-	var failed error
-	if !dryRun {
-		_, failed = dir.Prune(ctx, policy)
-	}
-	if len(plan) == 0 && failed == nil {
-		return folder.None()
-	}
-	rows := []pruned{}
-	for _, d := range plan {
-		rows = append(rows, pruned{d, !d.Keep && isRemoved(d.Path)})
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		err = printJSON(e, rows)
 	} else {
-		err = printPruned(e, rows, dryRun)
+		var sum string
+		if sum, err = ckptPrinter(e).Pruned(rows, dryRun); err == nil {
+			_, err = fmt.Fprintln(e.Err, sum)
+		}
 	}
 	if failed != nil {
 		return &exit.Error{Code: pruneCode(failed), Err: failed}
 	}
 	return err
-}
-
-// isRemoved says whether a folder holds no checkpoint any more, not even one whose removal has begun. What a user has put there may still be.
-func isRemoved(folder string) bool {
-	for _, name := range []string{"MANIFEST.json", "MANIFEST.deleting"} {
-		if _, err := os.Lstat(filepath.Join(folder, name)); !errors.Is(err, os.ErrNotExist) {
-			return false
-		}
-	}
-	return true
 }
 
 // pruneCode is that of a removal that stopped half way, unless its error has one of its own.
@@ -120,32 +88,6 @@ func pruneCode(err error) int {
 		return code
 	}
 	return exitPartly
-}
-
-func printPruned(e *env, rows []pruned, dryRun bool) error {
-	t := newTable(e, "STEP", "DO", "SIZE", "CREATED", "REASONS", "PATH")
-	freed, gone := int64(0), 0
-	for _, r := range rows {
-		what := "KEEP"
-		switch {
-		case r.Keep:
-		case dryRun || r.Removed:
-			what = "REMOVE"
-			freed, gone = freed+r.Bytes, gone+1
-		default:
-			what = "FAILED"
-		}
-		t.Row(strconv.FormatInt(r.Step, 10), what, t.Size(r.Bytes), timeText(r.Created), orDash(strings.Join(r.Reasons, ", ")), e.short(r.Path))
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	done := "removed"
-	if dryRun {
-		done = "would remove"
-	}
-	_, err := fmt.Fprintf(e.Err, "%s %s, %s\n", done, text.Plural(gone, "checkpoint"), t.Bytes(freed))
-	return err
 }
 
 // policyOf is what the flags say, or the run's job where there are none.
@@ -179,29 +121,6 @@ func policyOf(c *cli.Context, folder inspect.Folder) (checkpoint.Policy, error) 
 		return policy, usage.Errorf("%v", err)
 	}
 	return policy, nil
-}
-
-// checkMetric refuses a metric that no checkpoint has: it is mistyped, and by it all of the best would go.
-func checkMetric(e *env, folder inspect.Folder, plan []checkpoint.Decision, metric string) error {
-	known := map[string]bool{}
-	for _, d := range plan {
-		if d.Committed {
-			for name := range d.Metrics {
-				known[name] = true
-			}
-		}
-	}
-	if known[metric] {
-		return nil
-	}
-	err := &usage.Error{Message: fmt.Sprintf("no checkpoint in %s has the metric %q; they have none at all", e.named(folder.Path), metric)}
-	if names := slices.Sorted(maps.Keys(known)); len(names) > 0 {
-		err.Message = fmt.Sprintf("no checkpoint in %s has the metric %q; they have: %s", e.named(folder.Path), metric, text.Clean(strings.Join(names, ", ")))
-		if near := jobfile.Nearest(metric, names); near != "" {
-			err.Hint = fmt.Sprintf("did you mean %q?", near)
-		}
-	}
-	return err
 }
 
 // checkOwnFolder returns vfs.ErrExposed if the checkpoints belong to another user, or if another user could exchange them while they are

@@ -142,13 +142,13 @@ func printOutcomes(e *env, steps int64, straight, disturbed rehearse.Outcome) er
 func describeDifference(d *inspect.Difference) (lines []string) {
 	for _, tensor := range d.Tensors {
 		lines = append(lines, fmt.Sprintf("tensor %s (%s): %d of %d elements differ, by %s at most",
-			text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, number(tensor.MaxAbs)))
+			text.Clean(tensor.Name), tensor.Is(), tensor.Differ, tensor.Elements, tensor.AtMost()))
 	}
 	for _, name := range append(d.OnlyA, d.OnlyB...) {
 		lines = append(lines, "tensor "+text.Clean(name)+" is in one of them only")
 	}
 	for _, v := range d.Values {
-		lines = append(lines, fmt.Sprintf("value %s: %s and %s", text.Clean(v.Name), valueText(v.A), valueText(v.B)))
+		lines = append(lines, v.String())
 	}
 	return lines
 }

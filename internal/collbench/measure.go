@@ -90,11 +90,11 @@ func (b *bench) warmUp(ctx context.Context, call timedCall) (calls int, err erro
 		if err != nil {
 			return 0, err
 		}
-		enough := took >= budget/10 || n >= maxCalls || b.o.Warmup > 0
+		warm := took >= budget/10 || n >= maxCalls || b.o.Warmup > 0
 		switch {
-		case enough && b.o.Iters > 0:
+		case warm && b.o.Iters > 0:
 			return b.o.Iters, nil
-		case enough:
+		case warm:
 			return int(min(max(budget/(took/float64(n)), minCalls), maxCalls)), nil
 		}
 		n *= 2

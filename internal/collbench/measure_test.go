@@ -79,12 +79,12 @@ func TestFindsEachWrongElement(t *testing.T) {
 							s.out[checkedCount-1]++
 						}
 					})
-					heard := hasResult(c.name, rank)
-					if got := row.Wrong; heard && got != 1 || !heard && got != 0 {
+					counts := hasResult(c.name, rank)
+					if got := row.Wrong; counts && got != 1 || !counts && got != 0 {
 						t.Errorf("rank %d, call %d: %d are wrong", rank, at, got)
 					}
 					for r, err := range errs {
-						if want := heard && (r == 0 || r == rank); (err != nil) != want {
+						if want := counts && (r == 0 || r == rank); (err != nil) != want {
 							t.Errorf("rank %d, call %d: rank %d says %v", rank, at, r, err)
 						}
 					}
