@@ -85,8 +85,8 @@ func TestWorkersGetNoPMI(t *testing.T) {
 	}
 }
 
-// TestRunMeetsByHand starts agents as people do in several terminals: with numbers, and numbered as they come.
-func TestRunMeetsByHand(t *testing.T) {
+// TestRunRendezvousByHand starts agents as people do in several terminals: with numbers, and numbered as they come.
+func TestRunRendezvousByHand(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // for the key file
 	for _, test := range []struct {
 		flags string // of all agents; PORT is one that is free

@@ -148,8 +148,8 @@ func TestSignalPlan(t *testing.T) {
 	}
 }
 
-// TestSignalsHeard sends this process signals that an agent stops for, is warned by, and has no use for.
-func TestSignalsHeard(t *testing.T) {
+// TestSignalsReceived sends this process signals that an agent stops for, is warned by, and has no use for.
+func TestSignalsReceived(t *testing.T) {
 	var mu sync.Mutex
 	var noted []string
 	note := func(format string, _ ...any) {

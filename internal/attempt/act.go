@@ -148,8 +148,8 @@ func (a *Attempt) excludable(ctx context.Context, e Env, s Scheduler, w Ending) 
 		return nil
 	}
 	nodes := slices.Clone(bad)
-	if w.Facts.Excluded != "" {
-		before, err := slurm.ExpandHostlist(w.Facts.Excluded, maxExcluded)
+	if w.Facts.excluded != "" {
+		before, err := slurm.ExpandHostlist(w.Facts.excluded, maxExcluded)
 		if err != nil {
 			e.Log.Warn("no nodes are excluded", "error", err)
 			return nil

@@ -162,7 +162,7 @@ func TestAttemptEndLeavesUnbegunAlone(t *testing.T) {
 }
 
 // A run that ends its first node each time ends, whatever requeue.on names.
-func TestForsakenEnds(t *testing.T) {
+func TestLostStartsEnd(t *testing.T) {
 	p, run := newPretendSlurm(t), fakeslurm.Run(t, "on = [\"preempt\"]")
 	for start := range 9 {
 		e, _, _ := p.env(start, 0)

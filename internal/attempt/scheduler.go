@@ -29,7 +29,7 @@ type Scheduler interface {
 // Facts is what is known about a job's end.
 type Facts struct {
 	recovery.Evidence
-	Excluded string // nodes that the job must not run on already, folded
+	excluded string // nodes that the job must not run on already, folded
 	Forbids  string // why the job cannot be requeued, whatever was decided; "": it can
 	ByHand   string // how a person ended the job, in a word; "": not known
 }
@@ -73,7 +73,7 @@ func (s *slurmScheduler) Ask(ctx context.Context, limit time.Duration) Facts {
 	if jobErr != nil {
 		return f
 	}
-	f.Asked, f.State, f.Reason, f.Excluded = true, facts.State, facts.Reason, facts.Exclude
+	f.Asked, f.State, f.Reason, f.excluded = true, facts.State, facts.Reason, facts.Exclude
 	f.Requeued = facts.Restarts > s.e.start()
 	f.Preempted = !facts.PreemptTime.IsZero()
 	if facts.FailedNode != "" && !slices.Contains(f.Down, facts.FailedNode) { // it may be up again by now

@@ -260,8 +260,8 @@ func salloced(t *testing.T) map[string]string {
 	})
 }
 
-// TestRunDeclines: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its place, and a reason.
-func TestRunDeclines(t *testing.T) {
+// TestRunRejects: what may be wrong on this node alone is for the others to hear, who wait for its agent: it has its place, and a reason.
+func TestRunRejects(t *testing.T) {
 	for _, test := range []struct{ line, want string }{
 		{"--node-rank 0 x", "--node-rank is 0, and to Slurm this is node 1 (n2)"},
 		{"--node-rank 2 x", "--node-rank is 2, and to Slurm this is node 1 (n2)"},
@@ -405,8 +405,8 @@ func TestRunServesTorch(t *testing.T) {
 	}
 }
 
-// TestRunMeetsElsewhere: agents of a step that get another --master-port meet at other ports, too.
-func TestRunMeetsElsewhere(t *testing.T) {
+// TestRunUsesOtherPorts: agents of a step that get another --master-port meet at other ports, too.
+func TestRunUsesOtherPorts(t *testing.T) {
 	bare, _, err := resolved(t, agents(t), "x")
 	if err != nil {
 		t.Fatal(err)

@@ -46,59 +46,59 @@ func (r *Rehearsal) Judge(ctx context.Context, straight, disturbed Outcome) (ans
 	case disturbed.ignored():
 		return Unknown, fmt.Sprintf("not known: the command ignored the warning: it ran on for %v, to its end; on %s, or once there is a file "+
 			"DDPBATCH_STOP_FILE, it is to save and exit with %d (%s)",
-			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.What), nil, nil
-	case len(found.Differ) > 0:
-		return Different, "different: " + found.What, found.Differ, nil
-	case found.Compared == 0:
-		return Unknown, "not known: both runs end with code 0, but there is nothing to compare: " + found.What, nil, nil
+			disturbed.AfterWarning.Round(time.Millisecond), disturbed.Job.Launch.WarnSignal, exit.Requeue, found.what), nil, nil
+	case len(found.differ) > 0:
+		return Different, "different: " + found.what, found.differ, nil
+	case found.compared == 0:
+		return Unknown, "not known: both runs end with code 0, but there is nothing to compare: " + found.what, nil, nil
 	case disturbed.Attempts < 2:
 		return Unknown, fmt.Sprintf("not known: %s, but nothing interrupted the run before its end; take a longer job, or an earlier fault",
-			found.What), nil, nil
+			found.what), nil, nil
 	}
-	return Same, "same: " + found.What, nil, nil
+	return Same, "same: " + found.what, nil, nil
 }
 
-// Finding is what a comparison found.
-type Finding struct {
-	Compared int
-	Differ   []string // a line each
-	What     string   // was compared, and how that went
+// finding is what a comparison found.
+type finding struct {
+	compared int
+	differ   []string // a line each
+	what     string   // was compared, and how that went
 }
 
 // compare holds the ends of two runs against each other: their newest checkpoints, or the files that the user names.
-func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (Finding, error) {
+func (r *Rehearsal) compare(ctx context.Context, a, b Outcome) (finding, error) {
 	if !a.Job.Builtin() || len(r.Patterns) > 0 {
 		return compareFiles(a.Run, b.Run, r.Patterns)
 	}
 	x, err := newest(ctx, r.Env.Log, a)
 	if err != nil {
-		return Finding{}, err
+		return finding{}, err
 	}
 	if x == nil {
-		return Finding{What: "the job saves no checkpoints (checkpoint.every_steps, or its end)"}, nil
+		return finding{what: "the job saves no checkpoints (checkpoint.every_steps, or its end)"}, nil
 	}
 	defer x.Close()
 	y, err := newest(ctx, r.Env.Log, b)
 	if err != nil {
-		return Finding{}, err
+		return finding{}, err
 	}
 	if y == nil {
-		return Finding{Compared: 1, Differ: []string{"the interrupted run has no checkpoint"}, What: "only one run has a checkpoint"}, nil
+		return finding{compared: 1, differ: []string{"the interrupted run has no checkpoint"}, what: "only one run has a checkpoint"}, nil
 	}
 	defer y.Close()
 	d, err := inspect.Compare(ctx, x, y, inspect.Tolerance{})
 	if err != nil {
-		return Finding{}, err
+		return finding{}, err
 	}
 	if d.Same {
-		return Finding{Compared: d.Equal, What: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"))}, nil
+		return finding{compared: d.Equal, what: fmt.Sprintf("the last checkpoints are equal bit for bit, %s and %s", text.Plural(d.Equal, "tensor"), text.Plural(x.Values(), "value"))}, nil
 	}
-	f := Finding{
-		Compared: d.Equal + len(d.Tensors), Differ: r.Describe(d),
-		What: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values)),
+	f := finding{
+		compared: d.Equal + len(d.Tensors), differ: r.Describe(d),
+		what: fmt.Sprintf("%d tensors and %d values of the last checkpoints are not the same", len(d.Tensors)+len(d.OnlyA)+len(d.OnlyB), len(d.Values)),
 	}
-	first, _, _ := strings.Cut(f.Differ[0], ":")
-	f.What += "; the first is " + first
+	first, _, _ := strings.Cut(f.differ[0], ":")
+	f.what += "; the first is " + first
 	return f, nil
 }
 
@@ -120,37 +120,37 @@ func newest(ctx context.Context, log *slog.Logger, p Outcome) (*inspect.Contents
 
 // compareFiles compares what two runs of a command have left in their run directories: the files that match one of the patterns, or,
 // without any, all in the folder that the command was given for its checkpoints.
-func compareFiles(a, b *rundir.Dir, patterns []string) (Finding, error) {
+func compareFiles(a, b *rundir.Dir, patterns []string) (finding, error) {
 	x, err := filesOf(a, patterns)
 	if err != nil {
-		return Finding{}, err
+		return finding{}, err
 	}
 	y, err := filesOf(b, patterns)
 	if err != nil {
-		return Finding{}, err
+		return finding{}, err
 	}
 	names := maps.Clone(x)
 	maps.Copy(names, y)
 	if len(names) == 0 && len(patterns) == 0 {
-		return Finding{What: "the command left no file in DDPBATCH_CHECKPOINT_DIR; save there, and see --compare"}, nil
+		return finding{what: "the command left no file in DDPBATCH_CHECKPOINT_DIR; save there, and see --compare"}, nil
 	}
 	if len(names) == 0 {
-		return Finding{What: fmt.Sprintf("no file of the run directories matches %q", patterns)}, nil
+		return finding{what: fmt.Sprintf("no file of the run directories matches %q", patterns)}, nil
 	}
-	f := Finding{Compared: len(names)}
+	f := finding{compared: len(names)}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		p, inA := x[name]
 		q, inB := y[name]
 		switch {
 		case !inA || !inB:
-			f.Differ = append(f.Differ, fmt.Sprintf("file %s: only one run has it", text.Clean(name)))
+			f.differ = append(f.differ, fmt.Sprintf("file %s: only one run has it", text.Clean(name)))
 		case !bytes.Equal(p, q):
-			f.Differ = append(f.Differ, fmt.Sprintf("file %s: the bytes differ", text.Clean(name)))
+			f.differ = append(f.differ, fmt.Sprintf("file %s: the bytes differ", text.Clean(name)))
 		}
 	}
-	f.What = fmt.Sprintf("%s equal byte for byte", text.Plural(len(names), "file"))
-	if n := len(f.Differ); n > 0 {
-		f.What = fmt.Sprintf("%d of %s", n, text.Plural(len(names), "file"))
+	f.what = fmt.Sprintf("%s equal byte for byte", text.Plural(len(names), "file"))
+	if n := len(f.differ); n > 0 {
+		f.what = fmt.Sprintf("%d of %s", n, text.Plural(len(names), "file"))
 	}
 	return f, nil
 }

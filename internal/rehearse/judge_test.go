@@ -38,8 +38,8 @@ func TestCompareFilesThatLinksName(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{"file checkpoints/file: the bytes differ", "file checkpoints/leads: the bytes differ", "file checkpoints/other: the bytes differ"}
-		if f.Compared != 6 || !slices.Equal(f.Differ, want) {
-			t.Errorf("%s: %d compared, %q; want 6 and %q", name, f.Compared, f.Differ, want)
+		if f.compared != 6 || !slices.Equal(f.differ, want) {
+			t.Errorf("%s: %d compared, %q; want 6 and %q", name, f.compared, f.differ, want)
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (p Pretend) Check(job *jobfile.Job) error {
 	if job.Nodes() > sim.MaxNodes {
 		return usage.Errorf("simulate pretends up to %d nodes, not %d", sim.MaxNodes, job.Nodes())
 	}
-	array, err := ArrayOf(job)
+	array, err := arrayOf(job)
 	switch {
 	case err != nil:
 		return usage.Errorf("slurm.array: %v", err)
@@ -174,8 +174,8 @@ func (p Pretend) ranks(job *jobfile.Job, a sim.Allocation) int {
 	return sum
 }
 
-// ArrayOf is what slurm.array asks for; nil where it asks for nothing.
-func ArrayOf(job *jobfile.Job) (*sim.Array, error) {
+// arrayOf is what slurm.array asks for; nil where it asks for nothing.
+func arrayOf(job *jobfile.Job) (*sim.Array, error) {
 	text, ok := job.Slurm.Get("array")
 	if !ok {
 		return nil, nil

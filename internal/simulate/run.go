@@ -40,7 +40,7 @@ func Run(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Preten
 	if len(job.Setup.Modules)+len(job.Setup.Script) > 0 || job.Setup.Venv != "" || job.Setup.Conda != "" {
 		e.Log.Warn("[setup] belongs to the cluster's batch script; simulate runs in this shell's environment")
 	}
-	array, err := ArrayOf(job)
+	array, err := arrayOf(job)
 	if err != nil {
 		return err
 	}

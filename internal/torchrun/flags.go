@@ -27,7 +27,7 @@ var nodeFlags = []*Flag{
 		return err
 	}},
 	{Name: "standalone", Usage: "one node, whatever else there is", set: switchOf(func(o *Options) *bool { return &o.Standalone })},
-	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0", set: numberOf(0, MostNodes-1, func(o *Options) *int { return &o.NodeRank })},
+	{Name: "node-rank", Word: "I", Usage: "this node's number, from 0", set: numberOf(0, mostNodes-1, func(o *Options) *int { return &o.NodeRank })},
 	{Name: "master-addr", Word: "HOST", Usage: "node 0's name or address (default 127.0.0.1)", set: func(o *Options, text string) (err error) {
 		o.MasterAddr, err = parseHost(text)
 		return err

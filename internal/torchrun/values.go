@@ -129,20 +129,20 @@ func parseSpan(text string, lowest time.Duration) (time.Duration, error) {
 	return span, nil
 }
 
-// MostNodes is more than there are: what is beyond is a slip of the pen.
-const MostNodes = 1 << 16
+// mostNodes is more than there are: what is beyond is a slip of the pen.
+const mostNodes = 1 << 16
 
 // NodeRange is --nnodes: N, or MIN:MAX. Zero: not given.
 type NodeRange struct{ Min, Max int }
 
 func parseNodes(text string) (r NodeRange, err error) {
 	least, most, isRange := strings.Cut(text, ":")
-	if r.Min, err = numberIn(least, 1, MostNodes); err != nil {
+	if r.Min, err = numberIn(least, 1, mostNodes); err != nil {
 		return NodeRange{}, err
 	}
 	r.Max = r.Min
 	if isRange {
-		if r.Max, err = numberIn(most, 1, MostNodes); err != nil {
+		if r.Max, err = numberIn(most, 1, mostNodes); err != nil {
 			return NodeRange{}, fmt.Errorf("%w: a range is MIN:MAX, such as 2:4", err)
 		}
 	}
