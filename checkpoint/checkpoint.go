@@ -1,11 +1,19 @@
 package checkpoint
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
 )
 
 // Checkpoint is a committed checkpoint that can be read. Its methods may be called by several
@@ -23,18 +31,6 @@ type Checkpoint struct {
 
 	mu   sync.Mutex
 	base *Checkpoint // of a delta, once it has been needed
-}
-
-// checkpoint is one whose manifest has been parsed. It opens no file.
-func (d *Dir) checkpoint(folder string, data []byte, m *manifest.Manifest) *Checkpoint {
-	c := &Checkpoint{
-		d: d, folder: folder, data: data, m: m, byShard: m.ByShard(),
-		byName: make(map[string]int, len(m.Tensors)), slots: make([]slot, len(m.Shards)),
-	}
-	for i, t := range m.Tensors {
-		c.byName[t.Name] = i
-	}
-	return c
 }
 
 // TensorInfo describes one tensor of a checkpoint.
@@ -75,6 +71,84 @@ func (c *Checkpoint) Tensors() []TensorInfo {
 	return list
 }
 
+// OpenManifest opens the checkpoint that another rank has found or committed, from its folder's
+// name and the bytes of its manifest as a message brought them. It opens no file: shards are
+// opened when they are needed, with bounded patience where this client's view of the folder
+// lags behind.
+func (d *Dir) OpenManifest(folder string, data []byte) (*Checkpoint, error) {
+	c, err := d.parse(folder, data)
+	if err != nil {
+		return nil, fmt.Errorf("open checkpoint %s: %w", folder, err)
+	}
+	c.patient = true
+	return c, nil
+}
+
+// openFolder reads the manifest of a folder, and no shard; ErrNone where there is none.
+func (d *Dir) openFolder(ctx context.Context, folder string, patient bool) (*Checkpoint, error) {
+	path := filepath.Join(d.path, folder, manifest.Name)
+	var data []byte
+	read := func() (err error) { data, err = d.readFile(path, manifest.MaxBytes); return err }
+	var err error
+	if patient {
+		err = d.retry(ctx, read)
+	} else {
+		err = retryStale(read)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is not committed in %s", ErrNone, folder, d.path)
+	}
+	var c *Checkpoint
+	if err == nil {
+		c, err = d.parse(folder, data)
+	}
+	if errors.Is(err, ErrCorrupt) && d.foreign(folder) {
+		return nil, fmt.Errorf("%w: %s in %s", errForeign, folder, d.path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.patient = patient
+	return c, nil
+}
+
+// parse makes a checkpoint of the bytes of the manifest of a folder.
+func (d *Dir) parse(folder string, data []byte) (*Checkpoint, error) {
+	m, err := d.parseManifest(folder, data)
+	if err != nil {
+		return nil, err
+	}
+	return d.checkpoint(folder, data, m), nil
+}
+
+func (d *Dir) parseManifest(folder string, data []byte) (*manifest.Manifest, error) {
+	path := filepath.Join(d.path, folder, manifest.Name)
+	name, ok := manifest.ParseFolder(folder)
+	if !ok {
+		return nil, fmt.Errorf("%q is not the name of a checkpoint's folder", folder)
+	}
+	m, err := manifest.Parse(data)
+	if err != nil {
+		return nil, judgeManifest(path, err)
+	}
+	if m.Step != name.Step {
+		return nil, corrupt(path, "it is the manifest of step %d", m.Step)
+	}
+	return m, nil
+}
+
+// checkpoint is one whose manifest has been parsed. It opens no file.
+func (d *Dir) checkpoint(folder string, data []byte, m *manifest.Manifest) *Checkpoint {
+	c := &Checkpoint{
+		d: d, folder: folder, data: data, m: m, byShard: m.ByShard(),
+		byName: make(map[string]int, len(m.Tensors)), slots: make([]slot, len(m.Shards)),
+	}
+	for i, t := range m.Tensors {
+		c.byName[t.Name] = i
+	}
+	return c
+}
+
 // bytesOf is the size of a tensor that has been checked: what its pieces cover.
 func bytesOf(t manifest.Tensor) int64 {
 	sum := int64(0)
@@ -89,3 +163,75 @@ func (c *Checkpoint) path() string { return filepath.Join(c.d.path, c.folder) }
 func (c *Checkpoint) manifestPath() string { return filepath.Join(c.path(), manifest.Name) }
 
 func (c *Checkpoint) shardPath(i int) string { return filepath.Join(c.path(), c.m.Shards[i].File) }
+
+// readFile reads a whole file of at most so many bytes; a longer one is corrupt, and so is what is no file.
+func (d *Dir) readFile(path string, limit int64) ([]byte, error) {
+	f, err := d.fs.Open(path)
+	if errors.Is(err, vfs.ErrNotRegular) {
+		return nil, corrupt(path, "%v", vfs.ErrNotRegular)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, corrupt(path, "it is %d bytes long, at most %d are allowed", info.Size(), limit)
+	}
+	data := make([]byte, info.Size())
+	if n, err := f.ReadAt(data, 0); err != nil && (n < len(data) || !errors.Is(err, io.EOF)) {
+		if errors.Is(err, io.EOF) {
+			return nil, corrupt(path, "it ends at byte %d", n)
+		}
+		return nil, err
+	}
+	return data, nil
+}
+
+// errForeign is about a folder that has nothing of a checkpoint but the name.
+var errForeign = fmt.Errorf("%w: this folder was not made by ddpbatch", ErrNone)
+
+// foreign says whether a folder with the name of a checkpoint's has nothing to do with one: it is not empty, no file in it has a name
+// that only a save, a removal or a pin gives, and its MANIFEST.json, if any, is no checkpoint's. A manifest that is known to be good need not be
+// asked about. What cannot be read is not foreign.
+func (d *Dir) foreign(folder string) bool {
+	files, err := d.list(filepath.Join(d.path, folder))
+	return err == nil && d.foreignFiles(folder, files)
+}
+
+func (d *Dir) foreignFiles(folder string, files []string) bool {
+	ours := func(name string) bool {
+		_, tagged := manifest.ParseTag(name)
+		_, pin := manifest.ParsePin(name)
+		return tagged || pin || name == manifest.DeletingName
+	}
+	if len(files) == 0 || slices.ContainsFunc(files, ours) {
+		return false
+	}
+	if slices.Contains(files, manifest.Name) && !d.otherManifest(filepath.Join(d.path, folder, manifest.Name)) {
+		return false
+	}
+	d.warnOnce("folder is not a checkpoint, though it has the name of one: it is passed over, and stays as it is", "path", filepath.Join(d.path, folder))
+	return true
+}
+
+// otherManifest says whether a file does not begin as the manifest of a checkpoint does.
+func (d *Dir) otherManifest(path string) bool {
+	f, err := d.fs.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	head := make([]byte, min(info.Size(), int64(len(manifest.Start))))
+	if n, err := f.ReadAt(head, 0); err != nil && n < len(head) {
+		return false
+	}
+	return !bytes.Equal(head, []byte(manifest.Start))
+}

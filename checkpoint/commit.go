@@ -1,12 +1,18 @@
 package checkpoint
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/replace"
 )
 
 // Commit is what rank 0 records of a draft whose shards are durable.
@@ -56,7 +62,7 @@ func (dr *Draft) Commit(ctx context.Context, c Commit) (*Checkpoint, error) {
 	}
 	dr.release()
 	committed := d.checkpoint(dr.folder, data, m)
-	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: slim(m), crc: manifest.CRC(data)})
+	d.known.addManifest(dr.folder, knownManifest{size: int64(len(data)), written: true, m: withoutTensors(m), crc: manifest.CRC(data)})
 	if err := d.retain(ctx, dr.folder); errors.Is(err, ErrFenced) {
 		return committed, fmt.Errorf("tidy up after step %d in %s: %w", dr.step, d.path, err)
 	} else if err != nil {
@@ -112,7 +118,7 @@ func (d *Dir) manifestOf(tag manifest.Tag, step int64, c Commit) *manifest.Manif
 	return m
 }
 
-// writeManifest writes the commit record. Once its rename is tried the draft counts as settled:
+// writeManifest writes the commit record. Once its rename is tried the draft counts as finalized:
 // the commit may have happened, whatever error there is.
 func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoint) error {
 	mayCommit := func() error {
@@ -132,12 +138,105 @@ func (dr *Draft) writeManifest(ctx context.Context, data []byte, base *Checkpoin
 		}
 		dr.mu.Lock()
 		defer dr.mu.Unlock()
-		if dr.settled {
+		if dr.finalized {
 			return errors.New("the draft has been committed or given up")
 		}
-		dr.settled = true
+		dr.finalized = true
 		return nil
 	}
-	file := &durable{d: dr.d, dir: dr.path(), tmp: dr.tag.ManifestTmp(), name: manifest.Name, beforeRename: mayCommit}
-	return file.writeBytes(ctx, data)
+	o := replace.Options{Temp: dr.tag.ManifestTmp(), New: true, BeforeRename: mayCommit}
+	_, err := dr.d.writeFile(ctx, filepath.Join(dr.path(), manifest.Name), false, o, replace.Bytes(data))
+	return err
+}
+
+// laterThanOthers is now, or later where this attempt has a save of the same step that would seem
+// newer because the clock was set back. Where a later attempt has one, this one would count for
+// nothing.
+func (dr *Draft) laterThanOthers(ctx context.Context, now time.Time) (time.Time, error) {
+	folders, _, err := dr.d.names()
+	if err != nil {
+		dr.d.log.Warn("other saves of the step are not known: the clock decides which is newer", "path", dr.path(), "err", err)
+		return now, nil
+	}
+	for _, name := range folders {
+		folder, _ := manifest.ParseFolder(name)
+		if folder.Step != dr.step || folder.Broken || name == dr.folder {
+			continue
+		}
+		other, err := dr.d.openFolder(ctx, name, false)
+		switch {
+		case err != nil || other.m.Run != dr.d.opt.Run:
+		case other.m.Attempt > dr.tag.Attempt:
+			return now, supersededError("attempt %d of the run has saved this step already", other.m.Attempt)
+		case other.m.Attempt == dr.tag.Attempt && !now.After(other.m.Created):
+			now = other.m.Created.Add(time.Nanosecond)
+		}
+	}
+	return now, nil
+}
+
+// stillCounts is an error where a later attempt has recorded that it goes on from an earlier step.
+func (dr *Draft) stillCounts(ctx context.Context) error {
+	_, files, err := dr.d.names()
+	var later lineage
+	if err == nil {
+		files = slices.DeleteFunc(files, func(name string) bool {
+			attempt, run, ok := manifest.ParseRecordName(name)
+			return !ok || attempt <= dr.tag.Attempt || run != dr.d.run
+		})
+		later, err = dr.d.readRecords(ctx, files)
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		dr.d.log.Warn("later attempts are not known: their records will decide what counts",
+			"path", filepath.Join(dr.d.path, dr.folder), "err", err)
+		return nil
+	}
+	by, yes := manifest.Superseded(later.of(dr.d.opt.Run), dr.tag.Attempt, dr.step, "")
+	switch {
+	case yes && by.ResumedStep < 0:
+		return supersededError("attempt %d of the run has begun, from nothing", by.Attempt)
+	case yes:
+		return supersededError("attempt %d of the run has begun, and goes on from step %d", by.Attempt, by.ResumedStep)
+	}
+	return nil
+}
+
+func supersededError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s: what this one saves counts for nothing; end it, or start it as a later attempt", ErrFenced, fmt.Sprintf(format, args...))
+}
+
+// sameLayout says why a checkpoint cannot be the base of a delta: that must be a full one with
+// the same tensors in the same places.
+func sameLayout(delta, base *manifest.Manifest) error {
+	if base.Base != nil {
+		return errors.New("it is a delta itself")
+	}
+	if base.Step > delta.Step {
+		return fmt.Errorf("its step is %d, after step %d", base.Step, delta.Step)
+	}
+	same := slices.EqualFunc(delta.Tensors, base.Tensors, func(a, b manifest.Tensor) bool {
+		return a.Name == b.Name && a.DType == b.DType && slices.Equal(a.Shape, b.Shape) && slices.Equal(a.Pieces, b.Pieces)
+	})
+	if !same || len(delta.Shards) != len(base.Shards) {
+		return errors.New("its tensors are others, or are spread over the shards in another way")
+	}
+	return nil
+}
+
+// stillThere says, by reading the manifest again, that nobody has removed or replaced c.
+func (c *Checkpoint) stillThere() error {
+	now, err := c.d.readFile(c.manifestPath(), manifest.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := c.d.absent(c.manifestPath()); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s has been removed", ErrNone, c.path())
+	}
+	if err == nil && !bytes.Equal(now, c.data) {
+		err = corrupt(c.manifestPath(), "it has changed")
+	}
+	return err
 }

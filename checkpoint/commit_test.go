@@ -1,9 +1,11 @@
 package checkpoint
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/testkit/vfstest"
 	"ddpbatch/internal/vfs"
 )
@@ -39,4 +41,165 @@ func TestSaveThatWouldNotCount(t *testing.T) {
 	s, _, err := two.Latest(t.Context())
 	must(t, err)
 	wantState(t, s, testState(10, 4))
+}
+
+// deltaState has, beside what differs between steps, noise that does not.
+func deltaState(step int64) *State {
+	noise := make([]byte, 50_000)
+	fillNoise(noise, 1)
+	s := testState(step, 0)
+	s.Tensors = append(s.Tensors, Tensor{Name: "noise", DType: "float32", Shape: []int{len(noise) / 4}, Data: noise})
+	return s
+}
+
+// deltas is a folder with a full checkpoint of step 1 and deltas of steps 2 and 3.
+func deltas(t *testing.T, o Options) (*Dir, []*State) {
+	t.Helper()
+	d := openDir(t, o)
+	var states []*State
+	var base *Checkpoint
+	for step := int64(1); step <= 3; step++ {
+		s := deltaState(step)
+		states = append(states, s)
+		if base == nil {
+			var err error
+			base, err = split(t, d, s, 2, nil, Commit{})
+			must(t, err)
+			continue
+		}
+		c, err := split(t, d, s, 2, states[0], Commit{Base: base})
+		must(t, err)
+		must(t, c.Close())
+	}
+	return d, states
+}
+
+func TestDeltas(t *testing.T) {
+	t.Parallel()
+	d, states := deltas(t, Options{FS: vfstest.New(t), Keep: Policy{Last: 2}, Attempt: 1})
+	wantList(t, d, "1 committed, 2 committed, 3 committed") // step 1 stays as their base
+	for _, s := range states {
+		got, err := d.Load(t.Context(), s.Step)
+		must(t, err)
+		wantState(t, got, s)
+		must(t, d.Verify(t.Context(), s.Step, true))
+	}
+	list, err := d.List(t.Context())
+	must(t, err)
+	for i, want := range []int64{-1, 1, 1} {
+		if list[i].BaseStep != want {
+			t.Errorf("step %d has the base %d, want %d", list[i].Step, list[i].BaseStep, want)
+		}
+	}
+	if 10*list[1].Bytes > list[0].Bytes {
+		t.Errorf("a delta takes %d bytes, its base %d", list[1].Bytes, list[0].Bytes)
+	}
+	for step := int64(4); step <= 5; step++ { // full ones: nothing needs the base any more
+		save(t, d, testState(step, 0))
+	}
+	wantList(t, d, "4 committed, 5 committed")
+}
+
+// TestBaseIsGone: deltas of a base that is missing, damaged or another one are corrupt and passed
+// over, and stay as they are, since their own bytes are good; a damaged base is set aside.
+func TestBaseIsGone(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"missing", "another", "damaged"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			m := vfstest.New(t)
+			d, _ := deltas(t, Options{FS: m, Attempt: 1, Codec: "auto"})
+			c, err := d.Find(t.Context(), 3)
+			must(t, err)
+			base := d.stepPath(1)
+			switch what {
+			case "missing":
+				must(t, m.Rename(base, base+".elsewhere"))
+			case "another":
+				must(t, m.Rename(base, base+".elsewhere"))
+				save(t, openDir(t, Options{FS: m, Attempt: 1}), testState(1, 9))
+			case "damaged":
+				shard := find(t, m, base, "shard-00001")
+				data := vfstest.Read(t, m, shard)
+				vfstest.Put(t, m, shard, flip(data, 8*len(data)/2)) // in the noise
+			}
+			must(t, c.Close())
+			wantErr(t, "Verify", d.Verify(t.Context(), 3, true), ErrCorrupt)
+			must(t, d.Reject(t.Context(), c))
+			if _, err = m.Stat(d.stepPath(3)); err != nil {
+				t.Error("the delta was renamed")
+			}
+			if _, err = m.Stat(base); (err == nil) != (what == "another") {
+				t.Errorf("the base: %v", err)
+			}
+			must(t, c.Close())
+			_, _, err = d.Latest(t.Context())
+			if what == "another" {
+				must(t, err)
+			} else {
+				wantErr(t, "Latest", err, ErrCorrupt)
+			}
+		})
+	}
+}
+
+// TestBaseIsRefused: what cannot be a base is found before anything is committed.
+func TestBaseIsRefused(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	d, states := deltas(t, Options{FS: m, Attempt: 1})
+	open := func(step int64) *Checkpoint {
+		c, err := d.Find(t.Context(), step)
+		must(t, err)
+		t.Cleanup(func() { must(t, c.Close()) })
+		return c
+	}
+	full := open(1)
+	for name, try := range map[string]func() error{
+		"a delta":        func() error { _, err := split(t, d, deltaState(4), 2, states[1], Commit{Base: open(2)}); return err },
+		"other shards":   func() error { _, err := split(t, d, deltaState(4), 3, states[0], Commit{Base: full}); return err },
+		"of a later one": func() error { _, err := split(t, d, deltaState(0), 2, states[0], Commit{Base: full}); return err },
+	} {
+		if err := try(); err == nil {
+			t.Errorf("%s is taken for a base", name)
+		}
+	}
+	must(t, m.Rename(d.stepPath(1)+"/"+manifest.Name, d.stepPath(1)+"/"+manifest.DeletingName))
+	if _, err := split(t, d, deltaState(4), 2, states[0], Commit{Base: full}); err == nil || errors.Is(err, ErrCorrupt) {
+		t.Errorf("a base that was removed meanwhile: %v", err)
+	}
+	if _, err := m.Stat(d.stepPath(4)); err == nil {
+		t.Error("a draft that was refused stays")
+	}
+}
+
+// TestBaseOfWhatWasJustSaved: retention after a commit keeps the base of what it has committed,
+// though other processes have saved so many since that nothing else would.
+func TestBaseOfWhatWasJustSaved(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	d := attempt(t, m, 1, Policy{Last: 2})
+	full, err := split(t, d, deltaState(100), 2, nil, Commit{})
+	must(t, err)
+	for _, step := range []int64{200, 300} {
+		save(t, attempt(t, m, 1, Policy{}), testState(step, 0))
+	}
+	c, err := split(t, d, deltaState(150), 2, deltaState(100), Commit{Base: full})
+	must(t, err)
+	must(t, c.Close())
+	must(t, d.Verify(t.Context(), 150, true))
+	wantList(t, d, "100 committed, 150 committed, 200 committed, 300 committed")
+}
+
+// TestDeltaWithoutBase: shards that may need a base are not committed without one.
+func TestDeltaWithoutBase(t *testing.T) {
+	t.Parallel()
+	m := vfstest.New(t)
+	d := attempt(t, m, 1, Policy{})
+	if _, err := split(t, d, deltaState(2), 2, deltaState(1), Commit{}); err == nil {
+		t.Error("it is committed")
+	}
+	if files := tree(t, m); len(files) != 0 {
+		t.Errorf("left behind: %v", files)
+	}
 }

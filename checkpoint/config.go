@@ -38,18 +38,7 @@ func (c Config) Validate() error {
 	if c.EverySteps < 0 {
 		fault("every_steps is %d: must be 0 (save only at the end) or more", c.EverySteps)
 	}
-	if c.KeepLast < minKeep {
-		fault("keep_last is %d: must be at least %d, or a corrupt checkpoint has nothing before it", c.KeepLast, minKeep)
-	}
-	if c.KeepEvery < 0 {
-		fault("keep_every is %d: must be a number of steps, or 0 (none)", c.KeepEvery)
-	}
-	if c.KeepWithin < 0 {
-		fault("keep_within is %v: must be a duration, or 0 (none)", c.KeepWithin)
-	}
-	if c.KeepBest < 0 {
-		fault("keep_best is %d: must be 0 (none) or more", c.KeepBest)
-	}
+	errs = append(errs, Policy{Last: c.KeepLast, Every: int64(c.KeepEvery), Within: c.KeepWithin, Best: c.KeepBest}.faults()...)
 	if _, err := chunk.ParseCodec(c.Codec); err != nil {
 		errs = append(errs, err)
 	}

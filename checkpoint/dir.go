@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -16,6 +17,7 @@ import (
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/pause"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
@@ -60,7 +62,7 @@ type Dir struct {
 	made   bool                // the folder itself is there, durably
 	bad    map[saveID]error    // found corrupt: they do not count for retention; where an error says why, rejected: nor as the latest
 	drafts map[string]struct{} // folders that are being written by this process
-	told   map[string]struct{} // what warnOnce has said
+	warned map[string]struct{} // what warnOnce has said
 }
 
 // Open returns the checkpoints folder at path. It touches nothing: the folder is made by the
@@ -86,7 +88,7 @@ func Open(path string, o Options) (*Dir, error) {
 		path: filepath.Clean(path), fs: o.FS, codec: codec, workers: o.Workers, opt: o, log: o.Log,
 		run: runCRC(o.Run),
 		now: time.Now, nonce: rand.Uint32, sleep: pause.For, program: program(),
-		bad: map[saveID]error{}, drafts: map[string]struct{}{}, told: map[string]struct{}{},
+		bad: map[saveID]error{}, drafts: map[string]struct{}{}, warned: map[string]struct{}{},
 	}
 	if d.fs == nil {
 		d.fs = vfs.OS{}
@@ -98,6 +100,30 @@ func Open(path string, o Options) (*Dir, error) {
 		d.log = slog.New(slog.DiscardHandler)
 	}
 	return d, nil
+}
+
+// SetWorkers changes Options.Workers, for who knows only after Open how many goroutines have room. Nobody may be using d meanwhile.
+func (d *Dir) SetWorkers(n int) { d.workers = max(1, n) }
+
+// Place is what rank 0 tells the other ranks, as JSON, so that they open the same folder for the
+// same attempt.
+type Place struct {
+	Path    string `json:"path"`
+	Run     string `json:"run"`
+	Attempt int    `json:"attempt"`
+	Codec   string `json:"codec"`
+}
+
+// Place is where d saves, and as whom.
+func (d *Dir) Place() Place {
+	return Place{Path: d.path, Run: d.opt.Run, Attempt: d.opt.Attempt, Codec: d.opt.Codec}
+}
+
+// OpenPlace opens the folder of another rank. Run, attempt and codec are the place's, all else is
+// from o. A rank that does not commit needs no fence and no policy.
+func OpenPlace(p Place, o Options) (*Dir, error) {
+	o.Run, o.Attempt, o.Codec = p.Run, p.Attempt, p.Codec
+	return Open(p.Path, o)
 }
 
 // fence asks whether this attempt may still commit and remove.
@@ -138,7 +164,52 @@ func (d *Dir) removeDir(path string) error {
 	return err
 }
 
+// makeRoot makes the checkpoints folder, once.
+func (d *Dir) makeRoot() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.made {
+		return nil
+	}
+	if err := replace.Dir(d.fs, d.path); err != nil {
+		return err
+	}
+	d.made = true
+	return nil
+}
+
 // tag names the files of one save.
 func (d *Dir) tag() manifest.Tag {
 	return manifest.Tag{Attempt: d.opt.Attempt, Run: d.run, Nonce: d.nonce()}
+}
+
+// program names this build, for the manifest.
+func program() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "ddpbatch"
+	}
+	version := info.Main.Version
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
+			version = s.Value
+		}
+	}
+	if version == "" {
+		return "ddpbatch"
+	}
+	return "ddpbatch " + version
+}
+
+// warnOnce says what is wrong with something that is passed over and stays as it is, the first time that this Dir comes by it: the look
+// after each save would say it again.
+func (d *Dir) warnOnce(message string, args ...any) {
+	key := fmt.Sprint(append([]any{message}, args...)...)
+	d.mu.Lock()
+	_, said := d.warned[key]
+	d.warned[key] = struct{}{}
+	d.mu.Unlock()
+	if !said {
+		d.log.Warn(message, args...)
+	}
 }

@@ -22,10 +22,10 @@ type Draft struct {
 	step   int64
 	owner  bool // rank 0's
 
-	mu      sync.Mutex
-	shards  []string // that this writer has begun; those of a joined draft only until they are durable
-	settled bool     // committed, or perhaps: nothing is to be removed
-	claimed bool     // this process knows the folder as one that is being written
+	mu        sync.Mutex
+	shards    []string // that this writer has begun; those of a joined draft only until they are durable
+	finalized bool     // committed, or perhaps: nothing is to be removed
+	claimed   bool     // this process knows the folder as one that is being written
 }
 
 // maxFolders is how many names NewDraft tries. All but the first are random.
@@ -166,11 +166,11 @@ func (d *Dir) JoinDraft(data []byte) (*Draft, error) {
 // be removed is left for the next attempt's retention.
 func (dr *Draft) Abort() {
 	dr.mu.Lock()
-	settled, names := dr.settled, dr.shards
-	dr.settled, dr.shards = true, nil
+	finalized, names := dr.finalized, dr.shards
+	dr.finalized, dr.shards = true, nil
 	dr.mu.Unlock()
 	defer dr.release()
-	if settled {
+	if finalized {
 		return
 	}
 	if dr.owner {

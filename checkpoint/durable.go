@@ -1,140 +1,79 @@
 package checkpoint
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"io"
-	"path/filepath"
 	"time"
 
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
-const (
-	// writeBuffer gathers headers and small chunks; a large one passes it by.
-	writeBuffer = 64 << 10
-	// writebackBytes is how much is written before the disk is asked to begin with it.
-	writebackBytes = 8 << 20
-)
-
-// durable is one file on its way to the disk.
+// durable is one file of the checkpoints folder on its way to the disk: what replace.FileWith sees of the file system.
 type durable struct {
-	d            *Dir
-	dir          string
-	tmp, name    string
-	size         int64        // what it will have, to be preallocated; 0: not known
-	beforeRename func() error // nil: nothing to ask
-	patient      bool         // the folder is another client's, and may take a moment to show
-	replaces     bool         // there may be a file of that name, whose place it takes
+	vfs.FS
+	d       *Dir
+	ctx     context.Context
+	patient bool // the file's folder is another client's, and may take a moment to show
 
-	written    int64
-	writeTime  time.Duration // in write(2)
-	settleTime time.Duration // sync, close, rename, sync of the folder
+	writeTime time.Duration // in write(2)
+	syncBegan time.Time
+	syncTime  time.Duration // sync, close, rename, sync of the folder
 }
 
-// write puts the file into its folder so that it is there whole or not at all, and durably once
-// this returns nil: temporary name in the same folder, room reserved, write, length check, sync,
-// close, beforeRename, rename, sync of the folder. On an error before that last sync the
-// temporary file is removed (under the fence); after a failed sync it is abandoned like that too,
-// never synced again.
-func (w *durable) write(ctx context.Context, fill func(io.Writer) error) error {
-	path := filepath.Join(w.dir, w.tmp)
-	f, err := w.create(ctx, path)
-	if err != nil {
-		return err
-	}
-	err = w.fill(f, path, fill)
-	begin := w.d.now()
+// writeFile puts a file of the package's own names into its folder so that it is there whole or not at all, and durably once the error is
+// nil (replace.FileWith). On an error the temporary file is removed, under the fence. fill looks at ctx.
+func (d *Dir) writeFile(ctx context.Context, path string, patient bool, o replace.Options, fill func(io.Writer) error) (*durable, error) {
+	w := &durable{FS: d.fs, d: d, ctx: ctx, patient: patient}
+	err := replace.FileWith(context.WithoutCancel(ctx), w, path, o, fill)
 	if err == nil {
-		err = f.Sync()
+		w.syncTime = d.now().Sub(w.syncBegan)
 	}
-	if closing := f.Close(); err == nil { // on NFS close may be the first to hear of a full quota
-		err = closing
-	}
-	if err == nil && w.beforeRename != nil {
-		err = w.beforeRename()
-	}
-	if err == nil {
-		err = w.rename(path)
+	return w, err
+}
+
+// Create is the file system's. Where the folder may take a moment to show it waits.
+func (w *durable) Create(name string) (f vfs.File, err error) {
+	create := func() error { f, err = w.FS.Create(name); return err }
+	if w.patient {
+		err = w.d.retry(w.ctx, create)
+	} else {
+		err = create()
 	}
 	if err != nil {
-		w.d.discard(path)
-		return err
+		return nil, err
 	}
-	err = w.d.fs.SyncDir(w.dir)
-	w.settleTime = w.d.now().Sub(begin)
-	return err
+	return &timedFile{File: f, w: w}, nil
 }
 
-func (w *durable) rename(path string) error {
-	rename := vfs.Rename
-	if w.replaces {
-		rename = vfs.Replace
-	}
-	return rename(w.d.fs, path, filepath.Join(w.dir, w.name), w.written)
-}
-
-// writeBytes is write with these bytes.
-func (w *durable) writeBytes(ctx context.Context, data []byte) error {
-	return w.write(ctx, func(to io.Writer) error {
-		_, err := to.Write(data)
-		return err
-	})
-}
-
-func (w *durable) create(ctx context.Context, path string) (f vfs.File, err error) {
-	if !w.patient {
-		return w.d.fs.Create(path)
-	}
-	err = w.d.retry(ctx, func() error { f, err = w.d.fs.Create(path); return err })
-	return f, err
-}
-
-// fill writes, and compares the file's length with what was written.
-func (w *durable) fill(f vfs.File, path string, fill func(io.Writer) error) error {
-	if w.size > 0 {
-		if err := f.Preallocate(w.size); err != nil {
-			return err
-		}
-	}
-	buf := bufio.NewWriterSize(&steadyWriter{file: f, w: w}, writeBuffer)
-	if err := fill(buf); err != nil {
-		return err
-	}
-	if err := buf.Flush(); err != nil {
-		return err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() != w.written {
-		return fmt.Errorf("%s is %d bytes long after writing %d: %w", path, info.Size(), w.written, io.ErrShortWrite)
-	}
+// Remove removes the temporary file of a write that has failed.
+func (w *durable) Remove(name string) error {
+	w.d.discard(name)
 	return nil
 }
 
-// steadyWriter has the disk work while there is more to come, so that the sync finds little left.
-type steadyWriter struct {
-	file    vfs.File
-	w       *durable
-	started int64 // so much is on its way to the disk
+// timedFile takes down where the time goes.
+type timedFile struct {
+	vfs.File
+	w *durable
 }
 
-func (s *steadyWriter) Write(p []byte) (int, error) {
-	begin := s.w.d.now()
-	n, err := s.file.Write(p)
-	s.w.written += int64(n)
-	// Up to a whole MiB: the next write would have to wait for a page of which it writes the rest.
-	if ready := s.w.written&^(1<<20-1) - s.started; err == nil && ready >= writebackBytes {
-		s.file.StartWriteback(s.started, ready)
-		s.started += ready
-	}
-	s.w.writeTime += s.w.d.now().Sub(begin)
-	return n, err
+func (f *timedFile) Write(p []byte) (int, error) {
+	defer f.w.writing(f.w.d.now())
+	return f.File.Write(p)
 }
+
+func (f *timedFile) StartWriteback(offset, n int64) {
+	defer f.w.writing(f.w.d.now())
+	f.File.StartWriteback(offset, n)
+}
+
+func (f *timedFile) Sync() error {
+	f.w.syncBegan = f.w.d.now()
+	return f.File.Sync()
+}
+
+func (w *durable) writing(began time.Time) { w.writeTime += w.d.now().Sub(began) }
 
 // discard removes a file that a save that did not succeed has left. Where that fails, or the
 // attempt is fenced, it stays for a later attempt to sweep; the save's own error says more.
@@ -142,18 +81,4 @@ func (d *Dir) discard(path string) {
 	if err := d.remove(path); err != nil {
 		d.log.Warn("leftover of an unfinished save stays", "path", path, "err", err)
 	}
-}
-
-// makeRoot makes the checkpoints folder, once.
-func (d *Dir) makeRoot() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.made {
-		return nil
-	}
-	if err := replace.Dir(d.fs, d.path); err != nil {
-		return err
-	}
-	d.made = true
-	return nil
 }

@@ -29,7 +29,7 @@ func (d *Dir) gate(attempt int) string {
 
 // takeOut names the commit record of a checkpoint as being removed: by way of the gate, if this is an attempt. name is what it has been
 // called so far. d.changing is held.
-func (d *Dir) takeOut(e *entry, name string, size int64) error {
+func (d *Dir) takeOut(e *folderInfo, name string, size int64) error {
 	from, to := filepath.Join(e.info.Path, name), filepath.Join(e.info.Path, manifest.DeletingName)
 	if err := d.fence(); err != nil {
 		return err
@@ -167,9 +167,4 @@ func (d *Dir) giveBack(gate, name string) error {
 		return err
 	}
 	return d.fs.SyncDir(path)
-}
-
-// hasShards says whether all shards of a checkpoint are among the files.
-func hasShards(m *manifest.Manifest, files []string) bool {
-	return !slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return !slices.Contains(files, s.File) })
 }

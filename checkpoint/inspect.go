@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
+	"sync"
+	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/vfs"
 )
 
 // inspect looks at one folder, and not at its shards; nil where there is none, or only a foreign one. What cannot be read
-// is an entry, too: one folder that is not readable must not hide the others.
-func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
+// is listed, too: one folder that is not readable must not hide the others.
+func (d *Dir) inspect(ctx context.Context, name string, quick bool) *folderInfo {
 	path := filepath.Join(d.path, name)
 	folder, _ := manifest.ParseFolder(name)
-	e := &entry{name: name, info: Info{Step: folder.Step, Path: path, State: StatePartial, BaseStep: -1}}
+	e := &folderInfo{name: name, info: Info{Step: folder.Step, Path: path, State: StatePartial, BaseStep: -1}}
 	var err error
 	e.files, err = d.list(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -40,19 +44,19 @@ func (d *Dir) inspect(ctx context.Context, name string, quick bool) *entry {
 	return e
 }
 
-func (d *Dir) unreadable(ctx context.Context, e *entry, err error) {
+func (d *Dir) unreadable(ctx context.Context, e *folderInfo, err error) {
 	if ctx.Err() == nil { // else it may well be readable
 		d.log.Warn("checkpoint cannot be read: it is left as it is", "path", e.info.Path, "err", classify(err))
 	}
 	e.err, e.info.State, e.info.Committed = err, StateUnreadable, false
 }
 
-// inspectManifest fills in what the manifest of an entry says.
-func (d *Dir) inspectManifest(e *entry, quick bool) error {
+// inspectManifest fills in what the manifest in a folder says.
+func (d *Dir) inspectManifest(e *folderInfo, quick bool) error {
 	path := filepath.Join(e.info.Path, manifest.Name)
 	var info fs.FileInfo // of a quick look
 	if quick {
-		err := again(func() (err error) { info, err = d.fs.Stat(path); return err })
+		err := retryStale(func() (err error) { info, err = d.fs.Stat(path); return err })
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -63,7 +67,7 @@ func (d *Dir) inspectManifest(e *entry, quick bool) error {
 		}
 	}
 	var data []byte
-	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxBytes); return err })
+	err := retryStale(func() (err error) { data, err = d.readFile(path, manifest.MaxBytes); return err })
 	var m *manifest.Manifest
 	if err == nil {
 		m, err = d.parseManifest(e.name, data)
@@ -80,7 +84,7 @@ func (d *Dir) inspectManifest(e *entry, quick bool) error {
 	case err != nil:
 		return err
 	}
-	e.m, e.crc = slim(m), manifest.CRC(data)
+	e.m, e.crc = withoutTensors(m), manifest.CRC(data)
 	e.info = d.describe(e.name, m, int64(len(data)))
 	if info != nil && info.Size() == int64(len(data)) {
 		d.known.addManifest(e.name, knownManifest{size: info.Size(), modTime: info.ModTime(), m: e.m, crc: e.crc})
@@ -90,7 +94,7 @@ func (d *Dir) inspectManifest(e *entry, quick bool) error {
 
 // inspectGone is about a manifest that the folder has listed, and that is said not to be there: it
 // was removed in between, or it was not.
-func (d *Dir) inspectGone(e *entry, path string) error {
+func (d *Dir) inspectGone(e *folderInfo, path string) error {
 	if err := d.absent(path); err != nil {
 		return err
 	}
@@ -99,4 +103,172 @@ func (d *Dir) inspectGone(e *entry, path string) error {
 		return nil
 	}
 	return err
+}
+
+// listsShards says whether the folder of a checkpoint that is committed lists all its shards.
+func (e *folderInfo) listsShards() bool { return e.m == nil || hasShards(e.m, e.files) }
+
+// hasShards says whether all shards of a checkpoint are among the files.
+func hasShards(m *manifest.Manifest, files []string) bool {
+	there := make(map[string]bool, len(files))
+	for _, name := range files {
+		there[name] = true
+	}
+	return !slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return !there[s.File] })
+}
+
+// shardOf is a shard to be looked at.
+type shardOf struct {
+	*folderInfo
+	shard manifest.Shard
+}
+
+// checkShards looks at the sizes of the shards in folders that seem whole.
+func (d *Dir) checkShards(ctx context.Context, entries []*folderInfo) error {
+	var list []shardOf
+	var looked []*folderInfo
+	for _, e := range entries {
+		if e.m == nil || e.info.State != StateCommitted && e.info.State != StateSuperseded {
+			continue
+		}
+		looked = append(looked, e)
+		for _, s := range e.m.Shards {
+			list = append(list, shardOf{e, s})
+		}
+	}
+	var mu sync.Mutex
+	err := inParallel(ctx, openAtOnce, list, func(ctx context.Context, s shardOf) error {
+		whole, err := d.inspectShard(s)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err != nil && s.err == nil:
+			d.unreadable(ctx, s.folderInfo, err)
+		case !whole && s.err == nil:
+			s.info.State, s.info.Committed = StateBroken, false
+		}
+		return ctx.Err()
+	})
+	if err != nil {
+		return err
+	}
+	for _, e := range looked {
+		e.checked = true
+		if e.info.State == StateCommitted || e.info.State == StateSuperseded {
+			d.known.markWhole(e.name, e.crc)
+		}
+	}
+	return nil
+}
+
+// inspectShard says whether a shard is there with its size. A network file system may answer both
+// from what it remembers: so what is wrong is looked at in another way, too.
+func (d *Dir) inspectShard(s shardOf) (whole bool, err error) {
+	path, want := filepath.Join(s.info.Path, s.shard.File), s.shard.Size
+	info, err := d.fs.Stat(path)
+	if err == nil && info.Size() == want {
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	f, err := d.fs.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, d.absent(path)
+	case errors.Is(err, vfs.ErrNotRegular):
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err = f.Stat()
+	return err == nil && info.Size() == want, err
+}
+
+// known is what a Dir has read of files that nobody changes, so that the retention after a save
+// reads only what is new. Searches and lists read anew.
+type known struct {
+	mu        sync.Mutex
+	manifests map[string]*knownManifest  // by folder
+	records   map[string]manifest.Record // by file name
+}
+
+type knownManifest struct {
+	size    int64
+	modTime time.Time
+	written bool               // by this process, just now: its time is not known yet
+	m       *manifest.Manifest // less tensors and values
+	crc     manifest.Checksum
+	whole   bool // all its shards had their sizes
+}
+
+// withoutTensors is what a look needs of a manifest.
+func withoutTensors(m *manifest.Manifest) *manifest.Manifest {
+	s := *m
+	s.Tensors, s.Values = nil, nil
+	return &s
+}
+
+// manifest is that of a folder, if the file (nil: it was not found) is still the one that was read.
+// Where the file system keeps no times that is not known.
+func (k *known) manifest(folder string, info fs.FileInfo) *knownManifest {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	was := k.manifests[folder]
+	if was == nil || info == nil || info.ModTime().Unix() <= 0 || was.size != info.Size() || !was.written && !was.modTime.Equal(info.ModTime()) {
+		return nil
+	}
+	was.modTime, was.written = info.ModTime(), false
+	copied := *was
+	return &copied
+}
+
+func (k *known) addManifest(folder string, one knownManifest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.manifests == nil {
+		k.manifests = map[string]*knownManifest{}
+	}
+	k.manifests[folder] = &one
+}
+
+// markWhole takes note that the shards of a manifest had their sizes.
+func (k *known) markWhole(folder string, crc manifest.Checksum) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if one := k.manifests[folder]; one != nil && one.crc == crc {
+		one.whole = true
+	}
+}
+
+// forget forgets what was read in a folder.
+func (k *known) forget(folder string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.manifests, folder)
+}
+
+// forgetOthers forgets what is not in these folders.
+func (k *known) forgetOthers(folders []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.manifests, func(name string, _ *knownManifest) bool { return !slices.Contains(folders, name) })
+}
+
+func (k *known) record(name string) (manifest.Record, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, ok := k.records[name]
+	return r, ok
+}
+
+func (k *known) addRecord(name string, r manifest.Record) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.records == nil {
+		k.records = map[string]manifest.Record{}
+	}
+	k.records[name] = r
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ddpbatch/checkpoint/internal/manifest"
+	"ddpbatch/internal/replace"
 )
 
 // Begin records, durably and under the fence, what this attempt goes on from (nil: from
@@ -75,17 +76,16 @@ func (d *Dir) begin(ctx context.Context, record manifest.Record, from *Checkpoin
 		}
 		return d.fence()
 	}
-	file := &durable{d: d, dir: d.path, tmp: d.tag().RecordTmp(), name: name, beforeRename: mayRename, replaces: true}
-	return file.writeBytes(ctx, data)
+	o := replace.Options{Temp: d.tag().RecordTmp(), BeforeRename: mayRename}
+	_, err = d.writeFile(ctx, filepath.Join(d.path, name), false, o, replace.Bytes(data))
+	return err
 }
 
 // noneLater is an error where a later attempt of this run has begun.
 func (d *Dir) noneLater() error {
-	_, files, err := d.names()
-	for _, name := range files {
-		if attempt, run, ok := manifest.ParseRecordName(name); ok && run == d.run && attempt > d.opt.Attempt {
-			return fmt.Errorf("%w: attempt %d of the run has begun already: end this one, or start it as a later attempt", ErrFenced, attempt)
-		}
+	later, err := d.firstBegun(d.opt.Attempt + 1)
+	if later > 0 {
+		err = fmt.Errorf("%w: attempt %d of the run has begun already: end this one, or start it as a later attempt", ErrFenced, later)
 	}
 	return err
 }
@@ -93,39 +93,37 @@ func (d *Dir) noneLater() error {
 // FirstBegun is the first attempt of this run, from a given one on, that has recorded what it goes on from (Begin): this attempt, too, if
 // it has; 0 where none has.
 func (d *Dir) FirstBegun(from int) (int, error) {
-	_, files, err := d.names()
+	first, err := d.firstBegun(from)
 	if err != nil {
 		return 0, fmt.Errorf("look for attempts that have begun, in %s: %w", d.path, classify(err))
 	}
-	first := 0
+	return first, nil
+}
+
+func (d *Dir) firstBegun(from int) (first int, err error) {
+	_, files, err := d.names()
 	for _, name := range files {
 		if attempt, run, ok := manifest.ParseRecordName(name); ok && run == d.run && attempt >= from && (first == 0 || attempt < first) {
 			first = attempt
 		}
 	}
-	return first, nil
+	return first, err
 }
 
-// readRecord reads the lineage record of that file name.
-func (d *Dir) readRecord(name string) (manifest.Record, error) {
-	path := filepath.Join(d.path, name)
-	var data []byte
-	err := again(func() (err error) { data, err = d.readFile(path, manifest.MaxRecordBytes); return err })
+// GivenUp says whether a later attempt of this run has gone on from before what an attempt saved at a step: a save that is not
+// committed yet would be superseded at once.
+func (d *Dir) GivenUp(attempt int, step int64) (bool, error) {
+	_, files, err := d.names()
 	if err != nil {
-		return manifest.Record{}, err
+		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
 	}
-	record, err := manifest.ParseRecord(data)
+	records, err := d.readLineage(context.Background(), files, false)
 	if err != nil {
-		return manifest.Record{}, judgeManifest(path, err)
+		return false, fmt.Errorf("look at the attempts in %s: %w", d.path, classify(err))
 	}
-	if name != manifest.RecordName(record.Attempt, runCRC(record.Run)) {
-		return manifest.Record{}, corrupt(path, "it is the record of attempt %d of the run %q", record.Attempt, record.Run)
-	}
-	return record, nil
+	_, yes := manifest.Superseded(records.of(d.opt.Run), attempt, step, "")
+	return yes, nil
 }
-
-// runCRC stands for a run in file names.
-func runCRC(run string) uint32 { return uint32(manifest.CRC([]byte(run))) }
 
 // lineage is the records of a folder, of all runs in it.
 type lineage []manifest.Record
@@ -154,7 +152,7 @@ func (d *Dir) readLineage(ctx context.Context, names []string, quick bool) (line
 // over loudly: without it a checkpoint may count that should not, but none is lost.
 func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) {
 	read := make(lineage, len(names)) // those that are passed over stay empty
-	err := inParallel(ctx, opening, numbers(len(names)), func(_ context.Context, i int) error {
+	err := inParallel(ctx, openAtOnce, numbers(len(names)), func(_ context.Context, i int) error {
 		path := filepath.Join(d.path, names[i])
 		_, run, _ := manifest.ParseRecordName(names[i])
 		record, err := d.readRecord(names[i])
@@ -183,6 +181,24 @@ func (d *Dir) readRecords(ctx context.Context, names []string) (lineage, error) 
 	return read, nil
 }
 
+// readRecord reads the lineage record of that file name.
+func (d *Dir) readRecord(name string) (manifest.Record, error) {
+	path := filepath.Join(d.path, name)
+	var data []byte
+	err := retryStale(func() (err error) { data, err = d.readFile(path, manifest.MaxRecordBytes); return err })
+	if err != nil {
+		return manifest.Record{}, err
+	}
+	record, err := manifest.ParseRecord(data)
+	if err != nil {
+		return manifest.Record{}, judgeManifest(path, err)
+	}
+	if name != manifest.RecordName(record.Attempt, runCRC(record.Run)) {
+		return manifest.Record{}, corrupt(path, "it is the record of attempt %d of the run %q", record.Attempt, record.Run)
+	}
+	return record, nil
+}
+
 func (l lineage) of(run string) []manifest.Record {
 	var own []manifest.Record
 	for _, r := range l {
@@ -202,3 +218,6 @@ func (l lineage) superseded(m *manifest.Manifest, folder, run string) (by manife
 	}
 	return by, yes
 }
+
+// runCRC stands for a run in file names.
+func runCRC(run string) uint32 { return uint32(manifest.CRC([]byte(run))) }

@@ -331,3 +331,31 @@ func TestOthersRecord(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenUp: attempt 3 began anew, attempt 5 goes on from nothing of before either; what they save themselves counts.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	fsys := vfs.NewMem()
+	for _, attempt := range []int{3, 5} {
+		d, err := Open("/checkpoints", Options{FS: fsys, Run: "r", Attempt: attempt})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Begin(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		run     string
+		attempt int
+		want    bool
+	}{{"r", 1, true}, {"r", 4, true}, {"r", 5, false}, {"r", 6, false}, {"other", 1, false}} {
+		d, err := Open("/checkpoints", Options{FS: fsys, Run: test.run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := d.GivenUp(test.attempt, 10); got != test.want || err != nil {
+			t.Errorf("run %s, attempt %d: %v, %v", test.run, test.attempt, got, err)
+		}
+	}
+}

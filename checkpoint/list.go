@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,12 +49,131 @@ func (d *Dir) List(ctx context.Context) ([]Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list checkpoints in %s: %w", d.path, classify(err))
 	}
-	list := make([]Info, len(v.entries))
-	for i, e := range v.entries {
+	list := make([]Info, len(v.folders))
+	for i, e := range v.folders {
 		list[i] = e.info
 	}
 	return list, nil
 }
+
+// view is what a look at the checkpoints folder found.
+type view struct {
+	files   []string      // beside the checkpoints
+	folders []*folderInfo // oldest first
+	records lineage
+}
+
+// folderInfo is what is known of one folder of a checkpoint.
+type folderInfo struct {
+	name    string
+	info    Info               // Run, Attempt and so on are zero where m is nil
+	m       *manifest.Manifest // less tensors and values; nil where it cannot be read
+	crc     manifest.Checksum  // of the manifest's bytes
+	files   []string           // all that is in the folder
+	by      int                // the attempt that superseded it
+	err     error              // why it is unreadable, of a newer format, or its manifest damaged
+	checked bool               // the sizes of its shards have been looked at
+}
+
+// look finds the state of every checkpoint from its manifest and the sizes of its shards. A quick
+// look believes what this Dir has read before, of other runs it reads no records, and of a shard that its
+// folder lists it does not ask the size; checkShards does.
+func (d *Dir) look(ctx context.Context, quick bool) (*view, error) {
+	folders, files, err := d.names()
+	if err != nil {
+		return nil, err
+	}
+	v := &view{files: files}
+	if v.records, err = d.readLineage(ctx, files, quick); err != nil {
+		return nil, err
+	}
+	found := make([]*folderInfo, len(folders))
+	err = inParallel(ctx, openAtOnce, numbers(len(folders)), func(ctx context.Context, i int) error {
+		found[i] = d.folderInfoOf(ctx, folders[i], v.records, quick)
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	v.folders = slices.DeleteFunc(found, func(e *folderInfo) bool { return e == nil })
+	doubtful := slices.DeleteFunc(slices.Clone(v.folders), func(e *folderInfo) bool { return quick && e.listsShards() })
+	if err := d.checkShards(ctx, doubtful); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(v.folders, byAge)
+	v.breakOrphans()
+	if quick {
+		d.known.forgetOthers(folders)
+	}
+	return v, nil
+}
+
+// folderInfoOf is what a folder holds, less what checkShards finds; nil where that has been removed
+// since it was listed.
+func (d *Dir) folderInfoOf(ctx context.Context, name string, records lineage, quick bool) *folderInfo {
+	e := d.inspect(ctx, name, quick)
+	if e != nil && e.m != nil && e.info.Committed {
+		if by, yes := records.superseded(e.m, name, d.opt.Run); yes {
+			e.by, e.info.State, e.info.Committed = by.Attempt, StateSuperseded, false
+		}
+	}
+	return e
+}
+
+// lookAgain looks once more at what seems broken, before anything is removed for that.
+func (d *Dir) lookAgain(ctx context.Context, v *view) error {
+	var again []*folderInfo
+	for i, e := range v.folders {
+		if folder, _ := manifest.ParseFolder(e.name); e.info.State != StateBroken || folder.Broken {
+			continue
+		}
+		if v.folders[i] = d.folderInfoOf(ctx, e.name, v.records, false); v.folders[i] != nil {
+			again = append(again, v.folders[i])
+		}
+	}
+	v.folders = slices.DeleteFunc(v.folders, func(e *folderInfo) bool { return e == nil })
+	if err := d.checkShards(ctx, again); err != nil {
+		return err
+	}
+	slices.SortFunc(v.folders, byAge) // a manifest that can be read now has another place
+	v.breakOrphans()
+	return ctx.Err()
+}
+
+// breakOrphans marks deltas whose base is gone, broken or another one: they hold nothing by themselves. One whose base cannot be read
+// now may be good.
+func (v *view) breakOrphans() {
+	bases := map[string]*folderInfo{}
+	for _, e := range v.folders {
+		bases[e.name] = e
+	}
+	for _, e := range v.folders {
+		if e.m == nil || e.m.Base == nil || !e.info.Committed {
+			continue
+		}
+		base := bases[e.m.Base.Folder]
+		if base == nil || base.info.State == StateBroken || base.info.State == StatePartial || base.m != nil && base.crc != e.m.Base.CRC {
+			e.info.State, e.info.Committed = StateBroken, false
+		}
+	}
+}
+
+// byAge orders the oldest first.
+func byAge(a, b *folderInfo) int {
+	return cmp.Or(cmp.Compare(a.info.Step, b.info.Step), newer(a.m, b.m), cmp.Compare(a.name, b.name))
+}
+
+// newer compares two saves of one step: the higher attempt, then the later one, counts. Those
+// that cannot be read come first.
+func newer(a, b *manifest.Manifest) int {
+	if a == nil || b == nil {
+		return cmp.Compare(boolToInt(a != nil), boolToInt(b != nil))
+	}
+	return cmp.Or(cmp.Compare(a.Attempt, b.Attempt), a.Created.Compare(b.Created))
+}
+
+// good says whether a checkpoint is one that Latest would take, as far as is known.
+func (d *Dir) good(e *folderInfo) bool { return e.info.Committed && !d.isBad(e.id()) }
 
 // describe is the Info of a committed checkpoint whose manifest has so many bytes.
 func (d *Dir) describe(folder string, m *manifest.Manifest, size int64) Info {
@@ -92,7 +212,7 @@ func (d *Dir) names() (folders, files []string, err error) {
 // list is the names in a folder.
 func (d *Dir) list(path string) ([]string, error) {
 	var names []string
-	err := again(func() error {
+	err := retryStale(func() error {
 		entries, err := d.fs.ReadDir(path)
 		names = make([]string, len(entries))
 		for i, e := range entries {
@@ -115,4 +235,20 @@ func (d *Dir) absent(path string) error {
 		return fmt.Errorf("%w: %s is in its folder's list, and is said not to be there; try again", ErrStale, path)
 	}
 	return err
+}
+
+// numbers are 0 to n-1.
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -32,8 +32,8 @@ func (d *Dir) pin(ctx context.Context, step int64, label string) error {
 	if err != nil {
 		return err
 	}
-	var chosen *entry
-	for _, e := range v.entries {
+	var chosen *folderInfo
+	for _, e := range v.folders {
 		if e.info.Step == step && e.m != nil && e.m.Run == d.opt.Run && d.good(e) {
 			chosen = e
 		}
@@ -44,7 +44,7 @@ func (d *Dir) pin(ctx context.Context, step int64, label string) error {
 	if err := d.putPin(chosen, label); err != nil {
 		return err
 	}
-	for _, e := range v.entries {
+	for _, e := range v.folders {
 		if e == chosen || e.m == nil || e.m.Run != d.opt.Run || !slices.Contains(e.info.Pinned, label) {
 			continue
 		}
@@ -60,7 +60,7 @@ func (d *Dir) pin(ctx context.Context, step int64, label string) error {
 
 // noneToPin is why no checkpoint of a step can be pinned: one that cannot be read may well be there.
 func (d *Dir) noneToPin(v *view, step int64) error {
-	for _, e := range v.entries {
+	for _, e := range v.folders {
 		if e.info.Step == step && e.err != nil && (e.m == nil || e.m.Run == d.opt.Run) {
 			return e.err
 		}
@@ -70,7 +70,7 @@ func (d *Dir) noneToPin(v *view, step int64) error {
 
 // putPin makes the file, which is empty: its name says it all. It is taken back if the checkpoint
 // is gone by then.
-func (d *Dir) putPin(e *entry, label string) error {
+func (d *Dir) putPin(e *folderInfo, label string) error {
 	if err := d.fence(); err != nil {
 		return err
 	}

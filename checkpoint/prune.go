@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/internal/vfs"
@@ -21,27 +22,27 @@ func (d *Dir) Prune(ctx context.Context, p Policy) ([]Decision, error) {
 	}
 	d.changing.Lock()
 	defer d.changing.Unlock()
-	verdicts, err := d.prune(ctx, p, "")
+	retentions, err := d.prune(ctx, p, "")
 	if err != nil {
 		return nil, fmt.Errorf("remove old checkpoints in %s: %w", d.path, classify(err))
 	}
-	return decisions(verdicts), nil
+	return decisionsOf(retentions), nil
 }
 
 // prune applies a policy, which keeps the folder saved in any case, and sweeps. d.changing is
 // held.
-func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*verdict, error) {
+func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*retention, error) {
 	v, err := d.look(ctx, saved != "")
 	if err != nil {
 		return nil, err
 	}
-	verdicts, err := d.surePlan(ctx, v, p, saved)
+	retentions, err := d.applyPolicySurely(ctx, v, p, saved)
 	if err != nil {
 		return nil, err
 	}
-	d.logPerhaps(verdicts)
+	d.logPossibleBases(retentions)
 	for _, deltas := range []bool{true, false} { // a base only after what is made from it
-		for _, one := range verdicts {
+		for _, one := range retentions {
 			if len(one.keep) > 0 || (one.m.Base != nil) != deltas {
 				continue
 			}
@@ -53,25 +54,24 @@ func (d *Dir) prune(ctx context.Context, p Policy, saved string) ([]*verdict, er
 			}
 		}
 	}
-	return verdicts, d.sweep(ctx, v, saved != "")
+	return retentions, d.sweep(ctx, v, saved != "")
 }
 
-// surePlan is a plan that removes nothing because something else seemed whole, or broken, at a quick
-// look.
-func (d *Dir) surePlan(ctx context.Context, v *view, p Policy, saved string) ([]*verdict, error) {
+// applyPolicySurely is applyPolicy, and has nothing removed because something else seemed whole, or broken, at a quick look.
+func (d *Dir) applyPolicySurely(ctx context.Context, v *view, p Policy, saved string) ([]*retention, error) {
 	for {
 		if err := d.lookAgain(ctx, v); err != nil {
 			return nil, err
 		}
-		verdicts := d.plan(v, p, saved)
-		if !slices.ContainsFunc(verdicts, func(one *verdict) bool { return len(one.keep) == 0 }) {
-			return verdicts, nil
+		retentions := d.applyPolicy(v, p, saved)
+		if !slices.ContainsFunc(retentions, func(one *retention) bool { return len(one.keep) == 0 }) {
+			return retentions, nil
 		}
-		unsure := slices.DeleteFunc(slices.Clone(v.entries), func(e *entry) bool {
+		unsure := slices.DeleteFunc(slices.Clone(v.folders), func(e *folderInfo) bool {
 			return e.checked || e.m == nil || e.m.Run != d.opt.Run || e.info.State != StateCommitted && e.info.State != StateSuperseded
 		})
 		if len(unsure) == 0 {
-			return verdicts, nil
+			return retentions, nil
 		}
 		if err := d.checkShards(ctx, unsure); err != nil {
 			return nil, err
@@ -82,7 +82,7 @@ func (d *Dir) surePlan(ctx context.Context, v *view, p Policy, saved string) ([]
 // removeCheckpoint takes a committed checkpoint out of the world, the commit record first, so
 // that a crash leaves either a whole checkpoint or none. Who pins it makes the pin and then looks
 // for the commit record; so one of the two sees what the other has done.
-func (d *Dir) removeCheckpoint(one *verdict) error {
+func (d *Dir) removeCheckpoint(one *retention) error {
 	path := one.info.Path
 	info, err := d.fs.Stat(filepath.Join(path, manifest.Name))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func (d *Dir) removeCheckpoint(one *verdict) error {
 	if err != nil {
 		return err
 	}
-	if err := d.takeOut(one.entry, manifest.Name, info.Size()); err != nil {
+	if err := d.takeOut(one.folderInfo, manifest.Name, info.Size()); err != nil {
 		return err
 	}
 	if err := d.fs.SyncDir(path); err != nil {
@@ -100,24 +100,24 @@ func (d *Dir) removeCheckpoint(one *verdict) error {
 	if one.files, err = d.list(path); err != nil {
 		return err
 	}
-	if pinned(one.files) {
+	if hasPin(one.files) {
 		one.reason("pinned meanwhile")
-		return d.putBack(one.entry, info.Size())
+		return d.putBack(one.folderInfo, info.Size())
 	}
 	d.known.forget(one.name)
-	if err := d.removeData(one.entry, one.m); err != nil {
+	if err := d.removeData(one.folderInfo, one.m); err != nil {
 		return err
 	}
 	one.files = nil
 	return nil
 }
 
-func pinned(files []string) bool {
+func hasPin(files []string) bool {
 	return slices.ContainsFunc(files, func(name string) bool { _, pin := manifest.ParsePin(name); return pin })
 }
 
 // putBack makes a checkpoint again of one whose removal has only begun.
-func (d *Dir) putBack(e *entry, size int64) error {
+func (d *Dir) putBack(e *folderInfo, size int64) error {
 	from, to := filepath.Join(e.info.Path, manifest.DeletingName), filepath.Join(e.info.Path, manifest.Name)
 	if err := vfs.Rename(d.fs, from, to, size); err != nil {
 		return err
@@ -127,10 +127,10 @@ func (d *Dir) putBack(e *entry, size int64) error {
 
 // removeData removes the files of a checkpoint whose manifest is named as being removed, then
 // that, and the folder, unless somebody has put something else into it.
-func (d *Dir) removeData(e *entry, m *manifest.Manifest) error {
+func (d *Dir) removeData(e *folderInfo, m *manifest.Manifest) error {
 	for _, name := range e.files {
 		attempt, own := manifest.OwnFile(name, d.run)
-		if !names(m, name) && !(own && attempt <= m.Attempt) {
+		if !hasShard(m, name) && !(own && attempt <= m.Attempt) {
 			continue
 		}
 		if err := d.remove(filepath.Join(e.info.Path, name)); err != nil {
@@ -146,7 +146,145 @@ func (d *Dir) removeData(e *entry, m *manifest.Manifest) error {
 	return d.fs.SyncDir(d.path)
 }
 
-// names says whether a file is a shard of the checkpoint.
-func names(m *manifest.Manifest, file string) bool {
+// hasShard says whether a file is a shard of the checkpoint.
+func hasShard(m *manifest.Manifest, file string) bool {
 	return m != nil && slices.ContainsFunc(m.Shards, func(s manifest.Shard) bool { return s.File == file })
+}
+
+// emptyAge is how old an empty folder must be before it is taken for left behind: a writer puts its
+// first file into a new one at once. An attempt that has just saved needs no such guess: it knows of
+// its own saves, and as long as its fence is good, what it sees was not made by a newer one.
+const emptyAge = time.Hour
+
+// retain tidies up after the checkpoint in a folder has been committed.
+func (d *Dir) retain(ctx context.Context, saved string) error {
+	_, err := d.prune(context.WithoutCancel(ctx), d.opt.Keep, saved)
+	return err
+}
+
+// sweep removes what dead attempts of this run have left: files of saves that were never
+// committed, removals that were interrupted, records and probes that were never finished. saver
+// says that this process is the one that saves for its attempt.
+func (d *Dir) sweep(ctx context.Context, v *view, saver bool) error {
+	for _, name := range v.files {
+		if !d.leftByEarlierAttempt(name, nil) {
+			continue
+		}
+		if err := d.remove(filepath.Join(d.path, name)); err != nil {
+			return err
+		}
+	}
+	for _, e := range v.folders {
+		if len(e.files) == 0 && e.m != nil || d.isWriting(e.name) || e.info.State == StateUnreadable {
+			continue // just removed, in progress, or not known
+		}
+		var err error
+		switch {
+		case e.info.State == StatePartial:
+			err = d.sweepPartial(ctx, e, saver && d.opt.Attempt > 0)
+		case e.m != nil && e.m.Run == d.opt.Run:
+			_, err = d.sweepFolder(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftByEarlierAttempt says whether a file is an earlier attempt's of this run, and not part of m.
+func (d *Dir) leftByEarlierAttempt(name string, m *manifest.Manifest) bool {
+	attempt, own := manifest.OwnFile(name, d.run)
+	return own && attempt < d.opt.Attempt && !hasShard(m, name)
+}
+
+// sweepFolder removes what earlier attempts have left, and counts the others.
+func (d *Dir) sweepFolder(e *folderInfo) (others int, err error) {
+	for _, name := range e.files {
+		// Below a committed manifest, one on its way out is what a crash left of the rename.
+		if !d.leftByEarlierAttempt(name, e.m) && !(e.m != nil && name == manifest.DeletingName && d.mayRemove(e.m.Attempt)) {
+			others++
+			continue
+		}
+		if err := d.remove(filepath.Join(e.info.Path, name)); err != nil {
+			return others, err
+		}
+	}
+	return others, nil
+}
+
+// sweepPartial removes what is left of a checkpoint that was never committed, or whose removal
+// was interrupted. The folder goes too, unless there is something else in it.
+func (d *Dir) sweepPartial(ctx context.Context, e *folderInfo, emptyToo bool) error {
+	// One look is not enough to remove anything; and a client may remember an old list.
+	if e = d.inspect(ctx, e.name, false); e == nil || e.info.State != StatePartial {
+		return nil
+	}
+	if _, err := d.fs.Stat(filepath.Join(e.info.Path, manifest.Name)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if slices.Contains(e.files, manifest.DeletingName) {
+		return d.finishRemoval(e)
+	}
+	if len(e.files) == 0 && !emptyToo {
+		if left, err := d.leftBehind(e); err != nil || !left {
+			return err
+		}
+	}
+	if others, err := d.sweepFolder(e); err != nil || others > 0 {
+		return err
+	}
+	if err := d.removeDir(e.info.Path); err != nil {
+		return err
+	}
+	return d.fs.SyncDir(d.path)
+}
+
+// leftBehind says whether nobody will put anything into an empty folder any more.
+func (d *Dir) leftBehind(e *folderInfo) (bool, error) {
+	if folder, _ := manifest.ParseFolder(e.name); folder.Fresh && folder.Attempt < d.opt.Attempt {
+		return true, nil
+	}
+	info, err := d.fs.Stat(e.info.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || info.ModTime().Unix() <= 0 { // some file systems keep no times
+		return false, err
+	}
+	return d.now().Sub(info.ModTime()) >= emptyAge, nil
+}
+
+// finishRemoval goes on with a removal, if it is of a checkpoint that this attempt may remove. One
+// that has been pinned is put back, if it is whole.
+func (d *Dir) finishRemoval(e *folderInfo) error {
+	path := filepath.Join(e.info.Path, manifest.DeletingName)
+	data, err := d.readFile(path, manifest.MaxBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	m, bad := manifest.Parse(data)
+	if err != nil || bad != nil || m.Run != d.opt.Run || !d.mayRemove(m.Attempt) {
+		return nil // whose it is is not known, or not ours
+	}
+	if !hasPin(e.files) {
+		err := d.takeOut(e, manifest.DeletingName, int64(len(data)))
+		switch {
+		case err == nil:
+			return d.removeData(e, m)
+		case errors.Is(err, fs.ErrNotExist): // somebody has put it back, or has gone on
+			return nil
+		}
+		return err
+	}
+	if !hasShards(m, e.files) {
+		return nil
+	}
+	if err := d.fence(); err != nil {
+		return err
+	}
+	return d.putBack(e, int64(len(data)))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"sync"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
@@ -111,32 +112,32 @@ func (c *Checkpoint) readOpen(ctx context.Context, shards []int, spans []span) e
 	})
 }
 
-// Verify reads and checks every byte, in little memory.
-func (c *Checkpoint) Verify(ctx context.Context) error {
-	for i := range c.slots {
-		err := c.use(ctx, i, func(r *shard.Reader) error { return r.Verify(ctx, c.d.workers) })
-		if err != nil {
-			return fmt.Errorf("verify checkpoint of step %d: %w", c.m.Step, classify(err))
+// inParallel runs f for every item in so many goroutines, and stops at the first error, which it
+// returns.
+func inParallel[T any](ctx context.Context, workers int, items []T, f func(context.Context, T) error) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	work := make(chan T)
+	var tasks sync.WaitGroup
+	for range min(workers, len(items)) {
+		tasks.Go(func() {
+			for item := range work {
+				if err := f(ctx, item); err != nil {
+					stop(err)
+					return
+				}
+			}
+		})
+	}
+feed:
+	for _, item := range items {
+		select {
+		case work <- item:
+		case <-ctx.Done():
+			break feed
 		}
 	}
-	return nil
-}
-
-// check opens every shard, and reads no data.
-func (c *Checkpoint) check(ctx context.Context) error {
-	return inParallel(ctx, opening, c.shardNumbers(), func(ctx context.Context, i int) error {
-		_, err := c.acquire(ctx, i)
-		if err == nil {
-			c.release(i)
-		}
-		return err
-	})
-}
-
-func (c *Checkpoint) shardNumbers() []int {
-	numbers := make([]int, len(c.m.Shards))
-	for i := range numbers {
-		numbers[i] = i
-	}
-	return numbers
+	close(work)
+	tasks.Wait()
+	return context.Cause(ctx)
 }

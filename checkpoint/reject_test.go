@@ -96,35 +96,3 @@ func TestRejectOfAMissingFile(t *testing.T) {
 		t.Error("it was renamed")
 	}
 }
-
-// TestProbe: it leaves nothing, and every fault shows, with its class.
-func TestProbe(t *testing.T) {
-	t.Parallel()
-	m := vfstest.New(t)
-	d := attempt(t, m, 1, Policy{})
-	space, err := d.Probe(t.Context(), "host")
-	must(t, err)
-	if space.Total == 0 || space.Free > space.Total {
-		t.Errorf("the space is %+v", space)
-	}
-	for k := 1; ; k++ {
-		in := vfs.NewInjector(m, vfs.FailAt(k, syscall.EDQUOT))
-		_, err := attempt(t, in, 1, Policy{}).Probe(t.Context(), "host-7")
-		if err == nil {
-			if k < 8 {
-				t.Fatalf("a probe has only %d operations", k-1)
-			}
-			break
-		}
-		wantErr(t, "Probe", err, ErrNoSpace)
-		if !strings.Contains(err.Error(), "host-7") {
-			t.Errorf("%v does not say who", err)
-		}
-	}
-	save(t, attempt(t, m, 2, Policy{}), testState(1, 0)) // sweeps what could not be removed
-	for _, path := range tree(t, m) {
-		if strings.Contains(path, "PROBE") {
-			t.Errorf("%s stays", path)
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
@@ -25,13 +26,13 @@ type search struct {
 	vanished    bool     // a checkpoint may be being removed, or have been removed while this search went on
 }
 
-// looks bounds how often a search begins anew, with growing pauses (2.5 s together), because what
+// maxSearches bounds how often a search begins anew, with growing pauses (2.5 s together), because what
 // it came by was being removed, or because two answers of a network file system did not agree.
-const looks = 8
+const maxSearches = 8
 
-// settled runs f on a look at the folder, and on another one where something was removed meanwhile:
+// searchUntilStable runs f on a look at the folder, and on another one where something was removed meanwhile:
 // then there may be a newer one than f found.
-func (d *Dir) settled(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
+func (d *Dir) searchUntilStable(ctx context.Context, f func(*search) (*Checkpoint, error)) (*Checkpoint, error) {
 	wait := firstWait
 	for look := 1; ; look++ {
 		var c *Checkpoint
@@ -39,7 +40,7 @@ func (d *Dir) settled(ctx context.Context, f func(*search) (*Checkpoint, error))
 		if err == nil {
 			c, err = f(s)
 		}
-		if again := isStale(err) || s != nil && s.vanished && !s.unchanged(); !again || look == looks {
+		if again := isStale(err) || s != nil && s.vanished && !s.unchanged(); !again || look == maxSearches {
 			return c, err
 		}
 		if c != nil {
@@ -123,7 +124,7 @@ func (s *search) newest(ctx context.Context, use func(context.Context, *Checkpoi
 	if newestBad != nil {
 		return nil, fmt.Errorf("every checkpoint in %s is corrupt (to begin anew, remove %s); the newest: %w", s.d.path, few(s.corrupt), newestBad)
 	}
-	return nil, s.nothing(ctx)
+	return nil, s.noneFound(ctx)
 }
 
 // ofStep opens the manifests of a step, the one that counts first. With all, superseded ones are
@@ -201,4 +202,76 @@ func (s *search) first(ctx context.Context, candidates []*Checkpoint, use func(c
 		}
 	}
 	return nil, bad
+}
+
+// noneFound is the error of a search that has found no checkpoint that counts. It is ErrNone unless something tells of one that this run
+// has had since it last began from nothing: a record of what an attempt went on from, or a folder that was set aside. So
+// a run whose checkpoints are lost does not begin anew by itself, as far as that can be known: what somebody removed whole, before
+// an attempt had gone on from it, tells nothing. What other runs have left does not matter.
+func (s *search) noneFound(ctx context.Context) error {
+	anew := 0 // the last attempt that began from nothing
+	own := s.records.of(s.d.opt.Run)
+	for _, r := range own {
+		if r.ResumedStep < 0 {
+			anew = max(anew, r.Attempt)
+		}
+	}
+	own = slices.DeleteFunc(own, func(r manifest.Record) bool { return r.Attempt <= anew })
+	slices.SortFunc(own, func(a, b manifest.Record) int { return cmp.Compare(a.Attempt, b.Attempt) })
+	var aside, recordNames []string
+	for _, name := range s.broken {
+		if s.setAsideSince(ctx, name, anew) {
+			aside = append(aside, name)
+		}
+	}
+	for _, r := range own {
+		recordNames = append(recordNames, manifest.RecordName(r.Attempt, s.d.run))
+	}
+	what, anewBy := "", "to begin anew"
+	switch {
+	case len(own) > 0:
+		last := own[len(own)-1]
+		what = fmt.Sprintf("attempt %d went on from step %d, which is not there any more", last.Attempt, last.ResumedStep)
+		anewBy = "to begin anew, or from what was given up for it"
+	case len(aside) > 0:
+		what = aside[len(aside)-1] + " was found damaged and set aside, and there is no other"
+	default:
+		return fmt.Errorf("%w in %s", ErrNone, s.d.path)
+	}
+	return fmt.Errorf("%w: every checkpoint in %s is lost: %s (%s, remove %s)", ErrCorrupt, s.d.path, what, anewBy, few(append(recordNames, aside...)))
+}
+
+// setAsideSince says whether a folder that was set aside is of this run, by an attempt not before anew. One that does not tell whose
+// it is counts until the run has begun anew with it there.
+func (s *search) setAsideSince(ctx context.Context, name string, anew int) bool {
+	if c, err := s.d.openFolder(ctx, name, false); err == nil {
+		return c.m.Run == s.d.opt.Run && c.m.Attempt >= anew
+	}
+	files, _ := s.d.list(filepath.Join(s.d.path, name)) // one that cannot be listed tells nothing
+	attempt, own, known := s.d.writerOf(files)
+	if !known {
+		return anew == 0
+	}
+	return own && attempt >= anew
+}
+
+// writerOf is who wrote what is in a folder, as far as the names of its shards tell: this run, with its last attempt, or another run.
+func (d *Dir) writerOf(files []string) (attempt int, own, known bool) {
+	for _, file := range files {
+		tag, ok := manifest.ParseTag(file)
+		known = known || ok
+		if ok && tag.Run == d.run {
+			attempt, own = max(attempt, tag.Attempt), true
+		}
+	}
+	return attempt, own, known
+}
+
+// few names the first of some names, and counts the others.
+func few(names []string) string {
+	const most = 4
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }

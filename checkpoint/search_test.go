@@ -278,7 +278,7 @@ func TestStaleLookupIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	m := vfstest.New(t)
 	save(t, attempt(t, m, 1, Policy{}), testState(100, 0))
-	for hidden, want := range map[int]error{0: nil, 1: nil, looks - 1: nil, looks: ErrStale} {
+	for hidden, want := range map[int]error{0: nil, 1: nil, maxSearches - 1: nil, maxSearches: ErrStale} {
 		d := openDir(t, Options{FS: &late{m, map[string]int{manifest.Name: hidden}}, Run: "r", Attempt: 2})
 		var waited time.Duration
 		d.sleep = func(_ context.Context, d time.Duration) error { waited += d; return nil }

@@ -1,8 +1,12 @@
 package checkpoint
 
 import (
+	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 
 	"ddpbatch/checkpoint/internal/manifest"
 )
@@ -27,6 +31,113 @@ type State struct {
 	// Check, unless nil, is called once all of the state has been read, before the save counts. An
 	// error ends the save, and there is no checkpoint of it. For tensors that somebody else could change under Save's hands (Tensor.From).
 	Check func() error
+}
+
+// Tensor is a named array. Data is row-major and little-endian; the state that holds
+// the tensor owns it.
+type Tensor struct {
+	Name  string // 1 to 256 bytes of UTF-8 without control characters
+	DType string // bool, float16, bfloat16, float32, float64, float8_e4m3fn, float8_e5m2, complex64, or int or uint with 8, 16, 32 or 64
+	Shape []int  // empty: a scalar; a dimension may be 0
+	Data  []byte
+	// From, unless nil, has the bytes in place of Data, as many as the shape takes. Save reads each
+	// once, by several goroutines, and holds few of them; what is loaded never has it.
+	From io.ReaderAt
+}
+
+// Save commits a checkpoint of s, by this process alone, and removes what Options.Keep no longer
+// wants. When it returns nil the checkpoint is durable. It only reads s. A step that has a
+// checkpoint already gets another one, which counts from then on, unless a later attempt has saved
+// or given up the step: then nothing is saved (ErrFenced). Errors are as Commit's; an Info whose
+// Committed is true comes with the error of a commit that stands.
+func (d *Dir) Save(ctx context.Context, s *State) (Info, error) {
+	if err := d.recordable(s); err != nil {
+		return Info{}, fmt.Errorf("save checkpoint of step %d: %w", s.Step, err)
+	}
+	dr, err := d.NewDraft(ctx, s.Step)
+	if err != nil {
+		return Info{}, err
+	}
+	defer dr.Abort()
+	written, err := dr.WriteShard(ctx, 0, 1, s.pieces())
+	if err != nil {
+		return Info{}, err
+	}
+	if s.Check != nil {
+		if err := s.Check(); err != nil {
+			return Info{}, fmt.Errorf("save checkpoint of step %d: %w", s.Step, err)
+		}
+	}
+	c := s.commit()
+	c.Shards = []ShardInfo{written}
+	committed, err := dr.Commit(ctx, c)
+	if committed == nil {
+		return Info{}, err
+	}
+	return committed.Info(), err
+}
+
+// recordable proves that the manifest of a state can be read back: what cannot is refused before
+// anything is written.
+func (d *Dir) recordable(s *State) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	tag := manifest.Tag{Attempt: d.opt.Attempt, Run: d.run}
+	c := s.commit()
+	raw := int64(0)
+	for _, t := range s.Tensors {
+		raw += t.size()
+	}
+	c.Shards = []ShardInfo{{File: tag.ShardName(0, 1), Size: manifest.MaxShardBytes, Raw: raw}}
+	_, err := d.manifestOf(tag, s.Step, c).Encode()
+	return err
+}
+
+// Latest loads the checkpoint that FindLatest would find if it read all data: every byte of it is
+// as it was written. Errors are as FindLatest's.
+func (d *Dir) Latest(ctx context.Context) (*State, Info, error) {
+	var s *State
+	c, err := d.latest(ctx, func(ctx context.Context, c *Checkpoint) (err error) {
+		s, err = c.load(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, Info{}, err
+	}
+	return s, c.Info(), c.Close()
+}
+
+// Load loads the checkpoint of a step, all of it verified; ErrNone where it is not committed. Of
+// several saves of the step it takes the one that Find does.
+func (d *Dir) Load(ctx context.Context, step int64) (*State, error) {
+	var s *State
+	c, err := d.find(ctx, step, func(ctx context.Context, c *Checkpoint) (err error) {
+		s, err = c.load(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load checkpoint of step %d: %w", step, classify(err))
+	}
+	return s, c.Close()
+}
+
+// load reads the whole of c. The tensors are allocated only once the shards' tables have shown
+// that they hold so many bytes.
+func (c *Checkpoint) load(ctx context.Context) (*State, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	s := &State{Step: c.m.Step, World: c.m.World, Values: c.m.Values, Metrics: c.m.Metrics, Tensors: make([]Tensor, len(c.m.Tensors))}
+	targets := make([]Target, len(c.m.Tensors))
+	for i, t := range c.m.Tensors {
+		s.Tensors[i] = Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: make([]byte, bytesOf(t))}
+		targets[i] = Target{Name: t.Name, Data: s.Tensors[i].Data}
+	}
+	if err := c.Read(ctx, targets); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // pieces lays the tensors of a state into one shard.
@@ -75,4 +186,77 @@ func (s *State) validate() error {
 		}
 	}
 	return nil
+}
+
+// size is how many bytes the tensor has, or, where they are not in memory, should have.
+func (t *Tensor) size() int64 {
+	if t.From == nil {
+		return int64(len(t.Data))
+	}
+	size, _ := manifest.ByteSize(t.DType, t.Shape) // validate says what is wrong with it
+	return size
+}
+
+// Float32Tensor copies v into a tensor. It panics where the shape does not hold len(v) elements.
+func Float32Tensor(name string, shape []int, v []float32) Tensor {
+	size, err := manifest.ByteSize("float32", shape)
+	if err != nil || size != 4*int64(len(v)) {
+		panic("checkpoint: shape does not fit the values")
+	}
+	data := make([]byte, 4*len(v))
+	for i, x := range v {
+		binary.LittleEndian.PutUint32(data[4*i:], math.Float32bits(x))
+	}
+	return Tensor{Name: name, DType: "float32", Shape: append([]int{}, shape...), Data: data}
+}
+
+// Float32s copies t into dst; an error where type or size differ.
+func (t Tensor) Float32s(dst []float32) error {
+	if t.DType != "float32" {
+		return fmt.Errorf("tensor %q holds %s, not float32", t.Name, t.DType)
+	}
+	if len(t.Data) != 4*len(dst) {
+		return fmt.Errorf("tensor %q holds %d bytes (shape %v), not %d float32 values", t.Name, len(t.Data), t.Shape, len(dst))
+	}
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(t.Data[4*i:]))
+	}
+	return nil
+}
+
+// ConvertTo copies t into dst, whatever type of floating-point numbers it has: float16 and bfloat16 fit exactly, float64 is rounded.
+func (t Tensor) ConvertTo(dst []float32) error {
+	size, known := manifest.ElemSize(t.DType)
+	if !known || len(t.Data) != size*len(dst) {
+		return fmt.Errorf("tensor %q holds %d bytes of %s, not %d numbers", t.Name, len(t.Data), t.DType, len(dst))
+	}
+	var number func(b []byte) float32
+	switch t.DType {
+	case "float32":
+		return t.Float32s(dst)
+	case "float64":
+		number = func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }
+	case "float16":
+		number = func(b []byte) float32 { return halfToFloat(binary.LittleEndian.Uint16(b)) }
+	case "bfloat16":
+		number = func(b []byte) float32 { return math.Float32frombits(uint32(binary.LittleEndian.Uint16(b)) << 16) }
+	default:
+		return fmt.Errorf("tensor %q holds %s, no floating-point numbers", t.Name, t.DType)
+	}
+	for i := range dst {
+		dst[i] = number(t.Data[i*size:])
+	}
+	return nil
+}
+
+// halfToFloat is the value of an IEEE 754 binary16.
+func halfToFloat(h uint16) float32 {
+	sign, exponent, fraction := uint32(h>>15)<<31, int(h>>10&31), uint32(h&1023)
+	switch exponent {
+	case 31: // infinity, NaN
+		return math.Float32frombits(sign | 255<<23 | fraction<<13)
+	case 0: // zero, subnormal
+		return math.Float32frombits(sign) + float32(math.Copysign(float64(fraction)*0x1p-24, float64(int32(sign|1))))
+	}
+	return math.Float32frombits(sign | uint32(exponent+127-15)<<23 | fraction<<13)
 }

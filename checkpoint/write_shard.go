@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/checkpoint/internal/manifest"
 	"ddpbatch/checkpoint/internal/shard"
+	"ddpbatch/internal/crc32c"
+	"ddpbatch/internal/replace"
 )
 
 // Piece is a part of a tensor as one shard holds it: the bytes Data from byte Start of the
@@ -25,14 +28,6 @@ type Piece struct {
 	// not be. It is read by several goroutines, each byte once.
 	From   io.ReaderAt
 	Length int64 // of From
-}
-
-// length is how many bytes a piece has.
-func (p *Piece) length() int64 {
-	if p.From != nil {
-		return p.Length
-	}
-	return int64(len(p.Data))
 }
 
 // ShardInfo is what a writer tells rank 0 about its durable shard, as JSON.
@@ -74,14 +69,14 @@ func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (Shar
 		return ShardInfo{}, err
 	}
 	d := dr.d
-	file := &durable{d: d, dir: dr.path(), tmp: name + manifest.TmpSuffix, name: name, beforeRename: ctx.Err, patient: !dr.owner}
+	size := int64(0) // not known
 	if d.codec == chunk.None {
-		file.size = shard.RawSize(piecesOf(sources))
+		size = shard.RawSize(sources)
 	}
 	header := shard.Header{Version: shard.Version, Step: dr.step, Shard: i, Shards: n}
 	var sum shard.Sum
 	begin := d.now()
-	err = file.write(ctx, func(w io.Writer) (err error) {
+	file, err := dr.putShard(ctx, name, size, func(w io.Writer) (err error) {
 		sum, err = shard.Write(ctx, w, header, sources, shard.WriteOptions{Codec: d.codec, Workers: d.workers})
 		return err
 	})
@@ -89,32 +84,108 @@ func (dr *Draft) writeShard(ctx context.Context, i, n int, pieces []Piece) (Shar
 		return ShardInfo{}, err
 	}
 	dr.finish(name)
-	encode := d.now().Sub(begin) - file.writeTime - file.settleTime
+	encode := d.now().Sub(begin) - file.writeTime - file.syncTime
 	return ShardInfo{
 		File: name, Size: sum.Size, Raw: raw, CRC: sum.CRC, Delta: slices.ContainsFunc(pieces, func(p Piece) bool { return p.Base != nil }),
-		Encode: encode.Seconds(), Write: file.writeTime.Seconds(), Sync: file.settleTime.Seconds(),
+		Encode: encode.Seconds(), Write: file.writeTime.Seconds(), Sync: file.syncTime.Seconds(),
 	}, nil
 }
 
-// finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it has been told, or will
-// be, and may commit them.
-func (dr *Draft) finish(name string) {
-	dr.mu.Lock()
-	defer dr.mu.Unlock()
-	if !dr.owner {
-		dr.shards = slices.DeleteFunc(dr.shards, func(other string) bool { return other == name })
+// EncodeShard writes the bytes that WriteShard gives shard i of n to w instead, for a place from where CopyShard will put them into a
+// draft. Of the info, size, raw bytes and checksum are set.
+func (d *Dir) EncodeShard(ctx context.Context, w io.Writer, step int64, i, n int, pieces []Piece) (ShardInfo, error) {
+	if i < 0 || i >= n || n > manifest.MaxShards || step < 0 || step > maxStep {
+		return ShardInfo{}, errors.New("there is no such shard")
 	}
+	sources, raw, err := sourcesOf(pieces)
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	header := shard.Header{Version: shard.Version, Step: step, Shard: i, Shards: n}
+	sum, err := shard.Write(ctx, w, header, sources, shard.WriteOptions{Codec: d.codec, Workers: d.workers})
+	if err != nil {
+		return ShardInfo{}, fmt.Errorf("encode shard %d of %d of step %d: %w", i, n, step, err)
+	}
+	return ShardInfo{Size: sum.Size, Raw: raw, CRC: sum.CRC}, nil
+}
+
+// copyBytes is read and written at a time.
+const copyBytes = 1 << 20
+
+// CopyShard puts a shard that has been written elsewhere into the draft: of its info, size and
+// checksum are checked against what is read, and the file name is set anew. It is durable when
+// the error is nil.
+func (dr *Draft) CopyShard(ctx context.Context, i, n int, from io.ReaderAt, info ShardInfo) (ShardInfo, error) {
+	info, err := dr.copyShard(ctx, i, n, from, info)
+	if err != nil {
+		return ShardInfo{}, fmt.Errorf("copy shard %d of %d of step %d to %s: %w", i, n, dr.step, dr.path(), classify(err))
+	}
+	return info, nil
+}
+
+func (dr *Draft) copyShard(ctx context.Context, i, n int, from io.ReaderAt, info ShardInfo) (ShardInfo, error) {
+	if i < 0 || i >= n || n > manifest.MaxShards {
+		return ShardInfo{}, errors.New("there is no such shard")
+	}
+	name := dr.tag.ShardName(i, n)
+	if err := dr.begin(name); err != nil {
+		return ShardInfo{}, err
+	}
+	file, err := dr.putShard(ctx, name, info.Size, func(w io.Writer) error { return copyAll(ctx, w, from, info) })
+	if err != nil {
+		return ShardInfo{}, err
+	}
+	dr.finish(name)
+	info.File, info.Write, info.Sync = name, file.writeTime.Seconds(), file.syncTime.Seconds()
+	return info, nil
+}
+
+func copyAll(ctx context.Context, w io.Writer, from io.ReaderAt, info ShardInfo) error {
+	buf, crc := make([]byte, min(copyBytes, max(info.Size, 0))), uint32(0)
+	for at := int64(0); at < info.Size; at += int64(len(buf)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		buf = buf[:min(int64(len(buf)), info.Size-at)]
+		if n, err := from.ReadAt(buf, at); n < len(buf) {
+			return fmt.Errorf("read %d bytes at %d of the shard: %w", len(buf), at, err)
+		}
+		crc = crc32c.Update(crc, buf)
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+	}
+	if crc != info.CRC {
+		return fmt.Errorf("the shard's checksum is %08x, not %08x as when it was written", crc, info.CRC)
+	}
+	return nil
 }
 
 // begin takes note of a file, so that Abort removes it.
 func (dr *Draft) begin(name string) error {
 	dr.mu.Lock()
 	defer dr.mu.Unlock()
-	if dr.settled {
+	if dr.finalized {
 		return errors.New("the draft has been committed or given up")
 	}
 	dr.shards = append(dr.shards, name)
 	return nil
+}
+
+// putShard writes the file of a shard, of so many bytes where that is known.
+func (dr *Draft) putShard(ctx context.Context, name string, size int64, fill func(io.Writer) error) (*durable, error) {
+	o := replace.Options{Temp: name + manifest.TmpSuffix, Size: size, New: true, BeforeRename: ctx.Err}
+	return dr.d.writeFile(ctx, filepath.Join(dr.path(), name), !dr.owner, o, fill)
+}
+
+// finish takes note that a file is durable. Those of a joined draft are rank 0's to remove from then on: it knows of it, or will
+// soon, and may commit them.
+func (dr *Draft) finish(name string) {
+	dr.mu.Lock()
+	defer dr.mu.Unlock()
+	if !dr.owner {
+		dr.shards = slices.DeleteFunc(dr.shards, func(other string) bool { return other == name })
+	}
 }
 
 // sourcesOf checks pieces, and returns how many bytes they have together.
@@ -132,6 +203,14 @@ func sourcesOf(pieces []Piece) (sources []shard.Source, raw int64, err error) {
 		sources[i] = shard.Source{Piece: shard.Piece{Name: p.Tensor, Layout: layout, Length: n}, Data: p.Data, From: p.From, Base: p.Base}
 	}
 	return sources, raw, nil
+}
+
+// length is how many bytes a piece has.
+func (p *Piece) length() int64 {
+	if p.From != nil {
+		return p.Length
+	}
+	return int64(len(p.Data))
 }
 
 // layout checks a piece against its tensor.
@@ -161,12 +240,4 @@ func (p *Piece) layout() (chunk.Layout, error) {
 func layoutOf(dtype string) chunk.Layout {
 	l, _ := manifest.Layout(dtype)
 	return l
-}
-
-func piecesOf(sources []shard.Source) []shard.Piece {
-	pieces := make([]shard.Piece, len(sources))
-	for i, s := range sources {
-		pieces[i] = s.Piece
-	}
-	return pieces
 }

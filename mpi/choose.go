@@ -2,6 +2,8 @@ package mpi
 
 import (
 	"fmt"
+	"slices"
+	"time"
 
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/model"
@@ -12,49 +14,11 @@ const (
 	sharedCode = 255
 )
 
-// chosen are the algorithms of the call that runs.
-type chosen struct {
-	allReduce     algorithm.AllReduceFunc
-	reduce        algorithm.ReduceFunc
-	reduceScatter algorithm.ReduceScatterFunc
-	scan          algorithm.ScanFunc
-	broadcast     algorithm.BroadcastFunc
-	allGather     algorithm.AllGatherFunc
-	gather        algorithm.GatherFunc
-	scatter       algorithm.ScatterFunc
-	allToAll      algorithm.AllToAllFunc
-	barrier       algorithm.BarrierFunc
-}
-
-// tables are the algorithms that there are; of some collectives, for blocks of one length and for others.
-type tables struct {
-	allReduces     []algorithm.Entry[algorithm.AllReduceFunc]
-	reduces        []algorithm.Entry[algorithm.ReduceFunc]
-	reduceScatters []algorithm.Entry[algorithm.ReduceScatterFunc]
-	scans, exscans []algorithm.Entry[algorithm.ScanFunc]
-	broadcasts     []algorithm.Entry[algorithm.BroadcastFunc]
-	allGathers     []algorithm.Entry[algorithm.AllGatherFunc]
-	gathers        [2][]algorithm.Entry[algorithm.GatherFunc]
-	scatters       [2][]algorithm.Entry[algorithm.ScatterFunc]
-	allToAlls      [2][]algorithm.Entry[algorithm.AllToAllFunc]
-	barriers       []algorithm.Entry[algorithm.BarrierFunc]
-}
-
-func newTables() *tables {
-	return &tables{
-		allReduces: algorithm.AllReduces(), reduces: algorithm.Reduces(), reduceScatters: algorithm.ReduceScatters(),
-		scans: algorithm.Scans(), exscans: algorithm.Exscans(), broadcasts: algorithm.Broadcasts(),
-		allGathers: algorithm.AllGathers(), barriers: algorithm.Barriers(),
-		gathers:   [2][]algorithm.Entry[algorithm.GatherFunc]{algorithm.Gathers(), algorithm.GathersV()},
-		scatters:  [2][]algorithm.Entry[algorithm.ScatterFunc]{algorithm.Scatters(), algorithm.ScattersV()},
-		allToAlls: [2][]algorithm.Entry[algorithm.AllToAllFunc]{algorithm.AllToAlls(), algorithm.AllToAllsV()},
-	}
-}
-
 // choose picks the algorithm of a call: the one named, or else the one that is predicted to be fastest.
 // All ranks come to the same choice, as they know the same.
 func (k *core) choose(o *operation) error {
-	if o.kind == monitoredCall {
+	table := o.algorithms()
+	if len(table) == 0 { // it has a way of its own
 		return nil
 	}
 	name := o.using
@@ -68,51 +32,30 @@ func (k *core) choose(o *operation) error {
 	if name == sharedName {
 		return fmt.Errorf("algorithm %q needs ranks that all share memory, and a collective that can use it", name)
 	}
-	f, t := &k.chosen, k.world.tables
-	switch o.kind {
-	case allReduceCall:
+	if o.kind == allReduceCall {
 		return k.chooseAllReduce(o, name)
-	case reduceCall:
-		return pick(k, o, name, t.reduces, &f.reduce)
-	case reduceScatterCall:
-		return pick(k, o, name, t.reduceScatters, &f.reduceScatter)
-	case scanCall:
-		return pick(k, o, name, t.scans, &f.scan)
-	case exscanCall:
-		return pick(k, o, name, t.exscans, &f.scan)
-	case broadcastCall:
-		return pick(k, o, name, t.broadcasts, &f.broadcast)
-	case allGatherCall, setupCall:
-		return pick(k, o, name, t.allGathers, &f.allGather)
-	case gatherCall:
-		return pick(k, o, name, t.gathers[o.unevenly()], &f.gather)
-	case scatterCall:
-		return pick(k, o, name, t.scatters[o.unevenly()], &f.scatter)
-	case allToAllCall:
-		return pick(k, o, name, t.allToAlls[o.unevenly()], &f.allToAll)
-	default:
-		return pick(k, o, name, t.barriers, &f.barrier)
 	}
+	return k.pick(o, name, table)
 }
 
 // chooseAllReduce is choose's part for all-reduce, which has one algorithm more where the group lies evenly on several machines.
 func (k *core) chooseAllReduce(o *operation, name string) error {
-	f, t, h := &k.chosen, k.world.tables, k.hierarchy
+	h, table := k.hierarchy, o.algorithms()
 	possible := h != nil && (h.canonical() || !k.ordered(o))
 	switch {
 	case name == hierarchicalName && !possible:
 		return k.refuseHierarchy(o)
 	case name != "" && name != hierarchicalName || !possible:
-		return pick(k, o, name, t.allReduces, &f.allReduce)
+		return k.pick(o, name, table)
 	}
 	n, far := len(o.out), k.world.far
-	between := model.Choose(t.allReduces, far, len(h.cross), n/h.width, k.ordered(o))
-	flat := model.Choose(t.allReduces, far, k.port.Size(), n, k.ordered(o))
+	between := model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
+	flat := model.Choose(table, far, k.port.Size(), n, k.ordered(o))
 	if name == "" && h.cost(between, far, n) > flat.Cost(far, k.port.Size(), n) {
-		f.allReduce, o.code, o.name = flat.Run, flat.Code, flat.Name
+		k.chosen, o.code, o.name = flat.Run, flat.Code, flat.Name
 		return nil
 	}
-	f.allReduce, o.code, o.name = between.Run, hierarchicalCode+between.Code, hierarchicalName
+	k.chosen, o.code, o.name = between.Run, hierarchicalCode+between.Code, hierarchicalName
 	return nil
 }
 
@@ -130,40 +73,33 @@ func (k *core) ordered(o *operation) bool {
 	return o.op.code != 0 && (k.config().Deterministic || !o.op.commutes)
 }
 
-// pick sets run to the algorithm chosen from entries.
-func pick[F any](k *core, o *operation, name string, entries []algorithm.Entry[F], run *F) error {
-	var e algorithm.Entry[F]
+// pick takes the algorithm that is named, or else the one that is predicted to be fastest.
+func (k *core) pick(o *operation, name string, table []algorithm.Entry[runFunc]) error {
+	var e algorithm.Entry[runFunc]
 	canonical := k.ordered(o)
 	if name == "" {
-		e = model.Choose(entries, k.machine(), k.port.Size(), o.bytes(), canonical)
+		e = model.Choose(table, k.machine(), k.port.Size(), o.bytes(), canonical)
 	} else {
 		var err error
-		if e, err = model.Named(entries, name, k.port.Size(), canonical); err != nil {
+		if e, err = model.Named(table, name, k.port.Size(), canonical); err != nil {
 			return err
 		}
 	}
-	*run, o.code, o.name = e.Run, e.Code, e.Name
+	k.chosen, o.code, o.name = e.Run, e.Code, e.Name
 	return nil
 }
 
-// unevenly is which of two tables holds: that of blocks of one length, or that of blocks whose lengths not all ranks know.
-func (o *operation) unevenly() int {
+// algorithms are those that the operation may go by; none: it has a way of its own.
+func (o *operation) algorithms() []algorithm.Entry[runFunc] {
 	if o.ragged {
-		return 1
+		return o.kind.descriptor().algorithms[1]
 	}
-	return 0
+	return o.kind.descriptor().algorithms[0]
 }
 
-// canShare tells whether the operation can go straight through memory.
-func (o *operation) canShare() bool {
-	switch o.kind {
-	case allReduceCall, reduceCall, reduceScatterCall, broadcastCall, allGatherCall, barrierCall:
-		return true
-	case allToAllCall:
-		return !o.ragged // there is no telling whether the counts of two ranks agree
-	}
-	return false
-}
+// canShare tells whether the operation can go straight through memory. Of ragged blocks there is no telling whether the counts of two
+// ranks agree.
+func (o *operation) canShare() bool { return o.kind.descriptor().shared != nil && !o.ragged }
 
 // preferred is the algorithm of the configuration, as far as this collective has it and it works for this group: one that was made
 // by Split or Shrink can be of another kind than that of all ranks. Then the model chooses.
@@ -181,7 +117,7 @@ func (k *core) preferred(o *operation) string {
 			return ""
 		}
 	default:
-		if _, err := model.Named(k.world.tables.allReduces, name, k.port.Size(), k.ordered(o)); err != nil {
+		if _, err := model.Named(o.algorithms(), name, k.port.Size(), k.ordered(o)); err != nil {
 			return ""
 		}
 	}
@@ -198,35 +134,6 @@ func (k *core) machine() algorithm.Machine {
 	return k.world.near
 }
 
-// traits is what there is to know of the algorithms of a collective; of one that has none: nothing.
-func (t *tables) traits(kind collective) []algorithm.Traits {
-	switch kind {
-	case allReduceCall:
-		return algorithm.TraitsOf(t.allReduces)
-	case reduceCall:
-		return algorithm.TraitsOf(t.reduces)
-	case reduceScatterCall:
-		return algorithm.TraitsOf(t.reduceScatters)
-	case scanCall:
-		return algorithm.TraitsOf(t.scans)
-	case exscanCall:
-		return algorithm.TraitsOf(t.exscans)
-	case broadcastCall:
-		return algorithm.TraitsOf(t.broadcasts)
-	case allGatherCall:
-		return algorithm.TraitsOf(t.allGathers)
-	case gatherCall:
-		return algorithm.TraitsOf(t.gathers[0])
-	case scatterCall:
-		return algorithm.TraitsOf(t.scatters[0])
-	case allToAllCall:
-		return algorithm.TraitsOf(t.allToAlls[0])
-	case barrierCall:
-		return algorithm.TraitsOf(t.barriers)
-	}
-	return nil
-}
-
 // algorithmName is the name of an algorithm's code, as it may come off the wire.
 func algorithmName(kind collective, code uint8) string {
 	between := ""
@@ -237,10 +144,94 @@ func algorithmName(kind collective, code uint8) string {
 		code -= hierarchicalCode
 		between = hierarchicalName + " and "
 	}
-	for _, a := range newTables().traits(kind) {
+	for _, a := range kind.traits() {
 		if a.Code == code {
 			return between + a.Name
 		}
 	}
 	return fmt.Sprintf("%salgorithm %d", between, code)
+}
+
+// Prediction is what the model of messages' costs says of one algorithm.
+type Prediction struct {
+	Algorithm string
+	Time      time.Duration // 0 where it is not known, or the algorithm does not work for this number of ranks
+	Chosen    bool          // it is what a call gets that names none
+	Refused   string        // why it may not be chosen; empty: it may
+}
+
+// Explain predicts, for every algorithm of a collective, how long it takes for a buffer of the given length in bytes: of a gather,
+// scatter or the like, that of all blocks. Collectives have the names that errors show, such as "all_reduce"; reductions
+// are predicted as of a standard Op.
+func (c *Comm) Explain(collective string, bytes int) ([]Prediction, error) {
+	kind := allReduceCall
+	for kind.String() != collective {
+		if kind++; int(kind) == len(collectives) {
+			return nil, fmt.Errorf("explain: there is no collective %q", collective)
+		}
+	}
+	traits := kind.traits()
+	if len(traits) == 0 {
+		return nil, fmt.Errorf("explain: %s has no choice of algorithms", collective)
+	}
+	return c.core.explain(kind, traits, bytes), nil
+}
+
+// explain predicts the algorithms of a table, and those that have none.
+func (k *core) explain(kind collective, traits []algorithm.Traits, n int) []Prediction {
+	o := operation{kind: kind}
+	if kind.descriptor().reduces {
+		o.op = resolved{code: uint8(Sum), commutes: true}
+	}
+	chosen := ""
+	var all []Prediction
+	for _, p := range model.Predict(traits, k.machine(), k.port.Size(), n, k.ordered(&o)) {
+		all = append(all, Prediction{Algorithm: p.Name, Time: seconds(p.Seconds), Refused: p.Refusal})
+		if p.Chosen {
+			chosen = p.Name
+		}
+	}
+	if k.node != nil && o.canShare() {
+		chosen = sharedName
+		all = slices.Insert(all, 0, Prediction{Algorithm: sharedName})
+	}
+	if h := k.hierarchy; h != nil && kind == allReduceCall {
+		p, best := k.explainHierarchy(&o, n)
+		if best {
+			chosen = hierarchicalName
+		}
+		all = slices.Insert(all, 0, p)
+	}
+	if o := (operation{kind: kind, op: o.op}); k.config().Algorithm != "auto" && k.preferred(&o) != "" {
+		chosen = k.preferred(&o)
+	}
+	for i := range all {
+		all[i].Chosen = all[i].Algorithm == chosen
+	}
+	return all
+}
+
+// explainHierarchy also tells whether it is predicted to be the best.
+func (k *core) explainHierarchy(o *operation, n int) (Prediction, bool) {
+	h, table, far := k.hierarchy, o.algorithms(), k.world.far
+	p := Prediction{Algorithm: hierarchicalName}
+	if !h.canonical() && k.ordered(o) {
+		p.Refused = "does not keep the canonical order, as ranks on a machine are no power of two"
+		return p, false
+	}
+	between := model.Choose(table, far, len(h.cross), n/h.width, k.ordered(o))
+	flat := model.Choose(table, far, k.port.Size(), n, k.ordered(o))
+	cost := h.cost(between, far, n)
+	p.Time = seconds(cost)
+	return p, cost <= flat.Cost(far, k.port.Size(), n)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// traits is what there is to know of the algorithms that may be chosen for a collective; none: there is no choice.
+func (c collective) traits() []algorithm.Traits {
+	if d := c.descriptor(); !d.internal {
+		return algorithm.TraitsOf(d.algorithms[0])
+	}
+	return nil
 }

@@ -1,9 +1,9 @@
 package mpi
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/transport"
@@ -61,30 +61,47 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Self is the communicator of a world of one.
-func Self() *Comm { return alone(InitConfig{Config: DefaultConfig()}) }
-
-// alone is Self with a configuration.
-func alone(cfg InitConfig) *Comm {
-	return &Comm{core: &core{world: begun(cfg), members: []int{0}, owner: true}}
-}
-
 // Rank is this process's place in the group, from 0.
 func (c *Comm) Rank() int { return c.core.port.Rank() }
 
 // Size is the number of ranks.
 func (c *Comm) Size() int { return c.core.port.Size() }
 
+// Backend is what data goes through between the ranks of the Comm, as torch.distributed.get_backend tells it of a process group. It is
+// the same on all of them:
+//
+//	"shm"      memory that all of them share
+//	"tcp"      TCP connections, between machines or where ranks of one share no memory
+//	"shm+tcp"  memory within each machine, TCP between machines
+//	"local"    channels within one process, of InitLocal
+//	"self"     nothing: there is no other rank
+//
+// [Config.Transport] says what it may be.
+func (c *Comm) Backend() string {
+	k := c.core
+	switch {
+	case len(k.members) == 1:
+		return "self"
+	case k.world.local:
+		return "local"
+	}
+	machines := make(map[int]bool)
+	for _, rank := range k.members {
+		machines[k.world.machines[rank]] = true
+	}
+	switch len(machines) {
+	case 1:
+		return "shm"
+	case len(k.members):
+		return "tcp"
+	}
+	return "shm+tcp"
+}
+
 // Using is the same Comm with one algorithm for all of its collectives, by its name, instead of the one that is
 // predicted to be fastest. Calls whose collective has none of that name return an error, as do those that are to be
 // deterministic with one that is not canonical. All ranks must use the same.
 func (c *Comm) Using(algorithm string) *Comm { return &Comm{core: c.core, algorithm: algorithm} }
-
-// Barrier returns when every rank has called it.
-func (c *Comm) Barrier(ctx context.Context) error {
-	o := operation{kind: barrierCall}
-	return c.run(ctx, &o)
-}
 
 // IsInitialized tells whether c can still be used: it is neither nil nor closed nor broken.
 func (c *Comm) IsInitialized() bool { return c != nil && !c.core.failed.Load() }
@@ -115,13 +132,16 @@ func (c *Comm) Close() error {
 		k.group.Close()
 	}
 	// What runs or waits fails now; then nothing does any more.
-	freed := k.start(&pending{do: k.releaseMemory})
+	freed := k.start(&queuedCall{do: k.releaseMemory})
 	<-freed.done
 	errs := []error{freed.err}
 	if k.owner {
 		errs = append(errs, k.world.close(before != nil))
 	} else {
-		k.world.forget(k)
+		k.world.removeChild(k)
 	}
 	return errors.Join(errs...)
 }
+
+// Ranks is the ranks of the world, that of Init, that the Comm is made of, in the order of its own.
+func (c *Comm) Ranks() []int { return slices.Clone(c.core.members) }

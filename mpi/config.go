@@ -91,15 +91,15 @@ func (c Config) timeout() time.Duration {
 	return c.Timeout
 }
 
-// InitConfig is what Init needs to know.
+// InitConfig is what Init needs to know. All ranks have the same but for Rank, Listen, OwnCores, Flight and Log.
 type InitConfig struct {
 	Rank, Size int
 	Store      store.Store // shared by all ranks; Init does not close it
 	Listen     string      // IP address to listen on and to publish
-	Run        string
-	Attempt    int
-	Secret     auth.Secret
-	Group      string // tells groups that meet at one store in one attempt apart; may be empty
+	Run        string      // names the run that the ranks are of
+	Attempt    int         // which start of that run, from 1
+	Secret     Secret      // of NewSecret or ParseSecret; the zero Secret is refused
+	Group      string      // tells groups that meet at one store in one attempt apart; may be empty
 	Config     Config
 	OwnCores   bool         // no other rank runs on the cores that this one is bound to
 	Flight     string       // file to write the last operations to at the first failure, or empty
@@ -113,3 +113,14 @@ func (cfg InitConfig) prefix() string {
 	}
 	return fmt.Sprintf("mpi/%d/group/%s", cfg.Attempt, cfg.Group)
 }
+
+// Secret is what the ranks of a run prove to each other when they meet: 32 bytes that nobody else knows. Its method Hex gives the 64
+// hexadecimal digits in which it travels from the one who made it to the ranks, in a file of mode 0600 or the environment; printing or
+// logging a Secret shows a placeholder.
+type Secret = auth.Secret
+
+// NewSecret makes a Secret at random, once for all ranks. The others get its Hex, and read it with ParseSecret.
+func NewSecret() (Secret, error) { return auth.NewSecret() }
+
+// ParseSecret reads 64 hexadecimal digits. Its errors do not show the text.
+func ParseSecret(text string) (Secret, error) { return auth.ParseSecret(text) }

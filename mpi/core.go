@@ -20,18 +20,18 @@ type core struct {
 	owner   bool          // Close ends the world
 
 	// Of the call that runs: for one goroutine at a time.
-	port      port
-	node      *shm.Node      // where all ranks are on this machine; or nil
-	hierarchy *hierarchy     // where they are on several, evenly; or nil
-	memory    []*shm.Segment // of the node and of Alloc, to be closed
-	chosen    chosen
-	spread    bool // the group has ranks on several machines
-	seq       uint64
-	survey    *survey // of Shrink; nil before it
-	call      engine.Call
-	name      string // of its algorithm
-	booked    bool   // it is in the recorder,
-	number    uint64 // under this number
+	port         port
+	node         *shm.Node      // where all ranks are on this machine; or nil
+	hierarchy    *hierarchy     // where they are on several, evenly; or nil
+	memory       []*shm.Segment // of the node and of Alloc, to be closed
+	chosen       runFunc        // the algorithm
+	spread       bool           // the group has ranks on several machines
+	seq          uint64
+	survey       *survey // of Shrink; nil before it
+	call         engine.Call
+	name         string // of its algorithm
+	recorded     bool   // it is in the recorder,
+	recordNumber uint64 // under this number
 
 	outBounds, inBounds, parts bounds
 
@@ -49,103 +49,16 @@ func (c *Comm) run(ctx context.Context, o *operation) error {
 	k := c.core
 	o.using = c.algorithm
 	if !k.turns.take() {
-		return k.finish(ctx, k.start(&pending{ctx: ctx, op: *o}))
+		return k.finish(ctx, k.start(&queuedCall{ctx: ctx, op: *o}))
 	}
 	defer k.give()
 	return k.execute(ctx, o)
 }
 
-// start queues a call, which goes on by itself.
-func (k *core) start(p *pending) *pending {
-	p.done = make(chan struct{})
-	k.turns.push(p)
-	if k.turns.taken.CompareAndSwap(false, true) {
-		go k.work()
-	}
-	return p
-}
-
-// finish waits for a call. Where ctx ends before its turn has come, the Comm is broken, as the other ranks may have begun it.
-func (k *core) finish(ctx context.Context, p *pending) error {
-	select {
-	case <-p.done:
-		return p.err
-	case <-ctx.Done():
-	}
-	if !k.turns.withdraw(p) {
-		<-p.done
-		return p.err
-	}
-	err := fmt.Errorf("waited for its turn until %w", context.Cause(ctx))
-	broken := k.breakWith(fmt.Errorf("%s: %w", p.name(), err), err)
-	k.world.writeFlight()
-	return broken
-}
-
-// give gives the turn back, or to those that wait for it.
-func (k *core) give() {
-	if k.turns.give() {
-		go k.work()
-	}
-}
-
-// work executes what waits, one after another. The turn is taken.
-func (k *core) work() {
-	finished := false
-	defer func() {
-		if !finished { // a user's operation has ended the goroutine
-			go k.work()
-		}
-	}()
-	for again := true; again; again = k.turns.give() {
-		for p := k.turns.pop(); p != nil; p = k.turns.pop() {
-			k.serve(p)
-		}
-	}
-	finished = true
-}
-
-func (k *core) serve(p *pending) {
-	defer close(p.done)
-	p.err = errors.New("its goroutine has ended in the middle of it") // unless it comes to its end
-	if p.do != nil {
-		p.err = p.do()
-	} else {
-		p.err = k.execute(p.ctx, &p.op)
-	}
-}
-
-// alone runs f, whose name is what, in its turn, while no call does. Its context ends with ctx, and when the Comm is closed.
-func (k *core) alone(ctx context.Context, what string, f func(ctx context.Context) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(k.life(), func() { cancel(ErrClosed) })
-	defer stop()
-	do := func() error { return f(ctx) }
-	if !k.turns.take() {
-		return k.finish(ctx, k.start(&pending{ctx: ctx, what: what, do: do}))
-	}
-	defer k.give()
-	return do()
-}
-
-// life is a context that ends when the Comm is closed.
-func (k *core) life() context.Context {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.alive == nil {
-		k.alive, k.end = context.WithCancel(context.Background())
-		if k.err == ErrClosed {
-			k.end()
-		}
-	}
-	return k.alive
-}
-
 // execute makes one call. The turn is taken.
 func (k *core) execute(ctx context.Context, o *operation) error {
 	k.seq++
-	k.booked = false
+	k.recorded = false
 	err := o.wrong
 	if err == nil && k.failed.Load() {
 		err = k.broken()
@@ -155,14 +68,14 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	}
 	k.call, k.name = o.call(k), o.name
 	if err == nil {
-		err = k.attempt(ctx, o)
+		err = k.runProtected(ctx, o)
 	}
 	if err != nil {
 		k.record()
 		err = k.fail(k.call, err)
 	}
 	to := tick.Now()
-	k.world.recorder.end(k.number, err, to)
+	k.world.recorder.end(k.recordNumber, err, to)
 	if err != nil {
 		k.world.writeFlight()
 	} else if k.group != nil {
@@ -171,11 +84,11 @@ func (k *core) execute(ctx context.Context, o *operation) error {
 	return err
 }
 
-// attempt is execute's call, with none of the bookkeeping around it. What goes through shared memory is booked when the other
+// runProtected is execute's call, with none of the bookkeeping around it. What goes through shared memory is entered when the other
 // ranks have been told: that takes as long as they need to hear of it.
 //
 // A user's operation may panic, or end its goroutine.
-func (k *core) attempt(ctx context.Context, o *operation) (err error) {
+func (k *core) runProtected(ctx context.Context, o *operation) (err error) {
 	finished := false
 	defer func() {
 		switch p := recover().(type) {
@@ -189,17 +102,17 @@ func (k *core) attempt(ctx context.Context, o *operation) (err error) {
 			panic(p)
 		}
 	}()
-	err = k.try(ctx, o)
+	err = k.enterAndRun(ctx, o)
 	finished = true
 	return err
 }
 
-func (k *core) try(ctx context.Context, o *operation) error {
+func (k *core) enterAndRun(ctx context.Context, o *operation) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if o.code != sharedCode {
-		if err := k.book(); err != nil {
+		if err := k.enter(); err != nil {
 			return err
 		}
 	}
@@ -207,9 +120,9 @@ func (k *core) try(ctx context.Context, o *operation) error {
 	return o.run(k)
 }
 
-// book notes the call that runs, unless that is done, and makes it the group's.
-func (k *core) book() error {
-	if k.booked {
+// enter notes the call that runs, unless that is done, and makes it the group's.
+func (k *core) enter() error {
+	if k.recorded {
 		return nil
 	}
 	now := k.record()
@@ -219,9 +132,9 @@ func (k *core) book() error {
 	return k.group.Begin(&k.call, now)
 }
 
-// bookAndNotify is book, and tells ranks that sleep that this one has come. If the group has failed, waiting for the others finds out.
-func (k *core) bookAndNotify() {
-	if k.booked {
+// enterAndNotify is enter, and tells ranks that sleep that this one has come. If the group has failed, waiting for the others finds out.
+func (k *core) enterAndNotify() {
+	if k.recorded {
 		k.group.Notify()
 	} else {
 		k.group.BeginAndNotify(&k.call, k.record())
@@ -231,9 +144,9 @@ func (k *core) bookAndNotify() {
 // record notes the call that runs, unless that is done.
 func (k *core) record() tick.Count {
 	now := tick.Now()
-	if !k.booked {
-		k.booked = true
-		k.number = k.world.recorder.begin(&k.call, k.name, now)
+	if !k.recorded {
+		k.recorded = true
+		k.recordNumber = k.world.recorder.begin(&k.call, k.name, now)
 	}
 	return now
 }

@@ -4,21 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
 )
 
 // deaths has a rank die in the middle of each of everyCall, one after another. The others must be told who it
-// was, shrink, and go on; groups that it was not of go on without. die ends the caller's life, told says that this rank knows;
+// was, shrink, and go on; groups that it was not of go on without. die ends the caller's life, notified says that this rank knows;
 // both are given the number of deaths before.
-func deaths(ctx context.Context, c *Comm, die, told func(before int)) error {
+func deaths(ctx context.Context, c *Comm, die, notified func(before int)) error {
 	for i, tt := range everyCall {
 		victim := (5*i + 3) % c.Size()
 		pair, err := c.Split(ctx, c.Rank()/2, 0)
@@ -35,7 +42,7 @@ func deaths(ctx context.Context, c *Comm, die, told func(before int)) error {
 		if c.Rank() == victim {
 			return nil
 		}
-		told(i)
+		notified(i)
 		if err := blames(err, victim); err != nil {
 			return fmt.Errorf("%s: %w", tt.name, err)
 		}
@@ -91,7 +98,7 @@ func TestDeathsWithinProcess(t *testing.T) {
 	size := len(everyCall) + 2
 	network := transport.NewNetwork(size)
 	w := newLocal(t, network, nil)
-	var died, told [64]atomic.Int64 // microseconds
+	var died, notified [64]atomic.Int64 // microseconds
 	begin := time.Now()
 	for rank, err := range testkit.Each(size, func(rank int) error {
 		return deaths(t.Context(), w[rank],
@@ -99,7 +106,7 @@ func TestDeathsWithinProcess(t *testing.T) {
 				died[before].Store(time.Since(begin).Microseconds())
 				network.Kill(rank)
 			},
-			func(before int) { told[before].Store(time.Since(begin).Microseconds()) }) // the last one stays
+			func(before int) { notified[before].Store(time.Since(begin).Microseconds()) }) // the last one stays
 	}) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
@@ -107,14 +114,14 @@ func TestDeathsWithinProcess(t *testing.T) {
 	}
 	var times []time.Duration
 	for i := range everyCall {
-		times = append(times, time.Duration(told[i].Load()-died[i].Load())*time.Microsecond)
+		times = append(times, time.Duration(notified[i].Load()-died[i].Load())*time.Microsecond)
 	}
-	toldSoon(t, times)
+	notifiedSoon(t, times)
 }
 
-// toldSoon logs how soon the last survivors were told of the deaths in each of everyCall. If testkit.IsLong, they must have been told of a
-// quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the rest.
-func toldSoon(t *testing.T, times []time.Duration) {
+// notifiedSoon logs how soon the last survivors were told of the deaths in each of everyCall. If testkit.IsLong, they must have
+// been told of a quarter of them sooner than by the look that a waiting rank takes every second. Other work on the machine may delay the rest.
+func notifiedSoon(t *testing.T, times []time.Duration) {
 	t.Helper()
 	for i, took := range times {
 		t.Logf("%s: the last rank was told %v after the death", everyCall[i].name, took)
@@ -123,4 +130,324 @@ func toldSoon(t *testing.T, times []time.Duration) {
 	if quarter := times[len(times)/4]; testkit.IsLong() && quarter > 500*time.Millisecond {
 		t.Errorf("of %d deaths three quarters took more than %v", len(times), quarter)
 	}
+}
+
+// dieProcess is a rank of deaths, which prints when it dies or is told. Every other death is by signal.
+func dieProcess(ctx context.Context, c *Comm) error {
+	die := func(before int) {
+		fmt.Println("died", before, time.Now().UnixMicro())
+		if before%2 == 0 {
+			syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			return
+		}
+		os.Exit(7)
+	}
+	return deaths(ctx, c, die, func(before int) { fmt.Println("told", before, time.Now().UnixMicro()) })
+}
+
+// Processes that die in the middle of collectives are errors on the others at once, by their right names.
+func TestDeathsOfProcesses(t *testing.T) {
+	for _, over := range realTransports {
+		t.Run(over, func(t *testing.T) {
+			size := len(everyCall) + 2
+			ranks := startRanks(t, "die", over, size, time.Minute)
+			wait(t, ranks...)
+			var died, notified [64]int64
+			survivors := 0
+			for rank, p := range ranks {
+				if code := p.cmd.ProcessState.ExitCode(); code == 0 {
+					survivors++
+				} else if exit := (*exec.ExitError)(nil); !errors.As(p.err, &exit) || p.errOut.Len() > 0 || code != -1 && code != 7 {
+					t.Errorf("rank %d: %v; said %q", rank, p.err, p.errOut.String())
+				}
+				for _, text := range strings.Split(strings.TrimSpace(p.out.String()), "\n") {
+					var what string
+					var i int
+					var at int64
+					if _, err := fmt.Sscan(text, &what, &i, &at); err != nil {
+						t.Fatalf("rank %d printed %q", rank, text)
+					}
+					if what == "died" {
+						died[i] = at
+					} else {
+						notified[i] = max(notified[i], at)
+					}
+				}
+			}
+			if survivors != size-len(everyCall) {
+				t.Errorf("%d ranks are left of %d, after %d deaths", survivors, size, len(everyCall))
+			}
+			var times []time.Duration
+			for i := range everyCall {
+				times = append(times, time.Duration(notified[i]-died[i])*time.Microsecond)
+			}
+			notifiedSoon(t, times)
+		})
+	}
+}
+
+// stopped is the rank that is.
+const stopped = 1
+
+// stopProcess is a rank of a world of three of which one is stopped in the middle of all that ranks can do together, each call in
+// a group of its own. When that goes on, later, the others have gone on without it.
+func stopProcess(ctx context.Context, c *Comm) error {
+	groups := []*Comm{c}
+	for len(groups) < len(everyCall) {
+		g, err := c.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		groups = append(groups, g)
+	}
+	if err := c.Barrier(ctx); err != nil {
+		return err
+	}
+	if c.Rank() == stopped {
+		time.AfterFunc(10*time.Millisecond, func() { syscall.Kill(os.Getpid(), syscall.SIGSTOP) })
+	}
+	errs := testkit.Each(len(groups), func(i int) error { return untilBroken(ctx, groups[i], everyCall[i]) })
+	if c.Rank() == stopped {
+		fmt.Println("stopped rank:", errors.Join(errs...))
+		return nil
+	}
+	want := fmt.Sprintf("rank %d: no progress for %v: it does not answer: it is stopped", stopped, c.core.world.config.Timeout)
+	for i, err := range errs {
+		// Of the messages in a ring, one rank may find the other, which waits for the one that is stopped.
+		named := strings.Contains(err.Error(), want) || everyCall[i].name == "messages" && c.Rank() != stopped+1
+		if !errors.Is(err, ErrTimeout) || !named {
+			return fmt.Errorf("%s: want %q: %w", everyCall[i].name, want, err)
+		}
+	}
+	next, err := c.Shrink(ctx)
+	if err != nil {
+		return err
+	}
+	return goesOn(ctx, next, []int{0, 2})
+}
+
+// A process that is stopped is named after the time-out, and can be left behind.
+func TestProcessStops(t *testing.T) {
+	for _, over := range realTransports {
+		t.Run(over, func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			// The processes must also start and meet within the time-out, and answer each other. Where a busy machine is slower, they get more time.
+			timeout := 2 * time.Second
+			ranks, took := playStop(t, over, timeout)
+			for ; (ranks[0].err != nil || ranks[2].err != nil) && 4*timeout < testkit.Patience; ranks, took = playStop(t, over, timeout) {
+				t.Logf("within %v: %q, %q", timeout, ranks[0].errOut.String(), ranks[2].errOut.String())
+				timeout *= 4
+			}
+			succeeded(t, ranks)
+			if took < timeout || took > 2*testkit.Patience {
+				t.Errorf("took %v", took)
+			}
+			if err := ranks[stopped].cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			wait(t, ranks[stopped])
+			if text := ranks[stopped].out.String(); ranks[stopped].err != nil || !strings.Contains(text, "rank ") {
+				t.Errorf("the rank that was stopped: %v; printed %q", ranks[stopped].err, text)
+			}
+		})
+	}
+}
+
+// playStop starts the processes, and returns when those have ended that are not stopped.
+func playStop(t *testing.T, over string, timeout time.Duration) (ranks []*rankProcess, took time.Duration) {
+	t.Helper()
+	ranks = startRanks(t, "stop", over, 3, timeout)
+	begin := time.Now()
+	wait(t, ranks[0], ranks[2])
+	return ranks, time.Since(begin)
+}
+
+// All connections of a rank, to which all others have one, are cut in the middle of each of everyCall.
+func TestCutInTheMiddle(t *testing.T) {
+	const size, victim = 3, 0 // higher ranks dial lower ones
+	for _, tt := range everyCall {
+		t.Run(tt.name, func(t *testing.T) { testCut(t, "tcp", size, victim, tt, "rank 0: connection lost") })
+	}
+}
+
+// The connections between two machines are cut, in the middle of each of everyCall, as far as they are those of one rank. Who
+// shares memory with it cannot know which end of them is to blame.
+func TestCutBetweenMachines(t *testing.T) {
+	const size, victim = 4, 0
+	for _, tt := range everyCall {
+		t.Run(tt.name, func(t *testing.T) { testCut(t, "machines", size, victim, tt, ": connection lost") })
+	}
+}
+
+func testCut(t *testing.T, over string, size, victim int, tt call, want string) {
+	var r relay
+	w := newWorldOn(t, over, size, func(cfg *InitConfig) {
+		if cfg.Rank == victim {
+			cfg.Store = relayed{Store: cfg.Store, relay: &r}
+		}
+	})
+	r.cutAfter(50_000)
+	var errs []error
+	testkit.Within(t, testkit.Patience, func() {
+		errs = testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
+	})
+	for rank, err := range errs {
+		if !errors.Is(err, ErrLost) || rank != victim && !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d of which %d is cut off got %v, want %q", rank, victim, err, want)
+		}
+	}
+	closeAll(w)
+	r.close()
+}
+
+// What a rank and the others write to each other gets lost from some moment on, in the middle of each of everyCall, without a word
+// to anybody: the others name it when the time-out is over, and go on without it.
+func TestPartitionInTheMiddle(t *testing.T) {
+	for _, tt := range everyCall {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel() // it mostly waits
+			// On a busy machine a rank that is there may not get on within the time-out, either: then there is more time.
+			for timeout := 300 * time.Millisecond; ; timeout *= 4 {
+				err := partition(t, tt, timeout)
+				if err == nil {
+					return
+				}
+				if 4*timeout > testkit.Patience {
+					t.Fatal(err)
+				}
+				t.Logf("within %v: %v", timeout, err)
+			}
+		})
+	}
+}
+
+// partition plays one call of TestPartitionInTheMiddle.
+func partition(t *testing.T, tt call, timeout time.Duration) error {
+	const size, victim = 4, 2
+	var network *transport.Network
+	w := formed(t, 20, func() ([]*Comm, error) {
+		network = transport.NewNetwork(size)
+		return initIn(t.Context(), network, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+	})
+	time.AfterFunc(3*time.Millisecond, func() {
+		for rank := range size {
+			if rank != victim {
+				network.Cut(rank, victim)
+			}
+		}
+	})
+	begin := time.Now()
+	errs := testkit.Each(size, func(rank int) error { return untilBroken(t.Context(), w[rank], tt) })
+	if took := time.Since(begin); took < timeout {
+		t.Errorf("took %v", took)
+	}
+	want := fmt.Sprintf("rank %d: no progress for %v: it does not answer", victim, timeout)
+	named := false
+	for rank, err := range errs {
+		if !errors.Is(err, ErrTimeout) {
+			t.Errorf("rank %d got %v", rank, err)
+		}
+		named = named || rank != victim && strings.Contains(err.Error(), want)
+	}
+	if !named {
+		return fmt.Errorf("nobody says %q: %v", want, errs)
+	}
+	for rank, err := range testkit.Each(size, func(rank int) error {
+		next, err := w[rank].Shrink(t.Context())
+		if err != nil || rank == victim {
+			return err
+		}
+		return goesOn(t.Context(), next, []int{0, 1, 3})
+	}) {
+		if (err != nil) != (rank == victim) {
+			return fmt.Errorf("shrink: rank %d got %v", rank, err)
+		}
+	}
+	return nil
+}
+
+// relay stands in the way to one rank, and cuts its connections when enough has passed.
+type relay struct {
+	listener net.Listener
+	tasks    sync.WaitGroup
+	limit    atomic.Int64 // bytes; 0 for none
+	passed   atomic.Int64
+
+	mu    sync.Mutex
+	conns []net.Conn
+}
+
+// relayed is a store in which a rank publishes the relay's address for its own.
+type relayed struct {
+	store.Store
+	relay *relay
+}
+
+func (s relayed) Set(ctx context.Context, key string, value []byte) error {
+	if strings.Contains(key, "transport/") {
+		target, machine, _ := strings.Cut(string(value), " ")
+		addr, err := s.relay.listen(target)
+		if err != nil {
+			return err
+		}
+		value = []byte(addr + " " + machine)
+	}
+	return s.Store.Set(ctx, key, value)
+}
+
+func (r *relay) listen(target string) (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	r.listener = l
+	r.tasks.Go(func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", target)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			r.mu.Lock()
+			r.conns = append(r.conns, from, to)
+			r.mu.Unlock()
+			r.tasks.Go(func() { io.Copy(counter{to, r}, from) })
+			r.tasks.Go(func() { io.Copy(counter{from, r}, to) })
+		}
+	})
+	return l.Addr().String(), nil
+}
+
+// counter is one direction of a relayed connection.
+type counter struct {
+	net.Conn
+	relay *relay
+}
+
+func (c counter) Write(p []byte) (int, error) {
+	limit := c.relay.limit.Load()
+	if passed := c.relay.passed.Add(int64(len(p))); limit > 0 && passed > limit {
+		c.relay.cut()
+	}
+	return c.Conn.Write(p)
+}
+
+func (r *relay) cutAfter(bytes int64) { r.limit.Store(r.passed.Load() + bytes) }
+
+func (r *relay) cut() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, conn := range r.conns {
+		conn.Close()
+	}
+}
+
+func (r *relay) close() {
+	r.listener.Close()
+	r.cut()
+	r.tasks.Wait()
 }

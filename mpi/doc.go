@@ -1,9 +1,7 @@
 // Package mpi joins processes into groups whose ranks exchange and combine
 // buffers.
 //
-// [Init] meets the other ranks at a store and returns a [Comm]; [InitEnv] does it by the
-// environment that ddpbatch and torchrun give their workers, [InitMethod] by a word such as tcp://host:port, and [InitLocal] within one
-// process. Every rank then calls the same collectives in the same order:
+// A rank joins the others, which gives it a [Comm]. Every rank then calls the same collectives in the same order:
 //
 //	comm, err := mpi.InitEnv(ctx, os.LookupEnv, mpi.DefaultConfig(), log)
 //	...
@@ -12,15 +10,40 @@
 //		return err // names the rank at fault
 //	}
 //
-// There are all-reduce, reduce, broadcast, all-gather, gather, scatter, reduce-scatter, all-to-all, scan and barrier, most of them
-// also with blocks of different lengths (…V) and as requests that go on by themselves (I…); messages from rank to rank ([Send],
-// [Recv]); values as JSON ([AllGatherObject], …); and further groups of the same ranks ([Comm.Split], [Comm.Group], [Comm.Shrink]).
+// # Forming a group
+//
+//   - [InitEnv]: by the environment that ddpbatch and torchrun give their workers
+//   - [InitMethod]: by a word, tcp://host:port or file:///path, as of torch.distributed
+//   - [Init]: by any store of package mpi/store
+//   - [InitLocal]: of goroutines of one process, for tests
+//   - [Self]: of this rank alone
+//
+// [Config] says how ranks communicate, and [InitConfig] who they are. Ranks that were not started by ddpbatch share a [Secret].
+// [Comm.Rank], [Comm.Size], [Comm.Ranks], [Comm.Backend], [Comm.IsInitialized] and [Comm.Err] ask a group, and [Comm.Close] leaves it.
+// [Comm.Split], [Comm.Group] and [Comm.Dup] make groups of its ranks, and [Comm.Shrink] one of those that are left after a failure.
+//
+// # Collectives
+//
+//   - combine the ranks' buffers: [AllReduce], [Reduce], [ReduceScatter], [Scan], [Exscan]
+//   - move them: [Broadcast], [AllGather], [Gather], [Scatter], [AllToAll]
+//   - wait for all ranks: [Comm.Barrier], [Comm.MonitoredBarrier]
+//
+// Those whose name ends with V, such as [AllGatherV], have blocks of different lengths. Those that begin with I, such as [IAllReduce],
+// go on by themselves, and return a [Request] to wait for. Those that end with Many, such as [AllReduceMany], take several buffers at
+// once. Elements are of a [Number] type, [Float16] and [BFloat16] among them. Reductions combine them by an [Op]: [Sum], [Avg], [Min],
+// [Max], [Product], [BAnd], [BOr], [BXor], [PreMulSum], or one that [NewOp] makes of a function.
+//
+// Values of any type travel as JSON: [BroadcastObject], [AllGatherObject], [GatherObject], [ScatterObject].
+//
+// # Messages
+//
+// [Send], [Recv], [ISend] and [IRecv] exchange buffers between two ranks, by tags. They and the collectives do not disturb each other.
 //
 // # How it goes
 //
 // Ranks of one machine that share memory work in that memory; buffers from [Alloc] are read and written by the others
-// where they are, and others are copied once. Other ranks exchange messages, by an algorithm that is chosen for the collective, the length and the
-// number of ranks: the one that a model, fitted while the group forms, predicts to be fastest. [Comm.Explain] shows the
+// where they are, and others are copied once. Other ranks exchange messages, by an algorithm that is chosen for the collective, the
+// length and the number of ranks: the one that a model, fitted while the group forms, predicts to be fastest. [Comm.Explain] shows the
 // predictions, and [Comm.Using] names an algorithm.
 //
 // # Guarantees
@@ -32,15 +55,16 @@
 // root, get an error that shows both calls, within a round trip of the later one.
 // A rank whose process dies is an error on the others at once; one that keeps the
 // others waiting is one after Config.Timeout, and the error says what it last did; and a collective ends at once
-// with its context. After an error the Comm is broken on every rank: what is left is Shrink or Close.
+// with its context. After an error the Comm is broken on every rank: what is left is Shrink or Close. The errors are [ErrMismatch],
+// [ErrTimeout], [ErrLost] and the others below. The last operations before a failure are in the flight recorder:
+// [Comm.WriteFlight], or the file that InitConfig.Flight names.
 //
 // In steady state blocking calls on one buffer, and messages, allocate nothing.
 //
 // # Conventions
 //
-// Buffers are the caller's; a collective lets go of them when
-// it returns, or its Request is done. Arguments of collectives that are wrong break the Comm as any failure does, as the other ranks may have begun.
-// Ranks exchange elements as they lie in memory: all machines are
+// Buffers are the caller's; a collective lets go of them when it returns, or its Request is done. Arguments of collectives that are wrong
+// break the Comm as any failure does, as the other ranks may have begun. Ranks exchange elements as they lie in memory: all machines are
 // little-endian, and Init refuses to run on another.
 //
 // # Limits

@@ -7,15 +7,12 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
@@ -135,29 +132,8 @@ func TestInitEnvAlone(t *testing.T) {
 	}
 }
 
-// freePort is one that nobody else gets before the test ends: a socket has it that does not listen, and leaves it to one that does (socket(7),
-// SO_REUSEADDR). The kernel gives it to nobody who leaves the choice to it.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	addr, err := net.ResolveTCPAddr("tcp4", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { unix.Close(fd) })
-	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte(addr.IP.To4())}))
-	name, nameErr := unix.Getsockname(fd)
-	if err := errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(name.(*unix.SockaddrInet4).Port)
-}
-
-// meetByEnv runs InitEnv as all ranks of an environment, and a collective.
-func meetByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
+// initByEnv runs InitEnv as all ranks of an environment, and a collective.
+func initByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, c *Comm)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -187,8 +163,8 @@ func meetByEnv(t *testing.T, size int, vars map[string]string, f func(rank int, 
 func TestInitEnvHosted(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.5"} {
 		t.Run(host, func(t *testing.T) {
-			port := freePort(t, host)
-			meetByEnv(t, 3, map[string]string{"MASTER_ADDR": host, "MASTER_PORT": port}, nil)
+			port := testkit.FreePort(t, host)
+			initByEnv(t, 3, map[string]string{"MASTER_ADDR": host, "MASTER_PORT": port}, nil)
 			// Close has closed the store.
 			if conn, err := net.Dial("tcp", net.JoinHostPort(host, port)); err == nil {
 				conn.Close()
@@ -196,40 +172,6 @@ func TestInitEnvHosted(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The store of rank 0 lives until the others have closed.
-func TestHostWaitsForOthers(t *testing.T) {
-	port := freePort(t, "127.0.0.1")
-	reached := make(chan struct{})
-	meetByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
-		switch rank {
-		case 0:
-			close(reached) // and goes on to Close
-		case 1:
-			<-reached
-			// Rank 0's connections have gone, or are going; its store has not.
-			if _, err := Recv(t.Context(), c, make([]byte, 1), 0, 0); !errors.Is(err, ErrLeft) {
-				t.Errorf("got %v", err)
-			}
-			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
-			if err != nil {
-				t.Errorf("the store has gone before rank 1: %v", err)
-				return
-			}
-			conn.Close()
-		}
-	})
-}
-
-func TestGuestsWaitIsBounded(t *testing.T) {
-	g := newGuests()
-	g.joined("rank 1", nil)
-	testkit.Within(t, testkit.Patience, func() { g.wait(time.Millisecond) })
-	g.joined("rank 2", nil)
-	g.left("rank 1")
-	g.left("rank 2")
-	testkit.Within(t, testkit.Patience, func() { g.wait(time.Hour) })
 }
 
 // The agent's store: it is dialled by all, under the rank's name, and lives on.
@@ -249,7 +191,7 @@ func TestInitEnvAgentStore(t *testing.T) {
 	})
 	defer server.Close()
 	for _, restart := range []string{"0", "1"} { // the keys of the first life do not mislead the second
-		meetByEnv(t, 2, map[string]string{
+		initByEnv(t, 2, map[string]string{
 			"DDPBATCH_STORE": l.Addr().String(), "DDPBATCH_RUN_ID": "r", "DDPBATCH_ATTEMPT": "4",
 			"DDPBATCH_LISTEN": "127.0.0.2", "TORCHELASTIC_RESTART_COUNT": restart,
 		}, nil)
@@ -291,7 +233,7 @@ func TestInitEnvFails(t *testing.T) {
 	}
 	defer busy.Close()
 	port := strconv.Itoa(busy.Addr().(*net.TCPAddr).Port)
-	closed := freePort(t, "127.0.0.1")
+	closed := testkit.FreePort(t, "127.0.0.1")
 	tests := []struct {
 		name string
 		vars map[string]string
@@ -324,7 +266,7 @@ func TestInitEnvFails(t *testing.T) {
 func TestInitEnvWrongSecret(t *testing.T) {
 	t.Parallel() // it waits
 	ending(t, 3*time.Second, func(ctx context.Context) error {
-		port := freePort(t, "127.0.0.1")
+		port := testkit.FreePort(t, "127.0.0.1")
 		var log testkit.Journal
 		errs := testkit.Each(3, func(rank int) error {
 			vars := environ("RANK", strconv.Itoa(rank), "WORLD_SIZE", "3", "MASTER_PORT", port)
@@ -358,9 +300,9 @@ func TestInitEnvKeyFile(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			maps.Copy(vars, map[string]string{
-				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": freePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
+				"DDPBATCH_SECRET": "", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": testkit.FreePort(t, "127.0.0.1"), "TORCHELASTIC_RUN_ID": "job/7",
 			})
-			meetByEnv(t, 2, vars, nil)
+			initByEnv(t, 2, vars, nil)
 		})
 	}
 	for _, path := range []string{".config/ddpbatch/key", "other"} {
@@ -376,7 +318,7 @@ func TestInitEnvWrongKeyFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits
 			ending(t, 3*time.Second, func(ctx context.Context) error {
-				port, keys := freePort(t, "127.0.0.1"), t.TempDir()
+				port, keys := testkit.FreePort(t, "127.0.0.1"), t.TempDir()
 				errs := testkit.Each(2, func(rank int) error {
 					vars := environ("RANK", strconv.Itoa(rank), "MASTER_PORT", port, "DDPBATCH_SECRET", "", "TORCHELASTIC_RUN_ID", "a",
 						"DDPBATCH_SECRET_FILE", filepath.Join(keys, "key"))
@@ -399,52 +341,5 @@ func TestInitEnvWrongKeyFile(t *testing.T) {
 				return nil
 			})
 		})
-	}
-}
-
-func TestLocalAddress(t *testing.T) {
-	for _, tt := range []struct {
-		host string
-		ok   func(netip.Addr) bool
-	}{
-		{"127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
-		{"127.0.0.9", func(ip netip.Addr) bool { return ip.String() == "127.0.0.9" }},
-		{"::ffff:127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
-		{"localhost", netip.Addr.IsLoopback},
-	} {
-		if ip, err := localAddress(t.Context(), tt.host); err != nil || !tt.ok(ip) {
-			t.Errorf("%s: got %v, %v", tt.host, ip, err)
-		}
-	}
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, a := range own {
-		prefix := netip.MustParsePrefix(a.String())
-		if ip, err := localAddress(t.Context(), prefix.Addr().String()); err != nil || ip != prefix.Addr() {
-			t.Errorf("%v: got %v, %v", prefix.Addr(), ip, err)
-		}
-	}
-}
-
-func TestMostReachable(t *testing.T) {
-	for _, tt := range []struct {
-		addrs []string
-		want  string
-	}{
-		{[]string{"127.0.1.1", "10.0.0.1"}, "10.0.0.1"}, // Debian's /etc/hosts
-		{[]string{"2001:db8::1", "10.0.0.1"}, "10.0.0.1"},
-		{[]string{"127.0.0.1", "2001:db8::1"}, "2001:db8::1"},
-		{[]string{"::1", "127.0.0.1"}, "127.0.0.1"},
-		{[]string{"::ffff:10.0.0.1"}, "10.0.0.1"},
-	} {
-		var addrs []netip.Addr
-		for _, text := range tt.addrs {
-			addrs = append(addrs, netip.MustParseAddr(text))
-		}
-		if got := mostReachable(addrs); got.String() != tt.want {
-			t.Errorf("of %v: got %v, want %s", tt.addrs, got, tt.want)
-		}
 	}
 }

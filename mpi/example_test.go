@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
 	"sync"
 
-	"ddpbatch/internal/auth"
 	"ddpbatch/mpi"
 	"ddpbatch/mpi/store"
 )
@@ -16,7 +16,7 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 	ctx := context.Background()
 	s := store.NewMemory()
 	defer s.Close()
-	secret, err := auth.NewSecret()
+	secret, err := mpi.NewSecret()
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,6 +38,71 @@ func ranks(size int, f func(ctx context.Context, c *mpi.Comm) error) {
 		})
 	}
 	tasks.Wait()
+}
+
+// Rank 0 serves a store at the address, and the others find it there. Who starts the ranks gives each the same method, less its own rank,
+// and the digits of one secret.
+func ExampleInitMethod() {
+	rank, digits := os.Getenv("MY_RANK"), os.Getenv("MY_SECRET")
+	secret, err := mpi.ParseSecret(digits)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	c, err := mpi.InitMethod(ctx, "tcp://node1:29500?world_size=4&rank="+rank, mpi.InitConfig{
+		Run: "my-run", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.Close()
+	sum := []int{c.Rank()}
+	if err := mpi.AllReduce(ctx, c, sum, mpi.Sum); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("the sum of", c.Size(), "ranks is", sum[0])
+}
+
+// The ranks exchange their addresses through a file that all of them reach. Nothing is there before; the last rank that leaves removes it.
+func ExampleInitMethod_file() {
+	dir, err := os.MkdirTemp("", "group")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	secret, err := mpi.NewSecret()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	const size = 2
+	var tasks sync.WaitGroup
+	for rank := range size { // processes of their own, in a real program
+		tasks.Go(func() {
+			ctx := context.Background()
+			method := fmt.Sprintf("file://%s/store?rank=%d&world_size=%d", dir, rank, size)
+			c, err := mpi.InitMethod(ctx, method, mpi.InitConfig{
+				Listen: "127.0.0.1", Run: "my-run", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(),
+			})
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			defer c.Close()
+			sum := []int{c.Rank()}
+			if err := mpi.AllReduce(ctx, c, sum, mpi.Sum); err != nil {
+				fmt.Println(err)
+			} else if rank == 0 {
+				fmt.Println("the sum of", c.Size(), "ranks is", sum[0])
+			}
+		})
+	}
+	tasks.Wait()
+	// Output: the sum of 2 ranks is 1
 }
 
 func ExampleAllReduce() {

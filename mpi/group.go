@@ -15,13 +15,13 @@ import (
 // the one that Init made; its calls and those of c do not disturb each other.
 func (c *Comm) Group(ctx context.Context, ranks []int) (*Comm, error) {
 	var made *Comm
-	err := c.core.alone(ctx, groupCall.String(), func(ctx context.Context) error {
+	err := c.core.exclusively(ctx, groupCall.String(), func(ctx context.Context) error {
 		o := operation{kind: groupCall, count: digestOf(ranks), wrong: checkRanks(ranks, c.Size())}
 		if err := c.core.execute(ctx, &o); err != nil || !slices.Contains(ranks, c.Rank()) {
 			return err
 		}
 		var err error
-		made, err = c.core.branch(ctx, ranks, c.core.seq)
+		made, err = c.core.newSubgroup(ctx, ranks, c.core.seq)
 		return err
 	})
 	if err != nil {
@@ -59,10 +59,10 @@ func (c *Comm) Dup(ctx context.Context) (*Comm, error) {
 // their ranks where keys are equal. A rank whose colour is negative gets nil.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	var made *Comm
-	err := c.core.alone(ctx, groupCall.String(), func(ctx context.Context) error {
+	err := c.core.exclusively(ctx, groupCall.String(), func(ctx context.Context) error {
 		own := binary.LittleEndian.AppendUint64(nil, uint64(int64(colour)))
 		own = binary.LittleEndian.AppendUint64(own, uint64(int64(key)))
-		all, err := c.core.collect(ctx, own)
+		all, err := c.core.allGatherBytes(ctx, own)
 		if err != nil || colour < 0 {
 			return err
 		}
@@ -75,7 +75,7 @@ func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 			}
 		}
 		slices.SortStableFunc(ranks, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
-		made, err = c.core.branch(ctx, ranks, c.core.seq)
+		made, err = c.core.newSubgroup(ctx, ranks, c.core.seq)
 		return err
 	})
 	if err != nil {
@@ -84,9 +84,9 @@ func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	return made, nil
 }
 
-// branch makes the Comm of some ranks of k, this one among them, right after these have agreed on them. They agree on the moment,
+// newSubgroup makes the Comm of some ranks of k, this one among them, right after these have agreed on them. They agree on the moment,
 // too, which no other branch of k has.
-func (k *core) branch(ctx context.Context, ranks []int, moment uint64) (*Comm, error) {
+func (k *core) newSubgroup(ctx context.Context, ranks []int, moment uint64) (*Comm, error) {
 	if k.group == nil {
 		return &Comm{core: &core{world: k.world, members: []int{0}}}, nil
 	}
@@ -98,7 +98,7 @@ func (k *core) branch(ctx context.Context, ranks []int, moment uint64) (*Comm, e
 	if err != nil {
 		return nil, err
 	}
-	k.world.keep(c.core)
+	k.world.addChild(c.core)
 	return c, nil
 }
 
@@ -119,6 +119,3 @@ func digestOf(ranks []int) uint64 {
 	}
 	return h.Sum64()
 }
-
-// Ranks is the ranks of the world, that of Init, that the Comm is made of, in the order of its own.
-func (c *Comm) Ranks() []int { return slices.Clone(c.core.members) }

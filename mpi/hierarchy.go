@@ -24,6 +24,32 @@ type hierarchy struct {
 	between crossPort // to these
 }
 
+// shareMachines lays memory under the ranks of each machine of a group that is spread over several, if it lies on them evenly and all
+// ranks manage to. k is the group in which target's is made.
+func (k *core) shareMachines(ctx context.Context, target *core) error {
+	machines := make([]int, len(k.members))
+	for i, rank := range k.members {
+		machines[i] = k.world.machines[rank]
+	}
+	rank := k.group.Rank()
+	h := newHierarchy(machines, rank)
+	if h == nil || h.width > shm.MaxRanks {
+		return nil
+	}
+	first := rank - h.local
+	areas, err := k.shareSegments(ctx, shm.AreaSize, first, first+h.width)
+	if err != nil || areas == nil {
+		return err
+	}
+	target.memory = append(target.memory, areas...)
+	if h.node, err = shm.NewNode(h.local, areas); err != nil {
+		return err
+	}
+	h.between = crossPort{port: &target.port, ranks: h.cross, rank: rank / h.width}
+	target.hierarchy = h
+	return nil
+}
+
 // newHierarchy finds out how the group lies on machines, where machines[i] tells that of rank i; nil: in no such way.
 func newHierarchy(machines []int, rank int) *hierarchy {
 	width := slices.IndexFunc(machines, func(m int) bool { return m != machines[0] })
@@ -50,26 +76,26 @@ func newHierarchy(machines []int, rank int) *hierarchy {
 func (h *hierarchy) canonical() bool { return h.width&(h.width-1) == 0 }
 
 // cost predicts an all-reduce of n bytes: all of it goes through memory twice, and each rank's part over the network.
-func (h *hierarchy) cost(between algorithm.Entry[algorithm.AllReduceFunc], m algorithm.Machine, n int) float64 {
+func (h *hierarchy) cost(between algorithm.Entry[runFunc], m algorithm.Machine, n int) float64 {
 	const flags = 4 * 0.5e-6 // the exchanges within the machine, at what a hop through memory takes
 	return flags + 3*float64(n)*m.Gamma + between.Cost(m, len(h.cross), n/h.width)
 }
 
 // runHierarchical reduces within the machine, so that each of its ranks has one part of the sum; all-reduces that part with
 // the ranks that have the same of other machines; and gathers the parts within the machine again.
-func (o *operation) runHierarchical(k *core) error {
+func (k *core) runHierarchical(b buffers) error {
 	h, w, stamp := k.hierarchy, nodeWaiter{k}, stampOf(&k.call)
-	r := shm.Reduction{Kernel: o.op.kernel, Kernel2: o.op.twin, Size: o.data.Size()}
-	at := k.parts.ofElements(len(o.out), r.Size, h.width)
+	r := b.sharedReduction()
+	at := k.parts.ofElements(len(b.out), r.Size, h.width)
 	part := k.port.Scratch(at[h.local+1] - at[h.local])
-	if err := h.node.ReduceScatter(w, stamp, part, o.out, at, &r); err != nil {
+	if err := h.node.ReduceScatter(w, stamp, part, b.out, at, &r); err != nil {
 		return k.sharedError(err)
 	}
-	if err := k.chosen.allReduce(&h.between, part, o.reduction()); err != nil {
+	if err := k.chosen(&h.between, buffers{out: part, reduction: b.reduction}); err != nil {
 		return err
 	}
-	copy(o.out[at[h.local]:], part)
-	return k.sharedError(h.node.AllGather(w, stamp, o.out, at))
+	copy(b.out[at[h.local]:], part)
+	return k.sharedError(h.node.AllGather(w, stamp, b.out, at))
 }
 
 // crossPort is the port of a part of the group.
@@ -80,6 +106,7 @@ type crossPort struct {
 }
 
 func (p *crossPort) Rank() int { return p.rank }
+
 func (p *crossPort) Size() int { return len(p.ranks) }
 
 func (p *crossPort) Send(to int, buf []byte) algorithm.Ticket {
@@ -88,30 +115,4 @@ func (p *crossPort) Send(to int, buf []byte) algorithm.Ticket {
 
 func (p *crossPort) Recv(from int, buf []byte) algorithm.Ticket {
 	return p.port.Recv(p.ranks[from], buf)
-}
-
-// shareMachines lays memory under the ranks of each machine of a group that is spread over several, if it lies on them evenly and all
-// ranks manage to. k is the group in which target's is made.
-func (k *core) shareMachines(ctx context.Context, target *core) error {
-	machines := make([]int, len(k.members))
-	for i, rank := range k.members {
-		machines[i] = k.world.machines[rank]
-	}
-	rank := k.group.Rank()
-	h := newHierarchy(machines, rank)
-	if h == nil || h.width > shm.MaxRanks {
-		return nil
-	}
-	first := rank - h.local
-	areas, err := k.shareSegments(ctx, shm.AreaSize, first, first+h.width)
-	if err != nil || areas == nil {
-		return err
-	}
-	target.memory = append(target.memory, areas...)
-	if h.node, err = shm.NewNode(h.local, areas); err != nil {
-		return err
-	}
-	h.between = crossPort{port: &target.port, ranks: h.cross, rank: rank / h.width}
-	target.hierarchy = h
-	return nil
 }

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
+	"slices"
+	"sync"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
@@ -29,6 +34,51 @@ func Init(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	return c, nil
 }
 
+// InitLocal makes the Comms of all ranks of a network within this process, by rank. A Comm is for the goroutine that plays its
+// rank. Only the Config, the Flight and the Log of cfg are used; each rank's Flight has its number after it, as in "flight.3".
+func InitLocal(ctx context.Context, network *transport.Network, cfg InitConfig) ([]*Comm, error) {
+	if err := cfg.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("init within one process: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
+	defer cancel()
+	comms := make([]*Comm, network.Size())
+	errs := make([]error, network.Size())
+	var tasks sync.WaitGroup
+	for rank := range comms {
+		tasks.Go(func() {
+			cfg := cfg
+			if cfg.Flight != "" {
+				cfg.Flight += fmt.Sprintf(".%d", rank)
+			}
+			fabric, err := network.Fabric(rank)
+			if err == nil {
+				comms[rank], err = join(ctx, fabric, cfg)
+			}
+			if err == nil {
+				comms[rank].core.world.local = true
+			} else {
+				errs[rank] = fmt.Errorf("init rank %d within one process: %w", rank, err)
+				cancel()
+			}
+		})
+	}
+	tasks.Wait()
+	err := errors.Join(errs...)
+	if err == nil {
+		return comms, nil
+	}
+	for _, c := range comms {
+		if c != nil {
+			c.Close()
+		}
+	}
+	return nil, err
+}
+
+// Self is the communicator of a world of one.
+func Self() *Comm { return newSelf(InitConfig{Config: DefaultConfig()}) }
+
 func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	if !littleEndian() {
 		return nil, errors.New("this machine is big-endian; ranks exchange little-endian memory")
@@ -37,7 +87,7 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 		return nil, err
 	}
 	if cfg.Size == 1 && cfg.Rank == 0 {
-		return alone(cfg), nil
+		return newSelf(cfg), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
 	defer cancel()
@@ -53,20 +103,25 @@ func connect(ctx context.Context, cfg InitConfig) (*Comm, error) {
 	return join(ctx, fabric, cfg)
 }
 
+// newSelf is Self with a configuration.
+func newSelf(cfg InitConfig) *Comm {
+	return &Comm{core: &core{world: newWorldOf(cfg), members: []int{0}, owner: true}}
+}
+
 // worldID is the number of the group of all ranks.
 const worldID = 1
 
 // join makes the Comm of all ranks on their links, which it takes over.
 func join(ctx context.Context, fabric transport.Fabric, cfg InitConfig) (*Comm, error) {
-	w := begun(cfg)
+	w := newWorldOf(cfg)
 	w.engine = engine.New(fabric, engine.Options{
-		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(), Log: w.log,
+		Timeout: w.config.Timeout, Describe: describe, DescribeFully: describeFully, Label: label(),
 	})
 	members := make([]int, fabric.Size())
 	for rank := range members {
 		members[rank] = rank
 	}
-	c, err := w.assemble(ctx, worldID, members, func(setup *core) error { return setup.meet(ctx, fabric.Shared()) })
+	c, err := w.assemble(ctx, worldID, members, func(setup *core) error { return setup.discover(ctx, fabric.Shared()) })
 	if err != nil {
 		return nil, errors.Join(err, w.engine.Close())
 	}
@@ -119,4 +174,73 @@ func label() string {
 		host = "unknown host"
 	}
 	return fmt.Sprintf("%s, pid %d", host, os.Getpid())
+}
+
+// world is what all Comms of one Init share.
+type world struct {
+	engine   *engine.Engine // nil where the world is one rank
+	config   Config
+	recorder *recorder
+	log      *slog.Logger
+	messages sync.Pool // of *message
+
+	mu         sync.Mutex
+	children   map[*core]struct{} // the Comms that were made of that of Init, and are not closed
+	flight     string             // file to write the recorder to at the first failure, or empty
+	rendezvous *rendezvous        // what InitEnv opened, or nil
+
+	local     bool              // all ranks are in this process
+	near, far algorithm.Machine // what messages cost within a machine and between machines
+	machines  []int             // by world rank: the lowest rank on the same machine, of those that share memory with it
+}
+
+// newWorldOf is a world that has no connections yet.
+func newWorldOf(cfg InitConfig) *world {
+	log := cfg.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &world{
+		config: cfg.Config.complete(), recorder: newRecorder(), flight: cfg.Flight, log: log,
+		near: defaultMachine, far: defaultMachine,
+	}
+}
+
+// addChild notes a Comm that was made of another, to be closed with the world.
+func (w *world) addChild(k *core) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.children == nil {
+		w.children = make(map[*core]struct{})
+	}
+	w.children[k] = struct{}{}
+}
+
+// removeChild notes that it is closed.
+func (w *world) removeChild(k *core) {
+	w.mu.Lock()
+	delete(w.children, k)
+	w.mu.Unlock()
+}
+
+// close ends the connections.
+func (w *world) close(broken bool) error {
+	var errs []error
+	w.mu.Lock()
+	made := slices.Collect(maps.Keys(w.children))
+	w.mu.Unlock()
+	for _, k := range made {
+		errs = append(errs, (&Comm{core: k}).Close())
+	}
+	if w.engine != nil {
+		errs = append(errs, w.engine.Close())
+	}
+	switch {
+	case w.rendezvous == nil:
+	case broken:
+		errs = append(errs, w.rendezvous.abandon())
+	default:
+		errs = append(errs, w.rendezvous.close())
+	}
+	return errors.Join(errs...)
 }

@@ -73,14 +73,6 @@ func (m *message) request() *Request {
 	return &Request{message: m}
 }
 
-// Status says what a receive that is done has got. Of other requests it is zero.
-func (r *Request) Status() Status {
-	if r.message == nil || !r.message.op.Done() || r.message.wrong != nil {
-		return Status{}
-	}
-	return r.message.status()
-}
-
 func send[T Number](m *message, c *Comm, buf []T, to, tag int) {
 	begin[T](m, c, len(buf), tag)
 	m.checkPeer(to)
@@ -156,3 +148,14 @@ func (m *message) status() Status {
 	source, size := m.core.group.Source(&m.op)
 	return Status{Source: source, Count: size / m.width}
 }
+
+// message finds room for a message.
+func (w *world) message() *message {
+	if m, ok := w.messages.Get().(*message); ok {
+		return m
+	}
+	return new(message)
+}
+
+// recycle takes the room of a message that is done.
+func (w *world) recycle(m *message) { w.messages.Put(m) }

@@ -113,17 +113,17 @@ func TestAnySource(t *testing.T) {
 			}
 			return nil
 		}
-		heard := make([]int, c.Size())
+		received := make([]int, c.Size())
 		for range questions * (c.Size() - 1) {
 			buf := make([]uint16, 1)
 			status, err := Recv(ctx, c, buf, AnySource, 1)
 			if err != nil {
 				return err
 			}
-			if int(buf[0]) != heard[status.Source] || status.Count != 1 {
-				return fmt.Errorf("question %d of rank %d is %d", heard[status.Source], status.Source, buf[0])
+			if int(buf[0]) != received[status.Source] || status.Count != 1 {
+				return fmt.Errorf("question %d of rank %d is %d", received[status.Source], status.Source, buf[0])
 			}
-			heard[status.Source]++
+			received[status.Source]++
 			if err := Send(ctx, c, []uint16{buf[0] * uint16(status.Source)}, status.Source, 2); err != nil {
 				return err
 			}

@@ -84,7 +84,7 @@ func GatherObject[T any](ctx context.Context, c *Comm, value T, root int) ([]T, 
 	if err := GatherV(ctx, c, out, text, counts, root); err != nil {
 		return nil, fmt.Errorf("gather objects: %w", err)
 	}
-	return decodeObjects[T](cut(out, counts))
+	return decodeObjects[T](splitByCounts(out, counts))
 }
 
 // ScatterObject gives rank i values[i] of root. Other ranks' values are not used.
@@ -150,7 +150,7 @@ func allGatherTexts[T any](ctx context.Context, c *Comm, value T) ([][]byte, err
 	if err := AllGatherV(ctx, c, out, text, counts); err != nil {
 		return nil, err
 	}
-	return cut(out, counts), nil
+	return splitByCounts(out, counts), nil
 }
 
 // gatherLengths tells all ranks how long each one's object is.
@@ -184,8 +184,8 @@ func sum(counts []int) int {
 	return total
 }
 
-// cut parts text by counts.
-func cut(text []byte, counts []int) [][]byte {
+// splitByCounts parts text by counts.
+func splitByCounts(text []byte, counts []int) [][]byte {
 	parts := make([][]byte, len(counts))
 	for i, n := range counts {
 		parts[i], text = text[:n], text[n:]

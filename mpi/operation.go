@@ -1,12 +1,14 @@
 package mpi
 
 import (
+	"errors"
+	"fmt"
 	"time"
+	"unsafe"
 
 	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
 	"ddpbatch/mpi/internal/engine"
-	"ddpbatch/mpi/internal/shm"
 )
 
 // operation is a collective as one rank calls it. What works in place has its buffer in out.
@@ -28,8 +30,6 @@ type operation struct {
 	// Chosen by core.choose.
 	code uint8
 	name string
-
-	outAt, inAt []int // bounds of the blocks, in bytes; nil where there are none
 }
 
 // call is the operation's fingerprint.
@@ -46,8 +46,7 @@ func (o *operation) call(k *core) engine.Call {
 
 // bytes is the length that the costs of algorithms are reckoned with.
 func (o *operation) bytes() int {
-	switch o.kind {
-	case reduceScatterCall, scatterCall, allToAllCall:
+	if o.kind.descriptor().costByIn {
 		return len(o.in)
 	}
 	return len(o.out)
@@ -55,119 +54,180 @@ func (o *operation) bytes() int {
 
 // run executes the algorithm that was chosen.
 func (o *operation) run(k *core) error {
-	if err := o.prepare(k); err != nil {
+	b, err := o.prepare(k)
+	if err != nil {
 		return err
 	}
-	var err error
 	switch {
 	case o.kind == monitoredCall:
-		err = k.monitor(o.timeout)
+		err = k.runMonitored(o.timeout)
 	case o.code == sharedCode:
-		err = o.runShared(k)
+		err = k.sharedError(o.kind.descriptor().shared(k.node, nodeWaiter{k}, stampOf(&k.call), b))
 	case o.code >= hierarchicalCode:
-		err = o.runHierarchical(k)
+		err = k.runHierarchical(b)
 	default:
-		err = o.runChosen(k)
+		err = k.chosen(&k.port, b)
 	}
-	if err == nil && o.op.average && o.hasResult(k) {
-		err = element.Divide(o.data, o.out, k.port.Size())
+	if err == nil && o.op.average && (b.root == k.port.Rank() || o.kind.descriptor().root != toRoot) {
+		err = element.Divide(o.data, b.out, k.port.Size())
 	}
 	return err
 }
 
 // prepare finds the bounds of blocks, and scales what PreMulSum is given.
-func (o *operation) prepare(k *core) error {
-	o.outAt, o.inAt = nil, nil
-	switch width := o.data.Size(); o.kind {
-	case allGatherCall, setupCall:
-		o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
-	case reduceScatterCall:
-		o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
-	case allToAllCall:
-		if o.code == sharedCode {
-			break // all blocks are of one length
-		}
-		o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
-		o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
-	case gatherCall:
-		if k.port.Rank() == o.root {
-			o.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
-		}
-	case scatterCall:
-		if k.port.Rank() == o.root {
-			o.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
-		}
+func (o *operation) prepare(k *core) (buffers, error) {
+	width := o.data.Size()
+	b := buffers{
+		out: o.out, in: o.in, root: o.root, reduction: algorithm.Reduction{Kernel: o.op.kernel, Size: width}, twin: o.op.twin,
+	}
+	if o.outBlocks.cut {
+		b.outAt = k.outBounds.of(o.outBlocks, k.port.Size(), width)
+	}
+	if o.inBlocks.cut {
+		b.inAt = k.inBounds.of(o.inBlocks, k.port.Size(), width)
 	}
 	if o.op.code == 0 || o.op.factor == 1 {
-		return nil
+		return b, nil
 	}
-	switch {
-	case o.kind == reduceScatterCall: // in is not ours to change
-		scaled := k.port.Scratch(len(o.in))
-		copy(scaled, o.in)
-		o.in = scaled
-		return element.Scale(o.data, o.in, o.op.factor)
-	case o.kind == reduceCall && k.port.Rank() != o.root:
-		scaled := k.port.Scratch(len(o.out))
-		copy(scaled, o.out)
-		o.out = scaled
+	scaled := &b.out
+	if o.inBlocks.cut {
+		scaled = &b.in
 	}
-	return element.Scale(o.data, o.out, o.op.factor)
+	if o.inBlocks.cut || o.kind.descriptor().root == toRoot && o.root != k.port.Rank() { // it is not ours to change
+		own := *scaled
+		*scaled = k.port.Scratch(len(own))
+		copy(*scaled, own)
+	}
+	return b, element.Scale(o.data, *scaled, o.op.factor)
 }
 
-// hasResult tells whether this rank gets a reduction's result.
-func (o *operation) hasResult(k *core) bool { return o.kind != reduceCall || k.port.Rank() == o.root }
-
-func (o *operation) reduction() algorithm.Reduction {
-	return algorithm.Reduction{Kernel: o.op.kernel, Size: o.data.Size()}
-}
-
-func (o *operation) runChosen(k *core) error {
-	f, p := &k.chosen, &k.port
-	switch o.kind {
-	case allReduceCall:
-		return f.allReduce(p, o.out, o.reduction())
-	case reduceCall:
-		return f.reduce(p, o.out, o.root, o.reduction())
-	case reduceScatterCall:
-		return f.reduceScatter(p, o.out, o.in, o.inAt, o.reduction())
-	case scanCall, exscanCall:
-		return f.scan(p, o.out, o.reduction())
-	case broadcastCall:
-		return f.broadcast(p, o.out, o.root)
-	case allGatherCall, setupCall:
-		return f.allGather(p, o.out, o.outAt)
-	case gatherCall:
-		return f.gather(p, o.out, o.outAt, o.in, o.root)
-	case scatterCall:
-		return f.scatter(p, o.out, o.in, o.inAt, o.root)
-	case allToAllCall:
-		return f.allToAll(p, o.out, o.outAt, o.in, o.inAt)
-	default:
-		return f.barrier(p)
+// setRoot sets the root, if there is such a rank.
+func (o *operation) setRoot(c *Comm, root int) {
+	o.root = root
+	if (root < 0 || root >= c.Size()) && o.wrong == nil {
+		o.wrong = fmt.Errorf("there is no rank %d to be the root: ranks go from 0 to %d", root, c.Size()-1)
 	}
 }
 
-// runShared is runChosen through the memory that all ranks share.
-func (o *operation) runShared(k *core) error {
-	w, stamp := nodeWaiter{k}, stampOf(&k.call)
-	r := shm.Reduction{Kernel: o.op.kernel, Kernel2: o.op.twin, Size: o.data.Size()}
-	var err error
-	switch o.kind {
-	case allReduceCall:
-		err = k.node.AllReduce(w, stamp, o.out, &r)
-	case reduceCall:
-		err = k.node.Reduce(w, stamp, o.out, o.root, &r)
-	case reduceScatterCall:
-		err = k.node.ReduceScatter(w, stamp, o.out, o.in, o.inAt, &r)
-	case broadcastCall:
-		err = k.node.Broadcast(w, stamp, o.out, o.root)
-	case allGatherCall:
-		err = k.node.AllGather(w, stamp, o.out, o.outAt)
-	case allToAllCall:
-		err = k.node.AllToAll(w, stamp, o.out, o.in)
-	default:
-		err = k.node.Barrier(w, stamp)
+// blocks are the parts of a buffer that belong to the ranks, one after another.
+type blocks struct {
+	cut    bool  // there are any: of
+	even   int   // elements each,
+	counts []int // or of each rank's
+}
+
+// evenBlocks cuts a buffer of length elements into a block for each rank.
+func (o *operation) evenBlocks(c *Comm, buffer string, length, block int) blocks {
+	if size := c.Size(); length != size*block && o.wrong == nil {
+		o.wrong = fmt.Errorf("%s has %d elements, not %d blocks of %d", buffer, length, size, block)
 	}
-	return k.sharedError(err)
+	return blocks{cut: true, even: block}
+}
+
+// unevenBlocks cuts it by counts.
+func (o *operation) unevenBlocks(c *Comm, buffer string, length int, counts []int) blocks {
+	if o.wrong == nil {
+		o.wrong = checkCounts(c.Size(), buffer, length, counts)
+	}
+	return blocks{cut: true, counts: counts}
+}
+
+func checkCounts(size int, buffer string, length int, counts []int) error {
+	if len(counts) != size {
+		return fmt.Errorf("there are %d counts of %s for %d ranks", len(counts), buffer, size)
+	}
+	left := length
+	for rank, n := range counts {
+		if n < 0 {
+			return fmt.Errorf("the count of %s for rank %d is %d", buffer, rank, n)
+		}
+		if n > left {
+			return fmt.Errorf("%s has %d elements, fewer than its counts", buffer, length)
+		}
+		left -= n
+	}
+	if left > 0 {
+		return fmt.Errorf("%s has %d elements, %d more than its counts", buffer, length, left)
+	}
+	return nil
+}
+
+// digestOfCounts is a hash of counts (FNV-1a), for the place in the fingerprint where other collectives have a root; never 0.
+func digestOfCounts(counts []int) int {
+	h := uint32(2166136261)
+	for _, n := range counts {
+		for shift := 0; shift < 64; shift += 8 {
+			h = (h ^ uint32(byte(uint64(n)>>shift))) * 16777619
+		}
+	}
+	return int(int32(h | 1))
+}
+
+// checkApart refuses buffers that share memory.
+func (o *operation) checkApart() {
+	if o.wrong == nil && overlap(o.out, o.in) {
+		o.wrong = errors.New("in and out overlap")
+	}
+}
+
+// overlap tells whether buffers share memory.
+func overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	from, other := uintptr(unsafe.Pointer(&a[0])), uintptr(unsafe.Pointer(&b[0]))
+	return from < other+uintptr(len(b)) && other < from+uintptr(len(a))
+}
+
+// ownBlock checks the other buffer's length against the rank's own count.
+func (o *operation) ownBlock(c *Comm, buffer string, length int, counts []int) {
+	if o.wrong == nil && counts[c.Rank()] != length {
+		o.wrong = fmt.Errorf("%s has %d elements, and the count of rank %d is %d", buffer, length, c.Rank(), counts[c.Rank()])
+	}
+}
+
+// bounds is room for where blocks begin and end, one place more than there are ranks, used again by each call.
+type bounds []int
+
+// of gives the bounds of blocks in bytes.
+func (at *bounds) of(b blocks, size, width int) []int {
+	if len(*at) != size+1 {
+		*at = make([]int, size+1)
+	}
+	for rank := range size {
+		n := b.even
+		if b.counts != nil {
+			n = b.counts[rank]
+		}
+		(*at)[rank+1] = (*at)[rank] + n*width
+	}
+	return *at
+}
+
+// ofElements gives the bounds, in bytes, of n parts of a buffer of length bytes, that differ by an element of width bytes at most.
+func (at *bounds) ofElements(length, width, n int) []int {
+	if len(*at) != n+1 {
+		*at = make([]int, n+1)
+	}
+	elements := length / width
+	for i := range n {
+		part := elements / n
+		if i < elements%n {
+			part++
+		}
+		(*at)[i+1] = (*at)[i] + part*width
+	}
+	return *at
+}
+
+// own is where the rank's own block begins, in elements.
+func (b blocks) own(rank int) int {
+	if b.counts == nil {
+		return rank * b.even
+	}
+	at := 0
+	for _, n := range b.counts[:rank] {
+		at += n
+	}
+	return at
 }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	recorded = 1000 // operations that a recorder keeps
-	places   = 1024 // that it has for them: a power of two is quicker to count with
+	maxRecorded = 1000 // operations that a recorder keeps
+	recordSlots = 1024 // that it has for them: a power of two is quicker to count with
 )
 
 // recorder keeps the last operations of a rank, as an aircraft's does, to be read when the rank has failed.
@@ -22,7 +22,7 @@ type recorder struct {
 	clock tick.Clock
 
 	mu      sync.Mutex
-	records [places]record
+	records [recordSlots]record
 	count   uint64
 	written bool
 }
@@ -43,7 +43,7 @@ func (r *recorder) begin(call *engine.Call, algorithm string, now tick.Count) ui
 	r.mu.Lock()
 	r.count++
 	number := r.count
-	e := &r.records[number%places]
+	e := &r.records[number%recordSlots]
 	e.number, e.call, e.algorithm, e.from, e.to = number, *call, algorithm, now, 0
 	if e.err != nil {
 		e.err = nil
@@ -55,7 +55,7 @@ func (r *recorder) begin(call *engine.Call, algorithm string, now tick.Count) ui
 // end notes that it is over.
 func (r *recorder) end(number uint64, err error, now tick.Count) {
 	r.mu.Lock()
-	if e := &r.records[number%places]; e.number == number {
+	if e := &r.records[number%recordSlots]; e.number == number {
 		e.to = now
 		if err != nil {
 			e.err = err
@@ -64,8 +64,8 @@ func (r *recorder) end(number uint64, err error, now tick.Count) {
 	r.mu.Unlock()
 }
 
-// line is an operation as it is written.
-type line struct {
+// flightLine is an operation as it is written.
+type flightLine struct {
 	Number    uint64    `json:"number"`
 	Call      string    `json:"call"`
 	Group     string    `json:"group"`
@@ -80,7 +80,7 @@ type line struct {
 func (r *recorder) write(w io.Writer) error {
 	out, scale := json.NewEncoder(w), r.clock.Scale()
 	for _, e := range r.snapshot() {
-		l := line{
+		l := flightLine{
 			Number: e.number, Call: describe(e.call), Group: fmt.Sprintf("%x", e.call.Group), Algorithm: e.algorithm,
 			Begun: scale.Time(e.from), State: "running",
 		}
@@ -101,8 +101,8 @@ func (r *recorder) snapshot() []record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var kept []record
-	for number := r.count - min(r.count, recorded) + 1; number <= r.count; number++ {
-		kept = append(kept, r.records[number%places])
+	for number := r.count - min(r.count, maxRecorded) + 1; number <= r.count; number++ {
+		kept = append(kept, r.records[number%recordSlots])
 	}
 	return kept
 }

@@ -14,13 +14,13 @@ import (
 )
 
 // readFlight decodes what a recorder has written, strictly.
-func readFlight(text []byte) ([]line, error) {
-	var lines []line
+func readFlight(text []byte) ([]flightLine, error) {
+	var lines []flightLine
 	for _, part := range bytes.SplitAfter(text, []byte("\n")) {
 		if len(part) == 0 {
 			continue
 		}
-		var l line
+		var l flightLine
 		d := json.NewDecoder(bytes.NewReader(part))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&l); err != nil {
@@ -31,7 +31,7 @@ func readFlight(text []byte) ([]line, error) {
 	return lines, nil
 }
 
-func flightOf(c *Comm) ([]line, error) {
+func flightOf(c *Comm) ([]flightLine, error) {
 	var text bytes.Buffer
 	if err := c.WriteFlight(&text); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func TestRecorderFile(t *testing.T) {
 
 func TestRecorderFileFails(t *testing.T) {
 	var log testkit.Journal
-	c := alone(InitConfig{Config: DefaultConfig(), Flight: filepath.Join(t.TempDir(), "none", "flight"), Log: log.Logger()})
+	c := newSelf(InitConfig{Config: DefaultConfig(), Flight: filepath.Join(t.TempDir(), "none", "flight"), Log: log.Logger()})
 	if err := AllReduce(t.Context(), c, []int32{1}, Standard(0)); err == nil {
 		t.Fatal("no error")
 	}

@@ -1,6 +1,53 @@
 package mpi
 
-import "context"
+import (
+	"context"
+	"errors"
+
+	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/element"
+	"ddpbatch/mpi/internal/shm"
+)
+
+// AllReduce combines the buffers of all ranks element by element with op, and
+// leaves the result in buf on every rank. buf has the same length on all of
+// them, and may be empty.
+//
+// Every rank gets the same bits. Under Config.Deterministic they depend on the ranks' inputs alone: elements are
+// combined along one fixed tree, whatever the length of buf, the algorithm and the transport. It pairs neighbouring ranks, then
+// neighbouring pairs, and so on; one left over moves up as it is.
+//
+// When it fails the content of buf is undefined.
+func AllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
+	var o operation
+	allReduceOf(&o, buf, op)
+	return c.run(ctx, &o)
+}
+
+// IAllReduce is AllReduce that goes on by itself. buf is the Request's until that is done.
+func IAllReduce[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
+	var o operation
+	allReduceOf(&o, buf, op)
+	return c.request(ctx, &o)
+}
+
+var allReduceDescriptor = descriptor{
+	name: "all_reduce", reduces: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.AllReduces(), func(run algorithm.AllReduceFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.reduction)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		r := b.sharedReduction()
+		return node.AllReduce(w, stamp, b.out, &r)
+	},
+}
+
+func allReduceOf[T Number](o *operation, buf []T, op Op) {
+	reductionOf(o, allReduceCall, buf, op)
+	o.out = bytesOf(buf)
+}
 
 // Reduce is AllReduce whose result only root gets. The others' buffers are not changed.
 func Reduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) error {
@@ -16,8 +63,140 @@ func IReduce[T Number](ctx context.Context, c *Comm, buf []T, root int, op Op) *
 	return c.request(ctx, &o)
 }
 
+var reduceDescriptor = descriptor{
+	name: "reduce", reduces: true, root: toRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.Reduces(), func(run algorithm.ReduceFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.root, b.reduction)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		r := b.sharedReduction()
+		return node.Reduce(w, stamp, b.out, b.root, &r)
+	},
+}
+
 func reduceOf[T Number](o *operation, c *Comm, buf []T, root int, op Op) {
 	reductionOf(o, reduceCall, buf, op)
 	o.out = bytesOf(buf)
-	o.from(c, root)
+	o.setRoot(c, root)
+}
+
+// ReduceScatter combines the ranks' in element by element, and leaves block i of the result with rank i, in out. The
+// blocks all have the length of out, and in that of all of them. in is not changed; it must not overlap out.
+func ReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) error {
+	var o operation
+	reduceScatterOf(&o, c, out, in, nil, op)
+	return c.run(ctx, &o)
+}
+
+// ReduceScatterV is ReduceScatter with blocks of different lengths: counts[i] elements for rank i. All ranks give the
+// same counts.
+func ReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) error {
+	var o operation
+	reduceScatterOf(&o, c, out, in, counts, op)
+	return c.run(ctx, &o)
+}
+
+// IReduceScatter is ReduceScatter that goes on by itself. Both buffers are the Request's until that is done.
+func IReduceScatter[T Number](ctx context.Context, c *Comm, out, in []T, op Op) *Request {
+	var o operation
+	reduceScatterOf(&o, c, out, in, nil, op)
+	return c.request(ctx, &o)
+}
+
+// IReduceScatterV is ReduceScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IReduceScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, op Op) *Request {
+	var o operation
+	reduceScatterOf(&o, c, out, in, counts, op)
+	return c.request(ctx, &o)
+}
+
+var reduceScatterDescriptor = descriptor{
+	name: "reduce_scatter", reduces: true, root: countsRoot, costByIn: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.ReduceScatters(), func(run algorithm.ReduceScatterFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.in, b.inAt, b.reduction)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		r := b.sharedReduction()
+		return node.ReduceScatter(w, stamp, b.out, b.in, b.inAt, &r)
+	},
+}
+
+func reduceScatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, op Op) {
+	reductionOf(o, reduceScatterCall, in, op)
+	o.out, o.in = bytesOf(out), bytesOf(in)
+	defer o.checkApart()
+	if counts == nil {
+		o.inBlocks = o.evenBlocks(c, "in", len(in), len(out))
+	} else {
+		o.inBlocks = o.unevenBlocks(c, "in", len(in), counts)
+		o.ownBlock(c, "out", len(out), counts)
+		o.root = digestOfCounts(counts)
+	}
+}
+
+// Scan leaves in buf of rank r what the buffers of ranks 0 to r combine to, element by element. The bits depend on those
+// buffers alone.
+func Scan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
+	var o operation
+	scanOf(&o, scanCall, buf, op)
+	return c.run(ctx, &o)
+}
+
+// Exscan is Scan without the rank's own buffer: of ranks 0 to r-1. Rank 0's buf is not changed.
+func Exscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) error {
+	var o operation
+	scanOf(&o, exscanCall, buf, op)
+	return c.run(ctx, &o)
+}
+
+// IScan is Scan that goes on by itself. buf is the Request's until that is done.
+func IScan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
+	var o operation
+	scanOf(&o, scanCall, buf, op)
+	return c.request(ctx, &o)
+}
+
+// IExscan is Exscan that goes on by itself. buf is the Request's until that is done.
+func IExscan[T Number](ctx context.Context, c *Comm, buf []T, op Op) *Request {
+	var o operation
+	scanOf(&o, exscanCall, buf, op)
+	return c.request(ctx, &o)
+}
+
+var (
+	scanDescriptor   = descriptor{name: "scan", reduces: true, algorithms: scans(algorithm.Scans())}
+	exscanDescriptor = descriptor{name: "exscan", reduces: true, algorithms: scans(algorithm.Exscans())}
+)
+
+func scans(table []algorithm.Entry[algorithm.ScanFunc]) [2][]algorithm.Entry[runFunc] {
+	return [2][]algorithm.Entry[runFunc]{entries(table, func(run algorithm.ScanFunc, p algorithm.Port, b buffers) error {
+		return run(p, b.out, b.reduction)
+	})}
+}
+
+func scanOf[T Number](o *operation, kind collective, buf []T, op Op) {
+	reductionOf(o, kind, buf, op)
+	o.out = bytesOf(buf)
+	if o.op.average && o.wrong == nil {
+		o.wrong = errNoAverage
+	}
+}
+
+var errNoAverage = errors.New("the average is of all ranks: a scan has none")
+
+// reductionOf begins the operation of a reduction of as many elements as s has.
+func reductionOf[T Number](o *operation, kind collective, s []T, op Op) {
+	o.kind, o.data, o.count = kind, element.TypeOf[T](), uint64(len(s))
+	switch standard, ok := op.(Standard); {
+	case ok: // the common case, without a call that would move o to the heap
+		o.wrong = standard.fill(&o.op, o.data)
+	case op == nil:
+		o.wrong = errors.New("the operation is nil")
+	default:
+		o.op, o.wrong = op.resolve(o.data)
+	}
 }

@@ -8,10 +8,65 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
+	"time"
 
 	"ddpbatch/internal/auth"
 	"ddpbatch/mpi/store"
 )
+
+// InitMethod is Init whose store is named as PyTorch's init methods name it:
+//
+//	tcp://HOST:PORT   rank 0 serves a store there, to the others
+//	file:///PATH      a file that all ranks reach, and that is not there before
+//
+// Either may end in ?rank=R&world_size=N; else cfg says both. cfg.Listen may be left out for tcp://: it then is the address by which
+// this rank reaches the store. env:// is InitEnv. Close also closes the store.
+func InitMethod(ctx context.Context, method string, cfg InitConfig) (*Comm, error) {
+	if err := cfg.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("init by %s: %w", method, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cfg.Config.timeout())
+	defer cancel()
+	opened, err := store.Open(ctx, method, store.OpenConfig{
+		Rank: cfg.Rank, WorldSize: cfg.Size, Secret: cfg.Secret, Log: cfg.Log,
+		Binding: auth.Binding{Run: cfg.Run, Attempt: cfg.Attempt, Role: "store"},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("init by %s: %w", method, err)
+	}
+	cfg.Rank, cfg.Size, cfg.Store = opened.Rank, opened.WorldSize, opened
+	if cfg.Listen == "" {
+		cfg.Listen, err = addressOf(opened.Store)
+	}
+	var c *Comm
+	if err == nil {
+		c, err = Init(ctx, cfg)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("init by %s: %w", method, err), opened.Close())
+	}
+	c.core.world.rendezvous = &rendezvous{store: opened, close: opened.Close, abandon: opened.Close}
+	return c, nil
+}
+
+// addressOf is this machine's address on the way to a store.
+func addressOf(s store.Store) (string, error) {
+	var text string
+	switch s := s.(type) {
+	case *store.Client:
+		text = s.LocalAddr().String()
+	case *store.Server:
+		text = s.Addr().String()
+	default:
+		return "", errors.New("Listen is not set: it is the address that the other ranks reach this one by")
+	}
+	addr, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return "", fmt.Errorf("find the address that reaches the store: %w", err)
+	}
+	return addr.Addr().Unmap().String(), nil
+}
 
 // rendezvous is the store that a rank has opened to meet the others.
 type rendezvous struct {
@@ -56,11 +111,11 @@ func (e environment) dial(ctx context.Context, binding auth.Binding, log *slog.L
 	if err != nil {
 		return nil, err // it says what was done
 	}
-	local, err := netip.ParseAddrPort(client.LocalAddr().String())
+	listen, err := addressOf(client)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("find the address that reaches the store: %w", err), client.Close())
+		return nil, errors.Join(err, client.Close())
 	}
-	return &rendezvous{store: client, listen: local.Addr().Unmap().String(), close: client.Close, abandon: client.Close}, nil
+	return &rendezvous{store: client, listen: listen, close: client.Close, abandon: client.Close}, nil
 }
 
 // host serves the store on this rank.
@@ -78,7 +133,7 @@ func (e environment) host(ctx context.Context, binding auth.Binding, log *slog.L
 	if err != nil {
 		return nil, fmt.Errorf("serve the store at MASTER_PORT: %w", err)
 	}
-	g := newGuests()
+	g := newStoreClients()
 	server := store.Serve(l, store.ServerConfig{Secret: e.secret, Binding: binding, Joined: g.joined, Left: g.left, Log: log})
 	return &rendezvous{
 		store: server, listen: ip.String(), abandon: server.Close,
@@ -126,4 +181,52 @@ func owns(own []net.Addr, ip netip.Addr) bool {
 		prefix, err := netip.ParsePrefix(a.String())
 		return err == nil && prefix.Addr() == ip.Unmap().WithZone("")
 	})
+}
+
+// hostLinger is how long a rank that serves the store waits, at its end, for
+// the others to leave it.
+const hostLinger = 10 * time.Second
+
+// storeClients counts the clients of a store.
+type storeClients struct {
+	mu    sync.Mutex
+	here  int
+	empty chan struct{} // closed while here is 0
+}
+
+func newStoreClients() *storeClients {
+	g := &storeClients{empty: make(chan struct{})}
+	close(g.empty)
+	return g
+}
+
+// joined and left are a store.ServerConfig's.
+func (g *storeClients) joined(string, net.Addr) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.here == 0 {
+		g.empty = make(chan struct{})
+	}
+	g.here++
+}
+
+func (g *storeClients) left(string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.here--; g.here == 0 {
+		close(g.empty)
+	}
+}
+
+// wait returns when nobody is here, or after limit.
+func (g *storeClients) wait(limit time.Duration) {
+	g.mu.Lock()
+	empty := g.empty
+	g.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-empty:
+	case <-timer.C:
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"ddpbatch/internal/testkit"
@@ -95,6 +96,37 @@ func TestRequestsFail(t *testing.T) {
 			testkit.Within(t, testkit.Patience, func() { w[0].Close() })
 			if err := r.Wait(t.Context()); !errors.Is(err, ErrClosed) {
 				t.Errorf("closed: got %v", err)
+			}
+		})
+	}
+}
+
+// A call of a second goroutine waits for its turn.
+func TestConcurrentCalls(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	must(t, testkit.Each(2, func(rank int) error {
+		errs := testkit.Each(8, func(int) error { return AllReduce(t.Context(), w[rank], []int64{1}, Sum) })
+		return errors.Join(errs...)
+	}))
+}
+
+// Who gives up waiting for its turn says what it wanted, and touches nothing of the call that runs.
+func TestGivesUpItsTurn(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, c *Comm) error{
+		"all_reduce": func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, []int32{1}, Sum) },
+		"new_group":  func(ctx context.Context, c *Comm) error { _, err := c.Dup(ctx); return err },
+		"alloc":      func(ctx context.Context, c *Comm) error { _, err := Alloc[int32](ctx, c, 1); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorldOn(t, "local", 2, nil)
+			running := w[0].IBarrier(t.Context())
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := call(ctx, w[0]); err == nil || !strings.Contains(err.Error(), name+": waited for its turn until") {
+				t.Errorf("got %v", err)
+			}
+			if err := running.Wait(t.Context()); err == nil {
+				t.Error("the barrier of one rank is over")
 			}
 		})
 	}

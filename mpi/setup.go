@@ -3,22 +3,25 @@ package mpi
 import (
 	"context"
 	"encoding/binary"
-	"errors"
+	"math"
 	"slices"
+	"time"
 
+	"ddpbatch/mpi/internal/algorithm"
 	"ddpbatch/mpi/internal/element"
-	"ddpbatch/mpi/internal/shm"
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/model"
 )
 
-// meet is the first that the ranks of a world do together: they tell each other on which machine they are, and measure what
+// discover is the first that the ranks of a world do together: they tell each other on which machine they are, and measure what
 // messages cost.
-func (k *core) meet(ctx context.Context, near []int) error {
+func (k *core) discover(ctx context.Context, near []int) error {
 	w, rank := k.world, k.group.Rank()
-	leader := rank
+	lowest := rank
 	if len(near) > 0 {
-		leader = min(rank, slices.Min(near))
+		lowest = min(rank, slices.Min(near))
 	}
-	all, err := k.collect(ctx, binary.LittleEndian.AppendUint32(nil, uint32(leader)))
+	all, err := k.allGatherBytes(ctx, binary.LittleEndian.AppendUint32(nil, uint32(lowest)))
 	if err != nil {
 		return err
 	}
@@ -29,93 +32,155 @@ func (k *core) meet(ctx context.Context, near []int) error {
 	return k.measure(ctx)
 }
 
-// share lays memory under a group of the same ranks, if they are all on one machine and all manage to.
-func (k *core) share(ctx context.Context, target *core) error {
-	machines := k.world.machines
-	first := machines[k.members[0]]
-	target.spread = slices.ContainsFunc(k.members, func(rank int) bool { return machines[rank] != first })
-	if target.spread {
-		return k.shareMachines(ctx, target)
-	}
-	if len(k.members) < 2 || len(k.members) > shm.MaxRanks {
-		return nil
-	}
-	areas, err := k.shareSegments(ctx, shm.AreaSize, 0, len(k.members))
-	if err != nil || areas == nil {
+// measure fits the model of what messages cost: rank 0 times its links to one rank of its own machine and to one of
+// another, and all ranks take its numbers, as they have to come to the same choices.
+func (k *core) measure(ctx context.Context) error {
+	// What is measured here is not yet what this rank chooses by: the collect below is to be the same on all ranks.
+	nearby, afar := k.partners()
+	near, err := k.timeLink(ctx, nearby, defaultMachine)
+	if err != nil {
 		return err
 	}
-	target.memory = append(target.memory, areas...)
-	target.node, err = shm.NewNode(k.group.Rank(), areas)
-	return err
-}
-
-// shareSegments makes a segment of size bytes and opens those of the other ranks from first to before last, whose sizes may
-// differ. It returns nil on all ranks of the group if one of them could not.
-func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm.Segment, error) {
-	own, err := shm.Create(size)
-	var handle [shm.HandleSize]byte
-	if err == nil {
-		handle = own.Handle().Encode()
-	} else {
-		k.world.log.Warn("no shared memory", "err", err)
-	}
-	all, err := k.collect(ctx, handle[:])
+	far, err := k.timeLink(ctx, afar, defaultMachine)
 	if err != nil {
-		closeSegments(own)
-		return nil, err
+		return err
 	}
-	segments, err := openSegments(all[first:last], k.group.Rank()-first, own)
-	ok := byte(1)
+	if afar < 0 {
+		far = near
+	}
+	if k.group.Rank() == 0 {
+		near.Gamma = timeReduction()
+		far.Gamma = near.Gamma
+	}
+	all, err := k.allGatherBytes(ctx, encodeMachines(near, far))
 	if err != nil {
-		k.world.log.Debug("ranks of one machine do not share memory", "err", err)
-		ok = 0
+		return err
 	}
-	votes, err := k.collect(ctx, []byte{ok})
-	if err == nil && !slices.ContainsFunc(votes, func(vote []byte) bool { return vote[0] == 0 }) {
-		return segments, own.Shut() // all have opened it
-	}
-	closeSegments(segments...)
-	if err == nil && k.world.config.Transport == "shm" {
-		err = errors.New("the ranks are to share memory, and some of them cannot: is there enough of it, and room for open files?")
-	}
-	return nil, err
+	k.world.near, k.world.far = decodeMachines(all[0])
+	return nil
 }
 
-// openSegments opens what the handles stand for; the rank's own is there. On an error it closes all.
-func openSegments(handles [][]byte, rank int, own *shm.Segment) ([]*shm.Segment, error) {
-	segments := make([]*shm.Segment, len(handles))
-	segments[rank] = own
-	for i, encoded := range handles {
-		if i == rank && own != nil {
-			continue
-		}
-		h, err := shm.DecodeHandle(encoded)
-		if err == nil {
-			segments[i], err = shm.Open(h)
-		}
-		if err != nil {
-			closeSegments(segments...)
-			return nil, err
+// partners are the ranks that rank 0 times messages with; -1: none.
+func (k *core) partners() (near, far int) {
+	near, far = -1, -1
+	for rank, machine := range k.world.machines {
+		switch {
+		case rank == 0:
+		case machine == k.world.machines[0] && near < 0:
+			near = rank
+		case machine != k.world.machines[0]:
+			far = rank
 		}
 	}
-	return segments, nil
+	return near, far
 }
 
-func closeSegments(segments ...*shm.Segment) {
-	for _, s := range segments {
-		if s != nil {
-			s.Close()
+// timeLink fits the cost of messages between rank 0 and its partner, on these two; others have nothing to do.
+func (k *core) timeLink(ctx context.Context, partner int, guess algorithm.Machine) (algorithm.Machine, error) {
+	rank := k.group.Rank()
+	if partner < 0 || rank != 0 && rank != partner {
+		return guess, nil
+	}
+	var samples []model.Sample
+	buf := make([]byte, slices.Max(probes[:]))
+	for _, n := range probes {
+		var times []time.Duration
+		for range rounds {
+			start := time.Now()
+			if err := k.pingPong(ctx, partner, buf[:n]); err != nil {
+				return guess, err
+			}
+			times = append(times, time.Since(start))
+		}
+		slices.Sort(times)
+		samples = append(samples, model.Sample{Bytes: n, Seconds: times[rounds/2].Seconds() / 2})
+	}
+	m, err := model.Fit(samples)
+	if err != nil {
+		return guess, nil // times that make no sense are no reason to fail
+	}
+	return m, nil
+}
+
+// pingPong sends buf from rank 0 to its partner and back.
+func (k *core) pingPong(ctx context.Context, partner int, buf []byte) error {
+	var op engine.Op
+	label := engine.Call{Collective: uint8(messageCall)}
+	send := func(to int) error {
+		k.group.SendMessage(&op, to, label, buf)
+		return k.group.Wait(ctx, &op)
+	}
+	receive := func(from int) error {
+		k.group.RecvMessage(&op, from, label, buf)
+		return k.group.Wait(ctx, &op)
+	}
+	if k.group.Rank() != 0 {
+		if err := receive(0); err != nil {
+			return err
+		}
+		return send(0)
+	}
+	if err := send(partner); err != nil {
+		return err
+	}
+	return receive(partner)
+}
+
+// timeReduction is the seconds that a byte of float32 takes to be summed, in memory that fits a core's cache.
+func timeReduction() float64 {
+	const size = 64 << 10
+	kernel, err := element.KernelOf(element.Float32, element.Sum)
+	if err != nil {
+		return defaultMachine.Gamma
+	}
+	words := make([]uint64, 2*size/8)
+	a, b := bytesOfWords(words[:size/8]), bytesOfWords(words[size/8:])
+	best := math.Inf(1)
+	for range rounds {
+		start := time.Now()
+		kernel(a, a, b)
+		best = min(best, time.Since(start).Seconds()/size)
+	}
+	return best
+}
+
+// defaultMachine is a guess, of a common network, for links that could not be measured.
+var defaultMachine = algorithm.Machine{Alpha: 10e-6, Beta: 0.3e-9, Gamma: 0.1e-9}
+
+// probes are the lengths, in bytes, that messages are timed with, and rounds how often.
+var probes = [...]int{8, 4 << 10, 256 << 10}
+
+const rounds = 5
+
+func encodeMachines(machines ...algorithm.Machine) []byte {
+	var b []byte
+	for _, m := range machines {
+		for _, x := range [...]float64{m.Alpha, m.Beta, m.Gamma} {
+			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
 		}
 	}
+	return b
 }
 
-// collect gathers a few bytes of every rank, the same number of each.
-func (k *core) collect(ctx context.Context, own []byte) ([][]byte, error) {
+// decodeMachines takes nothing from rank 0 that would make the choice depend on more than numbers.
+func decodeMachines(b []byte) (near, far algorithm.Machine) {
+	var x [6]float64
+	for i := range x {
+		x[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
+		if !(x[i] >= 0 && x[i] < 1e3) {
+			return defaultMachine, defaultMachine
+		}
+	}
+	return algorithm.Machine{Alpha: x[0], Beta: x[1], Gamma: x[2]}, algorithm.Machine{Alpha: x[3], Beta: x[4], Gamma: x[5]}
+}
+
+// allGatherBytes gathers a few bytes of every rank, the same number of each.
+func (k *core) allGatherBytes(ctx context.Context, own []byte) ([][]byte, error) {
 	size, rank := k.port.Size(), k.port.Rank()
 	out := make([]byte, size*len(own))
 	copy(out[rank*len(own):], own)
 	o := operation{
-		kind: setupCall, data: element.Uint8, count: uint64(len(out)), out: out, outBlocks: blocks{even: len(own)},
+		kind: setupCall, data: element.Uint8, count: uint64(len(out)), out: out, outBlocks: blocks{cut: true, even: len(own)},
 	}
 	if err := k.execute(ctx, &o); err != nil {
 		return nil, err

@@ -1,17 +1,163 @@
 package mpi
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"unsafe"
 
 	"ddpbatch/mpi/internal/engine"
 	"ddpbatch/mpi/internal/shm"
 )
 
+// Alloc gives a buffer of n elements, all zero, that collectives of c work on fastest: where the ranks share
+// memory, they read and write each other's, and nothing is copied. It is a collective call, for the beginning of a program: there is
+// no way to give a buffer back, and some ten thousands are all that a process has room for. n may differ between ranks. The
+// buffer is gone when c is closed: nothing may touch it from then on. After a call with it has failed, other ranks may still write
+// to it until the call has failed there, too.
+func Alloc[T Number](ctx context.Context, c *Comm, n int) ([]T, error) {
+	var zero T
+	width := int(unsafe.Sizeof(zero))
+	var wrong error
+	if n < 0 || n > maxAlloc/width {
+		wrong = fmt.Errorf("there is no buffer of %d elements of %d bytes", n, width)
+	}
+	memory, err := c.core.alloc(ctx, n, width, wrong)
+	if err != nil {
+		return nil, fmt.Errorf("alloc %d elements: %w", n, err)
+	}
+	if memory == nil {
+		return make([]T, n), nil
+	}
+	return sliceOf[T](memory), nil
+}
+
+// maxAlloc is the longest buffer of Alloc, in bytes.
+const maxAlloc = 1 << 40
+
+// alloc returns nil where ranks share no memory. A rank reads and writes that of the others on its machine.
+func (k *core) alloc(ctx context.Context, n, width int, wrong error) (own []byte, err error) {
+	err = k.exclusively(ctx, allocCall.String(), func(ctx context.Context) error {
+		// Every rank hears here of arguments that are wrong on one.
+		if err := k.execute(ctx, &operation{kind: allocCall, wrong: wrong}); err != nil {
+			return err
+		}
+		node, first, last := k.node, 0, len(k.members)
+		if h := k.hierarchy; h != nil {
+			node, first = h.node, k.group.Rank()-h.local
+			last = first + h.width
+		}
+		if node == nil {
+			return nil
+		}
+		size := n * width
+		segments, err := k.shareSegments(ctx, max(size, 1), first, last)
+		if err != nil || segments == nil {
+			return err
+		}
+		k.memory = append(k.memory, segments...)
+		own = segments[k.group.Rank()-first].Bytes()[:size:size]
+		return node.Register(segments)
+	})
+	return own, err
+}
+
+// share lays memory under a group of the same ranks, if they are all on one machine and all manage to.
+func (k *core) share(ctx context.Context, target *core) error {
+	machines := k.world.machines
+	first := machines[k.members[0]]
+	target.spread = slices.ContainsFunc(k.members, func(rank int) bool { return machines[rank] != first })
+	if target.spread {
+		return k.shareMachines(ctx, target)
+	}
+	if len(k.members) < 2 || len(k.members) > shm.MaxRanks {
+		return nil
+	}
+	areas, err := k.shareSegments(ctx, shm.AreaSize, 0, len(k.members))
+	if err != nil || areas == nil {
+		return err
+	}
+	target.memory = append(target.memory, areas...)
+	target.node, err = shm.NewNode(k.group.Rank(), areas)
+	return err
+}
+
+// shareSegments makes a segment of size bytes and opens those of the other ranks from first to before last, whose sizes may
+// differ. It returns nil on all ranks of the group if one of them could not.
+func (k *core) shareSegments(ctx context.Context, size, first, last int) ([]*shm.Segment, error) {
+	own, err := shm.Create(size)
+	var handle [shm.HandleSize]byte
+	if err == nil {
+		handle = own.Handle().Encode()
+	} else {
+		k.world.log.Warn("no shared memory", "err", err)
+	}
+	all, err := k.allGatherBytes(ctx, handle[:])
+	if err != nil {
+		closeSegments(own)
+		return nil, err
+	}
+	segments, err := openSegments(all[first:last], k.group.Rank()-first, own)
+	ok := byte(1)
+	if err != nil {
+		k.world.log.Debug("ranks of one machine do not share memory", "err", err)
+		ok = 0
+	}
+	votes, err := k.allGatherBytes(ctx, []byte{ok})
+	if err == nil && !slices.ContainsFunc(votes, func(vote []byte) bool { return vote[0] == 0 }) {
+		return segments, own.CloseFile() // all have opened it
+	}
+	closeSegments(segments...)
+	if err == nil && k.world.config.Transport == "shm" {
+		err = errors.New("the ranks are to share memory, and some of them cannot: is there enough of it, and room for open files?")
+	}
+	return nil, err
+}
+
+// openSegments opens what the handles stand for; the rank's own is there. On an error it closes all.
+func openSegments(handles [][]byte, rank int, own *shm.Segment) ([]*shm.Segment, error) {
+	segments := make([]*shm.Segment, len(handles))
+	segments[rank] = own
+	for i, encoded := range handles {
+		if i == rank && own != nil {
+			continue
+		}
+		h, err := shm.DecodeHandle(encoded)
+		if err == nil {
+			segments[i], err = shm.Open(h)
+		}
+		if err != nil {
+			closeSegments(segments...)
+			return nil, err
+		}
+	}
+	return segments, nil
+}
+
+func closeSegments(segments ...*shm.Segment) {
+	for _, s := range segments {
+		if s != nil {
+			s.Close()
+		}
+	}
+}
+
+// releaseMemory lets go of all shared memory. Nothing may run.
+func (k *core) releaseMemory() error {
+	var errs []error
+	for _, s := range k.memory {
+		errs = append(errs, s.Close())
+	}
+	k.memory, k.node, k.hierarchy = nil, nil, nil
+	return errors.Join(errs...)
+}
+
 // nodeWaiter is how a group's shared memory waits.
 type nodeWaiter struct{ core *core }
 
 // Entered implements shm.Waiter.
-func (w nodeWaiter) Entered() { w.core.bookAndNotify() }
+func (w nodeWaiter) Entered() { w.core.enterAndNotify() }
 
 // Await implements shm.Waiter.
 func (w nodeWaiter) Await(ready func() bool) error { return w.core.group.Await(w.core.port.ctx, ready) }

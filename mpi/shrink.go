@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"ddpbatch/mpi/internal/engine"
 )
 
 // Shrink makes a Comm of those ranks of c that are still there, in the order of their ranks. All of them call it, once, after c has
@@ -19,12 +22,12 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		return c.Dup(ctx)
 	}
 	var made *Comm
-	err := k.alone(ctx, "shrink", func(ctx context.Context) error {
+	err := k.exclusively(ctx, "shrink", func(ctx context.Context) error {
 		ranks, err := k.survivors(ctx)
 		if err != nil {
 			return err
 		}
-		made, err = k.branch(ctx, ranks, shrinkMark)
+		made, err = k.newSubgroup(ctx, ranks, shrinkMark)
 		return err
 	})
 	if err != nil {
@@ -39,7 +42,7 @@ const shrinkMark = 1 << 62
 // survivors agrees with the others on who is still there.
 func (k *core) survivors(ctx context.Context) ([]int, error) {
 	if k.survey == nil {
-		group, err := k.world.engine.Remains(childID(k.group.ID(), 0, shrinkMark), k.members)
+		group, err := k.world.engine.LenientGroup(childID(k.group.ID(), 0, shrinkMark), k.members)
 		if err != nil {
 			return nil, err
 		}
@@ -49,10 +52,10 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 	if s.decided != nil {
 		return nil, errors.New("it has been shrunk before: shrink the Comm that came of that")
 	}
-	if err := s.reach(ctx, k.config().Timeout); err != nil {
+	if err := s.agree(ctx, k.config().Timeout); err != nil {
 		return nil, err
 	}
-	go s.linger()
+	go s.answerLateAsks()
 	var ranks []int
 	for rank, in := range s.decided {
 		if in == 1 {
@@ -63,4 +66,221 @@ func (k *core) survivors(ctx context.Context) ([]int, error) {
 		return nil, errors.New("the others have given this rank up, as it did not answer them in time")
 	}
 	return ranks, nil
+}
+
+// survey is how the ranks of a broken group find out who is still there.
+//
+// The lowest rank that has not ended is the coordinator: it asks all others, and decides on those that join. A rank joins one coordinator
+// only, until that one ends or stays silent, and a decision needs more than half of the ranks that have not ended: so there are no two. A
+// rank that knows the decision sends it to whoever asks, for as long as the connections last, so that a coordinator that dies halfway leaves
+// no rank behind.
+type survey struct {
+	group    *engine.Group
+	excluded []bool      // by rank: it had left before
+	ended    []engine.Op // by rank: done once it has ended
+	silent   []bool      // by rank: it was waited for in vain
+
+	in       engine.Op // the next message of any rank
+	buffer   []byte
+	promised int          // the rank that this one has joined; -1: none
+	decided  []byte       // by rank: 1 for those that go on; nil before
+	joined   []surveyKind // by rank: what this coordinator has been answered
+}
+
+// surveyKind is the first byte of a message; in a decision, one byte for each rank follows.
+type surveyKind byte
+
+const (
+	surveyAsk      surveyKind = iota + 1 // I coordinate: do you join?
+	surveyJoin                           // yes
+	surveyRefuse                         // no, another
+	surveyDecision                       // these go on
+)
+
+// The tags of a survey's messages.
+const (
+	surveyTag = 1
+	neverTag  = 2 // nobody sends it: a receive of it ends when its sender does
+)
+
+func newSurvey(group *engine.Group, hasLeft func(rank int) bool) *survey {
+	size := group.Size()
+	s := &survey{
+		group: group, promised: -1, buffer: make([]byte, 1+size),
+		excluded: make([]bool, size), ended: make([]engine.Op, size), silent: make([]bool, size), joined: make([]surveyKind, size),
+	}
+	for rank := range size {
+		if rank == group.Rank() {
+			continue
+		}
+		s.excluded[rank] = hasLeft(rank)
+		group.RecvMessage(&s.ended[rank], rank, surveyLabel(neverTag), nil)
+	}
+	s.postReceive()
+	return s
+}
+
+func surveyLabel(tag uint64) engine.Call {
+	return engine.Call{Collective: uint8(messageCall), Seq: tag}
+}
+
+func (s *survey) postReceive() {
+	s.group.RecvMessage(&s.in, engine.Any, surveyLabel(surveyTag), s.buffer)
+}
+
+// gone tells whether a rank will not be among the survivors.
+func (s *survey) gone(rank int) bool { return s.excluded[rank] || s.ended[rank].Done() }
+
+// agree returns when it is decided.
+func (s *survey) agree(ctx context.Context, timeout time.Duration) error {
+	for s.decided == nil {
+		coordinator := 0
+		for coordinator != s.group.Rank() && (s.gone(coordinator) || s.silent[coordinator]) {
+			coordinator++
+		}
+		if coordinator == s.group.Rank() {
+			return s.coordinate(ctx, timeout)
+		}
+		// A coordinator waits for others for up to a time-out itself.
+		err := s.receiveUntil(ctx, 2*timeout, func() bool { return s.decided != nil || s.gone(coordinator) })
+		if errors.Is(err, errNoAnswer) {
+			s.silent[coordinator] = true
+		} else if err != nil {
+			return err
+		}
+		if s.promised == coordinator && s.decided == nil {
+			s.promised = -1
+		}
+	}
+	return nil
+}
+
+// coordinate asks everybody, and decides.
+func (s *survey) coordinate(ctx context.Context, timeout time.Duration) error {
+	self := s.group.Rank()
+	s.promised = self
+	clear(s.joined)
+	for rank := range s.joined {
+		if rank != self && !s.gone(rank) {
+			s.send(rank, surveyAsk)
+		}
+	}
+	err := s.receiveUntil(ctx, timeout, func() bool {
+		if s.decided != nil {
+			return true
+		}
+		for rank, answer := range s.joined {
+			if rank != self && answer == 0 && !s.gone(rank) {
+				return false
+			}
+		}
+		return true
+	})
+	if err != nil && !errors.Is(err, errNoAnswer) {
+		return err
+	}
+	if s.decided == nil {
+		if err := s.decide(); err != nil {
+			s.promised = -1
+			return err
+		}
+	}
+	for rank := range s.joined {
+		if rank != self && !s.gone(rank) {
+			s.send(rank, surveyDecision)
+		}
+	}
+	return nil
+}
+
+// decide takes those that have joined, if they are enough.
+func (s *survey) decide() error {
+	self, there, joined := s.group.Rank(), 0, 0
+	decided := make([]byte, len(s.joined))
+	for rank, answer := range s.joined {
+		if rank == self || answer == surveyJoin && !s.gone(rank) {
+			decided[rank] = 1
+			joined++
+		}
+		if rank == self || !s.gone(rank) {
+			there++
+		}
+	}
+	if 2*joined <= there {
+		return fmt.Errorf("only %d of the %d ranks that have not ended answer: that is not more than half", joined, there)
+	}
+	s.decided = decided
+	return nil
+}
+
+// errNoAnswer says that nothing came for as long as it was waited for.
+var errNoAnswer = errors.New("no answer")
+
+// receiveUntil handles what comes until finished tells so, or errNoAnswer.
+func (s *survey) receiveUntil(ctx context.Context, timeout time.Duration, finished func() bool) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for !finished() {
+		err := s.group.Watch(limited, func() bool { return s.in.Done() || finished() })
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if limited.Err() != nil {
+			return errNoAnswer
+		}
+		if err != nil {
+			return err
+		}
+		if s.in.Done() {
+			if err := s.handle(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// handle answers the message that has come, and posts a receive of the next one.
+func (s *survey) handle(ctx context.Context) error {
+	if err := s.group.Wait(ctx, &s.in); err != nil {
+		return err
+	}
+	from, size := s.group.Source(&s.in)
+	what := surveyKind(s.buffer[0])
+	switch {
+	case size == 1 && what == surveyAsk && s.decided != nil:
+		s.send(from, surveyDecision)
+	case size == 1 && what == surveyAsk && (s.promised < 0 || s.promised == from):
+		s.promised = from
+		s.send(from, surveyJoin)
+	case size == 1 && what == surveyAsk:
+		s.send(from, surveyRefuse)
+	case size == 1 && (what == surveyJoin || what == surveyRefuse):
+		s.joined[from] = what
+	case size == len(s.buffer) && what == surveyDecision && s.decided == nil:
+		s.decided = append([]byte(nil), s.buffer[1:]...)
+	}
+	s.postReceive()
+	return nil
+}
+
+// send sends a message. Whether it arrives shows in the answer, or in the rank's end.
+func (s *survey) send(to int, what surveyKind) {
+	text := []byte{byte(what)}
+	if what == surveyDecision {
+		text = append(text, s.decided...)
+	}
+	s.group.SendMessage(new(engine.Op), to, surveyLabel(surveyTag), text)
+}
+
+// answerLateAsks tells the decision to whoever still asks, until the connections end.
+func (s *survey) answerLateAsks() {
+	for {
+		if err := s.group.Watch(context.Background(), s.in.Done); err != nil {
+			return
+		}
+		if err := s.handle(context.Background()); err != nil {
+			return
+		}
+	}
 }

@@ -4,8 +4,96 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"testing"
+
+	"ddpbatch/internal/testkit"
 )
+
+// handmade is a case of another project's tests, with values that were worked out by hand.
+type handmade struct {
+	name   string
+	worlds []int
+	run    func(ctx context.Context, c *Comm) error
+}
+
+// The numbers of ranks that the cases are played by.
+var (
+	few         = []int{1, 2, 3, 4, 7}                                 // powers of two, odd, and prime
+	mpichWorlds = []int{3, 4, 5, 7, 8, 10}                             // of test/mpi/coll/testlist: reference/collectives.md 4.5
+	glooWorlds  = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 27, 32} // reference/collectives.md 4.6
+)
+
+// handmadeCases are those of reference/collectives.md 4.3 and 4.5.
+var handmadeCases = []handmade{
+	{"torch/simple_reduce", few, torchSimpleReduce},
+	{"torch/master_and_workers", few, torchMasterAndWorkers},
+	{"torch/broadcast", few, torchBroadcast},
+	{"torch/scatter", few, torchScatter},
+	{"torch/gather", few, torchGather},
+	{"torch/all_gather", few, torchAllGather},
+	{"torch/all_to_all_equal", few, torchAllToAllEqual},
+	{"torch/all_to_all_unequal", few, torchAllToAllUnequal},
+	{"torch/stress", []int{2, 4}, torchStress},
+	{"mpich/redscat", mpichWorlds, mpichRedscat},
+	{"mpich/redscat2", mpichWorlds, mpichRedscat2},
+	{"mpich/alltoall1", mpichWorlds, mpichAllToAll},
+	{"mpich/alltoallv", mpichWorlds, mpichAllToAllV},
+	{"mpich/alltoallv0", mpichWorlds, mpichAllToAllV0},
+	{"mpich/exscan", mpichWorlds, mpichExscan},
+	{"mpich/coll4", mpichWorlds, mpichRows},
+	{"mpich/coll6", mpichWorlds, mpichAllRows},
+	{"mpich/red4", mpichWorlds, mpichPermutations},
+	{"mpich/opband", mpichWorlds, mpichBitwise},
+	{"mpich/allred5", mpichWorlds, mpichAllred5},
+	{"mpich/allredmany", mpichWorlds, mpichAllredMany},
+	{"mpich/longuser", mpichWorlds, mpichLongUser},
+	{"mpich/uoplong", mpichWorlds, mpichUserOpLong},
+	{"mpich/allred_float", mpichWorlds, mpichAllredFloat},
+	{"mpich/nonblocking", mpichWorlds, mpichNonblocking},
+}
+
+// Every case, over every transport, with every algorithm of its collective: those that keep the canonical order, and then all. The cases
+// of one number of ranks share a world.
+func TestHandmade(t *testing.T) { // without the race detector
+	if testing.Short() {
+		t.Skip("-short: it compares very many results")
+	}
+	worlds := append(slices.Clone(few), mpichWorlds...)
+	slices.Sort(worlds)
+	worlds = slices.Compact(worlds)
+	for _, over := range transports {
+		for _, size := range sizesOn(over, worlds) {
+			t.Run(over+"/"+rankName(size), func(t *testing.T) {
+				deterministic := rand.IntN(2) == 1
+				t.Logf("deterministic: %v", deterministic)
+				w := newWorldOn(t, over, size, func(cfg *InitConfig) { cfg.Config.Deterministic = deterministic })
+				for _, tt := range handmadeCases {
+					if !slices.Contains(tt.worlds, size) {
+						continue
+					}
+					t.Run(tt.name, func(t *testing.T) {
+						must(t, testkit.Each(size, func(rank int) error { return tt.run(t.Context(), w[rank]) }))
+					})
+				}
+			})
+		}
+	}
+}
+
+// handmadeProcess is a rank of TestHandmade in its own process: it plays all cases, one after another, whatever the number of ranks.
+func handmadeProcess(ctx context.Context, c *Comm) error {
+	for _, deterministic := range []bool{true, false} {
+		c.core.world.config.Deterministic = deterministic
+		for _, tt := range handmadeCases {
+			if err := tt.run(ctx, c); err != nil {
+				return fmt.Errorf("%s, deterministic %v: %w", tt.name, deterministic, err)
+			}
+		}
+	}
+	return nil
+}
 
 // permitted are the algorithms that c may be told to use, sorted; the empty name leaves it the choice.
 func permitted(c *Comm, collective string) []string {
@@ -192,6 +280,113 @@ func torchStress(ctx context.Context, c *Comm) error {
 		}
 		if want := int64(i*size + i%size); copies[i][0] != want {
 			return fmt.Errorf("copy %d is %d, want %d", i, copies[i][0], want)
+		}
+	}
+	return nil
+}
+
+// Every rank once is the root, and sends its rank.
+func torchBroadcast(ctx context.Context, c *Comm) error {
+	for _, name := range permitted(c, "broadcast") {
+		for root := range c.Size() {
+			x, y := []float32{float32(c.Rank())}, []int64{int64(c.Rank()), -1}
+			err := errors.Join(
+				Broadcast(ctx, c.Using(name), x, root),
+				BroadcastMany(ctx, c.Using(name), [][]int64{y[:1], nil, y[1:]}, root),
+				equal(x, []float32{float32(root)}), equal(y, []int64{int64(root), -1}))
+			if err != nil {
+				return fmt.Errorf("by %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// In round i root i hands out an i to every rank.
+func torchScatter(ctx context.Context, c *Comm) error {
+	for _, name := range permitted(c, "scatter") {
+		for i := range c.Size() {
+			var in []float32
+			if c.Rank() == i {
+				in = slices.Repeat([]float32{float32(i)}, c.Size())
+			}
+			out := []float32{-1}
+			if err := errors.Join(Scatter(ctx, c.Using(name), out, in, i), equal(out, []float32{float32(i)})); err != nil {
+				return fmt.Errorf("by %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Each root gets 0 to W-1.
+func torchGather(ctx context.Context, c *Comm) error {
+	for _, name := range permitted(c, "gather") {
+		for root := range c.Size() {
+			var out, want []float32
+			if c.Rank() == root {
+				out, want = make([]float32, c.Size()), upTo(c.Size())
+			}
+			if err := errors.Join(Gather(ctx, c.Using(name), out, []float32{float32(c.Rank())}, root), equal(out, want)); err != nil {
+				return fmt.Errorf("by %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// One, two and three inputs of each rank: n*rank+i come out as 0 to nW-1.
+func torchAllGather(ctx context.Context, c *Comm) error {
+	for _, name := range permitted(c, "all_gather") {
+		for n := 1; n <= 3; n++ {
+			out, want := make([]float32, n*c.Size()), upTo(n*c.Size())
+			in := want[n*c.Rank():][:n]
+			if err := errors.Join(AllGather(ctx, c.Using(name), out, in), equal(out, want)); err != nil {
+				return fmt.Errorf("by %q: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func upTo(n int) []float32 {
+	list := make([]float32, n)
+	for i := range list {
+		list[i] = float32(i)
+	}
+	return list
+}
+
+// all_to_all_single of W x W ones times the rank: row i comes out as i.
+func torchAllToAllEqual(ctx context.Context, c *Comm) error {
+	size := c.Size()
+	for _, name := range permitted(c, "all_to_all") {
+		out, want := make([]complex64, size*size), make([]complex64, size*size)
+		for i := range want {
+			want[i] = complex(float32(i/size), 0)
+		}
+		in := slices.Repeat([]complex64{complex(float32(c.Rank()), 0)}, size*size)
+		if err := errors.Join(AllToAll(ctx, c.Using(name), out, in), equal(out, want)); err != nil {
+			return fmt.Errorf("by %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// all_to_all_single with in_splits[i] = i+1 rows of the rank's value, which come out as rank+1 rows of each i.
+func torchAllToAllUnequal(ctx context.Context, c *Comm) error {
+	rank, size := c.Rank(), c.Size()
+	to, from := make([]int, size), make([]int, size)
+	var want []complex64
+	for i := range size {
+		to[i], from[i] = size*(i+1), size*(rank+1)
+		want = append(want, slices.Repeat([]complex64{complex(float32(i), -1)}, from[i])...)
+	}
+	in := slices.Repeat([]complex64{complex(float32(rank), -1)}, sum(to))
+	for _, name := range permitted(c, "all_to_all_v") {
+		out := make([]complex64, sum(from))
+		if err := errors.Join(AllToAllV(ctx, c.Using(name), out, from, in, to), equal(out, want)); err != nil {
+			return fmt.Errorf("by %q: %w", name, err)
 		}
 	}
 	return nil

@@ -1,12 +1,18 @@
 package mpi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +20,53 @@ import (
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
+
+	"go.uber.org/goleak"
 )
+
+// The variables that make the test binary run as one rank of a scenario.
+const (
+	scenarioVariable  = "MPI_TEST_SCENARIO"
+	transportVariable = "MPI_TEST_TRANSPORT"
+	timeoutVariable   = "MPI_TEST_TIMEOUT"
+)
+
+// scenarios are what a rank process does, once it has met the others.
+var scenarios = map[string]func(ctx context.Context, c *Comm) error{
+	"conform":  conformProcess,
+	"handmade": handmadeProcess,
+	"die":      dieProcess,
+	"stop":     stopProcess,
+	"start":    startProcess,
+}
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(scenarioVariable); name != "" {
+		if err := play(scenarios[name]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func play(scenario func(ctx context.Context, c *Comm) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*testkit.Patience)
+	defer cancel()
+	cfg := DefaultConfig()
+	cfg.Transport = os.Getenv(transportVariable)
+	var err error
+	if cfg.Timeout, err = time.ParseDuration(os.Getenv(timeoutVariable)); err != nil {
+		return err
+	}
+	c, err := InitEnv(ctx, os.LookupEnv, cfg, nil)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return scenario(ctx, c)
+}
 
 // transports are what tests go over: a network within this process, loopback, shared memory, and the last two together, with ranks
 // that take themselves for those of several machines.
@@ -23,7 +75,7 @@ var transports = []string{"local", "tcp", "shm", "machines"}
 // newWorldOn is newWorld on one of transports.
 func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return meetOn(t.Context(), over, size, change) })
+	return formed(t, 1, func() ([]*Comm, error) { return initOn(t.Context(), over, size, change) })
 }
 
 // newImpatient is newWorldOn with a time-out for which the test waits, and in which ranks must also meet: where a busy machine is slower,
@@ -31,7 +83,7 @@ func newWorldOn(t testing.TB, over string, size int, change func(*InitConfig)) [
 func newImpatient(t testing.TB, over string, size int, timeout time.Duration) []*Comm {
 	t.Helper()
 	return formed(t, 20, func() ([]*Comm, error) {
-		return meetOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
+		return initOn(t.Context(), over, size, func(cfg *InitConfig) { cfg.Config.Timeout = timeout })
 	})
 }
 
@@ -55,10 +107,10 @@ func ending(t *testing.T, limit time.Duration, play func(ctx context.Context) er
 }
 
 // formed is a world that has met in one of so many tries.
-func formed(t testing.TB, tries int, meet func() ([]*Comm, error)) []*Comm {
+func formed(t testing.TB, tries int, form func() ([]*Comm, error)) []*Comm {
 	t.Helper()
 	for {
-		comms, err := meet()
+		comms, err := form()
 		if err == nil {
 			closeAtEnd(t, comms)
 			return comms
@@ -70,12 +122,12 @@ func formed(t testing.TB, tries int, meet func() ([]*Comm, error)) []*Comm {
 	}
 }
 
-// meetOn connects ranks over one of transports.
-func meetOn(ctx context.Context, over string, size int, change func(*InitConfig)) ([]*Comm, error) {
+// initOn connects ranks over one of transports.
+func initOn(ctx context.Context, over string, size int, change func(*InitConfig)) ([]*Comm, error) {
 	if over == "local" {
-		return meetIn(ctx, transport.NewNetwork(size), change)
+		return initIn(ctx, transport.NewNetwork(size), change)
 	}
-	return meet(ctx, size, func(cfg *InitConfig) {
+	return initAll(ctx, size, func(cfg *InitConfig) {
 		if cfg.Config.Transport = over; over == "machines" {
 			cfg.Config.Transport = "auto"
 			cfg.Store = machines{cfg.Store, cfg.Rank, widthOf(size)}
@@ -89,10 +141,10 @@ func meetOn(ctx context.Context, over string, size int, change func(*InitConfig)
 // newLocal is newWorld on a network within this process. The configuration is the same for all ranks.
 func newLocal(t testing.TB, network *transport.Network, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return meetIn(t.Context(), network, change) })
+	return formed(t, 1, func() ([]*Comm, error) { return initIn(t.Context(), network, change) })
 }
 
-func meetIn(ctx context.Context, network *transport.Network, change func(*InitConfig)) ([]*Comm, error) {
+func initIn(ctx context.Context, network *transport.Network, change func(*InitConfig)) ([]*Comm, error) {
 	cfg := testConfig(nil, 0, network.Size())
 	if change != nil {
 		change(&cfg)
@@ -177,11 +229,11 @@ func testConfig(s store.Store, rank, size int) InitConfig {
 // newWorld returns size connected ranks; change, if not nil, adjusts the configuration of each.
 func newWorld(t testing.TB, size int, change func(*InitConfig)) []*Comm {
 	t.Helper()
-	return formed(t, 1, func() ([]*Comm, error) { return meet(t.Context(), size, change) })
+	return formed(t, 1, func() ([]*Comm, error) { return initAll(t.Context(), size, change) })
 }
 
-// meet connects ranks; where some fail, no Comm is left.
-func meet(ctx context.Context, size int, change func(*InitConfig)) ([]*Comm, error) {
+// initAll connects ranks; where some fail, no Comm is left.
+func initAll(ctx context.Context, size int, change func(*InitConfig)) ([]*Comm, error) {
 	ctx, cancel := context.WithTimeout(ctx, testkit.Patience)
 	defer cancel()
 	s := store.NewMemory()
@@ -220,3 +272,134 @@ func must(t testing.TB, errs []error) {
 }
 
 func rankName(size int) string { return fmt.Sprintf("%d_ranks", size) }
+
+// rankProcess is a rank in a process of its own, and what it printed.
+type rankProcess struct {
+	cmd         *exec.Cmd
+	out, errOut bytes.Buffer
+	err         error // of its end
+}
+
+// startRanks starts the processes of a scenario.
+func startRanks(t *testing.T, scenario, over string, size int, timeout time.Duration) []*rankProcess {
+	t.Helper()
+	port := testkit.FreePort(t, "127.0.0.1")
+	ranks := make([]*rankProcess, size)
+	for rank := range ranks {
+		p := &rankProcess{cmd: exec.Command(os.Args[0])}
+		p.cmd.Env = append(os.Environ(), scenarioVariable+"="+scenario, transportVariable+"="+over, timeoutVariable+"="+timeout.String(),
+			"RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port,
+			"DDPBATCH_SECRET="+secretHex)
+		p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.errOut
+		if err := p.cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.cmd.Process.Kill() })
+		ranks[rank] = p
+	}
+	return ranks
+}
+
+// wait returns when the given processes have ended.
+func wait(t *testing.T, ranks ...*rankProcess) {
+	t.Helper()
+	testkit.Within(t, 4*testkit.Patience, func() {
+		testkit.Each(len(ranks), func(i int) error {
+			ranks[i].err = ranks[i].cmd.Wait()
+			return nil
+		})
+	})
+}
+
+// succeeded fails the test if a process has ended with an error.
+func succeeded(t *testing.T, ranks []*rankProcess) {
+	t.Helper()
+	for rank, p := range ranks {
+		if p.err != nil {
+			t.Errorf("rank %d: %v; printed %q, %q", rank, p.err, p.out.String(), p.errOut.String())
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// realTransports are those that processes of their own can use.
+var realTransports = []string{"tcp", "shm"}
+
+// conformProcess is a rank of TestConformance and TestDeterminism in its own process.
+func conformProcess(ctx context.Context, c *Comm) error {
+	seed := []uint64{rand.Uint64()}
+	if err := Broadcast(ctx, c, seed, 0); err != nil {
+		return err
+	}
+	c.core.world.config.Deterministic = false
+	if err := conform(ctx, c, seed[0], 2); err != nil {
+		return fmt.Errorf("seed %d: %w", seed[0], err)
+	}
+	c.core.world.config.Deterministic = true
+	if err := determined(ctx, c, kindFloat32, seed[0]); err != nil {
+		return fmt.Errorf("seed %d: %w", seed[0], err)
+	}
+	return nil
+}
+
+func TestProcesses(t *testing.T) {
+	for _, over := range realTransports {
+		for _, scenario := range []string{"conform", "handmade"} {
+			for _, size := range sampleOf(over, []int{2, 3, 4, 5, 8}) {
+				t.Run(over+"/"+scenario+"/"+rankName(size), func(t *testing.T) {
+					ranks := startRanks(t, scenario, over, size, testkit.Patience)
+					wait(t, ranks...)
+					succeeded(t, ranks)
+				})
+			}
+		}
+	}
+}
+
+// soon is how long a misuse of reference/collectives.md 3.1 may stay unnoticed.
+const soon = time.Second
+
+// again is what a try returns that tells nothing.
+const again = time.Duration(-1)
+
+// promptly is testkit.Promptly for what must be over soon. A try that tells nothing is played again.
+func promptly(t *testing.T, play func() (took time.Duration)) {
+	t.Helper()
+	testkit.Promptly(t, soon, func() time.Duration {
+		for range 100 {
+			if took := play(); took != again || t.Failed() {
+				return took
+			}
+		}
+		t.Error("none of 100 tries told anything: the ranks that are there do not answer")
+		return 0
+	})
+}
+
+// starved tells whether a rank's error says that another does not answer, which is a goroutine here: on a busy machine it may not have had
+// the time. Then that try tells nothing.
+func starved(errs ...error) bool {
+	return slices.ContainsFunc(errs, func(err error) bool { return err != nil && strings.Contains(err.Error(), "it does not answer") })
+}
+
+// stopwatch measures from the moment at which the last rank makes its call. The zero stopwatch is ready.
+type stopwatch struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+// called notes that a rank is about to make its call.
+func (s *stopwatch) called() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = time.Now()
+}
+
+// sinceLast is how long ago the last rank was.
+func (s *stopwatch) sinceLast() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.last)
+}

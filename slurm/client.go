@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"syscall"
+	"time"
 )
 
 // Client talks to a Slurm cluster through its commands: sbatch, squeue, sacct, scontrol, scancel and
@@ -71,28 +76,68 @@ func (c *Client) environ(name string) []string {
 	})
 }
 
-// absentElement is what scontrol says, in its standard output, of an element that the controller does
-// not have, of an array that it does have.
-var absentElement = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`) })
+const (
+	// maxOutput is how much of each of a command's streams is kept; the rest is read and dropped.
+	maxOutput = 4 << 20
+	// pipeDelay is how long a command that has ended may keep its streams open, through a child.
+	pipeDelay = 2 * time.Second
+)
 
-// failure is the error that a command's output stands for; nil where its exit code is 0.
-func failure(name string, out Output) error {
-	if out.Code == 0 {
-		return nil
+// Exec runs a command on this machine, looked up in the PATH of its own environment. It kills the
+// command when ctx ends, and then returns the context's error. Where the command is not on the PATH the
+// error matches [ErrNoSlurm].
+//
+// The command dies with this process: an sbatch that lived on, while it waits for the controller, would submit its job at a time when
+// another has been submitted in its place. The signal for that is sent when the thread ends that started the command (prctl(2),
+// PR_SET_PDEATHSIG): so this goroutine keeps its thread until the command has ended.
+func Exec(ctx context.Context, c Command) (Output, error) {
+	path, err := lookPath(c.Name, c.Environ)
+	if err != nil {
+		return Output{}, err
 	}
-	words := slurmWords(out.Stderr)
-	if words == "" {
-		words = slurmWords(out.Stdout)
-	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var stdout, stderr cappedBuffer
+	cmd := exec.CommandContext(ctx, path, c.Args...)
+	cmd.Env = c.Environ
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = pipeDelay
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = cmd.Run()
+	var exit *exec.ExitError
 	switch {
-	case saysUnreachable(words):
-		return &UnreachableError{Command: name, Words: words}
-	case name != "sbatch" && strings.Contains(words, "Invalid job id specified"),
-		name == "scontrol" && absentElement().MatchString(words):
-		return ErrUnknownJob
+	case err == nil, errors.Is(err, exec.ErrWaitDelay), errors.As(err, &exit) && exit.Exited():
+		return Output{Stdout: stdout.kept, Stderr: stderr.kept, Code: cmd.ProcessState.ExitCode()}, nil
+	case ctx.Err() != nil:
+		return Output{}, ctx.Err()
 	}
-	return &RefusedError{Command: name, Code: out.Code, Words: words}
+	return Output{}, err
 }
 
-// absent tells whether a command could not be run because the site does not have it.
-func absent(err error) bool { return errors.Is(err, ErrNoSlurm) }
+// lookPath finds an executable file in environ's PATH. Relative folders in it are passed
+// over: what lies in the current folder must not become "sbatch".
+func lookPath(name string, environ []string) (string, error) {
+	path := ""
+	for _, variable := range environ {
+		if value, found := strings.CutPrefix(variable, "PATH="); found {
+			path = value // as in os/exec, the last one counts
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		info, err := os.Stat(file)
+		if filepath.IsAbs(dir) && err == nil && info.Mode().IsRegular() && info.Mode()&fs.FileMode(0o111) != 0 {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("%w: no %s there; log in to a node of the cluster that submits jobs, or load the module that brings Slurm "+
+		"(without a cluster: \"ddpbatch simulate\")", ErrNoSlurm, name)
+}
+
+// cappedBuffer keeps the first maxOutput bytes of what is written to it.
+type cappedBuffer struct{ kept []byte }
+
+func (b *cappedBuffer) Write(p []byte) (int, error) {
+	b.kept = append(b.kept, p[:min(len(p), maxOutput-len(b.kept))]...)
+	return len(p), nil
+}

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // corpus is what the commands of a real Slurm 22.05 said: its README.md tells how it was collected.
@@ -54,149 +58,6 @@ func (p *pretend) run(_ context.Context, c Command) (Output, error) {
 
 func (p *pretend) client() *Client { return &Client{Run: p.run} }
 
-func TestSubmit(t *testing.T) {
-	p := &pretend{answers: map[string]Output{"sbatch": {Stdout: []byte("Welcome to the Stampede3\n\n****\n12\n")}}}
-	id, err := p.client().Submit(t.Context(), "/r/script.sh", []string{"--qos=high", "--comment=a b"})
-	if err != nil || id != (JobID{ID: "12"}) {
-		t.Errorf("id %v, error %v", id, err)
-	}
-	if want := "sbatch --parsable --qos=high '--comment=a b' /r/script.sh"; !slices.Equal(p.asked, []string{want}) {
-		t.Errorf("ran %q, want %q", p.asked, want)
-	}
-	if _, err := p.client().Submit(t.Context(), "script.sh", nil); err == nil || !strings.Contains(err.Error(), "absolute") {
-		t.Errorf("a relative path: %v", err)
-	}
-}
-
-func TestParseParsable(t *testing.T) {
-	for out, want := range map[string]JobID{
-		"32\n":                         {ID: "32"},
-		"32":                           {ID: "32"},
-		"3;lab\n":                      {ID: "3", Cluster: "lab"},
-		"Welcome to Stampede3\n7\n":    {ID: "7"},
-		"1\nyour quota: 5\n8\nbye\n":   {ID: "8"},
-		"  9  \r\n":                    {ID: "9"},
-		"Submitted batch job 33\n":     {},
-		"":                             {},
-		"12345678901\n":                {}, // no id of Slurm's has eleven digits
-		"-1\n":                         {},
-		"3;\n":                         {},
-		"3;la b\n":                     {},
-		"1 2\n":                        {},
-		"\x1b[32m12\x1b[0m\n":          {},
-		"12\n***\n*** maintenance ***": {ID: "12"},
-	} {
-		if id, found := parseParsable([]byte(out)); id != want || found != (want != JobID{}) {
-			t.Errorf("%q: %+v, %t; want %+v", out, id, found, want)
-		}
-	}
-}
-
-// errAny stands for an error that matches no sentinel.
-var errAny = errors.New("any")
-
-// What sbatch said to good and bad input, and what becomes of it.
-func TestSubmitCorpus(t *testing.T) {
-	for name, c := range map[string]struct {
-		id   string
-		err  error
-		says string
-	}{
-		"sbatch-errors/parsable":              {"32", nil, ""},
-		"sbatch-errors/closed-partition":      {"44", nil, ""},
-		"sbatch-errors/late-option":           {"51", nil, ""},
-		"cli/sbatch-parsable-cluster":         {"3;lab", nil, ""},
-		"sbatch-errors/bad-chdir":             {"52", errAny, "job 52 was submitted, but then sbatch ended with exit code 1"}, // --wait
-		"sbatch-errors/bad-array":             {"", ErrRefused, "Invalid job array specification"},
-		"sbatch-errors/bad-begin":             {"", ErrRefused, "yesterdayish; Invalid --begin specification"},
-		"sbatch-errors/bad-constraint":        {"", ErrRefused, "Invalid feature specification"},
-		"sbatch-errors/bad-dependency-syntax": {"", ErrRefused, "Job dependency problem"},
-		"sbatch-errors/bad-gres":              {"", ErrRefused, "sbatch refused: Invalid generic resource (gres) specification"},
-		"sbatch-errors/bad-mem":               {"", ErrRefused, "Invalid --mem specification"},
-		"sbatch-errors/bad-nodelist":          {"", ErrRefused, "Invalid node name specified"},
-		"sbatch-errors/bad-option":            {"", ErrRefused, "unrecognized option '--nodez=2'"},
-		"sbatch-errors/bad-partition":         {"", ErrRefused, "sbatch refused: invalid partition specified: nosuch; Batch job submission failed: Invalid partition name specified"},
-		"sbatch-errors/bad-reservation":       {"", ErrRefused, "Requested reservation is invalid"},
-		"sbatch-errors/bad-time":              {"", ErrRefused, "Invalid --time specification"},
-		"sbatch-errors/too-many-gpus":         {"", ErrRefused, "Requested node configuration is not available"},
-		"sbatch-errors/crlf":                  {"", ErrRefused, "DOS line breaks"},
-		"sbatch-errors/empty":                 {"", ErrRefused, "Batch script is empty!"},
-		"sbatch-errors/no-shebang":            {"", ErrRefused, "does not look like a batch script"},
-		"sbatch-errors/missing-file":          {"", ErrRefused, "Unable to open file"},
-		"cli/sbatch-clusters-bad":             {"", ErrRefused, "No cluster 'nosuch' known by database."},
-		"sbatch-errors/ctld-down":             {"", ErrUnreachable, "Protocol authentication error"},
-		"sbatch-errors/no-conf":               {"", ErrUnreachable, "Could not establish a configuration source"},
-		"ctld-down/sbatch":                    {"", ErrUnreachable, "connect failure"},
-	} {
-		p := &pretend{answers: map[string]Output{"sbatch": recorded(t, name)}}
-		id, err := p.client().Submit(t.Context(), "/s.sh", nil)
-		if id.String() != c.id || (c.err == errAny) != (err != nil && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrUnreachable)) ||
-			c.err != errAny && !errors.Is(err, c.err) || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: id %q, error %v; want %q, %v, %q", name, id, err, c.id, c.err, c.says)
-		}
-		if err != nil && strings.ContainsAny(err.Error(), "\n\r") {
-			t.Errorf("%s: the error has several lines: %q", name, err)
-		}
-	}
-}
-
-// No failure in the corpus goes by as a success, or the other way round.
-func TestSbatchErrorsCorpus(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(corpus, "sbatch-errors", "*.rc"))
-	if err != nil || len(files) < 30 {
-		t.Fatalf("%d files: %v", len(files), err)
-	}
-	for _, file := range files {
-		name := "sbatch-errors/" + strings.TrimSuffix(filepath.Base(file), ".rc")
-		out := recorded(t, name)
-		err := failure("sbatch", out)
-		if (err != nil) != (out.Code != 0) {
-			t.Errorf("%s: code %d became %v", name, out.Code, err)
-		}
-		var refused *RefusedError
-		if errors.As(err, &refused) && (refused.Code != out.Code || refused.Command != "sbatch" || len(out.Stderr) > 0 && refused.Words == "") {
-			t.Errorf("%s: %+v", name, refused)
-		}
-	}
-}
-
-// A number in a greeting is no job, when sbatch says that it has failed.
-func TestSubmitRefusedBesideGreeting(t *testing.T) {
-	out := recorded(t, "sbatch-errors/bad-partition")
-	out.Stdout = []byte("jobs in the queue:\n5\n")
-	p := &pretend{answers: map[string]Output{"sbatch": out}}
-	if id, err := p.client().Submit(t.Context(), "/s.sh", nil); id != (JobID{}) || !errors.Is(err, ErrRefused) {
-		t.Errorf("id %v, error %v", id, err)
-	}
-}
-
-func TestSubmitWithoutID(t *testing.T) {
-	p := &pretend{answers: map[string]Output{"sbatch": {Stdout: []byte("Submitted batch job 33\n")}}}
-	if id, err := p.client().Submit(t.Context(), "/s.sh", nil); id != (JobID{}) || err == nil || !strings.Contains(err.Error(), "Submitted batch job 33") {
-		t.Errorf("id %v, error %v; want an error with sbatch's words", id, err)
-	}
-	if _, err := (&pretend{}).client().Submit(t.Context(), "/s.sh", nil); !errors.Is(err, ErrNoSlurm) {
-		t.Errorf("no sbatch: %v", err)
-	}
-}
-
-func TestTestOnly(t *testing.T) {
-	p := &pretend{answers: map[string]Output{"sbatch": recorded(t, "sbatch-errors/test-only")}}
-	answer, err := p.client().TestOnly(t.Context(), "/s.sh", []string{"-N4"})
-	if want := "Job 34 to start at 2026-11-21T00:33:22 using 4 processors on nodes n[1-4] in partition main"; err != nil || answer != want {
-		t.Errorf("%q, %v; want %q", answer, err, want)
-	}
-	if want := []string{"sbatch --test-only -N4 /s.sh"}; !slices.Equal(p.asked, want) {
-		t.Errorf("ran %q, want %q", p.asked, want)
-	}
-	p.answers["sbatch"] = recorded(t, "sbatch-errors/test-only-bad")
-	var refused *RefusedError
-	if _, err := p.client().TestOnly(t.Context(), "/s.sh", nil); !errors.As(err, &refused) || refused.Code != 1 ||
-		refused.Words != "allocation failure: Requested node configuration is not available" {
-		t.Errorf("hopeless: %v", err)
-	}
-}
-
 func TestClientEnviron(t *testing.T) {
 	p := &pretend{answers: map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-job"), "sbatch": {Stdout: []byte("1\n")}}}
 	given := []string{"PATH=/bin", "SQUEUE_STATES=PENDING", "SLURM_CONF=/etc/slurm.conf", "SLURM_TIME_FORMAT=relative", "SACCT_FORMAT=x", "SQUEUE=1"}
@@ -209,5 +70,88 @@ func TestClientEnviron(t *testing.T) {
 	}
 	if _, err := client.Submit(t.Context(), "/s.sh", nil); err != nil || !slices.Equal(p.environ, given) {
 		t.Errorf("submitted with %q (%v), want all of %q", p.environ, err, given)
+	}
+}
+
+func TestExec(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "squeue"), "#!/bin/sh\necho \"out $1 $X\"\necho err >&2\nexit 7\n")
+	write(t, filepath.Join(dir, "scontrol"), "#!/bin/sh\nhead -c 9000000 /dev/zero\n")
+	write(t, filepath.Join(dir, "sacct"), "#!/bin/sh\nexec sleep 600\n")
+	write(t, filepath.Join(dir, "scancel"), "#!/bin/sh\nkill -KILL $$\n")
+	environ := []string{"PATH=relative:/nonexistent:" + dir + ":/usr/bin:/bin", "X=y z"}
+
+	out, err := Exec(t.Context(), Command{Name: "squeue", Args: []string{"a b"}, Environ: environ})
+	if err != nil || string(out.Stdout) != "out a b y z\n" || string(out.Stderr) != "err\n" || out.Code != 7 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	out, err = Exec(t.Context(), Command{Name: "scontrol", Environ: environ})
+	if err != nil || len(out.Stdout) != maxOutput || out.Code != 0 {
+		t.Errorf("kept %d bytes with code %d (%v), want %d", len(out.Stdout), out.Code, err, maxOutput)
+	}
+	if _, err := Exec(t.Context(), Command{Name: "scancel", Environ: environ}); err == nil || errors.Is(err, ErrNoSlurm) {
+		t.Errorf("a killed command: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Exec(ctx, Command{Name: "sacct", Environ: environ}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a command that hangs: %v", err)
+	}
+}
+
+func TestExecLooksUpOnlyInItsPath(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "sbatch"), "#!/bin/sh\n")
+	t.Chdir(dir)
+	for name, environ := range map[string][]string{
+		"no PATH": nil, "empty PATH": {"PATH="}, "current folder": {"PATH=.:"}, "other folder": {"PATH=/nonexistent"}, "the last PATH counts": {"PATH=" + dir, "PATH=/nonexistent"},
+	} {
+		_, err := Exec(t.Context(), Command{Name: "sbatch", Environ: environ})
+		if !errors.Is(err, ErrNoSlurm) || !strings.Contains(err.Error(), "ddpbatch simulate") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	client := &Client{Environ: []string{"PATH=" + dir}}
+	if _, err := client.Submit(t.Context(), "/s.sh", nil); err == nil || errors.Is(err, ErrNoSlurm) {
+		t.Errorf("an sbatch that says nothing: %v", err)
+	}
+}
+
+// A command that lived on could submit a job after another was submitted in its place.
+func TestExecDiesWithThisProcess(t *testing.T) {
+	if dir := os.Getenv("SLURM_TEST_VICTIM"); dir != "" { // the process that is killed
+		_, err := Exec(t.Context(), Command{Name: "sbatch", Environ: []string{"PATH=" + dir + ":/usr/bin:/bin"}})
+		t.Fatalf("sbatch ended: %v", err)
+	}
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "sbatch"), "#!/bin/sh\nexec >'"+pipe+"'\necho started\nexec sleep 600\n")
+	victim := exec.Command(os.Args[0], "-test.run=^TestExecDiesWithThisProcess$")
+	victim.Env = append(os.Environ(), "SLURM_TEST_VICTIM="+dir)
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said, err := os.Open(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer said.Close()
+	var line [8]byte
+	if _, err := io.ReadFull(said, line[:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait() // it was killed
+	// reading ends once nobody holds the pipe any more
+	if err := said.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if rest, err := io.ReadAll(said); err != nil || len(rest) > 0 {
+		t.Errorf("%q, %v: sbatch lives on", rest, err)
 	}
 }

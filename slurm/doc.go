@@ -5,12 +5,12 @@
 //
 // # The parts
 //
-//   - [ExpandHostlist], [FoldHostlist], [ParseTime], [ParseSize]: Slurm's notations.
+//   - [ExpandHostlist], [FoldHostlist], [ParseTaskCounts], [ParseTime], [ParseSize], [ParseWarning]: Slurm's notations.
 //   - [FromEnviron]: which node and which task of which step this process is. [Scrub]: what of an
 //     environment must not leak into another job.
 //   - [ParseOption], [CheckExtra], [Options]: what a job asks of sbatch.
 //   - [Script]: the batch script. [ShellQuote], [ShellJoin], [ShellAssign]: words for a shell.
-//   - [Client]: sbatch, squeue, sacct, scontrol, scancel.
+//   - [Client]: sbatch, squeue, sacct, scontrol, scancel, sinfo; [JobStatus] and [JobFacts] are what they tell of a job.
 //
 // # What it guarantees
 //

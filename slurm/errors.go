@@ -3,8 +3,13 @@ package slurm
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"unicode"
+
+	"ddpbatch/internal/redact"
 )
 
 var (
@@ -52,9 +57,114 @@ func (e *UnreachableError) Error() string {
 // Unheard tells whether the controller certainly did not get the command's request: there was no connection, or nothing to make it with.
 // After others, such as "Zero Bytes were transmitted or received" and time-outs, it may have done what it was asked to.
 func (e *UnreachableError) Unheard() bool {
-	return slices.ContainsFunc(unheardWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
+	return slices.ContainsFunc(notReceivedWords, func(words string) bool { return strings.Contains(e.Words, words) }) &&
 		!strings.Contains(e.Words, "timed out")
 }
 
 // Is makes every UnreachableError match [ErrUnreachable].
 func (e *UnreachableError) Is(target error) bool { return target == ErrUnreachable }
+
+// failure is the error that a command's output stands for; nil where its exit code is 0.
+func failure(name string, out Output) error {
+	if out.Code == 0 {
+		return nil
+	}
+	words := slurmWords(out.Stderr)
+	if words == "" {
+		words = slurmWords(out.Stdout)
+	}
+	switch {
+	case saysUnreachable(words):
+		return &UnreachableError{Command: name, Words: words}
+	case name != "sbatch" && strings.Contains(words, "Invalid job id specified"),
+		name == "scontrol" && absentElement().MatchString(words):
+		return ErrUnknownJob
+	}
+	return &RefusedError{Command: name, Code: out.Code, Words: words}
+}
+
+// absentElement is what scontrol says, in its standard output, of an element that the controller does
+// not have, of an array that it does have.
+var absentElement = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(^|; )Job [0-9_+]+ not found($|; )`) })
+
+// absent tells whether a command could not be run because the site does not have it.
+func absent(err error) bool { return errors.Is(err, ErrNoSlurm) }
+
+func saysUnreachable(words string) bool {
+	for _, w := range unreachableWords {
+		if strings.Contains(words, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// unreachableWords are what Slurm's clients print when they could not ask, or do not know whether they were heard: the controller does not
+// answer, or hands over to its backup, or the daemon that authenticates them does not answer, or they do not know where it is.
+var unreachableWords = []string{
+	"Unable to contact slurm controller",
+	"Protocol authentication error",
+	"Could not establish a configuration source",
+	"Unable to process configuration file",
+	"Socket timed out on send/recv operation",
+	"Communication connection failure",
+	"Communication shutdown failure",
+	"Message send failure",
+	"Message receive failure",
+	"Zero Bytes were transmitted or received",
+	"Slurm backup controller in standby mode",
+	"Controller is in standby mode",
+}
+
+// notReceivedWords are those after which the job was certainly not taken: there was no connection, or a backup controller declined.
+var notReceivedWords = []string{
+	"connect failure",
+	"Protocol authentication error",
+	"Could not establish a configuration source",
+	"Unable to process configuration file",
+	"in standby mode",
+}
+
+// slurmWords puts what a command printed on one line, without the prefixes that name the
+// command and the level ("sbatch: error: "), and without control characters.
+func slurmWords(text []byte) string {
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		line = strings.Map(printable, strings.TrimSpace(line))
+		line = trimPrefixes(line)
+		if line == "" || strings.HasPrefix(line, "Try \"") {
+			continue // `Try "sbatch --help" for more information` sends the reader to the wrong program
+		}
+		lines = append(lines, line)
+	}
+	words := redact.Text(strings.Join(lines, "; "))
+	if len(words) > maxWords {
+		words = strings.ToValidUTF8(words[:maxWords], "") + "..."
+	}
+	return words
+}
+
+// maxWords bounds, in bytes, what of Slurm's words goes into an error.
+const maxWords = 600
+
+// trimPrefixes cuts the names that Slurm's commands and its log put before their words.
+func trimPrefixes(line string) string {
+	for _, prefix := range []string{"sbatch:", "squeue:", "scontrol:", "sacct:", "scancel:", "fatal:", "error:"} {
+		line = strings.TrimSpace(strings.TrimPrefix(line, prefix))
+	}
+	return line
+}
+
+// printable drops control characters, and what was not UTF-8.
+func printable(r rune) rune {
+	switch {
+	case r == '\t':
+		return ' '
+	case unicode.IsControl(r), r == unicode.ReplacementChar:
+		return -1
+	}
+	return r
+}
+
+// clip quotes text from outside for an error message, and shortens it to what a line can bear.
+func clip(s string) string { return redact.Quoted(s, 80) }

@@ -1,6 +1,14 @@
 package slurm
 
-import "strings"
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Option is one long option of sbatch: Name without the dashes ("gpus-per-node"),
 // Value as one word, Flag where it takes none (then Value is empty). An Option without
@@ -55,4 +63,208 @@ func (o Options) skips(name string) bool {
 func optionName(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "=")
 	return strings.ReplaceAll(strings.TrimLeft(s, "-"), "_", "-")
+}
+
+// maxNumber bounds whole numbers: Slurm keeps them in 32 bits and uses the last few for its own ends.
+const maxNumber = math.MaxInt32
+
+// ParseOption checks one key of [slurm] (job.toml's spelling: gpus_per_node) and its value, as
+// the TOML decoder gives it (string, int64, bool, float64). The error names the key
+// and says what to write instead; for a key that sbatch does not have it matches
+// [ErrUnknownOption].
+//
+// Times and sizes are checked, and passed on as they were spelled. A flag that is
+// false gives an Option without a Name, which asks for nothing.
+func ParseOption(key string, value any) (Option, error) {
+	name := optionName(key)
+	kind, known := optionTable[name]
+	advice, reserved := reservedOptions[name]
+	switch {
+	case reserved:
+		return Option{}, fmt.Errorf("key %s: it does not belong in [slurm]: %s", clip(key), advice)
+	case !known:
+		return Option{}, fmt.Errorf("key %s: %w; what a site adds to sbatch goes into extra, as \"--name=value\"", clip(key), ErrUnknownOption)
+	case key != optionKey(name):
+		return Option{}, fmt.Errorf("key %s: write %s", clip(key), optionKey(name))
+	}
+	option, err := kind.option(name, value)
+	if err != nil {
+		return Option{}, fmt.Errorf("key %s: %w", key, err)
+	}
+	return option, nil
+}
+
+// option reads a value of kind k.
+func (k optionKind) option(name string, value any) (Option, error) {
+	switch v := value.(type) {
+	case bool:
+		return k.fromBool(name, v)
+	case int64:
+		if err := k.checkNumber(v); err != nil {
+			return Option{}, err
+		}
+		return Option{Name: name, Value: strconv.FormatInt(v, 10)}, nil
+	case string:
+		if err := k.checkText(v); err != nil {
+			return Option{}, err
+		}
+		return Option{Name: name, Value: v}, nil
+	default:
+		return Option{}, k.wants()
+	}
+}
+
+func (k optionKind) fromBool(name string, v bool) (Option, error) {
+	switch k {
+	case flagValue, optionalValue:
+		if !v {
+			return Option{}, nil
+		}
+		return Option{Name: name, Flag: true}, nil
+	case yesNoValue:
+		return Option{Name: name, Value: map[bool]string{true: "yes", false: "no"}[v]}, nil
+	case zeroOneValue:
+		return Option{Name: name, Value: map[bool]string{true: "1", false: "0"}[v]}, nil
+	}
+	return Option{}, k.wants()
+}
+
+func (k optionKind) checkNumber(v int64) error {
+	least := int64(0)
+	switch k {
+	case textValue, flagValue, yesNoValue:
+		return k.wants()
+	case countValue:
+		least = 1
+	case optionalValue: // --nice
+		least = -maxNumber
+	case zeroOneValue:
+		if v > 1 {
+			return k.wants()
+		}
+	}
+	if v < least || v > maxNumber {
+		return fmt.Errorf("%d is out of range: write a number from %d to %d", v, least, int64(maxNumber))
+	}
+	return nil
+}
+
+func (k optionKind) checkText(v string) error {
+	switch k {
+	case countValue, zeroCount, flagValue, zeroOneValue:
+		return k.wants()
+	case yesNoValue:
+		if v != "yes" && v != "no" {
+			return k.wants()
+		}
+	case sizeValue:
+		if _, err := ParseSize(v); err != nil {
+			return err
+		}
+	case timeValue:
+		if _, err := ParseTime(v); err != nil {
+			return err
+		}
+	}
+	if strings.TrimSpace(v) == "" {
+		return errors.New("it is empty; leave the key out")
+	}
+	return checkWord(v)
+}
+
+// wants says what a value of kind k looks like.
+func (k optionKind) wants() error {
+	return errors.New("write " + [...]string{
+		textValue:     "text in quotes",
+		numberOrText:  "a whole number, or text in quotes",
+		countValue:    "a whole number from 1, without quotes",
+		zeroCount:     "a whole number from 0, without quotes",
+		sizeValue:     `a size in quotes, such as "32G", or a whole number of MiB`,
+		timeValue:     `a time in quotes, such as "01:30:00", or a whole number of minutes`,
+		flagValue:     "true or false, without quotes",
+		optionalValue: "true or false, or a value in quotes",
+		yesNoValue:    `"yes" or "no"`,
+		zeroOneValue:  "0 or 1, without quotes",
+	}[k])
+}
+
+// keyOptions are the options that ddpbatch reads as keys of [slurm], so that they must not
+// hide among the extra words.
+var keyOptions = map[string]bool{"nodes": true, "array": true, "cpus-per-task": true}
+
+// shortOptions are sbatch's one-letter spellings of what ddpbatch sets or reads.
+var shortOptions = map[byte]string{
+	'J': "job-name", 'D': "chdir", 'o': "output", 'e': "error", 'W': "wait", 'Q': "quiet", 'n': "ntasks",
+	'h': "help", 'V': "version", 'N': "nodes", 'a': "array", 'c': "cpus-per-task",
+	'M': "clusters",
+}
+
+// shortFlags are the one-letter options without a value: another letter may follow in the same word.
+const shortFlags = "HOsv"
+
+// CheckExtra checks one word that goes to sbatch as it is (slurm.extra in a job file): it
+// must be an option, fit on one line, and not be one that ddpbatch sets or reads itself.
+// Abbreviations of those, which sbatch would take too, are found out.
+func CheckExtra(word string) error {
+	if err := checkWord(word); err != nil {
+		return fmt.Errorf("sbatch option %s: %w", clip(word), err)
+	}
+	name := extraName(word)
+	if name == "" {
+		return fmt.Errorf(`sbatch option %s: it must be one word that begins with a dash, such as "--switches=1"`, clip(word))
+	}
+	if keyOptions[name] {
+		return fmt.Errorf("sbatch option %s: write it as %s = ... in [slurm]", clip(word), optionKey(name))
+	}
+	if name == "clusters" || name == "cluster" { // a key of [slurm] that jobfile refuses
+		const advice = "ddpbatch follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"
+		return fmt.Errorf("sbatch option %s: %s", clip(word), advice)
+	}
+	if advice, reserved := reservedOptions[name]; reserved && name != "extra" {
+		return fmt.Errorf("sbatch option %s: it does not belong here: %s", clip(word), advice)
+	}
+	if whole := abbreviated(name); whole != "" && strings.HasPrefix(word, "--") {
+		return fmt.Errorf("sbatch option %s: sbatch may read it as --%s, which does not belong here; write options in full", clip(word), whole)
+	}
+	return nil
+}
+
+// extraName is the long name of what word sets, or its letter where ddpbatch has no use for
+// the option; "" where word is no option.
+func extraName(word string) string {
+	if long, found := strings.CutPrefix(word, "--"); found {
+		name, _, _ := strings.Cut(long, "=")
+		return name
+	}
+	letters, found := strings.CutPrefix(word, "-")
+	if !found || letters == "" {
+		return ""
+	}
+	rest := strings.TrimLeft(letters, shortFlags)
+	if rest == "" {
+		return letters[:1]
+	}
+	if name := shortOptions[rest[0]]; name != "" {
+		return name
+	}
+	return rest[:1]
+}
+
+// abbreviated returns the option among those that ddpbatch sets or reads that sbatch may take
+// name for, since getopt_long(3) completes the beginning of a name; "" where there is none.
+func abbreviated(name string) string {
+	if _, known := optionTable[name]; known || name == "extra" {
+		return ""
+	}
+	for _, whole := range slices.Sorted(maps.Keys(reservedOptions)) {
+		if strings.HasPrefix(whole, name) {
+			return whole
+		}
+	}
+	for _, whole := range slices.Sorted(maps.Keys(keyOptions)) {
+		if strings.HasPrefix(whole, name) {
+			return whole
+		}
+	}
+	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -47,16 +48,16 @@ while [[ $1 == --* ]]; do shift; done
 `
 )
 
-// stage is a run directory with a rendered script in it, and the pretend cluster.
-type stage struct {
+// scriptRun is a run directory with a rendered script in it, and the pretend cluster.
+type scriptRun struct {
 	dir    string
 	script string
 	env    []string
 }
 
-func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
+func newScriptRun(t *testing.T, runDir string, change func(*Script)) *scriptRun {
 	t.Helper()
-	hears(t, syscall.SIGINT)
+	doNotIgnore(t, syscall.SIGINT)
 	dir := t.TempDir()
 	run := filepath.Join(dir, runDir)
 	for _, sub := range []string{filepath.Join(run, "bin"), filepath.Join(dir, "bin")} {
@@ -73,28 +74,28 @@ func newStage(t *testing.T, runDir string, change func(*Script)) *stage {
 	}
 	path := filepath.Join(dir, "script.sh")
 	write(t, path, render(t, s))
-	return &stage{dir: dir, script: path, env: []string{
+	return &scriptRun{dir: dir, script: path, env: []string{
 		"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "HOME=" + dir, "LOG=" + filepath.Join(dir, "log")}}
 }
 
-// hears sees to it that what the test starts can be reached by sig, also where the tests are a background job of a script: such a job
+// doNotIgnore sees to it that what the test starts can be reached by sig, also where the tests are a background job of a script: such a job
 // ignores SIGINT, what it starts inherits that, and a shell cannot trap what was ignored when it began. What a process is notified of is
 // back to the default in its children.
-func hears(t *testing.T, sig os.Signal) {
+func doNotIgnore(t *testing.T, sig os.Signal) {
 	t.Helper()
-	heard := make(chan os.Signal, 1)
-	signal.Notify(heard, sig)
-	t.Cleanup(func() { signal.Stop(heard) })
+	received := make(chan os.Signal, 1)
+	signal.Notify(received, sig)
+	t.Cleanup(func() { signal.Stop(received) })
 }
 
-func (s *stage) command(env ...string) *exec.Cmd {
+func (s *scriptRun) command(env ...string) *exec.Cmd {
 	cmd := exec.Command("bash", s.script)
 	cmd.Dir, cmd.Env = s.dir, append(s.env, env...)
 	return cmd
 }
 
 // run runs the script to its end.
-func (s *stage) run(t *testing.T, env ...string) (output string, code int) {
+func (s *scriptRun) run(t *testing.T, env ...string) (output string, code int) {
 	t.Helper()
 	out, err := s.command(env...).CombinedOutput()
 	var exit *exec.ExitError
@@ -108,7 +109,7 @@ func (s *stage) run(t *testing.T, env ...string) (output string, code int) {
 }
 
 // calls are the commands that ran, each with its words, in order.
-func (s *stage) calls(t *testing.T) (calls [][]string) {
+func (s *scriptRun) calls(t *testing.T) (calls [][]string) {
 	t.Helper()
 	log, err := os.ReadFile(filepath.Join(s.dir, "log"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -128,7 +129,7 @@ func (s *stage) calls(t *testing.T) (calls [][]string) {
 const hostileDir = "run's \"1\" $(touch pwned) `touch pwned`; #x 100%j *"
 
 func TestScriptRuns(t *testing.T) {
-	s := newStage(t, hostileDir, func(s *Script) { s.CPUsPerRank = 2 })
+	s := newScriptRun(t, hostileDir, func(s *Script) { s.CPUsPerRank = 2 })
 	out, code := s.run(t, "RUN_CODE=7")
 	if code != 7 || out != "" {
 		t.Errorf("exit code %d, output %q; want 7 and none", code, out)
@@ -154,7 +155,7 @@ func TestScriptRuns(t *testing.T) {
 }
 
 func TestScriptStopsWhereAttemptIsRefused(t *testing.T) {
-	s := newStage(t, "run", nil)
+	s := newScriptRun(t, "run", nil)
 	if _, code := s.run(t, "BEGIN_CODE=93"); code != 93 {
 		t.Errorf("exit code %d, want that of attempt begin, 93", code)
 	}
@@ -165,7 +166,7 @@ func TestScriptStopsWhereAttemptIsRefused(t *testing.T) {
 
 // The agents use PMI-2 where srun has it.
 func TestScriptUsesPMI2(t *testing.T) {
-	s := newStage(t, "run", func(s *Script) { s.MinNodes, s.Grace = 1, time.Minute })
+	s := newScriptRun(t, "run", func(s *Script) { s.MinNodes, s.Grace = 1, time.Minute })
 	if out, code := s.run(t, "MPI=pmi2"); code != 0 || out != "" {
 		t.Errorf("exit code %d, output %q", code, out)
 	}
@@ -191,7 +192,7 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 		{"task", "cpu=3", "cpu=3"},
 		{"task", "cpu=4,gres/gpu=1", "cpu=4,gres/gpu=1"},
 	} {
-		s := newStage(t, "run", func(s *Script) { s.Mode = test.mode })
+		s := newScriptRun(t, "run", func(s *Script) { s.Mode = test.mode })
 		env := []string{"SLURM_CPUS_PER_TASK=4"}
 		if test.tres != "" {
 			env = append(env, "SLURM_TRES_PER_TASK="+test.tres)
@@ -207,7 +208,7 @@ func TestScriptLeavesGPUsToTasks(t *testing.T) {
 // Where srun outlives agents that are lost, somebody sees to its end.
 func TestScriptWatchesAStepThatOutlivesAgents(t *testing.T) {
 	for least, want := range map[int]string{0: "", 1: `^attempt watch --srun [0-9]+ /.*/run/tasks/0 $`} {
-		s := newStage(t, "run", func(s *Script) { s.MinNodes = least })
+		s := newScriptRun(t, "run", func(s *Script) { s.MinNodes = least })
 		if out, code := s.run(t); code != 0 || out != "" {
 			t.Errorf("exit code %d, output %q", code, out)
 		}
@@ -235,8 +236,8 @@ func TestScriptSurvivesSignals(t *testing.T) {
 	})
 }
 
-// listens tells whether a process sleeps, and has no signal to come. One that comes in the instant in which srun ends can cost bash 5.2 srun's code.
-func listens(t *testing.T, pid int) bool {
+// isWaiting tells whether a process sleeps, and has no signal to come. One that comes in the instant in which srun ends can cost bash 5.2 srun's code.
+func isWaiting(t *testing.T, pid int) bool {
 	t.Helper()
 	for range 3 { // a trap that makes a file may sleep for a moment
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -253,7 +254,7 @@ func listens(t *testing.T, pid int) bool {
 }
 
 func testScriptSurvivesSignals(t *testing.T, env ...string) {
-	s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{`eval "$SETUP"`} })
+	s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{`eval "$SETUP"`} })
 	pause := filepath.Join(s.dir, "pause")
 	if err := syscall.Mkfifo(pause, 0o600); err != nil {
 		t.Fatal(err)
@@ -294,7 +295,7 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 			t.Fatal("no stop file after the warning")
 		}
 	}
-	testkit.Eventually(t, "bash has heard all signals and waits", func() bool { return listens(t, cmd.Process.Pid) })
+	testkit.Eventually(t, "bash has received all signals and waits", func() bool { return isWaiting(t, cmd.Process.Pid) })
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil { // blocks until srun reads
 		t.Fatal(err)
 	}
@@ -305,11 +306,11 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 	calls := s.calls(t)
 	end := calls[len(calls)-1]
 	// bash 5.2 forgets some of several signals that come at once
-	told := strings.Fields(end[6])
-	strange := slices.ContainsFunc(told, func(s string) bool {
+	passed := strings.Fields(end[6])
+	strange := slices.ContainsFunc(passed, func(s string) bool {
 		return !slices.Contains([]string{"HUP", "INT", "QUIT", "TERM", "USR2"}, s)
 	})
-	if end[5] != "--signals" || strange || !slices.Contains(told, "USR2") {
+	if end[5] != "--signals" || strange || !slices.Contains(passed, "USR2") {
 		t.Errorf("attempt end was told of %q", end)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "scratch")); err == nil {
@@ -318,10 +319,10 @@ func testScriptSurvivesSignals(t *testing.T, env ...string) {
 }
 
 // srun's code is told as it is, be it that of a signal.
-func TestScriptTellsCode(t *testing.T) {
+func TestScriptPassesCode(t *testing.T) {
 	for name, env := range posixModes {
 		for _, code := range []int{0, 1, 75, 93, 127, 128, 137, 143, 255} {
-			s := newStage(t, "run", nil)
+			s := newScriptRun(t, "run", nil)
 			if out, got := s.run(t, append(env, "RUN_CODE="+strconv.Itoa(code))...); got != code || out != "" {
 				t.Errorf("%s: exit code %d, want %d; output %q", name, got, code, out)
 			}
@@ -332,7 +333,7 @@ func TestScriptTellsCode(t *testing.T) {
 // A warning that cannot be handed on (no space, a file system that is read-only) is told at the end all the same.
 func TestScriptWithoutStopFile(t *testing.T) {
 	for name, env := range posixModes {
-		s := newStage(t, "run", nil)
+		s := newScriptRun(t, "run", nil)
 		if err := os.Mkdir(filepath.Join(s.dir, "run", "stop"), 0o700); err != nil { // where the file is to be
 			t.Fatal(err)
 		}
@@ -373,7 +374,7 @@ func TestScriptWithoutStopFile(t *testing.T) {
 // Slurm signals the script two or three times. What comes when attempt end has begun, and cannot catch it yet, must not end it: nobody
 // else decides what follows.
 func TestScriptProtectsItsEnd(t *testing.T) {
-	s := newStage(t, "run", nil)
+	s := newScriptRun(t, "run", nil)
 	for _, name := range []string{"TERM", "INT", "HUP", "QUIT", "USR1", "USR2"} {
 		if out, code := s.run(t, "RUN_CODE=7", "END_SIGNAL="+name); code != 7 {
 			t.Errorf("%s: exit code %d, output %q; want 7", name, code, out)
@@ -382,8 +383,8 @@ func TestScriptProtectsItsEnd(t *testing.T) {
 }
 
 // What Slurm sends when it ends a job, attempt end hears of.
-func TestScriptTellsOfTERM(t *testing.T) {
-	s := newStage(t, "run", nil)
+func TestScriptReportsTERM(t *testing.T) {
+	s := newScriptRun(t, "run", nil)
 	pause := filepath.Join(s.dir, "pause")
 	if err := syscall.Mkfifo(pause, 0o600); err != nil {
 		t.Fatal(err)
@@ -404,7 +405,7 @@ func TestScriptTellsOfTERM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.Eventually(t, "bash has heard all signals and waits", func() bool { return listens(t, cmd.Process.Pid) })
+	testkit.Eventually(t, "bash has received all signals and waits", func() bool { return isWaiting(t, cmd.Process.Pid) })
 	if err := os.WriteFile(pause, []byte("go on\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -420,7 +421,7 @@ func TestScriptTellsOfTERM(t *testing.T) {
 // "set -x" in the user's lines must not print the secret, nor "set -a" export what holds it, nor a trap show it.
 func TestScriptKeepsSecret(t *testing.T) {
 	for _, line := range []string{"set -xa", `trap 'echo "$BASH_COMMAND"' DEBUG`} {
-		s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{line} })
+		s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{line} })
 		out, code := s.run(t)
 		if code != 0 || strings.Contains(out, "s3cret") {
 			t.Errorf("%s: exit code %d, output %q", line, code, out)
@@ -429,7 +430,7 @@ func TestScriptKeepsSecret(t *testing.T) {
 }
 
 // Signals that come before srun is called do not end the script, which would leave nobody to ask Slurm what they mean.
-func TestScriptHearsBeforeSrun(t *testing.T) {
+func TestScriptReceivesBeforeSrun(t *testing.T) {
 	for _, test := range []struct {
 		setup   string
 		code    string
@@ -441,7 +442,7 @@ func TestScriptHearsBeforeSrun(t *testing.T) {
 		{"set -u; kill -s USR2 $$", "75", "USR2"},
 		{"kill -s USR1 $$; kill -s TERM $$", "143", "TERM USR1"},
 	} {
-		s := newStage(t, "run", func(s *Script) { s.Setup.Script = []string{test.setup} })
+		s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{test.setup} })
 		out, code := s.run(t, "DDPBATCH_STOP_FILE="+filepath.Join(s.dir, "another's"))
 		if strconv.Itoa(code) != test.code {
 			t.Errorf("%s: exit code %d, want %s; output %q", test.setup, code, test.code, out)
@@ -466,7 +467,7 @@ func TestScriptHearsBeforeSrun(t *testing.T) {
 // answered by a second decision.
 func TestScriptCallsItsEndAgain(t *testing.T) {
 	for env, want := range map[string]int{"DEAF=1": 2, "END_SIGNAL=KILL": 1} {
-		s := newStage(t, "run", nil)
+		s := newScriptRun(t, "run", nil)
 		out, code := s.run(t, "RUN_CODE=7", env)
 		ends := 0
 		for _, call := range s.calls(t) {
@@ -477,5 +478,216 @@ func TestScriptCallsItsEndAgain(t *testing.T) {
 		if ends != want || (code == 7) != (want == 2) {
 			t.Errorf("%s: attempt end was called %d times, want %d; exit code %d, output %q", env, ends, want, code, out)
 		}
+	}
+}
+
+func TestScriptSetup(t *testing.T) {
+	dir := t.TempDir()
+	venv := filepath.Join(dir, "my venv")
+	if err := os.MkdirAll(filepath.Join(venv, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(venv, "bin", "activate"), "export VENV=on\n")
+	write(t, filepath.Join(dir, "broken"), "false\ntrue\n")
+	for name, c := range map[string]struct {
+		setup Setup
+		env   []string
+		code  int
+		says  string
+	}{
+		"venv":       {Setup{Venv: venv, Script: []string{`echo "venv is $VENV"`}}, nil, 0, "venv is on"},
+		"no venv":    {Setup{Venv: filepath.Join(dir, "none")}, nil, 1, "cannot read " + dir + "/none/bin/activate"},
+		"no modules": {Setup{Modules: []string{"python/3.8"}}, nil, 1, `there is no "module" command`},
+		"module": {Setup{Modules: []string{"a b", "c"}}, []string{`BASH_FUNC_module%%=() { echo "module: $1 <$2>"; }`},
+			0, "module: load <a b>\nmodule: load <c>"},
+		"missing module": {Setup{Modules: []string{"a b"}}, []string{`BASH_FUNC_module%%=() { return 1; }`},
+			1, "cannot load the module a b"},
+		"no conda": {Setup{Conda: "env"}, nil, 1, "cannot run conda"},
+		"conda": {Setup{Conda: "my env"}, []string{`BASH_FUNC_conda%%=() { if [ "$1" = activate ]; then echo "conda: <$2>"; fi; }`},
+			0, "conda: <my env>"},
+		"missing conda env": {Setup{Conda: "env"}, []string{`BASH_FUNC_conda%%=() { [ "$1" != activate ]; }`},
+			1, "cannot activate the conda environment env"},
+		"own line fails": {Setup{Script: []string{"true", "ls /nonexistent/x"}},
+			nil, 1, "setup.script: exit code 2 from: ls /nonexistent/x"},
+		"own line may fail": {Setup{Script: []string{"false || true", "if false; then", "  :", "fi", "echo went on"}},
+			nil, 0, "went on"},
+		"inside a sourced file": {Setup{Script: []string{"source " + ShellQuote(filepath.Join(dir, "broken")), "echo went on"}},
+			nil, 0, "went on"},
+		"missing sourced file": {Setup{Script: []string{"source /nonexistent/env.sh"}},
+			nil, 1, "setup.script: exit code 1 from: source /nonexistent/env.sh"},
+		"leaves":        {Setup{Script: []string{"exit 7"}}, nil, 1, "[setup] ended the batch script with exit code 7"},
+		"leaves with 0": {Setup{Script: []string{"exit 0"}}, nil, 0, ""},
+		"what is not set": {Setup{Script: []string{"set -u", `: "$not_set"`}},
+			nil, 1, "[setup] ended the batch script with exit code 1"},
+		"strict in a sourced file": {Setup{Script: []string{"set -e", "source " + ShellQuote(filepath.Join(dir, "broken"))}},
+			nil, 1, "[setup] ended the batch script with exit code 1"},
+		"strict mode":               {Setup{Script: []string{"set -euo pipefail"}}, []string{"RUN_CODE=0"}, 0, ""},
+		"nothing but strict, fails": {Setup{Script: []string{"set -eu"}}, []string{"RUN_CODE=3"}, 3, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found, _ := filepath.Glob("/etc/profile.d/*mod*.sh"); name == "no modules" && len(found) > 0 {
+				t.Skipf("this machine has modules: %s", found)
+			}
+			s := newScriptRun(t, "run", func(s *Script) { s.Setup = c.setup })
+			out, code := s.run(t, c.env...)
+			if code != c.code || !strings.Contains(out, c.says) {
+				t.Errorf("exit code %d, output %q; want %d and %q", code, out, c.code, c.says)
+			}
+			run := filepath.Join(s.dir, "run")
+			end := []string{"ddpbatch", "attempt", "end", "--code", strconv.Itoa(c.code), "--signals", "     ", filepath.Join(run, "tasks", "0")}
+			want := [][]string{{"ddpbatch", "attempt", "begin", run}, end}
+			calls := s.calls(t)
+			switch {
+			case name == "leaves with 0": // nobody says that it has failed
+				want = nil
+			case c.code != 1 && len(calls) == 4: // srun and run are between
+				calls = [][]string{calls[0], calls[3]}
+			case c.code == 1:
+				if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(got), c.says) {
+					t.Errorf("attempt end was told %q, %v", got, err)
+				}
+			}
+			if !reflect.DeepEqual(calls, want) {
+				t.Errorf("calls are %q, want %q", calls, want)
+			}
+		})
+	}
+}
+
+func TestScriptWithoutSharedFiles(t *testing.T) {
+	s := newScriptRun(t, "run", nil)
+	if err := os.RemoveAll(filepath.Join(s.dir, "run", "bin")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := s.run(t); code != 1 || !strings.Contains(out, "a file system that all nodes share") {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+}
+
+// What fails in the setup after a warning is a fault all the same.
+func TestScriptFailsInSetup(t *testing.T) {
+	s := newScriptRun(t, "run", func(s *Script) { s.Setup.Script = []string{"kill -s USR2 $$", "false"} })
+	if out, code := s.run(t, "DDPBATCH_SETUP_FAILURE=another's"); code != 1 || !strings.Contains(out, "from: false") {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	if calls := s.calls(t); len(calls) != 2 || calls[1][4] != "1" {
+		t.Errorf("ran %q", calls)
+	}
+}
+
+// What a line of the setup's that fails has of secrets, the script leaves to attempt end to print. A trap of the user's own on EXIT runs.
+func TestScriptFailsWithSecret(t *testing.T) {
+	s := newScriptRun(t, "run", func(s *Script) {
+		s.Setup.Script = []string{"trap 'echo own trap' EXIT", "MY_TOKEN=s3cret ls /nonexistent/x 2>/dev/null"}
+	})
+	if out, code := s.run(t); code != 1 || out != "own trap\n" {
+		t.Errorf("exit code %d, output %q", code, out)
+	}
+	if got, err := os.ReadFile(filepath.Join(s.dir, "log.failure")); err != nil || !strings.Contains(string(got), "from: MY_TOKEN=s3cret ls") {
+		t.Errorf("attempt end was told %q, %v", got, err)
+	}
+	for _, call := range s.calls(t) {
+		if strings.Contains(strings.Join(call, " "), "s3cret") { // a command line is there for all to see
+			t.Errorf("ran %q", call)
+		}
+	}
+}
+
+// TestScriptRunsOnlyItsOwn holds that the batch script starts no program that another user could have changed.
+func TestScriptRunsOnlyItsOwn(t *testing.T) {
+	const stranger = 4242
+	chmod := func(name string, mode os.FileMode) func(run string) error {
+		return func(run string) error { return os.Chmod(filepath.Join(run, name), mode) }
+	}
+	chown := func(name string) func(run string) error {
+		return func(run string) error { return os.Lchown(filepath.Join(run, name), stranger, stranger) }
+	}
+	for _, test := range []struct {
+		name   string
+		change func(run string) error
+		runs   bool
+		names  string // what the message names, below the folder of runs
+	}{
+		{"nothing changed", func(string) error { return nil }, true, ""},
+		{"others write to runs, which is sticky", chmod("..", 0o777|os.ModeSticky), true, ""},
+		{"the group writes to runs", chmod("..", 0o775), false, "/runs/. must"},
+		{"others write to runs", chmod("..", 0o757), false, "/runs/. must"},
+		{"runs is another's", chown(".."), false, "/runs/. must"},
+		{"runs is another's, and sticky", func(run string) error {
+			if err := os.Chown(filepath.Dir(run), stranger, stranger); err != nil {
+				return err
+			}
+			return os.Chmod(filepath.Dir(run), 0o777|os.ModeSticky)
+		}, false, "/runs/. must"},
+		{"the run directory is another's", chown("."), false, "/runs/it's #1 [a] must"},
+		{"others write to the run directory", chmod(".", 0o770), false, "/runs/it's #1 [a] must"},
+		{"the run directory is a link", func(run string) error {
+			if err := os.Rename(run, run+"2"); err != nil {
+				return err
+			}
+			return os.Symlink(run+"2", run)
+		}, false, "/runs/it's #1 [a] must"},
+		{"the spec is another's", chown("spec.json"), false, "/spec.json must"},
+		{"the program is another's", chown("bin/ddpbatch"), false, "/bin/ddpbatch must"},
+		{"others write to the program", chmod("bin/ddpbatch", 0o722), false, "/bin/ddpbatch must"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newScriptRun(t, "runs/it's #1 [a]", nil)
+			if err := test.change(filepath.Join(s.dir, "runs", "it's #1 [a]")); err != nil {
+				if os.Geteuid() != 0 {
+					t.Skipf("only root gives files to another user: %v", err)
+				}
+				t.Fatal(err)
+			}
+			out, code := s.run(t)
+			calls := s.calls(t)
+			if test.runs {
+				if code != 0 || len(calls) != 4 { // begin, srun and run, end
+					t.Errorf("exit code %d after %d calls, want 0 after 4:\n%s", code, len(calls), out)
+				}
+				return
+			}
+			for _, call := range calls {
+				if call[0] == "ddpbatch" {
+					t.Errorf("the script ran %q", call)
+				}
+			}
+			if code != 2 || !strings.Contains(out, "nothing is run") || !strings.Contains(out, test.names) {
+				t.Errorf("exit code %d, want 2 and a message that names %q:\n%s", code, test.names, out)
+			}
+		})
+	}
+}
+
+// TestScriptDoesNotTrustSilence holds that no answer of find's is taken for a good one, and that one which a signal cut short is asked for
+// again.
+func TestScriptDoesNotTrustSilence(t *testing.T) {
+	real, err := exec.LookPath("find")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		find string
+		code int
+		says string // of the cause; "": it runs
+	}{
+		"find fails":         {"exit 1", 2, "find could not tell whose RUN is (exit code 1)"},
+		"no find":            {"exit 127", 2, "find could not tell whose RUN is (exit code 127)"},
+		"always a signal":    {"kill -s TERM $$", 2, "find could not tell whose RUN is (exit code 143)"},
+		"found, and failed":  {`printf %s /there; exit 1`, 2, "another user might have changed it: /there must belong to you"},
+		"a signal that once": {`[ -e "$LOG.struck" ] || { touch "$LOG.struck"; kill -s TERM $$; }; exec ` + real + ` "$@"`, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScriptRun(t, "runs/x", nil)
+			write(t, filepath.Join(s.dir, "bin", "find"), "#!/bin/bash\n"+test.find+"\n")
+			out, code := s.run(t)
+			says := strings.Replace(test.says, "RUN", filepath.Join(s.dir, "runs", "x"), 1)
+			if code != test.code || !strings.Contains(out, says) {
+				t.Errorf("exit code %d, want %d and a message with %q:\n%s", code, test.code, says, out)
+			}
+			if strings.Contains(says, "could not tell") && strings.Contains(out, "another user") {
+				t.Errorf("it names a cause that it cannot know:\n%s", out)
+			}
+		})
 	}
 }

@@ -42,7 +42,7 @@ var droppedNames = map[string]bool{
 func Scrub(environ []string) (kept, dropped []string) {
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if leaks(name) {
+		if isDropped(name) {
 			dropped = append(dropped, name)
 		} else {
 			kept = append(kept, entry)
@@ -52,7 +52,7 @@ func Scrub(environ []string) (kept, dropped []string) {
 	return kept, slices.Compact(dropped)
 }
 
-func leaks(name string) bool {
+func isDropped(name string) bool {
 	if keptNames[name] {
 		return false
 	}

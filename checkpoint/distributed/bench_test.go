@@ -27,7 +27,7 @@ func BenchmarkStall(b *testing.B) {
 			arrays := benchState(mib << 20)
 			dir, err := checkpoint.Open(b.TempDir(), checkpoint.Options{Codec: "none", Run: "bench", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 			must(b, err)
-			s, err := New(ctx, newMeeting(1).member(0), dir, arrays, Options{Async: true})
+			s, err := New(ctx, newGoroutineGroup(1).member(0), dir, arrays, Options{Async: true})
 			must(b, err)
 			to := make([]byte, mib<<20)
 			copy(to, arrays[0].Data) // its pages are there now, as the Saver's are
@@ -69,7 +69,7 @@ func BenchmarkSave(b *testing.B) {
 	ctx := context.Background()
 	dir, err := checkpoint.Open(b.TempDir(), checkpoint.Options{Codec: "none", Run: "bench", Attempt: 1, Keep: checkpoint.Policy{Last: 2}})
 	must(b, err)
-	m := newMeeting(world)
+	m := newGoroutineGroup(world)
 	b.SetBytes(size)
 	arrays := benchState(size)
 	for _, err := range testkit.Each(world, func(rank int) error {

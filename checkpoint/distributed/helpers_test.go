@@ -18,6 +18,8 @@ import (
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
+
+	"go.uber.org/goleak"
 )
 
 const (
@@ -34,7 +36,7 @@ type trial struct {
 	keep    checkpoint.Policy
 	fence   func() error
 	fs      func(rank int) vfs.FS
-	meeting *meeting                   // nil: a new one
+	group   *goroutineGroup            // nil: a new one
 	arrays  func(rank int) []Array     // nil: arraysOf
 	each    func(rank int, o *Options) // nil, or sets what is each rank's own
 }
@@ -48,9 +50,9 @@ type one struct {
 
 // run runs f as every rank, and returns the ranks' errors, those of New and Close included.
 func (tr trial) run(ctx context.Context, f func(ctx context.Context, r *one) error) []error {
-	m := tr.meeting
+	m := tr.group
 	if m == nil {
-		m = newMeeting(tr.world)
+		m = newGoroutineGroup(tr.world)
 	}
 	return testkit.Each(tr.world, func(rank int) error {
 		err := tr.rank(ctx, m.member(rank), f)
@@ -250,3 +252,114 @@ type gate struct {
 func newGate() *gate    { return &gate{opened: make(chan struct{})} }
 func (g *gate) open()   { g.once.Do(func() { close(g.opened) }) }
 func (g *gate) passes() { <-g.opened }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// errDead is what the members of a group get once one of them has died.
+var errDead = errors.New("a rank has died")
+
+// goroutineGroup is a Group of goroutines. Once a member's context ends inside a collective, or it dies, all get errors, as from a communicator that is aborted.
+type goroutineGroup struct {
+	up, down []chan []byte
+	dead     chan struct{}
+	die      sync.Once
+	// fault, if not nil, is asked before the k-th collective of a rank, counted from 1; its error kills the rank.
+	fault func(rank, k int) error
+}
+
+func newGoroutineGroup(size int) *goroutineGroup {
+	m := &goroutineGroup{dead: make(chan struct{})}
+	for range size {
+		m.up, m.down = append(m.up, make(chan []byte)), append(m.down, make(chan []byte))
+	}
+	return m
+}
+
+// NewGoroutineGroup, Member and Die are for the hard tests, which see the package from outside.
+func NewGoroutineGroup(size int) *goroutineGroup { return newGoroutineGroup(size) }
+func (m *goroutineGroup) Member(rank int) Group  { return m.member(rank) }
+func (m *goroutineGroup) Die()                   { m.kill() }
+
+func (m *goroutineGroup) kill() { m.die.Do(func() { close(m.dead) }) }
+
+type member struct {
+	*goroutineGroup
+	rank  int
+	calls int
+}
+
+var _ Group = (*member)(nil)
+
+func (m *goroutineGroup) member(rank int) *member { return &member{goroutineGroup: m, rank: rank} }
+
+func (m *member) Rank() int { return m.rank }
+func (m *member) Size() int { return len(m.up) }
+
+func (m *member) enter() error {
+	m.calls++
+	if m.fault == nil {
+		return nil
+	}
+	err := m.fault(m.rank, m.calls)
+	if err != nil {
+		m.kill()
+	}
+	return err
+}
+
+func (m *member) send(ctx context.Context, to chan []byte, payload []byte) error {
+	select {
+	case to <- bytes.Clone(payload):
+		return nil
+	case <-m.dead:
+		return errDead
+	case <-ctx.Done():
+		m.kill()
+		return context.Cause(ctx)
+	}
+}
+
+func (m *member) receive(ctx context.Context, from chan []byte) ([]byte, error) {
+	select {
+	case payload := <-from:
+		return payload, nil
+	case <-m.dead:
+		return nil, errDead
+	case <-ctx.Done():
+		m.kill()
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (m *member) Gather(ctx context.Context, payload []byte) ([][]byte, error) {
+	if err := m.enter(); err != nil {
+		return nil, err
+	}
+	if m.rank != 0 {
+		return nil, m.send(ctx, m.up[m.rank], payload)
+	}
+	all := [][]byte{bytes.Clone(payload)}
+	for _, from := range m.up[1:] {
+		got, err := m.receive(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got)
+	}
+	return all, nil
+}
+
+func (m *member) Broadcast(ctx context.Context, payload []byte) ([]byte, error) {
+	if err := m.enter(); err != nil {
+		return nil, err
+	}
+	if m.rank != 0 {
+		return m.receive(ctx, m.down[m.rank])
+	}
+	for _, to := range m.down[1:] {
+		if err := m.send(ctx, to, payload); err != nil {
+			return nil, err
+		}
+	}
+	return bytes.Clone(payload), nil
+}

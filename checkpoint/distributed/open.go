@@ -12,18 +12,18 @@ import (
 
 var errNoDir = errors.New("rank 0 has no checkpoints folder")
 
-// hello is what every rank tells rank 0 about itself.
+// hello is what every rank reports to rank 0 about itself.
 type hello struct {
-	Arrays    []listing `json:"arrays"`
-	Options   chosen    `json:"options"`
-	Node      string    `json:"node,omitempty"` // where there are replicas
-	MaxMemory int64     `json:"max_memory"`
-	Encode    int64     `json:"encode"` // bytes of buffers that encoding takes
-	Failure   *failure  `json:"failure,omitempty"`
+	Arrays    []listing     `json:"arrays"`
+	Options   sharedOptions `json:"options"`
+	Node      string        `json:"node,omitempty"` // where there are replicas
+	MaxMemory int64         `json:"max_memory"`
+	Encode    int64         `json:"encode"` // bytes of buffers that encoding takes
+	Failure   *failure      `json:"failure,omitempty"`
 }
 
-// chosen is what must be the same on all ranks of the Options.
-type chosen struct {
+// sharedOptions is what must be the same on all ranks of the Options.
+type sharedOptions struct {
 	Async  bool `json:"async"`
 	Delta  int  `json:"delta"`
 	Local  bool `json:"local"`
@@ -32,7 +32,7 @@ type chosen struct {
 	Errors int  `json:"errors"`
 }
 
-func (c chosen) String() string {
+func (c sharedOptions) String() string {
 	return fmt.Sprintf("async %v, delta %d, local tier %v, replicas %v, check %v, %d errors", c.Async, c.Delta, c.Local, c.Peers, c.Check, c.Errors)
 }
 
@@ -51,29 +51,29 @@ type welcome struct {
 func (s *Saver) open(ctx context.Context, arrays []Array) error {
 	lists, own := list(arrays)
 	h := hello{
-		Arrays: lists, MaxMemory: s.o.MaxMemory, Encode: encodeBytes(s.o.Workers), Failure: s.talk.failureOf(own), Node: s.o.Node,
-		Options: chosen{Async: s.o.Async, Delta: s.o.Delta, Local: s.o.Local != "", Peers: s.o.Peers != nil, Check: s.o.Check != nil, Errors: len(s.o.Errors)},
+		Arrays: lists, MaxMemory: s.o.MaxMemory, Encode: encodeBytes(s.o.Workers), Failure: s.channel.failureOf(own), Node: s.o.Node,
+		Options: sharedOptions{Async: s.o.Async, Delta: s.o.Delta, Local: s.o.Local != "", Peers: s.o.Peers != nil, Check: s.o.Check != nil, Errors: len(s.o.Errors)},
 	}
 	if s.o.Peers != nil {
 		h.Encode += 2 * messageBytes // what is sent, and what comes
 	}
-	w, err := exchange(ctx, s.talk, h, own, func(all []hello) (welcome, error) { return s.welcome(all, own) })
+	w, err := exchange(ctx, s.channel, h, own, func(all []hello) (welcome, error) { return s.welcome(all, own) })
 	if err != nil {
 		return err
 	}
-	_, err = beside(ctx, s, func(ctx context.Context) (trouble, error) {
-		own = s.settleIn(ctx, w, arrays)
+	_, err = runOnEveryRank(ctx, s, func(ctx context.Context) (trouble, error) {
+		own = s.prepare(ctx, w, arrays)
 		return s.tier.trouble(), own
-	}, func(all []report[trouble]) (struct{}, error) {
+	}, func(all []workReport[trouble]) (struct{}, error) {
 		s.warnOfTiers(all)
-		return struct{}{}, s.talk.error(firstOf(all), own)
+		return struct{}{}, s.channel.error(firstFailure(all), own)
 	})
 	if err != nil {
 		return err
 	}
 	// The probes of all ranks are gone from the disk.
-	return together(ctx, s, func(ctx context.Context) error {
-		if s.talk.lead() {
+	return runTogether(ctx, s, func(ctx context.Context) error {
+		if s.channel.isCoordinator() {
 			s.warnOfRoom(ctx, w.Plan.bytes())
 		}
 		return nil
@@ -85,7 +85,7 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 	lists := make([][]listing, len(all))
 	for rank, h := range all {
 		if h.Failure != nil {
-			return welcome{}, s.talk.error(h.Failure, own)
+			return welcome{}, s.channel.error(h.Failure, own)
 		}
 		if first := all[0].Options; h.Options != first {
 			return welcome{}, fmt.Errorf("rank %d has other options than rank 0: %v; rank 0: %v", rank, h.Options, first)
@@ -95,11 +95,11 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 	if s.dir == nil {
 		return welcome{}, errNoDir
 	}
-	place := s.dir.Place()
-	if s.o.Local != "" && place.Run == "" {
+	location := s.dir.Place()
+	if s.o.Local != "" && location.Run == "" {
 		return welcome{}, errors.New("a node-local tier needs the name of the run, to tell its files from those of other runs")
 	}
-	home, err := filepath.Abs(place.Path)
+	home, err := filepath.Abs(location.Path)
 	if err != nil {
 		return welcome{}, err
 	}
@@ -108,10 +108,10 @@ func (s *Saver) welcome(all []hello, own error) (welcome, error) {
 		return welcome{}, err
 	}
 	loads := p.loads(len(all))
-	if err := p.fits(place, p.writers(s.o.Local != ""), loads); err != nil {
+	if err := p.fits(location, p.writers(s.o.Local != ""), loads); err != nil {
 		return welcome{}, err
 	}
-	return welcome{Plan: p, Mode: chooseMode(loads, all), Place: place, Home: home, Session: rand.Uint32(), Partners: s.partners(all)}, nil
+	return welcome{Plan: p, Mode: chooseMode(loads, all), Place: location, Home: home, Session: rand.Uint32(), Partners: s.partners(all)}, nil
 }
 
 // partners is rank 0's: it says where replicas go, and where there can be none.
@@ -130,9 +130,9 @@ func (s *Saver) partners(all []hello) []int {
 	return to
 }
 
-// settleIn makes this rank ready to save as rank 0 has said.
-func (s *Saver) settleIn(ctx context.Context, w welcome, arrays []Array) error {
-	rank := s.talk.group.Rank()
+// prepare makes this rank ready to save as rank 0 has said.
+func (s *Saver) prepare(ctx context.Context, w welcome, arrays []Array) error {
+	rank := s.channel.group.Rank()
 	o := checkpoint.Options{FS: s.o.FS, Workers: s.o.Workers, Log: s.log}
 	var err error
 	if s.dir == nil {
@@ -162,7 +162,7 @@ func (s *Saver) settleIn(ctx context.Context, w welcome, arrays []Array) error {
 	}
 	s.space = space
 	s.mem = newCopies(live, s.mode.Copies)
-	loads := w.Plan.loads(s.talk.group.Size())
+	loads := w.Plan.loads(s.channel.group.Size())
 	bytes := loads[rank]
 	for from, to := range w.Partners {
 		if to == rank {

@@ -1,11 +1,14 @@
 package distributed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/checkpoint/internal/manifest"
 )
 
 // plan says which rank writes which bytes of which array. It is a pure function of the ranks' lists, and the same for every save.
@@ -44,15 +47,15 @@ func makePlan(lists [][]listing) (plan, error) {
 // maxTotal bounds what all ranks list together, so that sums of sizes cannot overflow.
 const maxTotal = 1 << 60
 
-// held is an array and the ranks that have it.
-type held struct {
+// heldArray is an array and the ranks that have it.
+type heldArray struct {
 	listing
 	holders []int // ascending
 }
 
 // merge joins the lists; hostile and contradicting ones are an error.
-func merge(lists [][]listing) ([]held, error) {
-	var all []held
+func merge(lists [][]listing) ([]heldArray, error) {
+	var all []heldArray
 	var total int64
 	index := map[string]int{}
 	for rank, list := range lists {
@@ -67,7 +70,7 @@ func merge(lists [][]listing) ([]held, error) {
 			i, known := index[l.Name]
 			if !known {
 				index[l.Name] = len(all)
-				all = append(all, held{listing: l, holders: []int{rank}})
+				all = append(all, heldArray{listing: l, holders: []int{rank}})
 				continue
 			}
 			if err := all[i].join(l, rank); err != nil {
@@ -79,7 +82,7 @@ func merge(lists [][]listing) ([]held, error) {
 }
 
 // join adds a rank to an array's holders.
-func (h *held) join(l listing, rank int) error {
+func (h *heldArray) join(l listing, rank int) error {
 	first := h.holders[0]
 	switch {
 	case h.holders[len(h.holders)-1] == rank:
@@ -151,4 +154,200 @@ func (p plan) pieces(rank int, arrays []Array) ([]checkpoint.Piece, error) {
 		}
 	}
 	return own, nil
+}
+
+// listing is an Array as it is reported to other ranks.
+type listing struct {
+	Name       string `json:"name"`
+	DType      string `json:"dtype"`
+	Shape      []int  `json:"shape"`
+	Bytes      int64  `json:"bytes"`
+	Replicated bool   `json:"replicated,omitempty"`
+}
+
+// list describes the arrays of this rank, and refuses what could not be recorded.
+func list(arrays []Array) ([]listing, error) {
+	all := make([]listing, len(arrays))
+	seen := map[string]bool{}
+	for i, a := range arrays {
+		l := listing{Name: a.Name, DType: a.DType, Shape: a.Shape, Bytes: int64(len(a.Data)), Replicated: a.Replicated}
+		if err := l.check(); err != nil {
+			return nil, err
+		}
+		if seen[a.Name] {
+			return nil, fmt.Errorf("array %q is listed twice", a.Name)
+		}
+		seen[a.Name] = true
+		all[i] = l
+	}
+	return all, nil
+}
+
+func (l listing) check() error {
+	if err := manifest.CheckTensorName(l.Name); err != nil {
+		return err
+	}
+	size, err := manifest.ByteSize(l.DType, l.Shape)
+	if err != nil {
+		return fmt.Errorf("array %q: %w", l.Name, err)
+	}
+	if size != l.Bytes {
+		return fmt.Errorf("array %q: shape %v of %s needs %d bytes, it has %d", l.Name, l.Shape, l.DType, size, l.Bytes)
+	}
+	return nil
+}
+
+// cutMultiple is what the cuts of an array are multiples of: whole pages of memory, and of every element type whole elements.
+const cutMultiple = 4 << 10
+
+// fill shares out every array over its holders so that the ranks write as equal numbers of bytes as they can: water-filling. What
+// only one rank has is that rank's first; then come sets of holders, the smaller first, since the larger ones
+// have more ranks to even things out with. Under plain data parallelism every rank writes total/world, give or take a page.
+func fill(p plan, all []heldArray, world int) {
+	load := make([]int64, world)
+	groups := map[string][]int{} // holders -> arrays
+	var order []string
+	for i, a := range all {
+		key := fmt.Sprint(a.holders)
+		if groups[key] == nil {
+			order = append(order, key)
+		}
+		groups[key] = append(groups[key], i)
+	}
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Compare(len(all[groups[a][0]].holders), len(all[groups[b][0]].holders))
+	})
+	for _, key := range order {
+		fillGroup(p, all, groups[key], load)
+	}
+}
+
+// fillGroup shares out the arrays of one set of holders. Laid end to end they are cut where a holder has its fill; a cut moves to the
+// nearest multiple of cutMultiple in its array, so errors do not add up.
+func fillGroup(p plan, all []heldArray, arrays []int, load []int64) {
+	holders := all[arrays[0]].holders
+	var total int64
+	for _, i := range arrays {
+		total += all[i].Bytes
+	}
+	share := shares(total, holders, load)
+	h, end := 0, share[0] // the holder at work, and where its fill ends, from the start of the group
+	var start int64       // of the array
+	for _, i := range arrays {
+		for at := int64(0); at < all[i].Bytes; {
+			stop := nearest(end-start, all[i].Bytes)
+			if h == len(holders)-1 {
+				stop = all[i].Bytes
+			}
+			if stop > at {
+				p[i].Cuts = append(p[i].Cuts, cut{Rank: holders[h], Start: at, Length: stop - at})
+				load[holders[h]] += stop - at
+				at = stop
+			}
+			if at < all[i].Bytes {
+				h++
+				end += share[h]
+			}
+		}
+		start += all[i].Bytes
+	}
+}
+
+// shares says how much of total each holder gets so that the fullest is as empty as can be.
+func shares(total int64, holders []int, load []int64) []int64 {
+	byLoad := slices.Clone(holders)
+	slices.SortStableFunc(byLoad, func(a, b int) int { return cmp.Compare(load[a], load[b]) })
+	// The n emptiest are filled up to one level, which is below the load of the next one.
+	var below int64
+	n := 0
+	for n < len(byLoad) && (n == 0 || load[byLoad[n]] <= (total+below)/int64(n)) {
+		below += load[byLoad[n]]
+		n++
+	}
+	level, rest := (total+below)/int64(n), (total+below)%int64(n)
+	share := make([]int64, len(holders))
+	for i, rank := range holders {
+		if at := slices.Index(byLoad, rank); at < n {
+			share[i] = level - load[rank]
+			if int64(at) < rest {
+				share[i]++
+			}
+		}
+	}
+	return share
+}
+
+// nearest is the cut next to at: a multiple of cutMultiple, or the end of an array of that size.
+func nearest(at, size int64) int64 {
+	if at >= size {
+		return size
+	}
+	down := max(at, 0) / cutMultiple * cutMultiple
+	up := min(down+cutMultiple, size)
+	if at-down <= up-at {
+		return down
+	}
+	return up
+}
+
+// roomForValues is kept free in a manifest for what differs from save to save: values, metrics, names, sizes.
+const roomForValues = 1 << 20
+
+// fits tells whether a manifest can hold the plan, so that a state of too many parts fails before training, not at the first save.
+func (p plan) fits(location checkpoint.Place, writers []int, loads []int64) error {
+	m := manifest.Manifest{Run: location.Run, Attempt: location.Attempt, World: len(loads), Created: time.Unix(0, 0).UTC()}
+	for _, t := range p.tensors(writers) {
+		tensor := manifest.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape}
+		for _, e := range t.Extents {
+			tensor.Pieces = append(tensor.Pieces, manifest.Piece(e))
+		}
+		m.Tensors = append(m.Tensors, tensor)
+	}
+	for i, rank := range writers {
+		name := manifest.Tag{Attempt: location.Attempt}.ShardName(i, len(writers))
+		m.Shards = append(m.Shards, manifest.Shard{File: name, Size: manifest.MaxShardBytes, Raw: loads[rank]})
+	}
+	data, err := m.Encode()
+	if err == nil && len(data) > manifest.MaxBytes-roomForValues {
+		err = fmt.Errorf("it would take %d bytes, of %d", len(data), manifest.MaxBytes)
+	}
+	if err != nil {
+		return fmt.Errorf("no manifest can hold the %d arrays of %d ranks: %w; join small arrays", len(p), len(loads), err)
+	}
+	return nil
+}
+
+// writers are the ranks that write a shard, ascending: shard i is the i-th's. Who has no bytes writes none, but two rules go before that: a checkpoint
+// has a shard at least, and with a node-local tier rank 0 has one, as only its record says what belongs into the manifest.
+func (p plan) writers(tier bool) []int {
+	var ranks []int
+	if tier {
+		ranks = append(ranks, 0)
+	}
+	for _, a := range p {
+		for _, c := range a.Cuts {
+			ranks = append(ranks, c.Rank)
+		}
+	}
+	if len(ranks) == 0 {
+		return []int{0}
+	}
+	slices.Sort(ranks)
+	return slices.Compact(ranks)
+}
+
+// shardNumber is which of the shards of every save is this rank's.
+type shardNumber struct {
+	i, of int // i < 0: none
+}
+
+func (s shardNumber) none() bool { return s.i < 0 }
+
+// shardOf is that of a rank.
+func shardOf(rank int, writers []int) shardNumber {
+	i, found := slices.BinarySearch(writers, rank)
+	if !found {
+		i = -1
+	}
+	return shardNumber{i: i, of: len(writers)}
 }

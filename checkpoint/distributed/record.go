@@ -13,7 +13,7 @@ import (
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/checkpoint/internal/manifest"
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
@@ -61,10 +61,7 @@ func (r record) write(ctx context.Context, fsys vfs.FS, path string) error {
 	if most := limit(r.Shard); int64(len(text)) > most {
 		return fmt.Errorf("a record of %d bytes: at most %d are allowed", len(text), most)
 	}
-	return replace.File(ctx, fsys, path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return replace.File(ctx, fsys, path, replace.Bytes(text))
 }
 
 // readRecord reads the record of a shard of that number. errDamaged: it is not what write wrote; any other error is the disk's.

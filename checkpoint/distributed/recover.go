@@ -5,20 +5,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/crc32c"
 )
 
-// recover drains the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
+// recover flushes the newest checkpoint that an earlier attempt has left complete on the nodes' own disks, if it is newer than
 // all in the shared folder and no attempt has since gone on from before it. The ranks may be on other nodes than
-// they were, and may be fewer or more: each tells what its node has. It is collective.
+// they were, and may be fewer or more: each reports what its node has. It is collective.
 func (s *Saver) recover(ctx context.Context) error {
 	if s.tier == nil {
 		return nil
 	}
-	list, err := s.undrained(ctx)
+	list, err := s.recoverable(ctx)
 	if err != nil {
 		return fmt.Errorf("look for checkpoints that are not drained: %w", err)
 	}
@@ -28,10 +30,10 @@ func (s *Saver) recover(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if err = s.talk.error(end.Failure, nil); err == nil || !errors.Is(err, errLocal) {
+			if err = s.channel.error(end.Failure, nil); err == nil || !errors.Is(err, errLocal) {
 				return err
 			}
-			if s.talk.lead() {
+			if s.channel.isCoordinator() {
 				s.log.Warn("checkpoint on the nodes' own disks is damaged", "folder", c.Folder, "replicas", end.Again != nil, "err", err)
 			}
 			c = end.Again
@@ -58,30 +60,30 @@ func (c candidate) without(damaged []int) *candidate {
 	return &c
 }
 
-// undrained lists what can be finished, the newest first.
-func (s *Saver) undrained(ctx context.Context) ([]candidate, error) {
+// recoverable lists what can be finished, the newest first.
+func (s *Saver) recoverable(ctx context.Context) ([]candidate, error) {
 	var own error
-	var found [][]remain
-	_, err := beside(ctx, s, func(context.Context) (list []remain, err error) {
+	var found [][]foundShard
+	_, err := runOnEveryRank(ctx, s, func(context.Context) (list []foundShard, err error) {
 		if list, err = s.tier.scanAll(); err != nil {
 			own = fmt.Errorf("%w: search %s: %w; keep the job off this node, or go on without the node-local tier from what is in the shared folder",
 				errLocal, s.tier.path, err)
 		}
 		return list, own
-	}, func(all []report[[]remain]) (struct{}, error) {
+	}, func(all []workReport[[]foundShard]) (struct{}, error) {
 		for _, r := range all {
 			found = append(found, r.Value)
 		}
-		return struct{}{}, s.talk.error(firstOf(all), own)
+		return struct{}{}, s.channel.error(firstFailure(all), own)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return onRank0(ctx, s, func(ctx context.Context) ([]candidate, error) { return s.worth(ctx, leftovers(found)) })
+	return runOnRank0(ctx, s, func(ctx context.Context) ([]candidate, error) { return s.worthRecovering(ctx, uncommittedSaves(found)) })
 }
 
-// worth is rank 0's: of what is left, that which is newer than all that is shared, and not given up.
-func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, err error) {
+// worthRecovering is rank 0's: of what is left, that which is newer than all that is shared, and not given up.
+func (s *Saver) worthRecovering(ctx context.Context, left []*uncommittedSave) (list []candidate, err error) {
 	if len(left) == 0 {
 		return nil, nil
 	}
@@ -95,7 +97,7 @@ func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, 
 	switch {
 	case err == nil:
 		after = newest.Step()
-		shut(newest)
+		closeCheckpoint(newest)
 	case !errors.Is(err, checkpoint.ErrNone) && !errors.Is(err, checkpoint.ErrCorrupt):
 		return nil, err
 	}
@@ -112,13 +114,13 @@ func (s *Saver) worth(ctx context.Context, left []*leftover) (list []candidate, 
 			s.log.Warn("save on the nodes' own disks is newer than all that is shared, but not whole: it is lost unless the nodes that are missing come back",
 				"step", l.name.step, "attempt", l.name.attempt, "shards", len(l.seen), "missing", few(l.missing))
 		default:
-			list = append(list, candidate{Folder: l.name.String(), Step: l.name.step, Holders: l.deal()})
+			list = append(list, candidate{Folder: l.name.String(), Step: l.name.step, Holders: l.assignShards()})
 		}
 	}
 	return list, nil
 }
 
-// copied is what a rank tells of the shards that it has copied.
+// copied is what a rank reports of the shards that it has copied.
 type copied struct {
 	Shards  map[int]checkpoint.ShardInfo `json:"shards"`
 	Damaged []int                        `json:"damaged,omitempty"` // those that could not be
@@ -135,7 +137,7 @@ type finished struct {
 // says that the ranks cannot go on together.
 func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err error) {
 	var draft *checkpoint.Draft // rank 0's
-	ticket, err := onRank0(ctx, s, func(ctx context.Context) (ticket []byte, err error) {
+	ticket, err := runOnRank0(ctx, s, func(ctx context.Context) (ticket []byte, err error) {
 		if draft, err = s.dir.NewDraft(ctx, c.Step); err == nil {
 			ticket = draft.Ticket()
 		}
@@ -144,16 +146,16 @@ func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err erro
 	if err != nil {
 		return end, err
 	}
-	var all []report[copied]
-	f, err := beside(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
-		func(reports []report[copied]) (*failure, error) {
+	var all []workReport[copied]
+	f, err := runOnEveryRank(ctx, s, func(ctx context.Context) (copied, error) { return s.copyShards(ctx, c, draft, ticket) },
+		func(reports []workReport[copied]) (*failure, error) {
 			all = reports
-			return firstOf(reports), nil
+			return firstFailure(reports), nil
 		})
 	if err == nil {
-		end, err = onRank0(ctx, s, func(ctx context.Context) (end finished, err error) {
+		end, err = runOnRank0(ctx, s, func(ctx context.Context) (end finished, err error) {
 			if f == nil {
-				f = s.talk.failureOf(s.commitRemains(ctx, c, draft, all))
+				f = s.channel.failureOf(s.commitRecovered(ctx, c, draft, all))
 			}
 			if f != nil {
 				draft.Abort()
@@ -170,7 +172,7 @@ func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err erro
 	if err != nil || end.Failure != nil {
 		return end, err
 	}
-	return end, together(ctx, s, func(context.Context) error {
+	return end, runTogether(ctx, s, func(context.Context) error {
 		for _, t := range []*tier{s.tier, s.tier.others} {
 			t.sweepSave(filepath.Join(t.path, filepath.Base(c.Folder)))
 		}
@@ -178,7 +180,7 @@ func (s *Saver) finish(ctx context.Context, c candidate) (end finished, err erro
 	})
 }
 
-func damagedOf(all []report[copied]) (shards []int) {
+func damagedOf(all []workReport[copied]) (shards []int) {
 	for _, r := range all {
 		shards = append(shards, r.Value.Damaged...)
 	}
@@ -201,14 +203,14 @@ func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.D
 	all.Shards = map[int]checkpoint.ShardInfo{}
 	var damage error // the first
 	for i, holders := range c.Holders {
-		if holders[0].Rank != s.talk.group.Rank() {
+		if holders[0].Rank != s.channel.group.Rank() {
 			continue
 		}
 		l, err := s.tier.find(filepath.Base(c.Folder), i, len(c.Holders), holders[0].Replica)
 		if err != nil {
 			err = fmt.Errorf("%w: shard %d in %s: %w", errLocal, i, c.Folder, err)
 		} else {
-			all.Shards[i], err = s.tier.drain(ctx, l, draft)
+			all.Shards[i], err = s.tier.flush(ctx, l, draft)
 		}
 		switch {
 		case errors.Is(err, errLocal):
@@ -223,8 +225,8 @@ func (s *Saver) copyShards(ctx context.Context, c candidate, draft *checkpoint.D
 	return all, damage
 }
 
-// commitRemains is rank 0's: all shards are durable in the draft.
-func (s *Saver) commitRemains(ctx context.Context, c candidate, draft *checkpoint.Draft, all []report[copied]) error {
+// commitRecovered is rank 0's: all shards are durable in the draft.
+func (s *Saver) commitRecovered(ctx context.Context, c candidate, draft *checkpoint.Draft, all []workReport[copied]) error {
 	first := all[c.Holders[0][0].Rank].Value.First
 	if first == nil || first.Meta == nil {
 		return fmt.Errorf("%w: nobody has the record of shard 0", errLocal)
@@ -249,4 +251,28 @@ func (s *Saver) commitRemains(ctx context.Context, c candidate, draft *checkpoin
 	}
 	s.log.Info("checkpoint drained from the nodes' own disks", "step", saved.Step(), "attempt", first.Attempt, "path", saved.Info().Path)
 	return nil
+}
+
+// errLocal marks what is wrong with a node's own disk, not with the shared folder.
+var errLocal = errors.New("node-local disk")
+
+// flush copies a shard into a draft in the shared folder; what it reads must be what was written.
+func (t *tier) flush(ctx context.Context, l *local, draft *checkpoint.Draft) (checkpoint.ShardInfo, error) {
+	f, err := t.fs.Open(l.shardPath())
+	if err != nil {
+		return checkpoint.ShardInfo{}, fmt.Errorf("%w: %w", errLocal, err)
+	}
+	defer f.Close()
+	info, err := draft.CopyShard(ctx, l.record.Shard, l.record.Shards, f, l.record.Info)
+	if err != nil && ctx.Err() == nil && !readsAsWritten(f, l.record.Info) {
+		err = fmt.Errorf("%w: %w", errLocal, err)
+	}
+	return info, err
+}
+
+// readsAsWritten says whether a shard can be read and is what was written.
+func readsAsWritten(f io.ReaderAt, info checkpoint.ShardInfo) bool {
+	var sum crc32c.Digest
+	n, err := io.Copy(&sum, io.NewSectionReader(f, 0, info.Size))
+	return err == nil && n == info.Size && sum.Sum32() == info.CRC
 }

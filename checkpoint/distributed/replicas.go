@@ -3,11 +3,23 @@ package distributed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
+	"ddpbatch/internal/vfs"
 )
+
+// Peers carries messages from rank to rank, beside the Group's collectives and at the same time: a communicator of its own. Its methods are
+// called by several goroutines at a time, one for each other rank. Messages from one rank to another arrive whole and in their order. Where a rank
+// has died, or ctx is done, they return an error instead of waiting for ever, soon on all ranks.
+type Peers interface {
+	// Send sends a message, and returns when the receiver has taken it: so no more than one lies in the memory of a node with a slow disk.
+	Send(ctx context.Context, to int, payload []byte) error
+	// Recv receives the next message of a rank into buf, which has room for it, and returns its length.
+	Recv(ctx context.Context, from int, buf []byte) (int, error)
+}
 
 // replicas keeps each shard that is on a node's own disk on that of another node, too, until the save is in the shared folder: so it is
 // not lost with the node (as Gemini does it, Wang et al., SOSP 2023). Each rank sends its shard to a partner, and keeps those of the ranks whose
@@ -33,7 +45,7 @@ func (s *Saver) newReplicas(partners, writers []int) *replicas {
 	if len(partners) == 0 || s.tier == nil {
 		return nil
 	}
-	own := s.talk.group.Rank()
+	own := s.channel.group.Rank()
 	p := &replicas{peers: s.o.Peers, to: -1, tier: s.tier.others}
 	if !s.shard.none() {
 		p.to = partners[own]
@@ -44,6 +56,33 @@ func (s *Saver) newReplicas(partners, writers []int) *replicas {
 		}
 	}
 	return p
+}
+
+// partners says, for each rank, which rank keeps a replica of its shards: one of the next node, by order of first ranks, and there the
+// one with the same index, or, where that node has fewer, one that others have, too. nil: there is no other node.
+func partners(nodes []string) []int {
+	ranks := map[string][]int{} // by node, ascending
+	var order []string
+	onNode := make([]int, len(nodes)) // its index there
+	for rank, node := range nodes {
+		if ranks[node] == nil {
+			order = append(order, node)
+		}
+		onNode[rank] = len(ranks[node])
+		ranks[node] = append(ranks[node], rank)
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	next := map[string][]int{}
+	for i, node := range order {
+		next[node] = ranks[order[(i+1)%len(order)]]
+	}
+	to := make([]int, len(nodes))
+	for rank, node := range nodes {
+		to[rank] = next[node][onNode[rank]%len(next[node])]
+	}
+	return to
 }
 
 // replicate exchanges the shards of a job that has been staged, beside the rounds and after those of the job before.
@@ -72,10 +111,10 @@ func (r *rounds) replicate(j *job) {
 	})
 }
 
-// endCopying waits for exchanges of jobs that are settled, on all ranks, or until there is another job: that does not wait for a disk of another
+// endCopying waits for exchanges of jobs that are finalized, on all ranks, or until there is another job: that does not wait for a disk of another
 // node. What is in the shared folder is given up; what could not be brought there is copied to its end.
 func (r *rounds) endCopying() {
-	for len(r.copying) > 0 && r.newest.id == r.settled {
+	for len(r.copying) > 0 && r.newest.id == r.finalized {
 		select {
 		case then := <-r.ended:
 			r.over(then)
@@ -124,7 +163,7 @@ func (p *replicas) send(ctx context.Context, own *tier, j *job) error {
 		if out.lost != nil {
 			return out.lost
 		}
-		if err == nil { // else it goes just now, or the disk fails, which the drain tells
+		if err == nil { // else it goes just now, or the disk fails, which the flush tells
 			end = allSent
 		}
 	}
@@ -171,4 +210,117 @@ func (p *replicas) discard(j *job) {
 		}
 	}
 	j.kept = nil
+}
+
+// messageBytes is the longest message of a stream. Each of a rank's streams keeps one.
+const messageBytes = 256 << 10
+
+// What a message of a stream holds, by its first byte: bytes of the shard, then of its record, then one of the ends.
+const (
+	shardPart  byte = 's'
+	recordPart byte = 'r'
+	allSent    byte = 'e'
+	givenUp    byte = 'x' // there is no shard, or it is not wanted any more
+)
+
+// outgoing is a stream to another rank.
+type outgoing struct {
+	peers Peers
+	to    int
+	buf   []byte
+	lost  error // why nothing can be sent any more
+}
+
+// file sends a file's bytes, until stop says so. An error that is not lost, too, is the disk's.
+func (o *outgoing) file(ctx context.Context, fsys vfs.FS, path string, kind byte, stop func() bool) error {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for at := int64(0); ; {
+		if stop() {
+			return errUnwanted
+		}
+		n, err := f.ReadAt(o.buf[1:], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := o.send(ctx, kind, n); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+}
+
+var errUnwanted = errors.New("nobody wants it any more")
+
+// send sends a message of n bytes, which are in buf already.
+func (o *outgoing) send(ctx context.Context, kind byte, n int) error {
+	o.buf[0] = kind
+	o.lost = o.peers.Send(ctx, o.to, o.buf[:1+n])
+	return o.lost
+}
+
+// incoming is a stream from another rank.
+type incoming struct {
+	peers Peers
+	from  int
+	buf   []byte
+	kind  byte   // of the message that is not used up yet; 0: none
+	bytes []byte // of it
+	lost  error  // why nothing can be received any more
+}
+
+// next is the kind of the next message, which stays for copy. After an end it is that for ever.
+func (in *incoming) next(ctx context.Context) (byte, error) {
+	if in.kind != 0 || in.lost != nil {
+		return in.kind, in.lost
+	}
+	n, err := in.peers.Recv(ctx, in.from, in.buf)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("rank %d sent an empty message", in.from)
+	}
+	if err != nil {
+		in.lost = err
+		return 0, err
+	}
+	in.kind, in.bytes = in.buf[0], in.buf[1:n]
+	return in.kind, nil
+}
+
+func (in *incoming) ended() bool { return in.kind == allSent || in.kind == givenUp }
+
+// copy writes the bytes of one kind, up to the first message of the kind that follows. errUnwanted: what comes is not all of it, as the sender has
+// given up, or stop says that nobody wants it.
+func (in *incoming) copy(ctx context.Context, w io.Writer, kind, follows byte, stop func() bool) error {
+	for {
+		next, err := in.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case next != kind && next != follows || stop():
+			return errUnwanted
+		case next == follows:
+			return nil
+		}
+		if _, err := w.Write(in.bytes); err != nil {
+			return err
+		}
+		in.kind = 0
+	}
+}
+
+// rest receives what nobody has looked at, and tells how the stream ends.
+func (in *incoming) rest(ctx context.Context) (end byte, err error) {
+	for {
+		end, err = in.next(ctx)
+		if err != nil || in.ended() {
+			return end, err
+		}
+		in.kind = 0
+	}
 }

@@ -26,7 +26,7 @@ func (s *Saver) Resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 // not count any more, nor what they have left on the nodes' own disks. It is collective, and takes the place of Resume. A
 // restart within the attempt that calls it again gives up what was saved since (checkpoint.Dir.FirstBegun tells).
 func (s *Saver) Begin(ctx context.Context) error {
-	if _, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
+	if _, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
 		s.warnOfGivenUp(ctx)
 		return struct{}{}, nil
 	}); err != nil {
@@ -44,7 +44,7 @@ func (s *Saver) warnOfGivenUp(ctx context.Context) {
 	switch {
 	case err == nil:
 		s.log.Warn(fmt.Sprintf("run begins anew although the checkpoint of step %d is there: it will not count any more", c.Step()), "step", c.Step(), "path", c.Info().Path)
-		shut(c)
+		closeCheckpoint(c)
 	case !errors.Is(err, checkpoint.ErrNone):
 		s.log.Warn("run begins anew although checkpoints are there, which cannot be read", "err", err)
 	}
@@ -71,7 +71,7 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 		why, corrupt, err := s.judge(ctx, c, accept)
 		if why == nil && err == nil {
 			if err = s.begin(ctx, c.Checkpoint); err == nil {
-				if rejected != nil && c.folder != newest && s.talk.lead() {
+				if rejected != nil && c.folder != newest && s.channel.isCoordinator() {
 					s.log.Warn("going on from the one before what was rejected", "step", c.Step(), "path", c.Info().Path)
 				}
 				return c.Checkpoint, nil
@@ -83,7 +83,7 @@ func (s *Saver) resume(ctx context.Context, accept func(c *checkpoint.Checkpoint
 		} else if err == nil {
 			err = why
 		}
-		shut(c.Checkpoint)
+		closeCheckpoint(c.Checkpoint)
 		if err != nil {
 			return nil, err
 		}
@@ -113,30 +113,30 @@ func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error
 	var found *checkpoint.Checkpoint
 	var none error
 	var data []byte
-	p, err := onRank0(ctx, s, func(ctx context.Context) (p proposal, err error) {
+	p, err := runOnRank0(ctx, s, func(ctx context.Context) (p proposal, err error) {
 		found, err = s.dir.FindForResume(ctx)
 		switch {
 		case err == nil:
 			p.Folder, data = found.Folder(), found.Manifest()
 		case rejected != nil && (errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt)):
-			f := s.talk.failureOf(rejected)
+			f := s.channel.failureOf(rejected)
 			f.Text = fmt.Sprintf("%v; the newest was rejected: %s", err, f.Text)
-			err = s.talk.error(f, nil)
+			err = s.channel.error(f, nil)
 		case errors.Is(err, checkpoint.ErrNone):
 			none = err
-			p.None, err = s.talk.failureOf(err), nil
+			p.None, err = s.channel.failureOf(err), nil
 		}
 		return p, err
 	})
 	if err == nil && p.None == nil {
-		data, err = s.talk.group.Broadcast(ctx, data)
+		data, err = s.channel.group.Broadcast(ctx, data)
 	}
 	if err != nil {
-		shut(found)
+		closeCheckpoint(found)
 		return o, err
 	}
 	if p.None != nil {
-		return offered{none: s.talk.error(p.None, none)}, nil
+		return offered{none: s.channel.error(p.None, none)}, nil
 	}
 	o = offered{Checkpoint: found, folder: p.Folder}
 	if found == nil {
@@ -145,27 +145,27 @@ func (s *Saver) offer(ctx context.Context, rejected error) (o offered, err error
 	return o, nil
 }
 
-// blame is the verdict of all ranks on a checkpoint.
-type blame struct {
+// judgement is what all ranks find of a checkpoint.
+type judgement struct {
 	Failure *failure `json:"failure,omitempty"` // nil: it is good
 	Corrupt bool     `json:"corrupt"`
 }
 
 // judge lets accept look on all ranks. One error that does not blame the checkpoint counts more than those that do. All ranks get the same
-// verdict: an error may be of several classes, and the ranks must go the same way.
+// judgement: an error may be of several classes, and the ranks must go the same way.
 func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Checkpoint) error) (why error, corrupt bool, err error) {
 	var own error
-	b, err := beside(ctx, s, func(context.Context) (struct{}, error) {
+	b, err := runOnEveryRank(ctx, s, func(context.Context) (struct{}, error) {
 		if own = c.err; own == nil {
 			own = accept(c.Checkpoint)
 		}
 		return struct{}{}, own
-	}, func(all []report[struct{}]) (b blame, err error) {
-		b.Failure = firstOf(all)
+	}, func(all []workReport[struct{}]) (b judgement, err error) {
+		b.Failure = firstFailure(all)
 		b.Corrupt = b.Failure != nil
 		for _, r := range all {
-			if r.Failure != nil && !errors.Is(s.talk.error(r.Failure, nil), checkpoint.ErrCorrupt) {
-				return blame{Failure: r.Failure}, nil
+			if r.Failure != nil && !errors.Is(s.channel.error(r.Failure, nil), checkpoint.ErrCorrupt) {
+				return judgement{Failure: r.Failure}, nil
 			}
 		}
 		return b, nil
@@ -173,13 +173,13 @@ func (s *Saver) judge(ctx context.Context, c offered, accept func(*checkpoint.Ch
 	if err != nil {
 		return nil, false, err
 	}
-	return s.talk.error(b.Failure, own), b.Corrupt, nil
+	return s.channel.error(b.Failure, own), b.Corrupt, nil
 }
 
 // reject takes a corrupt checkpoint out of the way, so that the one before can be tried; nil means that all go on. One that
 // rank 0 finds to be good is tried once more: what the other rank has read may have been an old view, or its own memory's fault.
 func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) error {
-	_, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
+	_, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) {
 		s.log.Warn("checkpoint was found corrupt as it was read: reading it again", "folder", c.folder, "err", why)
 		err := s.dir.Reject(ctx, c.Checkpoint)
 		switch {
@@ -189,22 +189,22 @@ func (s *Saver) reject(ctx context.Context, c offered, why error, tries int) err
 			s.log.Warn("corrupt checkpoint stays: trying it once more", "folder", c.folder, "err", err)
 			return struct{}{}, nil
 		}
-		f := s.talk.failureOf(why)
+		f := s.channel.failureOf(why)
 		f.Text = fmt.Sprintf("%s; it is still there: %v", f.Text, err)
-		return struct{}{}, s.talk.error(f, nil)
+		return struct{}{}, s.channel.error(f, nil)
 	})
 	return err
 }
 
 // begin records what this attempt goes on from.
 func (s *Saver) begin(ctx context.Context, from *checkpoint.Checkpoint) error {
-	_, err := onRank0(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.dir.Begin(ctx, from) })
+	_, err := runOnRank0(ctx, s, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.dir.Begin(ctx, from) })
 	s.begun = s.begun || err == nil
 	return err
 }
 
-// shut closes a checkpoint that was only read from.
-func shut(c *checkpoint.Checkpoint) {
+// closeCheckpoint closes a checkpoint that was only read from.
+func closeCheckpoint(c *checkpoint.Checkpoint) {
 	if c != nil {
 		c.Close()
 	}

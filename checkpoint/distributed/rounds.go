@@ -3,12 +3,17 @@ package distributed
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
+
+	"ddpbatch/checkpoint"
 )
 
-// rounds is one rank's side of the saves in flight. While there are any, all ranks meet again and again: everyone tells rank 0 how
+// rounds is one rank's side of the saves in flight. While there are any, all ranks exchange again and again: everyone reports to rank 0 how
 // far it is, rank 0 answers with one decision for all. A rank comes to the next round as soon as it has news, or nothing to do; one that
-// is still busy comes after a tick. So rank 0 hears at once when the last one is done, nobody waits in a collective for a slow
+// is still busy comes after a tick. So rank 0 knows at once when the last one is done, nobody waits in a collective for a slow
 // disk, and nobody looks at the file system to find out what another does. All fields belong to the loop's goroutine.
 //
 // Jobs are numbered as they are submitted, and only ever move on. These counters say how far; none goes back:
@@ -19,12 +24,12 @@ import (
 //	ready            checked, and staged where there is a tier      the task of take              no
 //	safe             staged on the node's own disk, or no shard     the task of take              no
 //	chosen           is being published; 0: none                    rank 0: choose                yes, after each round
-//	settled          published, failed or passed over               rank 0: conclude              yes, after each round
+//	finalized        published, failed or passed over               rank 0: finalize              yes, after each round
 //	Saver.complete   the copy of the state is free on all ranks     rank 0: decide                yes, after each round
 //
-// At all times settled <= complete, safe <= ready <= newest.id <= last <= complete+1, and chosen is 0 or between settled and every rank's ready.
+// At all times finalized <= complete, safe <= ready <= newest.id <= last <= complete+1, and chosen is 0 or between finalized and every rank's ready.
 //
-// The hard spots: which ranks hear of an error in which call (Saver.note); what may be removed when the group fails in the middle of a
+// The hard spots: which ranks return an error in which call (Saver.note); what may be removed when the group fails in the middle of a
 // publication (stop); what a rank keeps of jobs that a newer one overtakes (forget).
 type rounds struct {
 	s     *Saver
@@ -33,25 +38,25 @@ type rounds struct {
 	tasks int           // running
 	news  bool
 
-	newest  *job
-	jobs    map[uint64]*job // those that may still be published
-	ready   uint64
-	safe    uint64
-	chosen  uint64
-	settled uint64
-	// stranded is the job settled last, if it could not be published: what is on the node's own disk stays until there is a newer one.
-	stranded *job
-	writing  *writing                      // nil: nothing is being published
-	copying  map[uint64]context.CancelFunc // exchanges of replicas, by job; those of one are over before the next begins
-	stopped  bool                          // by stop: no more of them begin
-	lead     lead                          // rank 0's
+	newest    *job
+	jobs      map[uint64]*job // those that may still be published
+	ready     uint64
+	safe      uint64
+	chosen    uint64
+	finalized uint64
+	// uncommitted is the job finalized last, if it could not be published: what is on the node's own disk stays until there is a newer one.
+	uncommitted *job
+	writing     *writing                      // nil: nothing is being published
+	copying     map[uint64]context.CancelFunc // exchanges of replicas, by job; those of one are over before the next begins
+	stopped     bool                          // by stop: no more of them begin
+	coordinator coordinator                   // rank 0's
 }
 
 func newRounds(s *Saver) *rounds {
 	return &rounds{s: s, wake: make(chan struct{}, 1), ended: make(chan func()), jobs: map[uint64]*job{}, copying: map[uint64]context.CancelFunc{}}
 }
 
-// run meets the others until all jobs of this rank are settled, and nothing is going on.
+// run exchanges with the others until all jobs of this rank are finalized, and nothing is going on.
 func (r *rounds) run() {
 	for {
 		idle, err := r.round()
@@ -62,7 +67,7 @@ func (r *rounds) run() {
 		if !idle {
 			continue
 		}
-		if r.newest.id == r.settled {
+		if r.newest.id == r.finalized {
 			r.endCopying()
 		}
 		if r.s.retire(r) {
@@ -71,12 +76,12 @@ func (r *rounds) run() {
 	}
 }
 
-// round is one meeting.
+// round is one exchange.
 func (r *rounds) round() (idle bool, err error) {
 	r.await()
-	ctx, t := r.newest.ctx, r.s.talk
+	ctx, t := r.newest.ctx, r.s.channel
 	if w := r.writing; w != nil && w.Over && w.err == nil {
-		w.reported = true // even if this fails here, rank 0 may have heard it
+		w.reported = true // even if this fails here, rank 0 may have it
 	}
 	d, err := exchange(ctx, t, r.status(), nil, r.decide)
 	if err != nil {
@@ -93,13 +98,13 @@ var errDecision = errors.New("rank 0 decides about a save that this rank does no
 
 // knows tells whether a decision is about jobs that this rank has.
 func (r *rounds) knows(d decision) bool {
-	if d.Start != nil && (r.jobs[d.Start.ID] == nil || r.writing != nil) || d.Settled != nil && r.jobs[d.Settled.ID] == nil {
+	if d.Start != nil && (r.jobs[d.Start.ID] == nil || r.writing != nil) || d.Finalized != nil && r.jobs[d.Finalized.ID] == nil {
 		return false
 	}
 	return !d.Cancel || r.writing != nil
 }
 
-// await returns once there is something to tell, nothing to wait for, or a tick has passed.
+// await returns once there is something to report, nothing to wait for, or a tick has passed.
 func (r *rounds) await() {
 	r.take()
 	tick := time.NewTimer(r.s.o.tick)
@@ -151,10 +156,10 @@ func (r *rounds) take() {
 	})
 }
 
-func (r *rounds) status() status {
-	s := status{Newest: r.newest.id, Step: r.newest.meta.Step, Ready: r.ready, Safe: r.safe}
+func (r *rounds) status() roundStatus {
+	s := roundStatus{Newest: r.newest.id, Step: r.newest.meta.Step, Ready: r.ready, Safe: r.safe}
 	if j := r.jobs[r.ready]; j != nil {
-		s.Refused = r.s.talk.failureOf(j.refused)
+		s.Refused = r.s.channel.failureOf(j.refused)
 	}
 	if r.writing != nil {
 		s.Writing = &r.writing.written
@@ -173,12 +178,12 @@ func (r *rounds) apply(d decision) {
 	if d.Cancel {
 		r.writing.cancel()
 	}
-	j, own := r.settle(d.Settled)
+	j, own := r.endJob(d.Finalized)
 	r.s.note(d, j, own)
 	r.forget(d.Complete)
 }
 
-// stop ends everything after the group has failed. A shard that rank 0 may have heard of stays: the commit may have happened.
+// stop ends everything after the group has failed. A shard that rank 0 may know of stays: the commit may have happened.
 func (r *rounds) stop(err error) {
 	w := r.writing
 	if w != nil {
@@ -192,10 +197,145 @@ func (r *rounds) stop(err error) {
 		r.over(<-r.ended)
 	}
 	switch {
-	case r.s.talk.lead():
-		r.lead.abandon()
+	case r.s.channel.isCoordinator():
+		r.coordinator.abandon()
 	case w != nil && w.draft != nil && w.err == nil && !w.reported:
 		w.draft.Abort()
 	}
 	r.s.fail(err)
+}
+
+// writing is this rank's shard of a publication.
+type writing struct {
+	written
+	job      *job
+	quick    bool
+	draft    *checkpoint.Draft
+	cancel   context.CancelFunc
+	reported bool // rank 0 may know that the shard is good, and commit
+	err      error
+}
+
+// start begins to write this rank's shard of what is published.
+func (r *rounds) start(t writeTicket) {
+	j, coordinator := r.jobs[t.ID], r.s.channel.isCoordinator()
+	ctx, cancel := context.WithCancel(j.ctx)
+	w := &writing{written: written{ID: t.ID}, job: j, cancel: cancel, quick: t.Quick}
+	if coordinator && !t.Quick {
+		w.draft = r.coordinator.draft
+	}
+	r.writing = w
+	r.spawn(func() func() {
+		shard, err := r.s.write(ctx, w, t.Draft)
+		if err == nil {
+			err = ctx.Err() // too late: it is not wanted any more
+		}
+		if err != nil && w.draft != nil && !coordinator {
+			w.draft.Abort() // rank 0 cleans up after all; but it may be rank 0 that is gone
+		}
+		return func() { w.Over, w.Shard, w.err, w.Failure = true, shard, err, r.s.channel.failureOf(err) }
+	})
+}
+
+// endJob ends a job, and returns it and what went wrong with it on this rank.
+func (r *rounds) endJob(o *outcome) (j *job, own error) {
+	if o == nil {
+		return nil, nil
+	}
+	r.finalized, r.chosen = o.ID, 0
+	j = r.jobs[o.ID]
+	own = j.refused
+	if w := r.writing; w != nil {
+		w.cancel()
+		own = w.err
+		r.writing = nil
+	}
+	if r.s.channel.isCoordinator() && r.coordinator.err != nil {
+		own = r.coordinator.err
+	}
+	if r.uncommitted != nil {
+		r.s.discard(r.uncommitted)
+	}
+	if r.uncommitted = j; o.Failure == nil {
+		r.s.discard(j)
+		r.uncommitted = nil
+	}
+	return j, own
+}
+
+// forget lets go of jobs that nobody can publish any more: those finalized, and those that newer ones have replaced.
+func (r *rounds) forget(complete uint64) {
+	for id, j := range r.jobs {
+		if id <= r.finalized {
+			delete(r.jobs, id)
+		} else if id < complete && id != r.chosen {
+			r.s.discard(j)
+			delete(r.jobs, id)
+		}
+	}
+}
+
+// write puts this rank's shard, if it has one, into the draft of a publication: from the node's own disk, or from memory.
+func (s *Saver) write(ctx context.Context, w *writing, ticket []byte) (checkpoint.ShardInfo, error) {
+	if s.shard.none() {
+		return checkpoint.ShardInfo{}, nil
+	}
+	dir, pieces := s.dir, w.job.pieces
+	if w.quick {
+		dir, pieces = s.quick, withoutBases(pieces)
+	}
+	if w.draft == nil {
+		draft, err := dir.JoinDraft(ticket)
+		if err != nil {
+			return checkpoint.ShardInfo{}, err
+		}
+		w.draft = draft
+	}
+	if w.job.local != nil {
+		return s.tier.flush(ctx, w.job.local, w.draft)
+	}
+	return w.draft.WriteShard(ctx, s.shard.i, s.shard.of, pieces)
+}
+
+// withoutBases is pieces without what they would differ from.
+func withoutBases(pieces []checkpoint.Piece) []checkpoint.Piece {
+	pieces = slices.Clone(pieces)
+	for i := range pieces {
+		pieces[i].Base = nil
+	}
+	return pieces
+}
+
+// job is one save on this rank, from Save until it is finalized.
+type job struct {
+	id     uint64          // 1, 2, ...; the same on all ranks
+	ctx    context.Context // of the call of Save, which governs the background part, too
+	meta   Meta
+	began  time.Time
+	pieces []checkpoint.Piece // of the copy, or of the live arrays
+	copy   int                // the number of the copy that pieces are of
+	full   bool
+
+	// Set by the task that stages it; read once that is over.
+	refused error  // what Check said
+	local   *local // the shard on the node's own disk; nil: it is to be written from pieces
+
+	kept    []*local    // replicas of other nodes' shards; set when their exchange is over
+	dropped atomic.Bool // nobody needs what is on the nodes' own disks any more
+}
+
+// check runs the caller's check over all pieces.
+func (j *job) check(f func(name string, data []byte) error) error {
+	if f == nil {
+		return nil
+	}
+	for _, p := range j.pieces {
+		if err := j.ctx.Err(); err != nil {
+			return err
+		}
+		if err := f(p.Tensor, p.Data); err != nil {
+			return fmt.Errorf("check of step %d: %s: %w", j.meta.Step, p.Tensor, err)
+		}
+	}
+	return nil
 }

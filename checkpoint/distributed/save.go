@@ -3,6 +3,7 @@ package distributed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -21,12 +22,12 @@ const longWait = time.Second
 // save, its background part too, so it must outlive the call. An error is every rank's, of the same class, and names the rank.
 func (s *Saver) Save(ctx context.Context, m Meta) error {
 	began := time.Now()
-	id, err := s.turn(ctx)
+	id, err := s.nextJob(ctx)
 	if err != nil {
 		return inSave(m.Step, err)
 	}
 	waited := time.Since(began)
-	if waited > longWait && s.talk.lead() {
+	if waited > longWait && s.channel.isCoordinator() {
 		s.log.Warn("saving takes longer than the time between saves: training has waited", "step", m.Step, "waited", waited)
 	}
 	j := s.newJob(ctx, id, m, began)
@@ -43,8 +44,8 @@ func (s *Saver) Save(ctx context.Context, m Meta) error {
 	return nil
 }
 
-// turn waits until the copies of the state are free, and returns the next job's number.
-func (s *Saver) turn(ctx context.Context) (uint64, error) {
+// nextJob waits until the copies of the state are free, and returns the next job's number.
+func (s *Saver) nextJob(ctx context.Context) (uint64, error) {
 	id := s.last + 1
 	return id, s.await(ctx, id, id-1, id)
 }
@@ -56,7 +57,7 @@ func (s *Saver) await(ctx context.Context, job, complete, from uint64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.overdue(job, from)
+	return s.takeDue(job, from)
 }
 
 // until waits for a condition on what mu guards.
@@ -78,15 +79,15 @@ func (s *Saver) look(ok func() bool) (changed <-chan struct{}, over bool, err er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken != nil {
-		s.told = true
+		s.returned = true
 		return nil, true, s.broken
 	}
 	return s.changed, ok(), nil
 }
 
-// overdue returns the errors that are due. That of a job before the given one is an EarlierError. mu is held.
-func (s *Saver) overdue(job, from uint64) error {
-	var later []due
+// takeDue returns the errors that are due. That of a job before the given one is an EarlierError. mu is held.
+func (s *Saver) takeDue(job, from uint64) error {
+	var later []dueError
 	var now []error
 	for _, d := range s.due {
 		switch {
@@ -144,7 +145,91 @@ func (s *Saver) Wait(ctx context.Context) (checkpoint.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		err = s.overdue(s.last, s.last+2)
+		err = s.takeDue(s.last, s.last+2)
 	}
 	return s.newest, err
+}
+
+// submitted takes the job that Save has handed over, if there is one.
+func (s *Saver) submitted() *job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.next
+	s.next = nil
+	return j
+}
+
+// retire ends the loop, unless a job of this rank is not finalized yet: then its next round waits for the ranks that have
+// not come to that save.
+func (s *Saver) retire(r *rounds) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.next != nil || r.newest.id > r.finalized {
+		return false
+	}
+	s.running = false
+	s.notify()
+	return true
+}
+
+// notify wakes who waits. mu is held.
+func (s *Saver) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// note records a decision; own is this rank's error with what it finalizes, and j the job. An error is returned by the
+// first call of Save that no rank can have entered before it knew of this decision: the one after the next that is
+// complete. So it is returned by the same call on all ranks.
+func (s *Saver) note(d decision, j *job, own error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o := d.Finalized; o != nil {
+		s.chain.done(j, o.Failure == nil)
+		if o.Info.Committed {
+			s.newest = o.Info
+			s.stats.committed(o, j, time.Since(j.began))
+		}
+		err := s.channel.brief(o.Failure, own)
+		if err != nil && o.Replaced {
+			if s.channel.isCoordinator() {
+				s.log.Warn("checkpoint is lost with a node's own disk: a newer one takes its place", "step", j.meta.Step, "err", err)
+			}
+		} else if err != nil {
+			s.due = append(s.due, dueError{from: s.complete + 2, job: j.id, step: j.meta.Step, err: err})
+			s.stats.failed()
+			if s.channel.isCoordinator() && (s.mode.Async || s.tier != nil) { // else Save returns it at once
+				s.log.Error("checkpoint is not saved", "step", j.meta.Step, "err", err)
+			}
+		}
+	}
+	s.complete = d.Complete
+	s.notify()
+}
+
+// fail ends everything on this rank: the ranks are not in step any more.
+func (s *Saver) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken, s.running = err, false
+	s.notify()
+}
+
+// EarlierError is the error of a save before the one that was asked for: it has failed in the background, and nobody knew of it. Save,
+// which returns it, has saved nothing of its own step; called again, it does, unless Err says that no save can succeed any more. It is
+// returned by the same call on all ranks.
+type EarlierError struct {
+	Step int64 // that was not saved
+	Err  error
+}
+
+func (e *EarlierError) Error() string { return fmt.Sprintf("the save of step %d: %v", e.Step, e.Err) }
+func (e *EarlierError) Unwrap() error { return e.Err }
+
+// inSave is an error that Save returns at a step.
+func inSave(step int64, err error) error {
+	if _, ok := errors.AsType[*EarlierError](err); ok {
+		return fmt.Errorf("before step %d: %w", step, err)
+	}
+	return fmt.Errorf("save step %d: %w", step, err)
 }

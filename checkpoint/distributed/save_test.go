@@ -62,7 +62,7 @@ func TestSaveAndResume(t *testing.T) {
 				return nil
 			}))
 			if files := tree(disk, localPath); len(files) > 0 {
-				t.Errorf("drained shards stay: %v", files)
+				t.Errorf("flushed shards stay: %v", files)
 			}
 		})
 	}
@@ -259,7 +259,7 @@ func TestOneInFlight(t *testing.T) {
 func TestRanksAtDifferentSteps(t *testing.T) {
 	t.Parallel()
 	_, fs := newDisk(t)
-	m := newMeeting(3)
+	m := newGoroutineGroup(3)
 	for rank, err := range testkit.Each(3, func(rank int) error {
 		return trial{world: 3, attempt: 1, fs: fs}.rank(t.Context(), m.member(rank), func(ctx context.Context, r *one) error {
 			step := int64(5 + r.rank/2)
@@ -275,5 +275,89 @@ func TestRanksAtDifferentSteps(t *testing.T) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
 		}
+	}
+}
+
+// TestErrorOfAnEarlierSave: a save fails in the background for a moment. The next call tells of it, by its step, on every rank; called again it
+// saves. An error of a save that is waited for is its own.
+func TestErrorOfAnEarlierSave(t *testing.T) {
+	t.Parallel()
+	for _, later := range []bool{true, false} {
+		disk, _ := newDisk(t)
+		var broken atomic.Bool
+		broken.Store(true)
+		fs := func(rank int) vfs.FS {
+			return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+				if rank == 1 && op.Kind == "write" && broken.Load() && strings.Contains(op.Path, "shard-00001") {
+					return vfs.Fault{Err: syscall.ENOSPC}
+				}
+				return vfs.Fault{}
+			})
+		}
+		mustAll(t, trial{world: 2, attempt: 1, o: Options{Async: true}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+			if err := r.save(ctx, 4); err != nil {
+				return err
+			}
+			if !later {
+				_, err := r.Wait(ctx)
+				if _, ok := errors.AsType[*EarlierError](err); ok || !errors.Is(err, checkpoint.ErrNoSpace) {
+					return fmt.Errorf("waiting for the save that has failed: %w", err)
+				}
+				return nil
+			}
+			err := r.save(ctx, 6)
+			earlier, ok := errors.AsType[*EarlierError](err)
+			if !ok || earlier.Step != 4 || !errors.Is(err, checkpoint.ErrNoSpace) || !strings.HasPrefix(err.Error(), "before step 6: the save of step 4: rank 1: ") {
+				return fmt.Errorf("want the error of step 4, not: %w", err)
+			}
+			broken.Store(false)
+			if err := r.save(ctx, 6); err != nil {
+				return err
+			}
+			_, err = r.Wait(ctx)
+			return err
+		}))
+		if step, err := latest(disk, 1); later && step != 6 || err != nil {
+			t.Errorf("latest is %d: %v", step, err)
+		}
+	}
+}
+
+// TestQuick: a quick save is stored as it is whatever the codec, also in the place of a delta, which the next save then is again.
+func TestQuick(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{"sync": {}, "async": {Async: true}, "delta": {Async: true, Delta: 3}, "local": {Async: true, Local: localPath}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, fs := newDisk(t)
+			mustAll(t, trial{world: 3, attempt: 1, codec: "zstd", o: o, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+				for step := int64(1); step <= 3; step++ {
+					for _, a := range r.arrays { // zeros, which any codec makes small
+						clear(a.Data)
+					}
+					m := Meta{Step: step, Quick: step == 2 && (r.rank == 0 || o.Local != "")}
+					if err := r.Save(ctx, m); err != nil {
+						return err
+					}
+					info, err := r.Wait(ctx)
+					if err != nil {
+						return err
+					}
+					wantBase := int64(-1)
+					if o.Delta > 0 && step == 3 {
+						wantBase = 1
+					}
+					if small := info.Bytes < info.RawBytes/2; small == (step == 2) || info.BaseStep != wantBase {
+						return fmt.Errorf("step %d takes %d bytes of %d, its base is %d", step, info.Bytes, info.RawBytes, info.BaseStep)
+					}
+				}
+				return nil
+			}))
+			d, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk, Run: "trial"})
+			must(t, err)
+			for step := int64(1); step <= 3; step++ {
+				must(t, d.Verify(t.Context(), step, true))
+			}
+		})
 	}
 }

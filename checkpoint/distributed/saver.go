@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/internal/vfs"
@@ -15,8 +16,8 @@ import (
 // Saver saves the arrays of a group of ranks together. Its methods are called by one goroutine at a time, except Stats and
 // Estimate; Save, Wait, Resume and Begin by all ranks in the same order.
 type Saver struct {
-	talk *talk
-	dir  *checkpoint.Dir
+	channel *channel
+	dir     *checkpoint.Dir
 	// quick is the same folder, for shards that are not encoded (Meta.Quick).
 	quick    *checkpoint.Dir
 	o        Options
@@ -42,21 +43,82 @@ type Saver struct {
 	complete uint64        // all copies up to this job are free again
 	running  bool          // the loop
 	changed  chan struct{} // closed, and replaced, when any of this changes
-	due      []due
+	due      []dueError
 	broken   error // what has ended everything
-	told     bool  // a call has returned it
+	returned bool  // a call has returned it
 	newest   checkpoint.Info
 	chain    chain
 	stats    figures
 }
 
-// due is the error of a job that the next call of Save from job `from` on returns, on all ranks alike.
-type due struct {
+// dueError is the error of a job that the next call of Save from job `from` on returns, on all ranks alike.
+type dueError struct {
 	from uint64
 	job  uint64
 	step int64 // of job
 	err  error
 }
+
+// Group is the ranks that save together, rank 0 to Size()-1. Its collectives are called in the same order by all ranks; a Saver
+// calls them from one goroutine at a time, which need not be the caller's, so nobody else may use the Group while the Saver lives.
+// Where a rank has died, or ctx is done, they return an error instead of waiting for ever.
+type Group interface {
+	Rank() int
+	Size() int
+	// Gather returns every rank's payload, by rank, on rank 0; nil on the others. It is a copy.
+	Gather(ctx context.Context, payload []byte) ([][]byte, error)
+	// Broadcast returns rank 0's payload on every rank; the others' arguments do not count.
+	Broadcast(ctx context.Context, payload []byte) ([]byte, error)
+}
+
+// Array is one named array of the training state, as one rank has it.
+type Array struct {
+	Name  string // 1 to 256 bytes of UTF-8 without control characters
+	DType string // as checkpoint.Tensor has it: "float32", "bfloat16", "int64", ...
+	Shape []int  // empty: a scalar
+	// Data is the live memory, row-major and little-endian. The Saver reads it inside Save only, and never writes it.
+	Data []byte
+	// Replicated says that every rank that lists the name holds the same bytes: they share the work of writing it.
+	// Otherwise exactly one rank lists it.
+	Replicated bool
+}
+
+// Options say how a Saver works. The same on all ranks must be Async, Delta, whether Local, Peers and Check are set, and Errors; all else is each
+// rank's own. The zero value saves full checkpoints synchronously.
+type Options struct {
+	// Async lets Save return once the state is copied; encoding and writing go on in the background.
+	Async bool
+	// MaxMemory caps the buffers of this rank, in bytes: copies of the state and what encoding needs. 0: no cap. Where one rank's cap
+	// is too low for what is asked for, all ranks do without deltas, or without the copy: they then save synchronously. Workers are as many
+	// as asked for even where they alone take more, which is warned of: Encoders says how many fit.
+	MaxMemory int64
+	// Delta is how many saves after each full one hold only the difference to it. 0: none. It doubles the memory.
+	Delta   int
+	Workers int // goroutines that encode; 0: GOMAXPROCS
+	// Local is a folder on a disk of the node (each node its own, the same path). A shard is written there first, which frees
+	// the copy of the state for the next Save, and is flushed to the shared folder in the background. It needs a Dir with a run's name. Below it
+	// each run has a folder that only this user can enter; where others have put one there, or could, the shared folder is written to
+	// directly, with a warning. Empty: none. With it all checkpoints are full.
+	Local string
+	// Peers, with Local, has each shard copied to the disk of another node, too, until it has been flushed: the save then outlives the loss of one node.
+	// It takes the network and that disk once more for each save. Nil: no replicas.
+	Peers Peers
+	// Node is the name of this rank's node: ranks with the same one share Local. With Peers only.
+	Node string
+	// Check looks at what is about to be written, one piece at a time: data are whole elements of the array name. It runs
+	// on the copy, in the background. Its error fails the save on all ranks. Nil: none.
+	Check func(name string, data []byte) error
+	// Errors are sentinels of the caller's own which Check and Resume's accept may return: errors.Is then
+	// holds on every rank, not just on the one that returned it. The same list on all ranks.
+	Errors []error
+	FS     vfs.FS       // nil: the operating system's
+	Log    *slog.Logger // nil: silent
+
+	tick time.Duration // tests: instead of roundEvery
+}
+
+// roundEvery is how long a rank that is still writing lets the others wait before it says so.
+const roundEvery = 2 * time.Second
 
 // Meta is the small part of a checkpoint. Rank 0's counts, except that Step must be the same on all ranks.
 type Meta struct {
@@ -72,7 +134,7 @@ type Meta struct {
 // recorded. It is collective: every rank gets an error if one does. dir is rank 0's; the other ranks pass nil and learn from rank 0 where
 // to write. Nobody else may use dir for saving while the Saver lives. Resume or Begin comes next.
 func New(ctx context.Context, group Group, dir *checkpoint.Dir, arrays []Array, o Options) (*Saver, error) {
-	s := &Saver{talk: newTalk(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}), stats: newFigures()}
+	s := &Saver{channel: newChannel(group, o.Errors), dir: dir, o: o, log: o.Log, changed: make(chan struct{}), stats: newFigures()}
 	if s.o.FS == nil {
 		s.o.FS = vfs.OS{}
 	}
@@ -100,13 +162,13 @@ func (s *Saver) Close() error {
 		<-changed
 		s.mu.Lock()
 	}
-	s.rounds.lead.close()
-	err := s.overdue(s.last, s.last+2)
+	s.rounds.coordinator.close()
+	err := s.takeDue(s.last, s.last+2)
 	if s.broken == nil {
 		s.tidy()
-	} else if !s.told {
+	} else if !s.returned {
 		err = errors.Join(err, s.broken)
 	}
-	s.broken, s.told = errClosed, true
+	s.broken, s.returned = errClosed, true
 	return err
 }

@@ -1,6 +1,7 @@
 package distributed
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -80,8 +81,8 @@ func (f *figures) stall(waited, copied, all time.Duration) {
 	f.copies.add(copied)
 }
 
-// settled counts a job that was committed.
-func (f *figures) settled(o *outcome, j *job, total time.Duration) {
+// committed counts a job that was committed.
+func (f *figures) committed(o *outcome, j *job, total time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now.Saves++
@@ -124,4 +125,15 @@ func (w *window) quantile(percent int) time.Duration {
 	sorted := slices.Clone(w.last[:min(w.n, len(w.last))])
 	slices.Sort(sorted)
 	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+// Interval is the time between saves that loses least to saves and failures together: sqrt(2 cost mtbf), where
+// cost is what a save costs the training (Stats.Stall) and mtbf the mean time between failures of the whole job. It holds for
+// cost well below mtbf. J. W. Young, "A first order approximation to the optimum checkpoint interval", CACM 17(9), 1974;
+// J. T. Daly (2006) refines it.
+func Interval(cost, mtbf time.Duration) time.Duration {
+	if cost <= 0 || mtbf <= 0 {
+		return 0
+	}
+	return time.Duration(math.Sqrt(2 * float64(cost) * float64(mtbf)))
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"reflect"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -62,7 +65,7 @@ func TestRunsOfOneNameDoNotMeet(t *testing.T) {
 		dir, err := checkpoint.Open(path, checkpoint.Options{FS: fsys, Codec: "none", Workers: 1, Run: "same", Attempt: attempt})
 		must(t, err)
 		r := &one{arrays: arraysOf(0)}
-		r.Saver, err = New(t.Context(), newMeeting(1).member(0), dir, r.arrays, Options{FS: fsys, Local: localPath, Async: true})
+		r.Saver, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, r.arrays, Options{FS: fsys, Local: localPath, Async: true})
 		must(t, err)
 		return errors.Join(f(r), r.Close())
 	}
@@ -83,7 +86,7 @@ func TestLocalNeedsARunName(t *testing.T) {
 	disk, _ := newDisk(t)
 	dir, err := checkpoint.Open(sharedPath, checkpoint.Options{FS: disk})
 	must(t, err)
-	if _, err = New(t.Context(), newMeeting(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil || !strings.Contains(err.Error(), "name of the run") {
+	if _, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, arraysOf(0), Options{FS: disk, Local: localPath}); err == nil || !strings.Contains(err.Error(), "name of the run") {
 		t.Errorf("New: %v", err)
 	}
 }
@@ -131,31 +134,8 @@ func TestLocalPathIsWrong(t *testing.T) {
 	}
 }
 
-// TestSearchThatFails: a disk that cannot be searched now may hold a save that was acknowledged. No rank goes on without it; once it can be read
-// again the save is there.
-func TestSearchThatFails(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"open", "readdir"} {
-		ns := undrained(t)
-		fs := func(rank int) vfs.FS {
-			return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
-				if rank == 1 && op.Kind == kind && strings.HasPrefix(op.Path, localPath) {
-					return vfs.Fault{Err: syscall.EMFILE}
-				}
-				return vfs.Fault{}
-			})
-		}
-		errs := trial{world: 6, attempt: 2, o: Options{Local: localPath}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
-			_, err := r.resume(ctx)
-			return err
-		})
-		wantAll(t, errs, errLocal, "rank 1: node-local disk: search "+localPath)
-		mustAll(t, trial{world: 6, attempt: 3, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(2)))
-	}
-}
-
-// TestLostNodeIsTold: rank 0 says which shards of the newest save are missing.
-func TestLostNodeIsTold(t *testing.T) {
+// TestLostNodeIsReported: rank 0 says which shards of the newest save are missing.
+func TestLostNodeIsReported(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	ns.disks = []*vfs.Mem{ns.disks[0], ns.disks[2]}
@@ -166,8 +146,8 @@ func TestLostNodeIsTold(t *testing.T) {
 	}
 }
 
-// TestFailedCommitOfRemainsLeavesNothing: attempt after attempt cannot write the manifest; the shards do not pile up.
-func TestFailedCommitOfRemainsLeavesNothing(t *testing.T) {
+// TestFailedCommitOfRecoveredLeavesNothing: attempt after attempt cannot write the manifest; the shards do not pile up.
+func TestFailedCommitOfRecoveredLeavesNothing(t *testing.T) {
 	t.Parallel()
 	ns := undrained(t)
 	fs := func(rank int) vfs.FS {
@@ -189,40 +169,6 @@ func TestFailedCommitOfRemainsLeavesNothing(t *testing.T) {
 		t.Errorf("files stay: %s", files)
 	}
 	mustAll(t, trial{world: 6, attempt: 4, o: Options{Local: localPath}, fs: ns.fs(0)}.run(t.Context(), resumesFrom(2)))
-}
-
-// TestShardsOfANodeAreDealtOut: the two ranks of a node copy one shard each.
-func TestShardsOfANodeAreDealtOut(t *testing.T) {
-	t.Parallel()
-	ns := undrained(t)
-	var copies [4]atomic.Int32
-	fs := func(rank int) vfs.FS {
-		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
-			if op.Kind == "create" && strings.Contains(op.Path, "/shard-") && strings.HasPrefix(op.Path, sharedPath) {
-				copies[rank].Add(1)
-			}
-			return vfs.Fault{}
-		})
-	}
-	mustAll(t, trial{world: 4, attempt: 2, o: Options{Local: localPath}, fs: fs}.run(t.Context(), resumesFrom(2)))
-	for rank := range copies {
-		if n := copies[rank].Load(); n != 1 {
-			t.Errorf("rank %d has copied %d shards", rank, n)
-		}
-	}
-}
-
-// TestDeal: the larger shards go to different ranks, and no rank gets one that it does not see.
-func TestDeal(t *testing.T) {
-	t.Parallel()
-	l := leftover{
-		seen:  []sight{{own: []int{0, 1}}, {own: []int{0, 1}, replica: []int{2, 3}}, {replica: []int{2}}, {own: []int{0, 1}}},
-		sizes: []int64{100, 10, 5, 20},
-	}
-	want := [][]holder{{{Rank: 0}}, {{Rank: 1}, {Rank: 2, Replica: true}}, {{Rank: 2, Replica: true}}, {{Rank: 1}}}
-	if got := l.deal(); !reflect.DeepEqual(got, want) {
-		t.Errorf("dealt to %v, want %v", got, want)
-	}
 }
 
 // TestLocalDiskBreaksAfterStaging: what it has taken cannot be read back. The save fails on all ranks if it is the newest; where a newer one is
@@ -353,5 +299,273 @@ func TestProbeOfACrashIsSwept(t *testing.T) {
 	mustAll(t, trial{world: 1, attempt: 2, o: o, fs: func(int) vfs.FS { return disk }}.run(t.Context(), begin))
 	if files := tree(disk, localPath); len(files) > 0 {
 		t.Errorf("%v stay", files)
+	}
+}
+
+// TestFolderGoesBeforeItsFirstFile: a rank makes the folder of a save, or has found it there, and another rank of its node lets go of the last
+// shard in it, and so of the folder, before the first has a file there. Neither its own shard nor a replica is lost by that.
+func TestFolderGoesBeforeItsFirstFile(t *testing.T) {
+	t.Parallel()
+	ns := newNodes(t, 2)
+	var own, replicas atomic.Int64 // folders that went
+	fs := func(rank int) vfs.FS {
+		var met sync.Map // folders; each is met once
+		return vfs.NewInjector(ns.fs(0)(rank), func(_ int, op vfs.Op) vfs.Fault {
+			folder := filepath.Dir(op.Path)
+			if op.Kind != "create" || !strings.HasPrefix(op.Path, localPath) || !strings.HasPrefix(filepath.Base(folder), "step-") {
+				return vfs.Fault{}
+			}
+			if _, again := met.LoadOrStore(folder, true); again {
+				return vfs.Fault{}
+			}
+			if err := ns.disks[rank/2].RemoveDir(folder); err != nil { // not empty: the other rank's file keeps it
+				return vfs.Fault{}
+			}
+			if filepath.Base(filepath.Dir(folder)) == "replicas" {
+				replicas.Add(1)
+			} else {
+				own.Add(1)
+			}
+			return vfs.Fault{}
+		})
+	}
+	var journal testkit.Journal
+	tr, _ := trial{world: 4, attempt: 1, o: Options{Async: true, Log: journal.Logger()}, fs: fs}.replicated()
+	errs := tr.run(t.Context(), func(ctx context.Context, r *one) error {
+		if err := r.saveAll(ctx, 1); err != nil {
+			return err
+		}
+		ns.full.Store(true) // so what is copied stays
+		return r.saveAll(ctx, 2)
+	})
+	wantAll(t, errs, checkpoint.ErrNoSpace, "rank ")
+	if own.Load() == 0 || replicas.Load() == 0 {
+		t.Errorf("%d folders of shards and %d of replicas went, want some of each", own.Load(), replicas.Load())
+	}
+	if log := journal.String(); strings.Contains(log, "does not take") {
+		t.Errorf("log: %s", log)
+	}
+	for i, disk := range ns.disks {
+		for _, kind := range []string{"", "/replicas"} {
+			if n := len(shardsIn(disk, kind)); n != 2 {
+				t.Errorf("node %d keeps %d shards of step 2 in RUN%s, want 2: %v", i, n, kind, tree(disk, localPath))
+			}
+		}
+	}
+}
+
+// shardsIn lists the shards directly below a part of the run's folder.
+func shardsIn(disk vfs.FS, part string) (shards []string) {
+	for _, path := range tree(disk, localPath) {
+		run := filepath.Dir(filepath.Dir(path))
+		if rest, ok := strings.CutSuffix(run, "/replicas"); ok == (part != "") && filepath.Dir(rest) == localPath && filepath.Ext(path) == ".ddpt" {
+			shards = append(shards, path)
+		}
+	}
+	return shards
+}
+
+// stranger is the user id of somebody who has no account.
+const stranger = 4242
+
+// give gives a file, a link or a folder to another user, which only root may do.
+func give(t testing.TB, path string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files to another user")
+	}
+	must(t, os.Lchown(path, stranger, stranger))
+}
+
+// sharedArea is a folder on a real disk that everybody may write to, and where each removes and renames only what is theirs.
+func sharedArea(t testing.TB) string {
+	t.Helper()
+	testkit.EnterTemp(t)
+	dir := t.TempDir()
+	must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777|fs.ModeSticky)))
+	return dir
+}
+
+// realTier is one rank that saves to a real shared folder, over a node's own disk at local.
+func realTier(t testing.TB, shared, local string, attempt int, o Options) *one {
+	t.Helper()
+	dir, err := checkpoint.Open(shared, checkpoint.Options{Codec: "none", Workers: 1, Run: "trial", Attempt: attempt})
+	must(t, err)
+	r := &one{arrays: arraysOf(0)}
+	o.Local, o.Async = local, true
+	r.Saver, err = New(t.Context(), newGoroutineGroup(1).member(0), dir, r.arrays, o)
+	must(t, err)
+	return r
+}
+
+// TestTierOfAnotherUser: others have taken the name of the run's folder, or can replace it. Nothing there is read or written; the run is
+// told so, and goes on with its shared folder.
+func TestTierOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	mkdir := func(t *testing.T, path string, mode fs.FileMode) {
+		must(t, errors.Join(os.MkdirAll(path, 0o755), os.Chmod(path, mode)))
+	}
+	for name, plant := range map[string]func(t *testing.T, area, folder string){
+		"open folder": func(t *testing.T, _, folder string) { mkdir(t, folder, 0o755) },
+		"folder of another user": func(t *testing.T, _, folder string) {
+			mkdir(t, folder, 0o700)
+			give(t, folder)
+		},
+		"file": func(t *testing.T, _, folder string) {
+			mkdir(t, filepath.Dir(folder), 0o755)
+			must(t, os.WriteFile(folder, nil, 0o600))
+		},
+		"pipe": func(t *testing.T, _, folder string) {
+			mkdir(t, filepath.Dir(folder), 0o755)
+			must(t, syscall.Mkfifo(folder, 0o600))
+		},
+		"link": func(t *testing.T, area, folder string) {
+			mkdir(t, filepath.Dir(folder), 0o755)
+			mkdir(t, filepath.Join(area, "elsewhere"), 0o700)
+			must(t, os.Symlink(filepath.Join(area, "elsewhere"), folder))
+		},
+		"others write above": func(t *testing.T, area, _ string) { mkdir(t, filepath.Join(area, "a"), 0o777) },
+		"another user's folder above": func(t *testing.T, area, _ string) {
+			mkdir(t, filepath.Join(area, "a"), 0o755)
+			give(t, filepath.Join(area, "a"))
+		},
+		"another user's file above": func(t *testing.T, area, _ string) {
+			must(t, os.WriteFile(filepath.Join(area, "a"), nil, 0o600))
+			give(t, filepath.Join(area, "a"))
+		},
+		"another user's link above, to itself": func(t *testing.T, area, _ string) {
+			must(t, os.Symlink("a", filepath.Join(area, "a")))
+			give(t, filepath.Join(area, "a"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			area, shared := sharedArea(t), t.TempDir()
+			local := filepath.Join(area, "a", "b")
+			home, err := filepath.Abs(shared)
+			must(t, err)
+			plant(t, area, filepath.Join(local, tierFolder(checkpoint.Place{Run: "trial", Path: home})))
+			before := realTree(t, area)
+			var journal testkit.Journal
+			r := realTier(t, shared, local, 1, Options{Log: journal.Logger()})
+			step, err := r.resume(t.Context())
+			if step != -1 || err != nil {
+				t.Errorf("resumed from %d: %v", step, err)
+			}
+			must(t, r.save(t.Context(), 5))
+			must(t, r.Close())
+			if after := realTree(t, area); !slices.Equal(after, before) {
+				t.Errorf("there is %q now, and was %q", after, before)
+			}
+			if log := journal.String(); strings.Count(log, "node-local disk cannot be used") != 1 || !strings.Contains(log, vfs.ErrExposed.Error()) {
+				t.Errorf("log: %s", log)
+			}
+			again := realTier(t, shared, "", 2, Options{})
+			if step, err := again.resume(t.Context()); step != 5 || err != nil {
+				t.Errorf("then resumed from %d: %v", step, err)
+			}
+			must(t, again.Close())
+		})
+	}
+}
+
+// realTree lists what is below a folder of the real file system, with modes.
+func realTree(t testing.TB, dir string) (list []string) {
+	t.Helper()
+	must(t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && path != dir {
+			list = append(list, strings.TrimPrefix(path, dir+"/")+" "+info.Mode().String())
+		}
+		return err
+	}))
+	return list
+}
+
+// TestTierIsHeld: another user has moved the run's folder away, as others may by then, and has put one in its place that all can read.
+// Later shards lie in the run's own folder all the same, and nobody else can read them.
+func TestTierIsHeld(t *testing.T) {
+	t.Parallel()
+	area := sharedArea(t)
+	var looked int
+	var folder, moved string
+	plan := func(_ int, op vfs.Op) vfs.Fault { // each shard is opened to be brought to the shared folder
+		if op.Kind != "open" || !strings.HasPrefix(op.Path, area) || filepath.Ext(op.Path) != ".ddpt" {
+			return vfs.Fault{}
+		}
+		looked++
+		shards := 0
+		for _, line := range realTree(t, moved) {
+			if strings.HasSuffix(line, ".ddpt -rw-------") {
+				shards++
+			} else if !strings.HasSuffix(line, " drwx------") && !strings.HasSuffix(line, ".json -rw-------") {
+				t.Errorf("others can get at %s", line)
+			}
+		}
+		if planted := realTree(t, folder); shards != 1 || len(planted) > 0 {
+			t.Errorf("%d shards are in the run's folder, want 1; in the other is %q", shards, planted)
+		}
+		return vfs.Fault{}
+	}
+	r := realTier(t, t.TempDir(), area, 1, Options{FS: vfs.NewInjector(vfs.OS{}, plan)})
+	must(t, r.Begin(t.Context()))
+	folder, moved = r.tier.path, r.tier.path+".moved"
+	must(t, errors.Join(os.Rename(folder, moved), os.Mkdir(folder, 0o700), os.Chmod(folder, 0o777)))
+	if os.Geteuid() == 0 {
+		give(t, folder)
+	}
+	must(t, r.save(t.Context(), 5))
+	if info, err := r.Wait(t.Context()); err != nil || info.Step != 5 {
+		t.Errorf("saved step %d: %v", info.Step, err)
+	}
+	must(t, r.Close())
+	if looked != 1 {
+		t.Errorf("%d shards were brought to the shared folder, want 1", looked)
+	}
+	if _, err := os.Lstat(folder); err != nil {
+		t.Errorf("the other user's folder: %v", err)
+	}
+}
+
+// TestBrokenLocalDiskIsReportedOnce: a node's disk takes nothing for three saves, and after one that it took is full again. Every checkpoint is made;
+// who watches reads of it twice.
+func TestBrokenLocalDiskIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	disk, _ := newDisk(t)
+	var step int64
+	fs := func(int) vfs.FS {
+		return vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+			if op.Kind == "write" && strings.HasPrefix(op.Path, localPath) && step != 4 {
+				return vfs.Fault{Err: syscall.ENOSPC}
+			}
+			return vfs.Fault{}
+		})
+	}
+	var journal testkit.Journal
+	mustAll(t, trial{world: 1, attempt: 1, o: Options{Local: localPath, Log: journal.Logger()}, fs: fs}.run(t.Context(), func(ctx context.Context, r *one) error {
+		for step = 1; step <= 6; step++ {
+			if err := r.save(ctx, step); err != nil {
+				return err
+			}
+			if _, err := r.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	if got, err := latest(disk, 1); got != 6 || err != nil {
+		t.Errorf("latest is %d: %v", got, err)
+	}
+	told := 0
+	for line := range strings.Lines(journal.String()) {
+		if strings.Contains(line, "level=WARN") && strings.Contains(line, "node-local disk does not take the shard") {
+			told++
+		}
+	}
+	if told != 2 {
+		t.Errorf("%d warnings, want 2:\n%s", told, journal.String())
 	}
 }

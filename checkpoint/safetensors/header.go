@@ -5,7 +5,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -79,7 +82,7 @@ func parseHeader(text []byte, size int64) ([]Info, Metadata, error) {
 		if len(infos) == maxTensors {
 			return s.errorf("more than %d tensors", maxTensors)
 		}
-		info, err := s.entry(key)
+		info, err := s.tensorEntry(key)
 		infos = append(infos, info)
 		return err
 	})
@@ -102,7 +105,7 @@ func checkCover(infos []Info, size int64) error {
 		if t.Start != at {
 			return invalidf("tensor %s begins at byte %d of the data, the one before it ends at %d", quoted(t.Name), t.Start, at)
 		}
-		at += t.Bytes // no overflow: entry has checked that the end fits
+		at += t.Bytes // no overflow: tensorEntry has checked that the end fits
 	}
 	if at != size {
 		return invalidf("the tensors have %d bytes, the data %d", at, size)
@@ -129,4 +132,162 @@ func (s *scanner) metadata() (Metadata, error) {
 		return nil
 	})
 	return m, err
+}
+
+// tensorEntry reads what a header says of a tensor, and checks that its bytes are those of its shape.
+func (s *scanner) tensorEntry(name string) (Info, error) {
+	t := Info{Name: name}
+	offsets := make([]uint64, 0, 2)
+	seen := make([]string, 0, 3)
+	err := s.object(func(key string) (err error) {
+		if slices.Contains(seen, key) {
+			return s.errorf("%s stands there twice", quoted(key))
+		}
+		seen = append(seen, key)
+		switch key {
+		case "dtype":
+			t.Type, err = s.str()
+		case "shape":
+			t.Shape, err = s.shape()
+		case "data_offsets":
+			err = s.array(func() error {
+				n, err := s.number()
+				if len(offsets) == 2 || n > math.MaxInt64 {
+					return s.errorf("data_offsets are not two places in a file")
+				}
+				offsets = append(offsets, n)
+				return err
+			})
+		default:
+			err = s.errorf("%s is none of dtype, shape and data_offsets", quoted(key))
+		}
+		return err
+	})
+	if err == nil && (len(seen) != 3 || len(offsets) != 2) {
+		err = invalidf("it does not have a dtype, a shape and two data_offsets")
+	}
+	if err == nil {
+		err = t.setPosition(offsets[0], offsets[1])
+	}
+	if err != nil {
+		return t, fmt.Errorf("tensor %s: %w", quoted(name), err)
+	}
+	return t, nil
+}
+
+func (s *scanner) shape() ([]int, error) {
+	shape := []int{}
+	return shape, s.array(func() error {
+		n, err := s.number()
+		switch {
+		case err != nil:
+			return err
+		case n > math.MaxInt:
+			return s.errorf("a dimension of %d is too large", n)
+		case len(shape) == maxRank:
+			return s.errorf("more than %d dimensions", maxRank)
+		}
+		shape = append(shape, int(n))
+		return nil
+	})
+}
+
+// setPosition checks type, shape and position of a tensor against each other.
+func (t *Info) setPosition(first, end uint64) error {
+	which := typeNamed(t.Type)
+	if which < 0 {
+		return invalidf("dtype %s is unknown", quoted(t.Type))
+	}
+	size, err := byteSize(dtypes[which], t.Shape)
+	if err != nil {
+		return err
+	}
+	if end < first || end-first != size {
+		return invalidf("bytes %d to %d do not hold shape %v of %s, which takes %d", first, end, t.Shape, t.Type, size)
+	}
+	t.Type = dtypes[which].name // the table's memory, not a copy of it for each tensor
+	t.DType, t.Start, t.Bytes = dtypes[which].ours, int64(first), int64(size)
+	return nil
+}
+
+// byteSize is what a shape takes. As in the format's own reader, dimensions are multiplied from the first to the last, and a product that
+// overflows is an error even where a later one is 0.
+func byteSize(t dtype, shape []int) (uint64, error) {
+	n := uint64(1)
+	for _, dim := range append(slices.Clone(shape), int(t.bits)) {
+		high, low := bits.Mul64(n, uint64(dim))
+		if high != 0 {
+			return 0, invalidf("shape %v of %s is too large", shape, t.name)
+		}
+		n = low
+	}
+	if n%8 != 0 {
+		return 0, invalidf("shape %v of %s ends within a byte", shape, t.name)
+	}
+	return n / 8, nil
+}
+
+// dtype is a type of elements. The format's own writer sorts by the index in its list, which is ours.
+type dtype struct {
+	name string // in the file
+	bits uint64 // of an element
+	ours string // a checkpoint's name for it; empty: it has none
+}
+
+// dtypes are the format's, by rising alignment (enum Dtype of safetensors/src/tensor.rs).
+var dtypes = [...]dtype{
+	{"BOOL", 8, "bool"},
+	{"F4", 4, ""},
+	{"F6_E2M3", 6, ""},
+	{"F6_E3M2", 6, ""},
+	{"U8", 8, "uint8"},
+	{"I8", 8, "int8"},
+	{"F8_E5M2", 8, "float8_e5m2"},
+	{"F8_E4M3", 8, "float8_e4m3fn"},
+	{"F8_E8M0", 8, ""},
+	{"F8_E4M3FNUZ", 8, ""},
+	{"F8_E5M2FNUZ", 8, ""},
+	{"I16", 16, "int16"},
+	{"U16", 16, "uint16"},
+	{"F16", 16, "float16"},
+	{"BF16", 16, "bfloat16"},
+	{"I32", 32, "int32"},
+	{"U32", 32, "uint32"},
+	{"F32", 32, "float32"},
+	{"C64", 64, "complex64"},
+	{"F64", 64, "float64"},
+	{"I64", 64, "int64"},
+	{"U64", 64, "uint64"},
+}
+
+// typeNamed is the index in dtypes of the file's name for a type; -1: there is none.
+func typeNamed(name string) int {
+	for i, t := range dtypes {
+		if t.name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// typeOf is the index in dtypes of a checkpoint's name for a type; -1: the format has none.
+func typeOf(ours string) int {
+	for i, t := range dtypes {
+		if t.ours == ours && ours != "" {
+			return i
+		}
+	}
+	return -1
+}
+
+// maxQuoted is about how much of a name an error tells: files may have names of any length.
+const maxQuoted = 80
+
+// quoted is a name in an error.
+func quoted(name string) string {
+	if len(name) <= maxQuoted {
+		return strconv.Quote(name)
+	}
+	const end = maxQuoted / 4
+	return strconv.Quote(fmt.Sprintf("%s ... %d bytes ... %s", name[:maxQuoted-end], len(name)-maxQuoted, name[len(name)-end:]))
 }

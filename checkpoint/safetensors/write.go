@@ -1,13 +1,20 @@
 package safetensors
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"ddpbatch/checkpoint"
-	"ddpbatch/checkpoint/internal/replace"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
@@ -24,10 +31,7 @@ type Source struct {
 func Write(path string, tensors []checkpoint.Tensor, metadata Metadata) error {
 	sources := make([]Source, len(tensors))
 	for i, t := range tensors {
-		sources[i] = Source{t.Name, t.DType, t.Shape, func(w io.Writer) error {
-			_, err := w.Write(t.Data)
-			return err
-		}}
+		sources[i] = Source{t.Name, t.DType, t.Shape, replace.Bytes(t.Data)}
 	}
 	return WriteSources(context.Background(), path, sources, metadata)
 }
@@ -81,4 +85,106 @@ func (e *exactly) Write(p []byte) (int, error) {
 	n, err := e.w.Write(p)
 	e.left -= int64(n)
 	return n, err
+}
+
+// sizedTensor is a tensor with what the header says of it.
+type sizedTensor struct {
+	Source
+	which int   // its type's index in dtypes
+	bytes int64 // of its data
+}
+
+// inOrder checks tensors and sorts them as the format's own writer does: so all data are aligned.
+func inOrder(tensors []Source) ([]sizedTensor, error) {
+	if len(tensors) > maxTensors {
+		return nil, fmt.Errorf("%d tensors, at most %d are allowed", len(tensors), maxTensors)
+	}
+	parts := make([]sizedTensor, len(tensors))
+	for i, t := range tensors {
+		which := typeOf(t.DType)
+		if which < 0 {
+			return nil, fmt.Errorf("tensor %s: the format has no type for dtype %q", quoted(t.Name), t.DType)
+		}
+		for _, dim := range t.Shape {
+			if dim < 0 {
+				return nil, fmt.Errorf("tensor %s: shape %v has a negative dimension", quoted(t.Name), t.Shape)
+			}
+		}
+		size, err := byteSize(dtypes[which], t.Shape)
+		switch {
+		case err != nil || size > math.MaxInt64 || len(t.Shape) > maxRank:
+			return nil, fmt.Errorf("tensor %s: shape %v is too large", quoted(t.Name), t.Shape)
+		case !utf8.ValidString(t.Name) || t.Name == metadataKey:
+			return nil, fmt.Errorf("no tensor can be named %s", quoted(t.Name))
+		}
+		parts[i] = sizedTensor{t, which, int64(size)}
+	}
+	slices.SortFunc(parts, func(a, b sizedTensor) int {
+		return cmp.Or(cmp.Compare(b.which, a.which), strings.Compare(a.Name, b.Name))
+	})
+	return parts, nil
+}
+
+// encodeHeader is a file up to its data, which begins at a multiple of 8 bytes.
+func encodeHeader(parts []sizedTensor, metadata Metadata) ([]byte, error) {
+	out := append(make([]byte, 8), '{')
+	if metadata != nil {
+		text, err := encodeMetadata(metadata)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, text...), ',')
+	}
+	at, seen := int64(0), map[string]bool{}
+	for _, p := range parts {
+		if seen[p.Name] {
+			return nil, fmt.Errorf("two tensors are named %s", quoted(p.Name))
+		}
+		seen[p.Name] = true
+		if p.bytes > math.MaxInt64-maxHeader-8-at {
+			return nil, errors.New("the tensors are larger than a file can be")
+		}
+		out = appendString(out, p.Name)
+		out = append(append(append(out, `:{"dtype":"`...), dtypes[p.which].name...), `","shape":[`...)
+		for i, dim := range p.Shape {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = strconv.AppendInt(out, int64(dim), 10)
+		}
+		out = strconv.AppendInt(append(out, `],"data_offsets":[`...), at, 10)
+		at += p.bytes
+		out = strconv.AppendInt(append(out, ','), at, 10)
+		out = append(out, `]},`...)
+	}
+	if out[len(out)-1] == ',' {
+		out = out[:len(out)-1]
+	}
+	out = append(out, '}')
+	for len(out)%8 != 0 {
+		out = append(out, ' ')
+	}
+	if len(out)-8 > maxHeader {
+		return nil, fmt.Errorf("%d tensors need a header of %d bytes, at most %d are allowed", len(parts), len(out)-8, maxHeader)
+	}
+	binary.LittleEndian.PutUint64(out, uint64(len(out)-8))
+	return out, nil
+}
+
+func encodeMetadata(metadata Metadata) ([]byte, error) {
+	if len(metadata) > maxFields {
+		return nil, fmt.Errorf("%d metadata, at most %d are allowed", len(metadata), maxFields)
+	}
+	out, seen := []byte(`"`+metadataKey+`":{`), map[string]bool{}
+	for i, f := range metadata {
+		if seen[f.Key] || !utf8.ValidString(f.Key) || !utf8.ValidString(f.Value) {
+			return nil, fmt.Errorf("metadata %s stands there twice, or is no UTF-8", quoted(f.Key))
+		}
+		seen[f.Key] = true
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendString(append(appendString(out, f.Key), ':'), f.Value)
+	}
+	return append(out, '}'), nil
 }

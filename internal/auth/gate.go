@@ -5,9 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/pause"
 )
 
 // Gate lets in, of all that connect to a listener, those that prove the run's secret. Strangers
@@ -25,7 +29,7 @@ type Gate struct {
 
 	Log *slog.Logger // hears of connections that are refused, under the binding's role
 
-	crowd     crowd
+	pending   pendingConns
 	refused   atomic.Int64 // but for strangers
 	strangers strangers
 }
@@ -37,26 +41,23 @@ type Gate struct {
 // serve owns its connection, unless it returns an error: then the connection is refused like one that
 // has proved nothing, that is closed and logged.
 func (g *Gate) Serve(ctx context.Context, l net.Listener, serve func(conn net.Conn, hello []byte) error) {
-	const longest = time.Second
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
-	for pause := time.Duration(0); ; {
+	for again := (backoff.Backoff{First: 10 * time.Millisecond, Most: time.Second}); ; {
 		conn, err := l.Accept()
 		switch {
 		case err == nil:
-			pause = 0
-			g.crowd.enter(conn, g.Room)
+			again.Reset()
+			g.pending.add(conn, g.Room)
 			tasks.Go(func() { g.receive(ctx, conn, serve) })
 			continue
 		case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		}
 		// Out of file descriptors, say: connections that end give some back.
-		pause = min(max(2*pause, 5*time.Millisecond), longest)
-		g.Log.Warn(g.Binding.Role+": accept a connection", "err", err, "retry_in", pause)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		rest := again.Next()
+		g.Log.Warn(g.Binding.Role+": accept a connection", "err", err, "retry_in", rest)
+		if pause.For(ctx, rest) != nil {
 			return
 		}
 	}
@@ -83,8 +84,8 @@ func (g *Gate) admit(ctx context.Context, conn net.Conn) (opened net.Conn, hello
 		opened = conn
 		hello, err = Server(ctx, conn, g.Secret, g.Binding, g.Hello)
 	}
-	if !g.crowd.leave(conn) {
-		return nil, nil, errCrowded
+	if !g.pending.remove(conn) {
+		return nil, nil, errTooManyPending
 	}
 	return opened, hello, err
 }
@@ -108,4 +109,65 @@ func (g *Gate) refuse(ctx context.Context, conn net.Conn, err error) {
 		about = append(about, "so_far", n)
 	}
 	g.Log.Warn(g.Binding.Role+": connection refused", about...)
+}
+
+// errTooManyPending is why the oldest of too many handshakes ends.
+var errTooManyPending = errors.New("it had proved nothing yet when too many others came after it")
+
+// pendingConns holds the connections that have proved nothing yet. When there is no room for another, the
+// oldest goes: a handshake takes a rank some milliseconds, and whoever is still at it when so many
+// have come after it is hardly one.
+type pendingConns struct {
+	mu    sync.Mutex
+	conns []net.Conn // the oldest first
+}
+
+// add adds conn, until remove, to what are then at most room connections.
+func (c *pendingConns) add(conn net.Conn, room int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.conns) >= room {
+		c.conns[0].Close() // its handshake fails, and leaves
+		c.conns = slices.Delete(c.conns, 0, 1)
+	}
+	c.conns = append(c.conns, conn)
+}
+
+// remove tells whether conn was still there.
+func (c *pendingConns) remove(conn net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.Index(c.conns, conn)
+	if i < 0 {
+		return false
+	}
+	c.conns = slices.Delete(c.conns, i, i+1)
+	return true
+}
+
+// maxStrangers bounds what is remembered, and told, of hosts that are none of the run's.
+const maxStrangers = 1024
+
+// strangers remembers the hosts whose proof was wrong. The zero value remembers none.
+type strangers struct {
+	mu    sync.Mutex
+	hosts map[string]bool
+}
+
+// isNew tells whether the host of addr was not seen before; of more than maxStrangers, none is new.
+func (s *strangers) isNew(addr net.Addr) bool {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		host = addr.String()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hosts[host] || len(s.hosts) == maxStrangers {
+		return false
+	}
+	if s.hosts == nil {
+		s.hosts = make(map[string]bool)
+	}
+	s.hosts[host] = true
+	return true
 }

@@ -3,8 +3,12 @@ package auth
 import (
 	"context"
 	"crypto/rand"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strconv"
 	"time"
 )
@@ -40,17 +44,46 @@ func (b Binding) Fingerprint() []byte {
 // server's own comes back, both covered by the proofs; at most MaxHello bytes
 // each. They are not secret: each is sent before the other side has proved anything.
 func Client(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
-	return shake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
+	return handshake(ctx, conn, s, hello, func() ([]byte, error) { return clientSide(conn, s, b, hello) })
 }
 
 // Server is the other side of Client. A client whose proof is wrong is told so
 // in one byte, and Server returns ErrUnproved.
 func Server(ctx context.Context, conn net.Conn, s Secret, b Binding, hello []byte) (peer []byte, err error) {
-	return shake(ctx, conn, s, hello, func() ([]byte, error) { return serverSide(conn, s, b, hello) })
+	return handshake(ctx, conn, s, hello, func() ([]byte, error) { return serverSide(conn, s, b, hello) })
 }
 
-// shake runs one side of the handshake within ctx and Timeout.
-func shake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func() ([]byte, error)) ([]byte, error) {
+var (
+	// ErrRefused is what a client gets from a server that does not accept its proof.
+	ErrRefused = errors.New("the server refused this run's secret: the secret is another one, or the server serves another run, attempt or role")
+
+	// ErrUnproved is what either side gets of a peer whose proof is wrong.
+	ErrUnproved = errors.New("the peer did not prove that it knows this run's secret")
+
+	// ErrProtocol is what either side gets of a peer that does not speak this
+	// protocol; where it is a ddpbatch of another version, the error is a [VersionError].
+	ErrProtocol = errors.New("the peer is not a ddpbatch that this one can talk to")
+
+	// ErrNoSecret is what a handshake with the zero Secret gives.
+	ErrNoSecret = errors.New("no secret is set")
+)
+
+// VersionError says that the peer is a ddpbatch of another protocol version. It
+// matches ErrProtocol.
+type VersionError struct {
+	Ours, Theirs uint16
+}
+
+func (e *VersionError) Error() string {
+	return fmt.Sprintf("the peer speaks version %d of ddpbatch's protocol, this side version %d: run the same build on every node",
+		e.Theirs, e.Ours)
+}
+
+// Unwrap makes errors.Is find ErrProtocol.
+func (e *VersionError) Unwrap() error { return ErrProtocol }
+
+// handshake runs one side of the handshake within ctx and Timeout.
+func handshake(ctx context.Context, conn net.Conn, s Secret, hello []byte, side func() ([]byte, error)) ([]byte, error) {
 	if s.IsZero() {
 		return nil, fmt.Errorf("handshake: %w", ErrNoSecret)
 	}
@@ -154,4 +187,109 @@ func newNonce() (nonce, error) {
 		return n, fmt.Errorf("make a nonce: %w", err)
 	}
 	return n, nil
+}
+
+const magic = "ddpbatch"
+
+// The server's answer to a client's proof.
+const (
+	refused  = 0
+	accepted = 1
+)
+
+// AppendPreface appends the bytes that both sides of every connection send first: a magic word and a version. Their form never changes, so
+// that sides of different versions can tell.
+func AppendPreface(buf []byte, version uint16) []byte {
+	return binary.BigEndian.AppendUint16(append(buf, magic...), version)
+}
+
+// ReadPreface returns the version that the peer speaks.
+func ReadPreface(r io.Reader) (uint16, error) {
+	var buf [len(magic) + 2]byte
+	if _, err := io.ReadFull(r, buf[:]); err != nil {
+		return 0, fmt.Errorf("read the peer's version: %w", err)
+	}
+	if string(buf[:len(magic)]) != magic {
+		return 0, fmt.Errorf("%w: it began with %q", ErrProtocol, buf[:len(magic)])
+	}
+	return binary.BigEndian.Uint16(buf[len(magic):]), nil
+}
+
+func appendChallenge(buf []byte, n nonce, hello []byte) []byte {
+	buf = append(buf, n[:]...)
+	buf = binary.BigEndian.AppendUint16(buf, uint16(len(hello)))
+	return append(buf, hello...)
+}
+
+func readChallenge(r io.Reader) (n nonce, hello []byte, err error) {
+	var head [len(n) + 2]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return n, nil, fmt.Errorf("read the peer's challenge: %w", err)
+	}
+	copy(n[:], head[:])
+	size := int(binary.BigEndian.Uint16(head[len(n):]))
+	if size > MaxHello {
+		return n, nil, fmt.Errorf("%w: its hello has %d bytes, more than %d", ErrProtocol, size, MaxHello)
+	}
+	hello = make([]byte, size)
+	if _, err := io.ReadFull(r, hello); err != nil {
+		return n, nil, fmt.Errorf("read the peer's hello: %w", err)
+	}
+	return n, hello, nil
+}
+
+func readVerdict(r io.Reader) error {
+	var verdict [1]byte
+	if _, err := io.ReadFull(r, verdict[:]); err != nil {
+		return fmt.Errorf("read the server's answer: %w", err)
+	}
+	switch verdict[0] {
+	case accepted:
+		return nil
+	case refused:
+		return ErrRefused
+	}
+	return fmt.Errorf("%w: it answered a proof with byte %d", ErrProtocol, verdict[0])
+}
+
+func readProof(r io.Reader, want Secret) error {
+	var got Secret
+	if _, err := io.ReadFull(r, got[:]); err != nil {
+		return fmt.Errorf("read the peer's proof: %w", err)
+	}
+	if !got.Equal(want) {
+		return ErrUnproved
+	}
+	return nil
+}
+
+// Within runs exchange, which reads and writes conn, and makes it end with ctx, or
+// after limit where ctx has no deadline. When it succeeds, conn has no deadline left.
+func Within(ctx context.Context, conn net.Conn, limit time.Duration, exchange func() error) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(limit)
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		return fmt.Errorf("set a deadline: %w", err)
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		conn.SetDeadline(time.Unix(1, 0)) // in the past: whoever reads or writes returns
+		close(interrupted)
+	})
+	err := exchange()
+	if !stop() {
+		<-interrupted // or it would set its deadline after ours is cleared
+		return context.Cause(ctx)
+	}
+	switch {
+	case err == nil:
+		return conn.SetDeadline(time.Time{})
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		return err
+	case ok: // the connection's clock was a moment ahead of the context's
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return fmt.Errorf("no answer within %v: %w", limit, err)
 }

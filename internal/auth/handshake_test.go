@@ -7,8 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
 )
 
 var binding = Binding{Run: "mnist-1", Attempt: 2, Role: "store"}
@@ -23,8 +29,8 @@ type side struct {
 	err  error
 }
 
-// meet runs a handshake over the two ends of a connection, closing each when its side is done, if that failed.
-func meet(ctx context.Context, clientConn, serverConn net.Conn, client, server *side) {
+// handshakeBoth runs a handshake over the two ends of a connection, closing each when its side is done, if that failed.
+func handshakeBoth(ctx context.Context, clientConn, serverConn net.Conn, client, server *side) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -78,7 +84,7 @@ func TestHandshake(t *testing.T) {
 				c, s := pair(t)
 				client := &side{secret: counting(), binding: binding, hello: hellos[0]}
 				server := &side{secret: counting(), binding: binding, hello: hellos[1]}
-				meet(t.Context(), c, s, client, server)
+				handshakeBoth(t.Context(), c, s, client, server)
 				if client.err != nil || server.err != nil {
 					t.Fatalf("client: %v; server: %v", client.err, server.err)
 				}
@@ -120,7 +126,7 @@ func TestHandshakeRefuses(t *testing.T) {
 			client := &side{secret: counting(), binding: binding, hello: "c"}
 			server := &side{secret: counting(), binding: binding, hello: "s"}
 			change(client)
-			meet(t.Context(), c, s, client, server)
+			handshakeBoth(t.Context(), c, s, client, server)
 			if !errors.Is(client.err, ErrRefused) {
 				t.Errorf("client: %v, want ErrRefused", client.err)
 			}
@@ -238,7 +244,7 @@ func TestReplayIsRefused(t *testing.T) {
 	recorder := &recording{Conn: c}
 	client := &side{secret: counting(), binding: binding, hello: "c"}
 	server := &side{secret: counting(), binding: binding, hello: "s"}
-	meet(t.Context(), recorder, s, client, server)
+	handshakeBoth(t.Context(), recorder, s, client, server)
 	if client.err != nil || server.err != nil {
 		t.Fatalf("client: %v; server: %v", client.err, server.err)
 	}
@@ -275,3 +281,172 @@ func TestReplayIsRefused(t *testing.T) {
 }
 
 func cut(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// seeds are the beginnings of handshakes as each side hears them.
+func seeds(f *testing.F) {
+	hello := appendChallenge(AppendPreface(nil, Version), nonce{1, 2, 3}, []byte("node0"))
+	f.Add([]byte(nil))
+	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
+	f.Add([]byte(magic + "\x00\x02"))
+	f.Add(hello)
+	f.Add(append(hello, refused))
+	f.Add(append(hello, append([]byte{accepted}, make([]byte, 32)...)...))
+	f.Add(append(hello, make([]byte, 32)...))
+	f.Add([]byte(string(AppendPreface(nil, Version)) + strings.Repeat("n", 32) + "\xff\xff"))
+}
+
+// FuzzServer plays arbitrary bytes to a server: none of them prove anything.
+func FuzzServer(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, words []byte) {
+		conn := &script{in: bytes.NewReader(words)}
+		if _, err := Server(t.Context(), conn, counting(), binding, []byte("s")); err == nil {
+			t.Fatal("the server accepted a client without the secret")
+		}
+		if most := len(magic) + 2 + 32 + 2 + 1 + 1; conn.out.Len() > most {
+			t.Errorf("the server sent a stranger %d bytes", conn.out.Len())
+		}
+	})
+}
+
+// FuzzClient plays arbitrary bytes to a client.
+func FuzzClient(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, words []byte) {
+		conn := &script{in: bytes.NewReader(words)}
+		if _, err := Client(t.Context(), conn, counting(), binding, []byte("c")); err == nil {
+			t.Fatal("the client accepted a server without the secret")
+		}
+	})
+}
+
+// TestSlowPeer holds both sides against a peer that sends one byte a second, for ever,
+// and against one that sends nothing.
+func TestSlowPeer(t *testing.T) {
+	background := func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
+	for name, c := range map[string]struct {
+		context func(context.Context) (context.Context, context.CancelFunc)
+		after   time.Duration
+		want    error
+	}{
+		"no deadline": {background, Timeout, os.ErrDeadlineExceeded},
+		"deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 3*time.Second)
+		}, 3 * time.Second, context.DeadlineExceeded},
+		"late deadline": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
+		}, time.Minute, context.DeadlineExceeded},
+		"cancelled": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(2*time.Second, cancel)
+			return ctx, cancel
+		}, 2 * time.Second, context.Canceled},
+		"cancelled before": {func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			return ctx, cancel
+		}, 0, context.Canceled},
+	} {
+		for role, f := range map[string]func(context.Context, net.Conn, Secret, Binding, []byte) ([]byte, error){"client": Client, "server": Server} {
+			for pace, drip := range map[string]func(net.Conn){"silent": func(net.Conn) {}, "dripping": dripHandshake} {
+				t.Run(name+", "+role+", "+pace, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						near, far := net.Pipe()
+						var peer sync.WaitGroup
+						peer.Go(func() { io.Copy(io.Discard, far) })
+						peer.Go(func() { drip(far) })
+						ctx, cancel := c.context(t.Context())
+						defer cancel()
+						begin := time.Now()
+						_, err := f(ctx, near, counting(), binding, nil)
+						if !errors.Is(err, c.want) {
+							t.Errorf("error %v, want %v", err, c.want)
+						}
+						if took := time.Since(begin); took != c.after {
+							t.Errorf("took %v, want %v", took, c.after)
+						}
+						near.Close()
+						far.Close()
+						peer.Wait()
+					})
+				})
+			}
+		}
+	}
+}
+
+// dripHandshake sends the beginning of a handshake, a byte a second.
+func dripHandshake(conn net.Conn) {
+	words := appendChallenge(AppendPreface(nil, Version), nonce{}, make([]byte, 100))
+	for _, b := range words {
+		if _, err := conn.Write([]byte{b}); err != nil {
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// TestDeadlineIsCleared uses the connection long after the handshake's deadline.
+func TestDeadlineIsCleared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := net.Pipe()
+		defer c.Close()
+		defer s.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		client := &side{secret: counting(), binding: binding}
+		server := &side{secret: counting(), binding: binding}
+		handshakeBoth(ctx, c, s, client, server)
+		if client.err != nil || server.err != nil {
+			t.Fatalf("client: %v; server: %v", client.err, server.err)
+		}
+		time.Sleep(time.Hour)
+		go io.WriteString(c, "x")
+		if _, err := s.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// script is a connection that plays what in holds and keeps what is written.
+type script struct {
+	net.Conn
+	in  io.Reader
+	out bytes.Buffer
+}
+
+func (s *script) Read(p []byte) (int, error)  { return s.in.Read(p) }
+func (s *script) Write(p []byte) (int, error) { return s.out.Write(p) }
+func (s *script) SetDeadline(time.Time) error { return nil }
+
+// later is a reader whose contents are made up at the first read.
+type later struct {
+	make func() []byte
+	r    io.Reader
+}
+
+func (l *later) Read(p []byte) (int, error) {
+	if l.r == nil {
+		l.r = bytes.NewReader(l.make())
+	}
+	return l.r.Read(p)
+}
+
+// recording keeps what goes over a connection.
+type recording struct {
+	net.Conn
+	sent, received bytes.Buffer
+}
+
+func (r *recording) Write(p []byte) (int, error) {
+	r.sent.Write(p)
+	return r.Conn.Write(p)
+}
+
+func (r *recording) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	r.received.Write(p[:n])
+	return n, err
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -9,7 +10,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"ddpbatch/internal/replace"
+	"ddpbatch/internal/vfs"
 )
 
 // Secret is what the ranks of one run share: 32 random bytes. The zero Secret stands
@@ -91,4 +100,104 @@ func (s Secret) mac(purpose string, words ...string) Secret {
 		add(word)
 	}
 	return Secret(h.Sum(nil))
+}
+
+// KeyPath is where a user's key file is, by the variables that lookup finds: DDPBATCH_SECRET_FILE, or else .config/ddpbatch/key
+// below HOME. The file need not be there: see KeyFile.
+func KeyPath(lookup func(string) (string, bool)) (string, error) {
+	if path, _ := lookup("DDPBATCH_SECRET_FILE"); path != "" {
+		return path, nil
+	}
+	home, _ := lookup("HOME")
+	if home == "" {
+		return "", errors.New("HOME is not set, where the key is that the processes of this run share; set DDPBATCH_SECRET_FILE")
+	}
+	return filepath.Join(home, ".config", "ddpbatch", "key"), nil
+}
+
+// RunSecret is what the processes of a run share that nobody gave a secret: one made of the key file at path, which all of them must see,
+// and the run's id. Other runs of the user have others.
+func RunSecret(path, run string) (Secret, error) {
+	key, err := KeyFile(path)
+	if err != nil {
+		return Secret{}, err
+	}
+	return key.Derive("run", run), nil
+}
+
+// KeyFile returns the secret in the file at path, which holds 64 hexadecimal
+// digits and, if it likes, a newline. Where there is no such file, KeyFile
+// makes one with a new secret, mode 0600, and the folders above it, mode 0700; of several
+// processes that do so at once, on one machine or over NFS, all get the same secret.
+//
+// A file that another user owns, or that anyone but its owner may read or
+// write, is refused, also behind a symbolic link.
+func KeyFile(path string) (Secret, error) {
+	s, err := readKey(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = createKey(path); err == nil {
+			s, err = readKey(path)
+		}
+	}
+	if err != nil {
+		return Secret{}, fmt.Errorf("key file %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func readKey(path string) (Secret, error) {
+	f, info, err := vfs.OpenRegular(path)
+	if err != nil {
+		return Secret{}, withoutPath(err)
+	}
+	defer f.Close()
+	if err := private(info); err != nil {
+		return Secret{}, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, 128))
+	if err != nil {
+		return Secret{}, withoutPath(err)
+	}
+	return ParseSecret(strings.TrimSuffix(string(text), "\n"))
+}
+
+// private refuses what others could have read or written.
+func private(info fs.FileInfo) error {
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("its mode is %#o, so others may have read or changed it: delete it, and a new one is made", mode)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return errors.New("cannot tell who owns it")
+	}
+	if uid := os.Geteuid(); int(stat.Uid) != uid {
+		return fmt.Errorf("user %d owns it, and not user %d who runs this: name another file", stat.Uid, uid)
+	}
+	return nil
+}
+
+// createKey makes the file if it is still absent, whole.
+func createKey(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	s, err := NewSecret()
+	if err != nil {
+		return err
+	}
+	o := replace.Options{Mode: 0o600, Keep: true}
+	err = replace.FileWith(context.Background(), vfs.OS{}, path, o, replace.Bytes([]byte(s.Hex()+"\n")))
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// withoutPath drops the path from an error, which names it already.
+func withoutPath(err error) error {
+	var perr *fs.PathError
+	if errors.As(err, &perr) {
+		return perr.Err
+	}
+	return err
 }

@@ -1,6 +1,10 @@
 package crc32c
 
-import "hash/crc32"
+import (
+	"hash/crc32"
+	"math/bits"
+	"runtime"
+)
 
 var table = crc32.MakeTable(crc32.Castagnoli)
 
@@ -9,3 +13,84 @@ func Checksum(p []byte) uint32 { return Update(0, p) }
 
 // Update is the checksum of bytes with the checksum crc followed by p; of nothing it is 0.
 func Update(crc uint32, p []byte) uint32 { return update(crc, p) }
+
+// Digest is an io.Writer that adds up the checksum of all that is written to it. The zero value has seen nothing. Use it from one
+// goroutine.
+type Digest struct{ crc uint32 }
+
+// Write adds p. It never fails.
+func (d *Digest) Write(p []byte) (int, error) {
+	d.crc = Update(d.crc, p)
+	return len(p), nil
+}
+
+// Sum32 is the checksum of what has been written.
+func (d *Digest) Sum32() uint32 { return d.crc }
+
+// Combine is the checksum of bytes with checksum a followed by n bytes, not negative, with checksum b. It takes less than a microsecond,
+// whatever n is.
+//
+// A checksum is a polynomial modulo P, and appending n bytes multiplies it by x^(8n); the conditioning of the bits before and after
+// cancels out. This is crc32_combine of zlib 1.2.12 (crc32.c: multmodp, x2nmodp), for another P.
+func Combine(a, b uint32, n int64) uint32 { return times(power(uint64(n), 3), a) ^ b }
+
+// Polynomials over GF(2), modulo P, are reflected as CRCs are: bit 31 is the coefficient of x^0.
+
+// castagnoli is P without its x^32 (RFC 3720, 12.1).
+const castagnoli = 0x82f63b78
+
+// squares[k] is x^(2^k).
+var squares = func() (s [64 + 3]uint32) {
+	s[0] = 1 << (31 - 1)
+	for k := 1; k < len(s); k++ {
+		s[k] = times(s[k-1], s[k-1])
+	}
+	return s
+}()
+
+// power is x^(n * 2^k), for k up to 3.
+func power(n uint64, k int) uint32 {
+	p := uint32(1 << 31)
+	for ; n != 0; n &= n - 1 {
+		p = times(p, squares[k+bits.TrailingZeros64(n)])
+	}
+	return p
+}
+
+// times is a * b. It has no branch on the bits, which are random.
+func times(a, b uint32) uint32 {
+	var p uint32
+	for range 32 {
+		p ^= b & -(a >> 31)
+		a <<= 1
+		b = b>>1 ^ castagnoli&-(b&1)
+	}
+	return p
+}
+
+const (
+	// runBytes are what hash/crc32 takes at once on amd64: three runs of 1344 bytes, side by side.
+	runBytes = 3 * 1344
+	// lineBytes is a line of the cache.
+	lineBytes = 64
+)
+
+// ahead is Update by hash/crc32 for bytes that may be in no cache. Three runs side by side are not what a CPU fetches ahead of: where it
+// has gone over the lines in their order just before, bytes from memory take less than half of the time, and those from the cache a fifth
+// more.
+func ahead(crc uint32, p []byte) uint32 {
+	for len(p) >= runBytes {
+		runtime.KeepAlive(touch(p[:runBytes]))
+		crc = crc32.Update(crc, table, p[:runBytes])
+		p = p[runBytes:]
+	}
+	return crc32.Update(crc, table, p)
+}
+
+// touch reads each line.
+func touch(p []byte) (sum byte) {
+	for i := 0; i < len(p); i += lineBytes {
+		sum ^= p[i]
+	}
+	return sum
+}

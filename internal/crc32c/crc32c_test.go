@@ -2,8 +2,10 @@ package crc32c
 
 import (
 	"bytes"
+	"fmt"
 	"hash/crc32"
 	"io"
+	"math/bits"
 	"math/rand/v2"
 	"testing"
 
@@ -130,5 +132,110 @@ func TestDigest(t *testing.T) {
 	}
 	if got, want := d.Sum32(), crc32.Checksum(data, table); got != want {
 		t.Errorf("%08x, want %08x", got, want)
+	}
+}
+
+// TestCombine compares combined checksums of random splits with the standard library's of the whole.
+func TestCombine(t *testing.T) {
+	t.Parallel()
+	data := noise(250_000)
+	rapid.Check(t, func(t *rapid.T) {
+		whole := data[:rapid.IntRange(0, len(data)).Draw(t, "n")]
+		got, rest := uint32(0), whole
+		for i := rapid.IntRange(0, 5).Draw(t, "cuts"); i > 0; i-- {
+			n := rapid.IntRange(0, len(rest)).Draw(t, "cut")
+			got, rest = Combine(got, crc32.Checksum(rest[:n], table), int64(n)), rest[n:]
+		}
+		if got, want := Combine(got, crc32.Checksum(rest, table), int64(len(rest))), crc32.Checksum(whole, table); got != want {
+			t.Fatalf("combined %08x, of the whole %08x", got, want)
+		}
+	})
+}
+
+// TestCombineLongLengths: lengths that no test can hold in memory follow from shorter ones, as a string of m + n bytes is one of m, then n.
+func TestCombineLongLengths(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m, n := rapid.Int64Range(0, 1<<62-1).Draw(t, "m"), rapid.Int64Range(0, 1<<62-1).Draw(t, "n")
+		a, b, c := rapid.Uint32().Draw(t, "a"), rapid.Uint32().Draw(t, "b"), rapid.Uint32().Draw(t, "c")
+		if got, want := Combine(Combine(a, b, m), c, n), Combine(a, Combine(b, c, n), m+n); got != want {
+			t.Fatalf("%08x, want %08x", got, want)
+		}
+	})
+}
+
+func BenchmarkCombine(b *testing.B) {
+	var crc uint32
+	for b.Loop() {
+		crc = Combine(crc, 0x12345678, 173_511)
+	}
+}
+
+// remainder is x^n modulo P by long division, a bit at a time, in the order in which RFC 3720, 12.1, writes P: bit 0 is that of x^0.
+func remainder(n int) uint32 {
+	const p = 0x11edc6f41
+	r := uint64(1)
+	for range n {
+		if r <<= 1; r>>32 != 0 {
+			r ^= p
+		}
+	}
+	return uint32(r)
+}
+
+func TestPower(t *testing.T) {
+	for n := range 5000 {
+		if got, want := power(uint64(n), 0), bits.Reverse32(remainder(n)); got != want {
+			t.Fatalf("x^%d is %08x, want %08x", n, got, want)
+		}
+	}
+	for k := range 4 {
+		if got, want := power(123, k), bits.Reverse32(remainder(123<<k)); got != want {
+			t.Errorf("x^(123 * 2^%d) is %08x, want %08x", k, got, want)
+		}
+	}
+}
+
+// TestTimes: multiplication distributes, commutes, and has 1.
+func TestTimes(t *testing.T) {
+	for range 1000 {
+		a, b, c := rand.Uint32(), rand.Uint32(), rand.Uint32()
+		if times(a, b^c) != times(a, b)^times(a, c) || times(a, b) != times(b, a) || times(a, 1<<31) != a {
+			t.Fatalf("%08x, %08x, %08x", a, b, c)
+		}
+	}
+}
+
+// BenchmarkChecksum compares Checksum with the standard library's, and that with lines read ahead, of bytes in the cache and in no cache.
+func BenchmarkChecksum(b *testing.B) {
+	sides := []struct {
+		name     string
+		checksum func([]byte) uint32
+	}{
+		{"ours", Checksum},
+		{"ahead", func(p []byte) uint32 { return ahead(0, p) }},
+		{"standard", func(p []byte) uint32 { return crc32.Checksum(p, table) }},
+	}
+	for _, n := range []int{64, 512, 4 << 10, 64 << 10, 256 << 10} {
+		data := make([]byte, n)
+		for _, side := range sides {
+			b.Run(fmt.Sprintf("cache/%d/%s", n, side.name), func(b *testing.B) { checksums(b, data, n, side.checksum) })
+		}
+	}
+	const block = 256 << 10 // a chunk of a checkpoint
+	data := make([]byte, 256<<20)
+	for i := range data {
+		data[i] = 1 // so that the pages are there
+	}
+	for _, side := range sides {
+		b.Run("memory/"+side.name, func(b *testing.B) { checksums(b, data, block, side.checksum) })
+	}
+}
+
+// checksums takes one of each block of data in turn.
+func checksums(b *testing.B, data []byte, block int, checksum func([]byte) uint32) {
+	b.SetBytes(int64(block))
+	for at := 0; b.Loop(); at = (at + block) % len(data) {
+		checksum(data[at : at+block])
 	}
 }

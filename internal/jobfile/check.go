@@ -2,11 +2,15 @@ package jobfile
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/BurntSushi/toml"
+
+	"ddpbatch/slurm"
 )
 
 // A checker turns the tables of one file into one job, and gathers what is wrong with them.
@@ -20,9 +24,9 @@ type checker struct {
 	bad      map[string]bool // keys that have a fault
 }
 
-// A finding is a fault that still knows its place.
+// A finding is a fault that still knows its position.
 type finding struct {
-	at  *place
+	at  *position
 	key toml.Key
 	msg string
 }
@@ -30,20 +34,20 @@ type finding struct {
 // maxFaults is how many faults are told: more are no help to a person, and each takes time.
 const maxFaults = 100
 
-// full tells whether nothing more is worth checking.
-func (c *checker) full() bool { return len(c.faults) > maxFaults }
+// isFull tells whether nothing more is worth checking.
+func (c *checker) isFull() bool { return len(c.faults) > maxFaults }
 
-// fault notes that key, at a place, is wrong.
-func (c *checker) fault(at *place, key toml.Key, format string, args ...any) {
+// fault notes that key, at a position, is wrong.
+func (c *checker) fault(at *position, key toml.Key, format string, args ...any) {
 	if c.bad == nil {
 		c.bad = make(map[string]bool)
 	}
 	c.bad[key.String()] = true
 	switch {
-	case c.full():
+	case c.isFull():
 		return
 	case len(c.faults) == maxFaults:
-		at, key = &place{offset: len(c.src)}, nil
+		at, key = &position{offset: len(c.src)}, nil
 		format, args = "there are more than %d faults, and the others are not shown: correct these first", []any{maxFaults}
 	}
 	c.faults = append(c.faults, finding{at, key, fmt.Sprintf(format, args...)})
@@ -51,19 +55,19 @@ func (c *checker) fault(at *place, key toml.Key, format string, args ...any) {
 
 // version tells whether the file has the schema that this package knows: another one has other keys,
 // so that nothing else is worth checking.
-func (c *checker) version(values map[string]any, root *place) bool {
+func (c *checker) version(values map[string]any, root *position) bool {
 	v, given := values["schema"]
 	return !given || c.value(schema().keys["schema"], toml.Key{"schema"}, v, root.below("schema"))
 }
 
 // table checks the keys of one table, in the order of the file.
-func (c *checker) table(n *node, key toml.Key, values map[string]any, at *place) {
+func (c *checker) table(n *node, key toml.Key, values map[string]any, at *position) {
 	kind, ok := c.kind(n, key, values, at)
 	if !ok {
 		return // which keys it has depends on its kind
 	}
 	for _, name := range inOrder(values, at) {
-		if c.full() {
+		if c.isFull() {
 			return
 		}
 		sub, where := below(key, name), at.below(name)
@@ -71,21 +75,21 @@ func (c *checker) table(n *node, key toml.Key, values map[string]any, at *place)
 		switch {
 		case child == nil:
 			c.fault(where, sub, "%s", unknown(n, sub, values[name]))
-		case !child.belongs(kind):
+		case !child.appliesTo(kind):
 			c.fault(where, sub, "%s is no key of kind %q, but of %s", sub, kind, quoted(child.kinds))
 		case name != "kind" || n.kind == nil: // else it is read already
 			c.value(child, sub, values[name], where)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.keys)) {
-		if child := n.keys[name]; child.need && child.belongs(kind) && values[name] == nil {
+		if child := n.keys[name]; child.need && child.appliesTo(kind) && values[name] == nil {
 			c.missing(at, key, name)
 		}
 	}
 }
 
 // kind reads what decides over the other keys of a table that comes in several kinds.
-func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *place) (kind string, ok bool) {
+func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *position) (kind string, ok bool) {
 	if n.kind == nil {
 		return "", true
 	}
@@ -102,7 +106,7 @@ func (c *checker) kind(n *node, key toml.Key, values map[string]any, at *place) 
 }
 
 // value checks one value and what it holds, and tells whether this version can act on it.
-func (c *checker) value(n *node, key toml.Key, v any, at *place) bool {
+func (c *checker) value(n *node, key toml.Key, v any, at *position) bool {
 	if n.read == nil {
 		values, ok := v.(map[string]any)
 		if !ok {
@@ -114,12 +118,12 @@ func (c *checker) value(n *node, key toml.Key, v any, at *place) bool {
 		c.fault(at, key, "%s", err)
 		return false
 	}
-	return n.gap == nil || c.gap(n.gap, key, v, at)
+	return n.unsupported == nil || c.checkSupported(n.unsupported, key, v, at)
 }
 
 // read stores a value in the job. A value from a command line is what it looks like to TOML, or else the
 // text that was typed: a name may be 2024, and a time limit 01:00:00.
-func (c *checker) read(n *node, key toml.Key, v any, at *place) error {
+func (c *checker) read(n *node, key toml.Key, v any, at *position) error {
 	err := n.read(c.job, key, v)
 	if err != nil && at.text != "" && n.read(c.job, key, at.text) == nil {
 		return nil
@@ -128,7 +132,7 @@ func (c *checker) read(n *node, key toml.Key, v any, at *place) error {
 }
 
 // missing notes that a table lacks a key.
-func (c *checker) missing(table *place, key toml.Key, name string) {
+func (c *checker) missing(table *position, key toml.Key, name string) {
 	owner := "a job"
 	if len(key) > 0 {
 		owner = key.String()
@@ -142,31 +146,133 @@ func (c *checker) report() (warnings, faults []Fault) {
 }
 
 func (c *checker) ordered(found []finding) []Fault {
-	slices.SortStableFunc(found, func(a, b finding) int { return comparePlaces(a.at, b.at) })
+	slices.SortStableFunc(found, func(a, b finding) int { return comparePositions(a.at, b.at) })
 	faults := make([]Fault, len(found))
 	for i, f := range found {
 		faults[i] = Fault{File: c.name, Key: f.key.String(), Message: f.msg}
 		if f.at.set > 0 {
 			faults[i].File = "--set " + c.sets[f.at.set-1].key
 		} else {
-			faults[i].Line, faults[i].Column = position(c.src, f.at.offset)
+			faults[i].Line, faults[i].Column = lineColumn(c.src, f.at.offset)
 		}
 	}
 	return faults
 }
 
 // inOrder lists the keys of a table in the order of the file, those of overrides last.
-func inOrder(values map[string]any, at *place) []string {
+func inOrder(values map[string]any, at *position) []string {
 	names := slices.Sorted(maps.Keys(values))
-	slices.SortStableFunc(names, func(a, b string) int { return comparePlaces(at.below(a), at.below(b)) })
+	slices.SortStableFunc(names, func(a, b string) int { return comparePositions(at.below(a), at.below(b)) })
 	return names
 }
 
-func comparePlaces(a, b *place) int {
+func comparePositions(a, b *position) int {
 	return cmp.Or(cmp.Compare(a.set, b.set), cmp.Compare(a.offset, b.offset))
 }
 
 // below is the key of a table's key; it never shares memory with the table's own.
 func below(key toml.Key, name string) toml.Key {
 	return append(slices.Clip(key), name)
+}
+
+// unsupported is something that the schema knows and this version does not do. What builds it deletes
+// its row here.
+type unsupported struct {
+	key   string
+	allow []any  // the values that are fine all the same
+	why   string // what this version does, and what to write instead
+}
+
+func unsupportedKeys() []unsupported {
+	return []unsupported{
+		{key: "slurm.clusters", why: "this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead"},
+		{key: "container", why: "this version starts no containers: put the call of the container's program into launch.command"},
+		{key: "mpi.transport", allow: []any{"auto", "shm", "tcp"}, why: `this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
+	}
+}
+
+// checkSupported notes what this version does not do with a value, and tells whether the job can run
+// all the same.
+func (c *checker) checkSupported(g *unsupported, key toml.Key, v any, at *position) bool {
+	what := key.String()
+	switch v := v.(type) {
+	case map[string]any:
+		what = "[" + what + "]"
+	case []any:
+	case string:
+		what += " = " + short(v)
+	default:
+		what += " = " + describe(v)
+	}
+	switch {
+	case slices.Contains(g.allow, v):
+		return true
+	default:
+		c.fault(at, key, "%s: %s", what, g.why)
+		return false
+	}
+}
+
+// unknown says that the last name of key is no key of table n, and what may have been meant.
+func unknown(n *node, key toml.Key, v any) string {
+	table, name := key[:len(key)-1], key[len(key)-1]
+	what := "key " + key.String()
+	if _, isTable := v.(map[string]any); isTable {
+		what = "table [" + key.String() + "]"
+	}
+	var advice error
+	if n.advise != nil {
+		advice = n.advise(name)
+	}
+	if advice != nil && !errors.Is(advice, slurm.ErrUnknownOption) {
+		return advice.Error()
+	}
+	if near := Nearest(name, slices.Sorted(maps.Keys(n.keys))); near != "" {
+		return fmt.Sprintf("unknown %s: did you mean %s?", what, n.keys[near].show(below(table, near)))
+	}
+	if home, elsewhere := schema().find(name); elsewhere != nil {
+		return fmt.Sprintf("unknown %s: did you mean %s?", what, elsewhere.show(home))
+	}
+	if advice != nil {
+		return advice.Error()
+	}
+	return fmt.Sprintf("unknown %s; known here: %s", what, strings.Join(slices.Sorted(maps.Keys(n.keys)), ", "))
+}
+
+// Nearest returns the name that takes the fewest edits to get from the given one, the first of
+// several; empty where none is near enough to be meant.
+func Nearest(name string, names []string) string {
+	best, limit := "", max(2, len(name)/3)+1
+	for _, candidate := range names {
+		if d := distance(name, candidate); d < limit && d < min(len(name), len(candidate)) {
+			best, limit = candidate, d
+		}
+	}
+	return best
+}
+
+// distance is the Levenshtein distance of two names, in bytes: the fewest insertions, removals and
+// replacements that make one the other.
+func distance(a, b string) int {
+	const tooLong = 64 // no key is that long
+	if len(a) > tooLong || len(b) > tooLong {
+		return max(len(a), len(b))
+	}
+	row := make([]int, len(b)+1) // from the first i bytes of a to the first j of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

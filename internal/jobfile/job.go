@@ -3,6 +3,7 @@ package jobfile
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"ddpbatch/checkpoint"
 	"ddpbatch/mpi"
@@ -79,4 +80,14 @@ func (j *Job) MaxNproc() int {
 		return 0
 	}
 	return slices.Max(j.Launch.NprocPerNode.Counts)
+}
+
+// timeLimit is slurm.time; 0: none, or not said.
+func (j *Job) timeLimit() time.Duration {
+	text, _ := j.Slurm.Get("time")
+	limit, err := slurm.ParseTime(text)
+	if err != nil || limit == slurm.Unlimited {
+		return 0
+	}
+	return limit
 }

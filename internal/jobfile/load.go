@@ -2,18 +2,18 @@ package jobfile
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
 	"ddpbatch/internal/redact"
 )
-
-// maxSize bounds a job file, in bytes.
-const maxSize = 256 << 10
 
 // Reader reads job files. The zero value refuses paths that begin with "~/".
 type Reader struct {
@@ -35,8 +35,8 @@ func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Faul
 		c.override(values, root, sets)
 		if c.version(values, root) {
 			c.table(schema(), nil, values, root)
-			c.rules(values, root)
-			c.paths(root, dir, r.Home)
+			c.checkRules(values, root)
+			c.resolvePaths(root, dir, r.Home)
 		}
 	}
 	warnings, faults := c.report()
@@ -46,16 +46,49 @@ func (r Reader) Parse(name, dir string, src []byte, sets []string) (*Job, []Faul
 	return c.job, warnings, nil
 }
 
+// maxSize bounds a job file, in bytes.
+const maxSize = 256 << 10
+
+// Fault is one thing that is wrong, or worth a warning, and where.
+type Fault struct {
+	File    string `json:"file"`             // the file's name as it was given, or "--set a.b"
+	Line    int    `json:"line,omitempty"`   // from 1; 0 in a fault of a --set
+	Column  int    `json:"column,omitempty"` // from 1, in characters; 0 in a fault of a --set
+	Key     string `json:"key,omitempty"`    // dotted: "slurm.nodes"; empty where no key is to blame
+	Message string `json:"message"`          // names the key, and says what to write instead
+}
+
+// String gives "job.toml:5:1: message", which editors and terminals turn into a link.
+func (f Fault) String() string {
+	if f.Line == 0 {
+		return f.File + ": " + f.Message
+	}
+	return fmt.Sprintf("%s:%d:%d: %s", f.File, f.Line, f.Column, f.Message)
+}
+
+// Faults is everything that is wrong with a job, in the order of the file, and then in the order
+// of the overrides. It is never empty where it is returned as an error.
+type Faults []Fault
+
+// Error gives one line a fault.
+func (f Faults) Error() string {
+	lines := make([]string, len(f))
+	for i, fault := range f {
+		lines[i] = fault.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
 // decode turns the source into generic tables, and finds its keys. It returns nil, and
 // notes the fault, where the source is not TOML or not to be trusted.
-func (c *checker) decode() (values map[string]any, root *place) {
+func (c *checker) decode() (values map[string]any, root *position) {
 	if len(c.src) > maxSize {
-		c.fault(&place{}, nil, "a job file has at most %d KiB; is this one?", maxSize>>10)
+		c.fault(&position{}, nil, "a job file has at most %d KiB; is this one?", maxSize>>10)
 		return nil, nil
 	}
 	root, deep := locate(c.src)
 	if deep >= 0 {
-		c.fault(&place{offset: deep}, nil, "tables and lists are nested more than %d deep here", maxDepth)
+		c.fault(&position{offset: deep}, nil, "tables and lists are nested more than %d deep here", maxDepth)
 		return nil, nil
 	}
 	values = make(map[string]any)
@@ -78,10 +111,10 @@ func (c *checker) syntax(err error) {
 		if redact.Named(parse.LastKey) { // the message may quote the value
 			parse.Message = "the value of " + parse.LastKey + " is not TOML: write it in quotes"
 		}
-		c.fault(&place{offset: parse.Position.Start}, nil, format, parse.Message)
+		c.fault(&position{offset: parse.Position.Start}, nil, format, parse.Message)
 		return
 	}
-	c.fault(&place{}, nil, format, err)
+	c.fault(&position{}, nil, format, err)
 }
 
 // likeTOML tells whether the source may be meant for TOML: it is not some other file, by its name or by having no key at all.
@@ -95,4 +128,82 @@ func (c *checker) likeTOML() bool {
 		}
 	}
 	return false
+}
+
+// An override is one --set: "train.epochs=2".
+type override struct {
+	key   string // as it was typed
+	path  toml.Key
+	value any
+	text  string // the value as it was typed
+}
+
+// override lays the overrides over the file's tables, the later over the earlier. Tables on the way are made where
+// the file has none; lists are only replaced whole.
+func (c *checker) override(values map[string]any, root *position, sets []string) {
+	for i, set := range sets {
+		o, problem := parseOverride(set)
+		c.sets = append(c.sets, o)
+		at := &position{set: i + 1, text: o.text}
+		if problem == "" {
+			problem = o.apply(values, root, at)
+		}
+		if problem != "" {
+			c.fault(at, o.path, "%s", problem)
+		}
+	}
+}
+
+func parseOverride(set string) (o override, problem string) {
+	key, text, ok := strings.Cut(set, "=")
+	o = override{key: key, path: strings.Split(key, "."), text: text}
+	switch {
+	case !ok || slices.Contains(o.path, "") || len(o.path) > maxDepth:
+		return o, "write an override as --set table.key=value"
+	case !utf8.ValidString(set):
+		return o, "an override must be UTF-8 text"
+	case len(set) > maxSize:
+		return o, "the value is too long: put it into the job file, or into a file of its own"
+	}
+	o.value = overrideValue(text)
+	return o, ""
+}
+
+// overrideValue reads what was typed after the equals sign as a TOML value. Anything else, and a
+// bare date or time, which no key takes, is text.
+func overrideValue(text string) any {
+	src := "v = " + text
+	if _, deep := locate(src); deep >= 0 {
+		return text
+	}
+	var values map[string]any
+	_, err := toml.Decode(src, &values)
+	if _, isTime := values["v"].(time.Time); err != nil || len(values) != 1 || isTime {
+		return text
+	}
+	return values["v"]
+}
+
+// apply puts the value into the tables, and its position among their positions.
+func (o override) apply(values map[string]any, root, at *position) (problem string) {
+	last := len(o.path) - 1
+	p := root
+	for i, name := range o.path[:last] {
+		v, given := values[name]
+		if !given {
+			v = map[string]any{}
+			values[name] = v
+			p.put(name, &position{set: at.set})
+		}
+		table, ok := v.(map[string]any)
+		if !ok {
+			return o.path[:i+1].String() + " is not a table, so that nothing in it can be set: set it whole"
+		}
+		sub := p.below(name)
+		p.put(name, sub)
+		values, p = table, sub
+	}
+	values[o.path[last]] = o.value
+	p.put(o.path[last], at)
+	return ""
 }

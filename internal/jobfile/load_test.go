@@ -2,8 +2,13 @@ package jobfile
 
 import (
 	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"ddpbatch/slurm"
 )
 
 func TestParseResolvesAgainstTheFilesFolder(t *testing.T) {
@@ -81,5 +86,104 @@ func checkPositions(t *testing.T, src string, faults []Fault) {
 			t.Fatalf("%v comes after %v", f, last)
 		}
 		last = f
+	}
+}
+
+func TestOverrides(t *testing.T) {
+	const src = `name = "x"
+[slurm]
+nodes = 2
+time = 30
+[setup]
+env = { A = "a" }
+[train]
+model = { kind = "mlp" }
+data = { kind = "mnist", images = "i", labels = "l" }
+`
+	for _, test := range []struct {
+		name string
+		sets []string
+		got  func(*Job) any
+		want any
+	}{
+		{"none", nil, func(j *Job) any { return j.Nodes() }, 2},
+		{"a number", []string{"slurm.nodes=4"}, func(j *Job) any { return j.Nodes() }, 4},
+		{"the last counts", []string{"train.epochs=4", "train.epochs=5"}, func(j *Job) any { return j.Train.Epochs }, 5},
+		{"text that is no TOML", []string{"workdir=a b"}, func(j *Job) any { return j.WorkDir }, "/jobs/a b"},
+		{"text in quotes", []string{`workdir="a b"`}, func(j *Job) any { return j.WorkDir }, "/jobs/a b"},
+		{"text that looks like a number", []string{"name=2024"}, func(j *Job) any { return j.Name }, "2024"},
+		{"text that looks like a number to sbatch", []string{"slurm.account=0042"}, func(j *Job) any { v, _ := j.Slurm.Get("account"); return v }, "0042"},
+		{"text that looks like a time", []string{"slurm.time=01:00:00"}, func(j *Job) any { v, _ := j.Slurm.Get("time"); return v }, "01:00:00"},
+		{"text with an equals sign", []string{"setup.env.B=c=d"}, func(j *Job) any { return j.Env["B"] }, "c=d"},
+		{"text that looks like two lines of TOML", []string{"setup.env.B=1\nname = 3"}, func(j *Job) any { return j.Env["B"] }, "1\nname = 3"},
+		{"no text", []string{"setup.env.B="}, func(j *Job) any { return j.Env["B"] }, ""},
+		{"into an inline table", []string{"setup.env.B=1"}, func(j *Job) any { return j.Env }, map[string]string{"A": "a", "B": "1"}},
+		{"an inline table", []string{`setup.env={ C = "c" }`}, func(j *Job) any { return j.Env }, map[string]string{"C": "c"}},
+		{"into a table that is not there", []string{"launch.grace=5s"}, func(j *Job) any { return j.Launch.Grace }, 5 * time.Second},
+		{"a list", []string{"train.model.hidden=[3, 4]"}, func(j *Job) any { return j.Train.Model.Hidden }, []int{3, 4}},
+		{"a truth value", []string{"train.data.shuffle=false"}, func(j *Job) any { return j.Train.Data.Shuffle }, false},
+		{"a range of rows", []string{"train.data.train=0:5"}, func(j *Job) any { return j.Train.Data.Train }, "0:5"},
+		{"into a table that one before it made", []string{"mpi.timeout=1s", "mpi.transport=tcp"}, func(j *Job) any { return j.MPI.Transport }, "tcp"},
+		{"options keep the file's order, and theirs", []string{"slurm.qos=q", "slurm.nodes=3"}, func(j *Job) any { return j.Slurm.List },
+			[]slurm.Option{{Name: "time", Value: "30"}, {Name: "qos", Value: "q"}, {Name: "nodes", Value: "3"}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			job, _, err := parse(src, test.sets...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := test.got(job); !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %#v, want %#v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestFaultsOfOverrides(t *testing.T) {
+	const malformed = "write an override as --set table.key=value"
+	for _, test := range []struct {
+		name string
+		sets []string
+		want []string
+	}{
+		{"no equals sign", []string{"name"}, []string{"--set name: " + malformed}},
+		{"no key", []string{"=3"}, []string{"--set : " + malformed}},
+		{"an empty part", []string{"slurm..nodes=3"}, []string{"--set slurm..nodes: " + malformed}},
+		{"a key without end", []string{strings.Repeat("a.", 50) + "a=3"}, []string{"--set " + strings.Repeat("a.", 50) + "a: " + malformed}},
+		{"not UTF-8", []string{"workdir=\xff"}, []string{"--set workdir: an override must be UTF-8 text"}},
+		{"nested too deep", []string{"train.epochs=" + strings.Repeat("[", 40)},
+			[]string{`--set train.epochs: train.epochs must be a whole number of at least 1, not the text "` + strings.Repeat("[", 40) + `"`}},
+		{"too long", []string{"name=" + strings.Repeat("x", maxSize)}, []string{"--set name: the value is too long: put it into the job file, or into a file of its own"}},
+		{"misspelt", []string{"slurm.nods=3"}, []string{"--set slurm.nods: unknown key slurm.nods: did you mean slurm.nodes?"}},
+		{"a misspelt table", []string{"slrum.nodes=3"}, []string{"--set slrum.nodes: unknown table [slrum]: did you mean [slurm]?"}},
+		{"mistyped", []string{"train.epochs=many", "train.seed=1.5"}, []string{
+			`--set train.epochs: train.epochs must be a whole number of at least 1, not the text "many"`,
+			"--set train.seed: train.seed must be a whole number from 0 to 4294967295, not 1.5",
+		}},
+		{"a number in quotes", []string{`train.epochs="4"`}, []string{`--set train.epochs: train.epochs must be a whole number of at least 1, not the text "4"`}},
+		{"below a value", []string{"slurm.nodes.x=3"}, []string{"--set slurm.nodes.x: slurm.nodes is not a table, so that nothing in it can be set: set it whole"}},
+		{"an item of a list", []string{"launch.command.0=sh"}, []string{"--set launch.command.0: launch.command is not a table, so that nothing in it can be set: set it whole"}},
+		{"inside an inline table", []string{`mpi={ timeout = 3 }`}, []string{`--set mpi: mpi.timeout must be a duration, such as "90s" or "5m", not 3`}},
+		{"a fault that it puts right", []string{"checkpoint.keep_last=2"}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			want := test.want
+			src := "name = \"x\"\n[slurm]\nnodes = 2\n[checkpoint]\nkeep_last = 1" + command
+			if test.want != nil {
+				want = slices.Concat([]string{"job.toml:5:1: checkpoint.keep_last must be a whole number of at least 2, not 1"}, want)
+			}
+			checkFaults(t, src, test.sets, want...)
+		})
+	}
+}
+
+func TestWarningsOfOverrides(t *testing.T) {
+	_, warnings, err := parse("name = \"x\"\n[requeue]\nlead = \"5s\""+builtin, "requeue.max.crash=2")
+	want := []string{
+		`job.toml:3:1: requeue.lead = "5s" leaves hardly any time to save; write "10s" or more`,
+		`--set requeue.max.crash: requeue.max.crash = 2 counts for nothing: requeue.on does not name "crash"`,
+	}
+	if got := lines(warnings); err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

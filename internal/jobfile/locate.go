@@ -1,7 +1,11 @@
 package jobfile
 
-// maxDepth bounds how deep tables, lists and dotted keys may be nested.
-const maxDepth = 32
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
 
 // locate finds where each key of a TOML document stands: keys and dotted keys, [tables] and
 // [[tables]], and keys of inline tables; quoted or bare. Keys inside lists are left out,
@@ -10,9 +14,9 @@ const maxDepth = 32
 // It accepts more than TOML does and checks nothing but nesting: where the source is
 // nested deeper than maxDepth, deep is the offset of that, and otherwise -1. What
 // follows something that it cannot read is left out.
-func locate(src string) (root *place, deep int) {
+func locate(src string) (root *position, deep int) {
 	s := &scanner{src: src, deep: -1}
-	root = &place{}
+	root = &position{}
 	table := root
 	for s.skipBlank() {
 		ok := true
@@ -28,8 +32,72 @@ func locate(src string) (root *place, deep int) {
 	return root, s.deep
 }
 
+// maxDepth bounds how deep tables, lists and dotted keys may be nested.
+const maxDepth = 32
+
+// A position is where a key stands, together with the positions of the keys below it. The root
+// is the position of the file itself.
+type position struct {
+	offset int                  // in the source, of the key's first byte
+	depth  int                  // of the root: 0
+	set    int                  // 0: in the file; n: in the nth --set
+	text   string               // in a --set: the value as it was typed
+	keys   map[string]*position // nil: none
+}
+
+// below finds the position of a key of this table. A key that the locator has not found is given the
+// position of its table: less exact, never wrong.
+func (p *position) below(name string) *position {
+	if q := p.keys[name]; q != nil {
+		return q
+	}
+	return &position{offset: p.offset, set: p.set}
+}
+
+// at finds the position of a dotted key below p.
+func (p *position) at(key []string) *position {
+	for _, name := range key {
+		p = p.below(name)
+	}
+	return p
+}
+
+// add returns the position of a key of this table, and makes it where it is new: where
+// a table is opened twice, the first position counts.
+func (p *position) add(name string, offset int) *position {
+	if q := p.keys[name]; q != nil {
+		return q
+	}
+	q := &position{offset: offset, depth: p.depth + 1}
+	p.put(name, q)
+	return q
+}
+
+func (p *position) put(name string, q *position) {
+	if p.keys == nil {
+		p.keys = make(map[string]*position)
+	}
+	p.keys[name] = q
+}
+
+// lineColumn turns an offset into a line and a column, both from 1. Offsets outside the
+// source are taken to its nearer end.
+func lineColumn(src string, offset int) (line, column int) {
+	before := src[:min(max(offset, 0), len(src))]
+	start := strings.LastIndexByte(before, '\n') + 1
+	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
+}
+
+// A scanner steps through TOML text. Every step moves forward or reports that it
+// cannot, so every loop over them ends.
+type scanner struct {
+	src  string
+	off  int
+	deep int // offset of what is nested too deep; -1: nothing is
+}
+
 // header reads "[a.b]" or "[[a.b]]" and returns the table that it opens.
-func (s *scanner) header(root *place) (table *place, ok bool) {
+func (s *scanner) header(root *position) (table *position, ok bool) {
 	s.off++
 	if s.peek() == '[' {
 		s.off++
@@ -45,7 +113,7 @@ func (s *scanner) header(root *place) (table *place, ok bool) {
 }
 
 // pair reads "key = value" of a table.
-func (s *scanner) pair(table *place) bool {
+func (s *scanner) pair(table *position) bool {
 	p, ok := s.key(table)
 	if !ok || s.peek() != '=' {
 		return false
@@ -55,7 +123,7 @@ func (s *scanner) pair(table *place) bool {
 }
 
 // key reads a key, dotted or not, and the white space round it.
-func (s *scanner) key(table *place) (p *place, ok bool) {
+func (s *scanner) key(table *position) (p *position, ok bool) {
 	p = table
 	for {
 		s.skipSpace()
@@ -74,13 +142,13 @@ func (s *scanner) key(table *place) (p *place, ok bool) {
 }
 
 // value reads past the value of the key at p, and adds the keys of an inline table to p.
-func (s *scanner) value(p *place) bool {
+func (s *scanner) value(p *position) bool {
 	s.skipSpace()
 	switch s.peek() {
 	case '"', '\'':
 		return s.skipString()
 	case '[':
-		item := &place{depth: p.depth + 1} // keys below it are found, and dropped
+		item := &position{depth: p.depth + 1} // keys below it are found, and dropped
 		return s.each(']', p, func() bool { return s.value(item) })
 	case '{':
 		return s.each('}', p, func() bool { return s.pair(p) })
@@ -91,7 +159,7 @@ func (s *scanner) value(p *place) bool {
 
 // each reads the items of a list or an inline table, from the opening bracket to past the
 // closing one. TOML 1.1 allows new lines, comments and a last comma in both.
-func (s *scanner) each(closing byte, p *place, item func() bool) bool {
+func (s *scanner) each(closing byte, p *position, item func() bool) bool {
 	if s.tooDeep(p) {
 		return false
 	}
@@ -110,4 +178,127 @@ func (s *scanner) each(closing byte, p *place, item func() bool) bool {
 		}
 	}
 	return false
+}
+
+// peek returns the next byte, and 0 at the end.
+func (s *scanner) peek() byte {
+	if s.off < len(s.src) {
+		return s.src[s.off]
+	}
+	return 0
+}
+
+// tooDeep notes and reports that nothing below p is read.
+func (s *scanner) tooDeep(p *position) bool {
+	if p.depth < maxDepth {
+		return false
+	}
+	s.deep = s.off
+	return true
+}
+
+func (s *scanner) skipSpace() {
+	for c := s.peek(); c == ' ' || c == '\t'; c = s.peek() {
+		s.off++
+	}
+}
+
+// skipBlank skips white space, line ends and comments, and tells whether anything is left.
+func (s *scanner) skipBlank() bool {
+	for s.off < len(s.src) {
+		switch s.src[s.off] {
+		case ' ', '\t', '\r', '\n':
+			s.off++
+		case '#':
+			s.skipTo("\n")
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// skipTo goes to the next of the given bytes, or to the end.
+func (s *scanner) skipTo(stops string) {
+	if n := strings.IndexAny(s.src[s.off:], stops); n >= 0 {
+		s.off += n
+	} else {
+		s.off = len(s.src)
+	}
+}
+
+// skipScalar skips a number, a truth value, a date or a time: what ends at a comma, a bracket, a
+// comment or the line's end. A date may hold a space.
+func (s *scanner) skipScalar() bool {
+	start := s.off
+	s.skipTo(",]}#\r\n")
+	return s.off > start
+}
+
+// skipString skips a string of any of TOML's four kinds. A string that does not end
+// is not skipped.
+func (s *scanner) skipString() bool {
+	quote := s.src[s.off : s.off+1]
+	multi := strings.Repeat(quote, 3)
+	if !strings.HasPrefix(s.src[s.off:], multi) {
+		return s.skipQuoted(quote)
+	}
+	s.off += len(multi)
+	if !s.skipPast(multi, quote == `"`) {
+		return false
+	}
+	// """a""""" ends in two quotes of its own.
+	for range 2 {
+		if strings.HasPrefix(s.src[s.off:], quote) {
+			s.off++
+		}
+	}
+	return true
+}
+
+// skipQuoted skips a string that ends on its own line.
+func (s *scanner) skipQuoted(quote string) bool {
+	start := s.off
+	s.off++
+	return s.skipPast(quote, quote == `"`) && !strings.Contains(s.src[start:s.off], "\n")
+}
+
+// skipPast goes past the next delim; with escapes, a backslash hides what follows it.
+func (s *scanner) skipPast(delim string, escapes bool) bool {
+	for s.off < len(s.src) {
+		switch {
+		case escapes && s.src[s.off] == '\\':
+			s.off = min(s.off+2, len(s.src))
+		case strings.HasPrefix(s.src[s.off:], delim):
+			s.off += len(delim)
+			return true
+		default:
+			s.off++
+		}
+	}
+	return false
+}
+
+// keyPart reads one part of a key and gives its name.
+func (s *scanner) keyPart() (name string, ok bool) {
+	start := s.off
+	if c := s.peek(); c == '"' || c == '\'' {
+		if !s.skipQuoted(string(c)) {
+			return "", false
+		}
+		return unquote(s.src[start:s.off])
+	}
+	s.skipTo(" \t\r\n.=[]{}\"'#,")
+	return s.src[start:s.off], s.off > start
+}
+
+// unquote gives the name that a quoted key stands for.
+func unquote(quoted string) (name string, ok bool) {
+	if !strings.Contains(quoted, `\`) || quoted[0] == '\'' {
+		return quoted[1 : len(quoted)-1], true
+	}
+	// A quoted key is written as a one-line string is; the library knows the escapes.
+	var v struct{ Name string }
+	_, err := toml.Decode("Name = "+quoted, &v)
+	return v.Name, err == nil
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// where lists all keys below a place as "a.b 3:1".
-func where(src string, p *place, key toml.Key) []string {
+// where lists all keys below a position as "a.b 3:1".
+func where(src string, p *position, key toml.Key) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(p.keys)) {
 		sub := below(key, name)
-		line, column := position(src, p.keys[name].offset)
+		line, column := lineColumn(src, p.keys[name].offset)
 		lines = append(lines, fmt.Sprintf("%s %d:%d", sub, line, column))
 		lines = append(lines, where(src, p.keys[name], sub)...)
 	}
@@ -113,19 +113,19 @@ func FuzzLocate(f *testing.F) {
 			return
 		}
 		for _, key := range meta.Keys() {
-			checkPlace(t, src, key, values, root)
+			checkPosition(t, src, key, values, root)
 		}
 	})
 }
 
-func checkPlace(t *testing.T, src string, key toml.Key, values map[string]any, p *place) {
+func checkPosition(t *testing.T, src string, key toml.Key, values map[string]any, p *position) {
 	t.Helper()
 	for i, name := range key {
 		if p = p.keys[name]; p == nil {
-			t.Fatalf("no place for %s of %s in %q", key[:i+1], key, src)
+			t.Fatalf("no position for %s of %s in %q", key[:i+1], key, src)
 		}
 		if got := spelled(src[p.offset:]); got != name {
-			t.Fatalf("the place of %s in %q has %q", key[:i+1], src, got)
+			t.Fatalf("the position of %s in %q has %q", key[:i+1], src, got)
 		}
 		table, ok := values[name].(map[string]any)
 		if !ok {

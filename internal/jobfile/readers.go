@@ -17,17 +17,17 @@ import (
 // error names the key and says what to write.
 type reader func(j *Job, key toml.Key, v any) error
 
-// most bounds whole numbers; what is counted in a job file is far smaller, and products of two of them
+// maxWhole bounds whole numbers; what is counted in a job file is far smaller, and products of two of them
 // still fit an int64.
-const most = math.MaxInt32
+const maxWhole = math.MaxInt32
 
 // unused is where values go that this version reads and does not act on.
 func unused[T any](*Job) *T { return new(T) }
 
-// whole reads a whole number from low to high.
-func whole(low, high int64, to func(*Job) *int) reader {
+// wholeNumber reads a whole number from low to high.
+func wholeNumber(low, high int64, to func(*Job) *int) reader {
 	what := fmt.Sprintf("a whole number from %d to %d", low, high)
-	if high == most {
+	if high == maxWhole {
 		what = fmt.Sprintf("a whole number of at least %d", low)
 	}
 	return func(j *Job, key toml.Key, v any) error {
@@ -61,8 +61,8 @@ func number(what string, good func(float64) bool, to func(*Job) *float64) reader
 func positive(x float64) bool    { return x > 0 }
 func notNegative(x float64) bool { return x >= 0 }
 
-// truth reads true or false.
-func truth(to func(*Job) *bool) reader {
+// boolean reads true or false.
+func boolean(to func(*Job) *bool) reader {
 	return func(j *Job, key toml.Key, v any) error {
 		b, ok := v.(bool)
 		if !ok {
@@ -177,7 +177,7 @@ func counts(key toml.Key, v any) ([]int, error) {
 	numbers := make([]int, len(items))
 	for i, item := range items {
 		n, ok := item.(int64)
-		if !ok || n < 1 || n > most {
+		if !ok || n < 1 || n > maxWhole {
 			return nil, fmt.Errorf("item %d of %w", i+1, mustBe(key, "a whole number of at least 1", item))
 		}
 		numbers[i] = int(n)
@@ -233,14 +233,7 @@ func describe(v any) string {
 }
 
 // short quotes a text, and cuts it where it is long.
-func short(s string) string {
-	const limit = 60
-	s = redact.Text(s)
-	if len(s) <= limit {
-		return strconv.Quote(s)
-	}
-	return strconv.Quote(strings.ToValidUTF8(s[:limit], "")) + "..."
-}
+func short(s string) string { return redact.Quoted(s, 60) }
 
 // quoted lists words: "a", "b" or "c".
 func quoted(words []string) string {

@@ -4,59 +4,64 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
 
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
 	"ddpbatch/trainer"
 )
 
-// rules checks what holds between keys. A rule stays silent where one of its keys is at fault
+// checkRules checks what holds between keys. A rule stays silent where one of its keys is at fault
 // already.
-func (c *checker) rules(values map[string]any, root *place) {
+func (c *checker) checkRules(values map[string]any, root *position) {
 	j := c.job
 	counts := j.Launch.NprocPerNode.Counts
 	nprocKey := toml.Key{"launch", "nproc_per_node"}
 	nproc := root.at(nprocKey)
 
-	if len(counts) > 1 && len(counts) != j.Nodes() && c.sound("slurm.nodes", "launch.nproc_per_node") {
+	if len(counts) > 1 && len(counts) != j.Nodes() && c.hasNoFault("slurm.nodes", "launch.nproc_per_node") {
 		c.fault(nproc, nprocKey, "%s lists %d nodes, and slurm.nodes is %d: give one number per node, or a single one", nprocKey, len(counts), j.Nodes())
 	}
-	if len(counts) != 1 && j.Launch.Mode == "task" && c.sound("launch.mode", "launch.nproc_per_node") {
+	if len(counts) != 1 && j.Launch.Mode == "task" && c.hasNoFault("launch.mode", "launch.nproc_per_node") {
 		c.fault(nproc, nprocKey, `%s must be one number where launch.mode is "task": srun starts the same number of tasks on every node`, nprocKey)
 	}
 	if j.Setup.Venv != "" && j.Setup.Conda != "" {
 		conda := toml.Key{"setup", "conda"}
 		c.fault(root.at(conda), conda, "setup.venv and setup.conda exclude each other: keep one")
 	}
-	c.asked(root, "", j.Setup.Validate())
-	c.asked(root, "launch.", j.Launch.Validate())
-	c.asked(root, "mpi.", j.MPI.Validate())
-	c.asked(root, "checkpoint.", j.Checkpoint.Validate())
-	c.withoutDeltas(root)
-	c.perTask(root)
-	c.fewest(root)
-	c.requeue(values, root)
-	if j.Builtin() && c.sound("launch.command", "train") {
-		c.builtin(values, root)
+	c.addErrors(root, "", j.Setup.Validate())
+	c.addErrors(root, "launch.", j.Launch.Validate())
+	c.addErrors(root, "mpi.", j.MPI.Validate())
+	c.addErrors(root, "checkpoint.", j.Checkpoint.Validate())
+	c.warnOfDeltas(root)
+	c.checkPerTask(root)
+	c.checkMinNodes(root)
+	c.checkRequeue(values, root)
+	if j.Builtin() && c.hasNoFault("launch.command", "train") {
+		c.checkTrainer(values, root)
 	}
 }
 
-// withoutDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all the same.
-func (c *checker) withoutDeltas(root *place) {
+// warnOfDeltas warns of deltas that no save will be: with a node-local tier all are full ones (checkpoint/distributed). The job runs all
+// the same.
+func (c *checker) warnOfDeltas(root *position) {
 	delta := toml.Key{"checkpoint", "delta"}
-	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.sound(delta.String(), "checkpoint.local") {
+	if n := c.job.Checkpoint.Delta; n > 0 && c.job.Checkpoint.Local != "" && c.hasNoFault(delta.String(), "checkpoint.local") {
 		c.warnings = append(c.warnings, finding{root.at(delta), delta, fmt.Sprintf(
 			"%s = %d counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out", delta, n)})
 	}
 }
 
-// fewest checks launch.min_nodes against what it is the least of.
-func (c *checker) fewest(root *place) {
+// checkMinNodes checks launch.min_nodes against what it is the least of.
+func (c *checker) checkMinNodes(root *position) {
 	key := toml.Key{"launch", "min_nodes"}
 	least := c.job.Launch.MinNodes
-	if least == 0 || !c.sound(key.String(), "slurm.nodes", "launch.mode") {
+	if least == 0 || !c.hasNoFault(key.String(), "slurm.nodes", "launch.mode") {
 		return
 	}
 	switch {
@@ -67,11 +72,11 @@ func (c *checker) fewest(root *place) {
 	}
 }
 
-// perTask checks what [slurm] counts per task. In agent mode Slurm's tasks are the agents, one a node, and
+// checkPerTask checks what [slurm] counts per task. In agent mode Slurm's tasks are the agents, one a node, and
 // not the ranks: cpus_per_task is turned into the cores of all ranks of a node, and other
 // options cannot be.
-func (c *checker) perTask(root *place) {
-	if c.job.Launch.Mode != "agent" || !c.sound("launch.mode", "launch.nproc_per_node") {
+func (c *checker) checkPerTask(root *position) {
+	if c.job.Launch.Mode != "agent" || !c.hasNoFault("launch.mode", "launch.nproc_per_node") {
 		return
 	}
 	if c.job.CPUsPerRank() > 0 && len(c.job.Launch.NprocPerNode.Counts) == 0 {
@@ -86,8 +91,8 @@ func (c *checker) perTask(root *place) {
 	}
 }
 
-// builtin checks that the built-in trainer is told what to train, on what.
-func (c *checker) builtin(values map[string]any, root *place) {
+// checkTrainer checks that the built-in trainer is told what to train, on what.
+func (c *checker) checkTrainer(values map[string]any, root *position) {
 	train, given := values["train"].(map[string]any)
 	if !given {
 		c.fault(root, toml.Key{"train"}, "a job needs [train], for the built-in trainer, or launch.command, for one of your own")
@@ -98,20 +103,20 @@ func (c *checker) builtin(values map[string]any, root *place) {
 			c.missing(root.below("train"), toml.Key{"train"}, name)
 		}
 	}
-	c.asked(root, "train.", c.job.Train.Validate())
-	c.encodes(root)
+	c.addErrors(root, "train.", c.job.Train.Validate())
+	c.checkMemory(root)
 	if best := (toml.Key{"checkpoint", "keep_best"}); c.job.Checkpoint.KeepBest > 0 && c.job.Train.Evaluate.Best == "" &&
-		c.sound(best.String(), "train.evaluate.best") {
+		c.hasNoFault(best.String(), "train.evaluate.best") {
 		c.fault(root.at(best), best, `%s needs train.evaluate.best, which says by what: write "loss" or "accuracy"`, best)
 	}
 }
 
-// encodes checks that one thread at least has the memory to encode checkpoints. What ddp.compress keeps comes on top, and is known only to the trainer.
-func (c *checker) encodes(root *place) {
+// checkMemory checks that one thread at least has the memory to encode checkpoints. What ddp.compress keeps comes on top, and is known only to the trainer.
+func (c *checker) checkMemory(root *position) {
 	key := toml.Key{"checkpoint", "memory"}
 	memory := c.job.Checkpoint.Memory
 	least := trainer.LeastMemory(c.job.Checkpoint.Replicate)
-	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" && c.sound(key.String(), "checkpoint.codec", "checkpoint.replicate") {
+	if 0 < memory && memory < least && c.job.Checkpoint.Codec != "none" && c.hasNoFault(key.String(), "checkpoint.codec", "checkpoint.replicate") {
 		const mega = 1 << 20
 		needs := (least + mega - 1) / mega
 		c.fault(root.at(key), key, "%s is %.3gM, and one thread takes %dM to encode: raise it to %dM or more, or leave it out",
@@ -119,9 +124,9 @@ func (c *checker) encodes(root *place) {
 	}
 }
 
-// asked notes what another room says is wrong with its part of the job: errors joined, each of which begins
+// addErrors notes what another room says is wrong with its part of the job: errors joined, each of which begins
 // with its key, below prefix.
-func (c *checker) asked(root *place, prefix string, err error) {
+func (c *checker) addErrors(root *position, prefix string, err error) {
 	joined, _ := err.(interface{ Unwrap() []error })
 	if joined == nil {
 		return
@@ -129,14 +134,14 @@ func (c *checker) asked(root *place, prefix string, err error) {
 	for _, err := range joined.Unwrap() {
 		msg := prefix + err.Error()
 		dotted := msg[:strings.IndexAny(msg+" ", " :[")]
-		if key := toml.Key(strings.Split(dotted, ".")); c.sound(dotted) {
+		if key := toml.Key(strings.Split(dotted, ".")); c.hasNoFault(dotted) {
 			c.fault(root.at(key), key, "%s", msg)
 		}
 	}
 }
 
-// sound tells whether none of the keys, nor any table round them, has a fault.
-func (c *checker) sound(keys ...string) bool {
+// hasNoFault tells whether none of the keys, nor any table round them, has a fault.
+func (c *checker) hasNoFault(keys ...string) bool {
 	for _, key := range keys {
 		for ; key != ""; key = key[:max(0, strings.LastIndexByte(key, '.'))] {
 			if c.bad[key] {
@@ -147,14 +152,14 @@ func (c *checker) sound(keys ...string) bool {
 	return true
 }
 
-// paths makes the job's own paths absolute: "~/" is the user's home, and what is
+// resolvePaths makes the job's own paths absolute: "~/" is the user's home, and what is
 // relative starts from the job file's folder.
-func (c *checker) paths(root *place, dir string, home func() (string, error)) {
+func (c *checker) resolvePaths(root *position, dir string, home func() (string, error)) {
 	for _, p := range []struct {
 		name string
 		path *string
 	}{{"workdir", &c.job.WorkDir}, {"run_dir", &c.job.RunDir}} {
-		if !c.sound(p.name) {
+		if !c.hasNoFault(p.name) {
 			continue
 		}
 		abs, err := resolve(*p.path, dir, home)
@@ -197,4 +202,96 @@ func resolve(path, dir string, home func() (string, error)) (string, error) {
 	default:
 		return filepath.Clean(path), nil
 	}
+}
+
+// How long before its end a job is warned: so much of its time limit, within bounds, where it does not say itself.
+const (
+	leadShare  = 10 // a tenth
+	leadLeast  = 10 * time.Second
+	leadMost   = 2 * time.Minute
+	leadWarned = 2 // a half: a longer lead is warned about
+)
+
+// checkRequeue sets the lead, and warns about keys of [requeue] that contradict others.
+func (c *checker) checkRequeue(values map[string]any, root *position) {
+	table, _ := values["requeue"].(map[string]any)
+	c.setLead(table["lead"] != nil, root)
+	if !c.hasNoFault("requeue.on", "requeue.max") {
+		return
+	}
+	r := c.job.Requeue
+	for _, cause := range recovery.Causes() {
+		key := toml.Key{"requeue", "max", string(cause)}
+		if most, given := r.Max[cause]; given && most > 0 && r.Budget(cause) == 0 && c.hasNoFault(key.String()) {
+			c.warn(root, key, "%s = %d counts for nothing: requeue.on does not name %q", key, most, cause)
+		}
+	}
+	key := toml.Key{"slurm", "no_requeue"}
+	if _, never := c.job.Slurm.Get("no_requeue"); never && table["on"] != nil && len(r.On) > 0 {
+		c.warn(root, key, "%s: Slurm will refuse what requeue.on asks for; leave one of them out", key)
+	}
+}
+
+// setLead finds out how long before its end the job is warned.
+func (c *checker) setLead(given bool, root *position) {
+	r, limit, key := &c.job.Requeue, c.job.timeLimit(), toml.Key{"requeue", "lead"}
+	own := c.checkSignal(root)
+	switch {
+	case own > 0 && !given:
+		r.Lead = own
+	case own > 0 && c.hasNoFault(key.String()):
+		if r.Lead != own {
+			c.warn(root, key, "%s = \"%v\" counts for nothing: slurm.signal says that the job is warned %v before its end", key, r.Lead, own)
+		}
+		r.Lead = own
+	case !given && limit > 0:
+		r.Lead = min(max(limit/leadShare, leadLeast), leadMost)
+	case !given || !c.hasNoFault(key.String()):
+	case r.Lead < leadLeast:
+		c.warn(root, key, "%s = \"%v\" leaves hardly any time to save; write \"%v\" or more", key, r.Lead, leadLeast)
+	case limit > 0 && r.Lead > limit/leadWarned:
+		c.warn(root, key, "%s = \"%v\" is more than half of the time limit (%s): the run is stopped before it has done much", key, r.Lead, slurm.FormatTime(limit))
+	}
+}
+
+func (c *checker) warn(root *position, key toml.Key, format string, args ...any) {
+	c.warnings = append(c.warnings, finding{root.at(key), key, fmt.Sprintf(format, args...)})
+}
+
+// Who does what about a signal: the batch script's traps, and ddpbatch run.
+var (
+	scriptWarns = []string{"USR1", "USR2"}               // hands it on as the warning
+	scriptNotes = []string{"HUP", "INT", "QUIT", "TERM"} // takes note of it for the end
+	agentStops  = []string{"HUP", "INT", "QUIT", "TERM"} // ends the workers
+)
+
+// checkSignal holds the user's own slurm.signal against who would get it, and tells how long before the limit it warns the run; 0: it does
+// not.
+func (c *checker) checkSignal(root *position) (lead time.Duration) {
+	key := toml.Key{"slurm", "signal"}
+	text, given := c.job.Slurm.Get("signal")
+	if !given || !c.hasNoFault(key.String(), "launch.warn_signal") {
+		return 0
+	}
+	w, err := slurm.ParseWarning(text)
+	if err != nil {
+		c.fault(root.at(key), key, "%s: %v", key, err)
+		return 0
+	}
+	name, warns := w.Name(), c.job.Launch.WarnSignal
+	switch {
+	case w.Batch && !slices.Contains(slices.Concat(scriptWarns, scriptNotes), name):
+		c.fault(root.at(key), key, "%s = %q: the batch script does not catch %s, which would end the job or do nothing; write %q", key, text, name, "B:USR2@120")
+	case !w.Batch && name != warns && name != "USR1" && !slices.Contains(agentStops, name):
+		c.fault(root.at(key), key, "%s = %q: ddpbatch run does not catch %s, which would end the job's tasks or do nothing; write %q", key, text, name, "B:USR2@120")
+	case w.Lead == 0:
+		c.warn(root, key, "%s = %q: Slurm sends no signal 0 seconds before the limit", key, text)
+	case w.Batch && !slices.Contains(scriptWarns, name):
+		c.warn(root, key, "%s = %q counts for nothing: the batch script takes note of %s and goes on; write %q", key, text, name, "B:USR2@120")
+	case !w.Batch && name == "USR1" && warns != "USR1":
+		c.warn(root, key, "%s = %q counts for nothing: without B: it goes to the tasks, to which USR1 says nothing; write %q", key, text, "B:"+text)
+	case w.Batch || name == warns:
+		return w.Lead
+	}
+	return 0
 }

@@ -3,86 +3,88 @@ package jobfile
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/BurntSushi/toml"
 )
 
 // trainRows are the keys of [train].
-func trainRows() []row {
-	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []row{
-		{key: "train.epochs", read: whole(1, most, func(j *Job) *int { return &j.Train.Epochs })},
-		{key: "train.max_steps", read: whole(0, most, func(j *Job) *int { return &j.Train.MaxSteps })},
-		{key: "train.batch_size", read: whole(1, most, func(j *Job) *int { return &j.Train.BatchSize })},
-		{key: "train.accumulate", read: whole(1, most, func(j *Job) *int { return &j.Train.Accumulate })},
+func trainRows() []keyRow {
+	return slices.Concat(modelRows(), dataRows(), optimizerRows(), []keyRow{
+		{key: "train.epochs", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Epochs })},
+		{key: "train.max_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.MaxSteps })},
+		{key: "train.batch_size", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.BatchSize })},
+		{key: "train.accumulate", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Accumulate })},
 		{key: "train.seed", read: seed},
 		{key: "train.mode", read: oneOf(func(j *Job) *string { return &j.Train.Mode }, "ddp", "dp")},
-		{key: "train.replicas", read: whole(1, most, func(j *Job) *int { return &j.Train.Replicas })},
-		{key: "train.pipeline", read: whole(1, most, func(j *Job) *int { return &j.Train.Pipeline })},
-		{key: "train.micro_batches", read: whole(1, most, func(j *Job) *int { return &j.Train.MicroBatches })},
+		{key: "train.replicas", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Replicas })},
+		{key: "train.pipeline", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Pipeline })},
+		{key: "train.micro_batches", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.MicroBatches })},
 		{key: "train.precision", read: oneOf(func(j *Job) *string { return &j.Train.Precision }, "float32", "bfloat16", "float16")},
 		{key: "train.blas", read: line(func(j *Job) *string { return &j.Train.BLAS })},
 		{key: "train.loss", read: oneOf(func(j *Job) *string { return &j.Train.Loss }, "cross_entropy", "mse")},
 		{key: "train.init", read: line(func(j *Job) *string { return &j.Train.Init })},
 		{key: "train.export", read: line(func(j *Job) *string { return &j.Train.Export })},
 		{key: "train.clip_norm", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.ClipNorm })},
-		{key: "train.tensorboard", read: truth(func(j *Job) *bool { return &j.Train.TensorBoard })},
+		{key: "train.tensorboard", read: boolean(func(j *Job) *bool { return &j.Train.TensorBoard })},
 
 		{key: "train.ddp.bucket_mb", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.DDP.BucketMB })},
 		{key: "train.ddp.compress", read: oneOf(func(j *Job) *string { return &j.Train.DDP.Compress }, "none", "float16", "bfloat16", "int8", "powersgd")},
-		{key: "train.ddp.rank", read: whole(1, most, func(j *Job) *int { return &j.Train.DDP.Rank })},
-		{key: "train.ddp.start_step", read: whole(0, most, func(j *Job) *int { return &j.Train.DDP.StartStep })},
-		{key: "train.ddp.overlap", read: truth(func(j *Job) *bool { return &j.Train.DDP.Overlap })},
-		{key: "train.ddp.find_unused", read: truth(func(j *Job) *bool { return &j.Train.DDP.FindUnused })},
-		{key: "train.ddp.sync_batch_norm", read: truth(func(j *Job) *bool { return &j.Train.DDP.SyncBatchNorm })},
-		{key: "train.ddp.average_every", read: whole(0, most, func(j *Job) *int { return &j.Train.DDP.AverageEvery })},
-		{key: "train.ddp.average_warmup", read: whole(0, most, func(j *Job) *int { return &j.Train.DDP.AverageWarmup })},
-		{key: "train.ddp.check_every_steps", read: whole(0, most, func(j *Job) *int { return &j.Train.DDP.CheckEverySteps })},
+		{key: "train.ddp.rank", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.DDP.Rank })},
+		{key: "train.ddp.start_step", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.StartStep })},
+		{key: "train.ddp.overlap", read: boolean(func(j *Job) *bool { return &j.Train.DDP.Overlap })},
+		{key: "train.ddp.find_unused", read: boolean(func(j *Job) *bool { return &j.Train.DDP.FindUnused })},
+		{key: "train.ddp.sync_batch_norm", read: boolean(func(j *Job) *bool { return &j.Train.DDP.SyncBatchNorm })},
+		{key: "train.ddp.average_every", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.AverageEvery })},
+		{key: "train.ddp.average_warmup", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.AverageWarmup })},
+		{key: "train.ddp.check_every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.DDP.CheckEverySteps })},
 
-		{key: "train.evaluate.every_epochs", read: whole(0, most, func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
-		{key: "train.evaluate.every_steps", read: whole(0, most, func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
+		{key: "train.evaluate.every_epochs", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Evaluate.EveryEpochs })},
+		{key: "train.evaluate.every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Evaluate.EverySteps })},
 		{key: "train.evaluate.best", read: oneOf(func(j *Job) *string { return &j.Train.Evaluate.Best }, "loss", "accuracy")},
-		{key: "train.evaluate.patience", read: whole(0, most, func(j *Job) *int { return &j.Train.Evaluate.Patience })},
+		{key: "train.evaluate.patience", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Evaluate.Patience })},
 	})
 }
 
 // modelRows are the keys of train.model.
-func modelRows() []row {
+func modelRows() []keyRow {
 	mlp, cnn, gpt := []string{"mlp"}, []string{"cnn"}, []string{"gpt"}
-	return []row{
+	return []keyRow{
 		{key: "train.model", kind: func(j *Job) string { return j.Train.Model.Kind }},
 		{key: "train.model.kind", read: oneOf(func(j *Job) *string { return &j.Train.Model.Kind }, "mlp", "dense", "cnn", "gpt")},
 		{key: "train.model.hidden", read: widths(func(j *Job) *[]int { return &j.Train.Model.Hidden }), kinds: []string{"mlp", "cnn"}},
 		{key: "train.model.activation", read: oneOf(func(j *Job) *string { return &j.Train.Model.Activation }, "relu", "tanh"), kinds: mlp},
 		{key: "train.model.dropout", read: number("a number from 0 to below 1", fraction, func(j *Job) *float64 { return &j.Train.Model.Dropout }), kinds: []string{"mlp", "cnn", "gpt"}},
 		{key: "train.model.channels", read: widths(func(j *Job) *[]int { return &j.Train.Model.Channels }), kinds: cnn},
-		{key: "train.model.kernel", read: whole(1, most, func(j *Job) *int { return &j.Train.Model.Kernel }), kinds: cnn},
-		{key: "train.model.batch_norm", read: truth(func(j *Job) *bool { return &j.Train.Model.BatchNorm }), kinds: cnn},
-		{key: "train.model.layers", read: whole(1, most, func(j *Job) *int { return &j.Train.Model.Layers }), kinds: gpt},
-		{key: "train.model.heads", read: whole(1, most, func(j *Job) *int { return &j.Train.Model.Heads }), kinds: gpt},
-		{key: "train.model.width", read: whole(1, most, func(j *Job) *int { return &j.Train.Model.Width }), kinds: gpt},
-		{key: "train.model.context", read: whole(1, most, func(j *Job) *int { return &j.Train.Model.Context }), kinds: gpt},
+		{key: "train.model.kernel", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Kernel }), kinds: cnn},
+		{key: "train.model.batch_norm", read: boolean(func(j *Job) *bool { return &j.Train.Model.BatchNorm }), kinds: cnn},
+		{key: "train.model.layers", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Layers }), kinds: gpt},
+		{key: "train.model.heads", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Heads }), kinds: gpt},
+		{key: "train.model.width", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Width }), kinds: gpt},
+		{key: "train.model.context", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Model.Context }), kinds: gpt},
 	}
 }
 
 // optimizerRows are the keys of train.optimizer and train.schedule.
-func optimizerRows() []row {
+func optimizerRows() []keyRow {
 	sgd, moments := []string{"sgd"}, []string{"adam", "adamw", "lamb"}
-	return []row{
+	return []keyRow{
 		{key: "train.optimizer", kind: func(j *Job) string { return j.Train.Optimizer.Kind }},
 		{key: "train.optimizer.kind", read: oneOf(func(j *Job) *string { return &j.Train.Optimizer.Kind }, "sgd", "adam", "adamw", "lamb")},
 		{key: "train.optimizer.lr", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Optimizer.LR })},
 		{key: "train.optimizer.momentum", read: number("a number from 0 to below 1", fraction, func(j *Job) *float64 { return &j.Train.Optimizer.Momentum }), kinds: sgd},
 		{key: "train.optimizer.dampening", read: number("a number from 0 to 1", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.Dampening }), kinds: sgd},
-		{key: "train.optimizer.nesterov", read: truth(func(j *Job) *bool { return &j.Train.Optimizer.Nesterov }), kinds: sgd},
+		{key: "train.optimizer.nesterov", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Nesterov }), kinds: sgd},
 		{key: "train.optimizer.weight_decay", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.WeightDecay })},
 		{key: "train.optimizer.betas", read: betas, kinds: moments},
 		{key: "train.optimizer.eps", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Optimizer.Eps }), kinds: moments},
-		{key: "train.optimizer.zero", read: truth(func(j *Job) *bool { return &j.Train.Optimizer.Zero })},
+		{key: "train.optimizer.zero", read: boolean(func(j *Job) *bool { return &j.Train.Optimizer.Zero })},
 
 		{key: "train.schedule", kind: func(j *Job) string { return j.Train.Schedule.Kind }},
 		{key: "train.schedule.kind", read: oneOf(func(j *Job) *string { return &j.Train.Schedule.Kind }, "constant", "step", "cosine", "one_cycle", "linear")},
-		{key: "train.schedule.warmup_steps", read: whole(0, most, func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
-		{key: "train.schedule.step_size", read: whole(1, most, func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
+		{key: "train.schedule.warmup_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Train.Schedule.WarmupSteps })},
+		{key: "train.schedule.step_size", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Schedule.StepSize }), kinds: []string{"step"}},
 		{key: "train.schedule.gamma", read: number("a number above 0", positive, func(j *Job) *float64 { return &j.Train.Schedule.Gamma }), kinds: []string{"step"}},
 		{key: "train.schedule.min_lr", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Schedule.MinLR }), kinds: []string{"cosine", "linear"}},
 	}
@@ -125,4 +127,52 @@ func betas(j *Job, key toml.Key, v any) error {
 		j.Train.Optimizer.Betas[i] = beta
 	}
 	return nil
+}
+
+// dataRows are the keys of train.data.
+func dataRows() []keyRow {
+	idx, csv, npy, generated := []string{"mnist"}, []string{"csv"}, []string{"npy"}, []string{"generated"}
+	return []keyRow{
+		{key: "train.data", kind: func(j *Job) string { return j.Train.Data.Kind }},
+		{key: "train.data.kind", read: oneOf(func(j *Job) *string { return &j.Train.Data.Kind }, "mnist", "generated", "cifar10", "csv", "npy", "text"), need: true},
+		{key: "train.data.images", read: line(func(j *Job) *string { return &j.Train.Data.Images }), kinds: idx, need: true},
+		{key: "train.data.labels", read: line(func(j *Job) *string { return &j.Train.Data.Labels }), kinds: idx, need: true},
+		{key: "train.data.files", read: list(1, "one line of text", isLine, func(j *Job) *[]string { return &j.Train.Data.Files }), kinds: []string{"cifar10"}, need: true},
+		{key: "train.data.path", read: line(func(j *Job) *string { return &j.Train.Data.Path }), kinds: []string{"csv", "text"}, need: true},
+		{key: "train.data.target", read: list(1, "one line of text", isLine, func(j *Job) *[]string { return &j.Train.Data.Target }), kinds: csv},
+		{key: "train.data.header", read: oneOf(func(j *Job) *string { return &j.Train.Data.Header }, "auto", "yes", "no"), kinds: csv},
+		{key: "train.data.delimiter", read: text("one character", isRune, func(j *Job) *string { return &j.Train.Data.Delimiter }), kinds: csv},
+		{key: "train.data.inputs", read: inputs, kinds: []string{"npy", "generated"}},
+		{key: "train.data.targets", read: line(func(j *Job) *string { return &j.Train.Data.TargetFile }), kinds: npy, need: true},
+		{key: "train.data.rows", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Data.Rows }), kinds: generated},
+		{key: "train.data.outputs", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Data.Outputs }), kinds: generated},
+		{key: "train.data.noise", read: number("a number of at least 0", notNegative, func(j *Job) *float64 { return &j.Train.Data.Noise }), kinds: generated},
+		{key: "train.data.train", read: rowRange(func(j *Job) *string { return &j.Train.Data.Train })},
+		{key: "train.data.eval", read: rowRange(func(j *Job) *string { return &j.Train.Data.Eval })},
+		{key: "train.data.shuffle", read: boolean(func(j *Job) *bool { return &j.Train.Data.Shuffle })},
+		{key: "train.data.remainder", read: oneOf(func(j *Job) *string { return &j.Train.Data.Remainder }, "pad", "drop", "uneven")},
+		{key: "train.data.cache", read: line(func(j *Job) *string { return &j.Train.Data.Cache }), kinds: []string{"mnist", "csv"}},
+	}
+}
+
+// inputs reads the file of .npy inputs, or the number of generated ones.
+func inputs(j *Job, key toml.Key, v any) error {
+	if j.Train.Data.Kind == "npy" {
+		return line(func(j *Job) *string { return &j.Train.Data.InputFile })(j, key, v)
+	}
+	return wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Train.Data.Inputs })(j, key, v)
+}
+
+func isRune(s string) bool { return len([]rune(s)) == 1 && isLine(s) || s == "\t" }
+
+// rowRange reads rows of a data set, "first:past-the-last".
+func rowRange(to func(*Job) *string) reader {
+	return text(`rows as "first:past-the-last", such as "0:9000"`, isRowRange, to)
+}
+
+func isRowRange(s string) bool {
+	a, b, ok := strings.Cut(s, ":")
+	first, errA := strconv.ParseUint(a, 10, 64)
+	past, errB := strconv.ParseUint(b, 10, 64)
+	return ok && errA == nil && errB == nil && first < past && past <= maxWhole
 }

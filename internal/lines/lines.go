@@ -18,9 +18,9 @@ type Writer struct {
 	Label string
 	// Redraw lets a carriage return end a line, too, so that a progress bar, which writes over its line, is seen while it goes on: each
 	// state of it as the next begins. It must not change either.
-	Redraw bool
-	part   []byte // a line whose end has not come, with its label
-	batch  []byte // lines with their labels; empty between two writes
+	Redraw  bool
+	partial []byte // a line whose end has not come, with its label
+	batch   []byte // lines with their labels; empty between two writes
 }
 
 // Write takes all of p, even where To fails: that error is for the caller to know, and what To did
@@ -28,7 +28,7 @@ type Writer struct {
 func (w *Writer) Write(p []byte) (int, error) {
 	n := len(p)
 	var err error
-	if kept := len(w.part); w.Redraw && n > 0 && p[0] != '\n' && kept > 0 && w.part[kept-1] == '\r' {
+	if kept := len(w.partial); w.Redraw && n > 0 && p[0] != '\n' && kept > 0 && w.partial[kept-1] == '\r' {
 		err = w.pass(nil) // it was a line's end, and not the first half of one
 	}
 	if end := w.lastEnd(p); end > 0 {
@@ -38,8 +38,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 		p = p[end:]
 	}
 	w.begin(p)
-	w.part = append(w.part, p...)
-	if len(w.part) >= cmp.Or(w.Max, defaultMax) {
+	w.partial = append(w.partial, p...)
+	if len(w.partial) >= cmp.Or(w.Max, defaultMax) {
 		if e := w.Finish(); err == nil {
 			err = e
 		}
@@ -70,7 +70,7 @@ func (w *Writer) firstEnd(p []byte) int {
 
 // Finish passes on a last line that has no end, with one.
 func (w *Writer) Finish() error {
-	if len(w.part) == 0 {
+	if len(w.partial) == 0 {
 		return nil
 	}
 	return w.pass([]byte{'\n'})
@@ -78,17 +78,17 @@ func (w *Writer) Finish() error {
 
 // begin labels a line of which p is the first piece.
 func (w *Writer) begin(p []byte) {
-	if len(w.part) == 0 && len(p) > 0 {
-		w.part = append(w.part, w.Label...)
+	if len(w.partial) == 0 && len(p) > 0 {
+		w.partial = append(w.partial, w.Label...)
 	}
 }
 
 // pass passes on what is kept and p, which ends in a line's end where there is any of it, in one write. p is copied, so that a caller's buffer
 // may be on its stack.
 func (w *Writer) pass(p []byte) error {
-	batch := append(w.batch[:0], w.part...)
-	begins := len(w.part) == 0
-	w.part = w.part[:0]
+	batch := append(w.batch[:0], w.partial...)
+	begins := len(w.partial) == 0
+	w.partial = w.partial[:0]
 	for w.Label != "" && len(p) > 0 {
 		if begins {
 			batch = append(batch, w.Label...)

@@ -58,8 +58,8 @@ func TestLongLinesAreBounded(t *testing.T) {
 			if _, err := w.Write(chunk[:min(len(chunk), total-sent)]); err != nil {
 				t.Fatal(err)
 			}
-			if cap(w.part) > 4*most {
-				t.Fatalf("%d bytes are kept", cap(w.part))
+			if cap(w.partial) > 4*most {
+				t.Fatalf("%d bytes are kept", cap(w.partial))
 			}
 		}
 		if err := w.Finish(); err != nil {
@@ -85,8 +85,8 @@ func TestOutputThatFails(t *testing.T) {
 			t.Errorf("wrote %d of 15, %v", n, err)
 		}
 	}
-	if len(w.part) != len("and more") {
-		t.Errorf("%q is kept", w.part)
+	if len(w.partial) != len("and more") {
+		t.Errorf("%q is kept", w.partial)
 	}
 }
 

@@ -103,8 +103,8 @@ func allowed(from, to string) bool {
 	if !strings.HasPrefix(to, "internal/") {
 		return false
 	}
-	guests, limited := internalFor[to]
-	return !limited || slices.Contains(guests, from)
+	importers, limited := internalFor[to]
+	return !limited || slices.Contains(importers, from)
 }
 
 // TestDependencies holds the short list of modules that the shipped program is made of; a new one

@@ -7,19 +7,23 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "ddpbatch"
 
-// file is one parsed Go file that is no test.
+// file is one parsed Go file.
 type file struct {
-	pkg  string // its package's path inside the module: "mpi/store"
-	path string
-	ast  *ast.File
-	fset *token.FileSet
+	pkg    string // its package's path inside the module: "mpi/store"
+	path   string
+	isTest bool
+	lines  int
+	ast    *ast.File
+	fset   *token.FileSet
 }
 
 func (f file) imports() []string {
@@ -33,9 +37,26 @@ func (f file) imports() []string {
 	return paths
 }
 
-// sources parses every Go file of the module, tests left out.
+// sources are the Go files of the module, tests left out.
 func sources(t *testing.T) []file {
 	t.Helper()
+	return slices.DeleteFunc(tree(t), func(f file) bool { return f.isTest })
+}
+
+// tree is every Go file of the module.
+func tree(t *testing.T) []file {
+	t.Helper()
+	files, err := parseTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 100 {
+		t.Fatalf("only %d files found: the walk is wrong", len(files))
+	}
+	return slices.Clone(files)
+}
+
+var parseTree = sync.OnceValues(func() ([]file, error) {
 	root := filepath.Join("..", "..")
 	var files []file
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -45,11 +66,15 @@ func sources(t *testing.T) []file {
 		if d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "runs") {
 			return fs.SkipDir
 		}
-		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if !strings.HasSuffix(path, ".go") {
 			return nil
 		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
 		fset := token.NewFileSet()
-		parsed, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
+		parsed, err := parser.ParseFile(fset, path, text, parser.ParseComments)
 		if err != nil {
 			return err
 		}
@@ -57,17 +82,14 @@ func sources(t *testing.T) []file {
 		if err != nil {
 			return err
 		}
-		files = append(files, file{filepath.ToSlash(dir), path, parsed, fset})
+		files = append(files, file{
+			pkg: filepath.ToSlash(dir), path: path, isTest: strings.HasSuffix(path, "_test.go"),
+			lines: strings.Count(string(text), "\n"), ast: parsed, fset: fset,
+		})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 50 {
-		t.Fatalf("only %d files found below %s: the walk is wrong", len(files), root)
-	}
-	return files
-}
+	return files, err
+})
 
 func TestEveryPackageHasDoc(t *testing.T) {
 	documented := map[string]bool{}
@@ -88,14 +110,26 @@ func TestEveryPackageHasDoc(t *testing.T) {
 func TestFilesStaySmall(t *testing.T) {
 	const most = 500
 	for _, f := range sources(t) {
-		text, err := os.ReadFile(f.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(text), "\n"); n > most {
-			t.Errorf("%s has %d lines, more than %d: one noun per file", f.path, n, most)
+		if f.lines > most {
+			t.Errorf("%s has %d lines, more than %d: one subject per file", f.path, f.lines, most)
 		}
 	}
+}
+
+// TestSizesOfFiles prints how large the production files are, and how many are so small that they may be parts of others' thoughts.
+func TestSizesOfFiles(t *testing.T) {
+	const least = 40
+	var lines []int
+	total, small := 0, 0
+	for _, f := range sources(t) {
+		lines, total = append(lines, f.lines), total+f.lines
+		if f.lines < least && filepath.Base(f.path) != "doc.go" {
+			small++
+		}
+	}
+	slices.Sort(lines)
+	t.Logf("%d production files of %d lines, median %d; %d have fewer than %d lines, doc.go left out",
+		len(lines), total, lines[len(lines)/2], small, least)
 }
 
 // TestLibrariesKeepTheirHandsOff holds that no library ends the process or speaks where its caller did not tell it

@@ -40,7 +40,7 @@ func ServeGuard(ctx context.Context, orders []string, more io.Reader) (Swept, er
 	ctx, cancel := context.WithTimeout(ctx, guardLimit)
 	defer cancel()
 	died := uint64(time.Duration(now.Nano()) / tick)
-	bearers := preyOf(slices.Collect(maps.Keys(cookies))...)
+	bearers := targetsOf(slices.Collect(maps.Keys(cookies))...)
 	var all Swept
 	for group := range groups {
 		swept, e := sweepGroup(ctx, group, died, bearers)
@@ -116,7 +116,7 @@ func followOrder(order string, cookies map[string]bool, groups map[int]bool) err
 // group, which keeps the number from becoming another's, and so that only a group of the same session is
 // looked at (setpgid(2)). Then it is the group that was meant if a member bears one of the cookies, or was there at died, in ticks
 // since the machine started: a number is not given away as long as the group has a member, and after that it takes a new process.
-func sweepGroup(ctx context.Context, group int, died uint64, bearers prey) (Swept, error) {
+func sweepGroup(ctx context.Context, group int, died uint64, bearers targets) (Swept, error) {
 	if err := unix.Setpgid(0, group); err != nil {
 		return Swept{}, nil // there is no such group
 	}
@@ -125,14 +125,14 @@ func sweepGroup(ctx context.Context, group int, died uint64, bearers prey) (Swep
 	if err != nil {
 		return Swept{}, err
 	}
-	env := newEnvirons()
+	env := newEnvironReader()
 	defer env.close()
-	bears := func(s stat) bool { e := env.of(s); return bearers.is(s, e) || bearers.marked(s, e) }
+	bears := func(s stat) bool { e := env.of(s); return bearers.matches(s, e) || bearers.hasMark(s, e) }
 	known := slices.ContainsFunc(all, func(s stat) bool {
 		return s.group == group && s.pid != unix.Getpid() && (s.start <= died || bears(s))
 	})
 	if !known {
 		return Swept{}, nil
 	}
-	return sweep(ctx, prey{others: func(s stat, _ environ) bool { return s.group == group }})
+	return sweep(ctx, targets{others: func(s stat, _ environ) bool { return s.group == group }})
 }

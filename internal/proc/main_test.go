@@ -66,7 +66,7 @@ func play(role string, args []string) error {
 			return err
 		}
 		guard.mu.Lock() // another may follow one that was killed
-		fmt.Println("guard", guard.watcher.process.pid)
+		fmt.Println("guard", guard.process.process.pid)
 		guard.mu.Unlock()
 		<-p.Done()
 		return nil
@@ -89,7 +89,7 @@ func play(role string, args []string) error {
 	case "group": // group NUMBER DIED
 		group, _ := strconv.Atoi(args[0])
 		died, _ := strconv.ParseUint(args[1], 10, 64)
-		swept, err := sweepGroup(context.Background(), group, died, prey{})
+		swept, err := sweepGroup(context.Background(), group, died, targets{})
 		fmt.Println(len(swept.Killed), len(swept.Left))
 		return err
 	case "unmarked": // starts a child with its own cookie where the limits leave no room for marks
@@ -97,7 +97,7 @@ func play(role string, args []string) error {
 			return err
 		}
 		cookie := os.Getenv(CookieVariable)
-		fmt.Println(children.canMark(markOf(cookie)))
+		fmt.Println(children.checkMark(markOf(cookie)))
 		p, err := Start(shell(cookie, "exec sleep 1000"))
 		if err != nil {
 			return err

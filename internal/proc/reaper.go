@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"runtime"
 	"sync"
@@ -87,11 +88,11 @@ func threadTime() time.Duration {
 }
 
 // adopt makes this process a subreaper for one Reaper more, or fewer.
-func (f *family) adopt(more int) error {
+func (f *childTable) adopt(more int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.adopting == 0 {
-		if err := f.note(); err != nil {
+		if err := f.noteDescendants(); err != nil {
 			return err
 		}
 	}
@@ -107,7 +108,7 @@ func (f *family) adopt(more int) error {
 }
 
 // reap waits for all orphans that have ended. It tells whether a child is left that has ended: somebody else waits for it.
-func (f *family) reap() (left bool) {
+func (f *childTable) reap() (left bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !someEnded() {
@@ -138,4 +139,88 @@ func waitid(kind, id int, info *unix.Siginfo, options int) error {
 			return err
 		}
 	}
+}
+
+// children are those of this process that somebody waits for. The kernel has one table of them for the process, and so have we.
+var children = childTable{waited: map[int]int{}}
+
+type childTable struct {
+	mu       sync.Mutex
+	waited   map[int]int // by process id, how often: a number can be another's before its last waiter has taken note
+	adopting int         // how many Reapers there are
+
+	earlier map[pidStart]bool // descendants from before the first of them
+}
+
+// start starts cmd in a group of its own; with a cookie among its variables it has the mark of that as well, where the kernel lets it.
+// Nobody takes it for an orphan, even if it ends at once.
+func (f *childTable) start(cmd *exec.Cmd) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	start := cmd.Start
+	if cookie, ok := cookieIn(cmd.Env); ok {
+		start = func() error { return markOf(cookie).start(cmd.Start) }
+	}
+	if err := start(); err != nil {
+		return err
+	}
+	f.waited[cmd.Process.Pid]++
+	return nil
+}
+
+// checkMark tells why children cannot be given a mark, where they cannot.
+func (f *childTable) checkMark(m mark) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return m.check()
+}
+
+// forget is for a child that has been waited for.
+func (f *childTable) forget(pid int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.waited[pid]--; f.waited[pid] == 0 {
+		delete(f.waited, pid)
+	}
+}
+
+// noteDescendants remembers the descendants that this process has now, but for those that are waited for. A program that executes another
+// leaves it its children. The caller holds f.mu.
+func (f *childTable) noteDescendants() error {
+	all, err := stats()
+	if err != nil {
+		return err
+	}
+	f.earlier = map[pidStart]bool{}
+	ours := map[int]bool{unix.Getpid(): true}
+	for grew := true; grew; { // a child may have a smaller number than its parent
+		grew = false
+		for _, s := range all {
+			if ours[s.parent] && !ours[s.pid] && f.waited[s.pid] == 0 {
+				ours[s.pid], f.earlier[s.pidStart()], grew = true, true, true
+			}
+		}
+	}
+	return nil
+}
+
+// isOrphanOfWorker tells whether a process is an orphan that some worker has left, in the process self, which is this one. The first
+// process of a container is handed those of others, too.
+func (f *childTable) isOrphanOfWorker(s stat, self int) bool {
+	if s.parent != self || self == 1 {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.orphan(s) && !f.earlier[s.pidStart()]
+}
+
+// isHelper tells whether a process is a child that os/exec started elsewhere. It may have the mark of one that was started at the same
+// moment.
+func isHelper(s stat) bool { return s.parent == unix.Getpid() && s.group == unix.Getpgrp() }
+
+// orphan tells whether a process was handed to this one by the kernel, as its parent ended: it is a child that nobody
+// started here, as those are either waited for or in this process's own group. The caller holds f.mu.
+func (f *childTable) orphan(s stat) bool {
+	return s.parent == unix.Getpid() && s.group != unix.Getpgrp() && f.waited[s.pid] == 0
 }

@@ -2,13 +2,17 @@ package proc
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // tick is the unit of times in /proc: USER_HZ is 100 wherever Go runs on Linux.
@@ -143,4 +147,139 @@ func readSome(path string, limit int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+const gonePoll = 10 * time.Millisecond // between looks at a context, and at processes without a pidfd
+
+// handle is one process, and no later one with its number. Its owner closes it.
+type handle struct {
+	stat
+	fd      int   // a pidfd; -1: the kernel has none
+	refused error // of a signal
+}
+
+// pidStart names a process for as long as the machine runs.
+type pidStart struct {
+	pid   int
+	start uint64
+}
+
+func (s stat) pidStart() pidStart { return pidStart{s.pid, s.start} }
+
+func (h *handle) accepted() bool { return h.refused == nil }
+
+// openHandle opens a process that has been looked at. still looks again, now that the handle holds
+// it: false leaves it alone.
+func openHandle(s stat, still func(stat) bool) (*handle, bool) {
+	fd, err := unix.PidfdOpen(s.pid, 0)
+	switch {
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // before Linux 5.3; in containers that filter calls they do not know
+		fd = -1
+	case err != nil:
+		return nil, false
+	}
+	h := &handle{stat: s, fd: fd}
+	now, err := readStat(s.pid)
+	if err != nil || now.pidStart() != s.pidStart() || !still(now) {
+		h.close()
+		return nil, false
+	}
+	h.stat = now
+	return h, true
+}
+
+func (h *handle) close() {
+	if h.fd >= 0 {
+		unix.Close(h.fd)
+	}
+}
+
+// signal sends sig. A process that is gone is no error.
+func (h *handle) signal(sig unix.Signal) error {
+	var err error
+	if h.fd >= 0 {
+		err = unix.PidfdSendSignal(h.fd, sig, nil, 0)
+	} else if !h.gone() {
+		err = unix.Kill(h.pid, sig)
+	}
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send %v to process %d (%s): %w", sig, h.pid, h.name, err)
+	}
+	return nil
+}
+
+// gone tells whether the process has ended, be it that nobody has waited for it yet.
+func (h *handle) gone() bool {
+	s, err := readStat(h.pid)
+	return err != nil || s.start != h.start || s.zombie()
+}
+
+// awaitGone waits until all have ended, ctx does, or limit has passed, and returns those that have not.
+func awaitGone(ctx context.Context, limit time.Duration, handles []*handle) []*handle {
+	left := slices.Clone(handles)
+	for end := time.Now().Add(limit); len(left) > 0; {
+		left = slices.DeleteFunc(left, (*handle).gone)
+		rest := min(gonePoll, time.Until(end))
+		if len(left) == 0 || rest <= 0 || ctx.Err() != nil {
+			break
+		}
+		var fds []unix.PollFd // of the first one that has not ended: the others are looked at with it
+		if left[0].fd >= 0 {
+			fds = []unix.PollFd{{Fd: int32(left[0].fd), Events: unix.POLLIN}}
+		}
+		_, _ = unix.Poll(fds, int(max(1, rest.Milliseconds())))
+	}
+	return left
+}
+
+// Identity names one process among all of all machines: a number alone belongs to another process sooner or later.
+type Identity struct {
+	Machine string `json:"machine"` // the machine's present start, and the space that the number is of; "": not known
+	PID     int    `json:"pid"`
+	Start   uint64 `json:"start"` // when it began, in the machine's ticks
+}
+
+// Self is the identity of this process.
+func Self() (Identity, error) {
+	machine, err := machineID()
+	if err != nil {
+		return Identity{}, err
+	}
+	own, err := readStat(os.Getpid())
+	if err != nil {
+		return Identity{}, fmt.Errorf("read when this process began: %w", err)
+	}
+	return Identity{Machine: machine, PID: own.pid, Start: own.start}, nil
+}
+
+// Lives tells whether the process has not ended. Of a process of another machine, or of another space of process ids, known is false.
+func (id Identity) Lives() (lives, known bool) {
+	machine, err := machineID()
+	if err != nil || machine != id.Machine || id.PID <= 0 {
+		return false, false
+	}
+	if err := unix.Kill(id.PID, 0); errors.Is(err, unix.ESRCH) {
+		return false, true
+	}
+	now, err := readStat(id.PID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH): // it has ended just now, or is hidden (proc(5), hidepid)
+		return !errors.Is(unix.Kill(id.PID, 0), unix.ESRCH), true
+	case err != nil:
+		return true, true
+	}
+	return now.start == id.Start && !now.zombie(), true
+}
+
+// machineID tells this machine, since it was started, from others, and this process's view of process ids from those of containers.
+func machineID() (string, error) {
+	boot, err := readSome("/proc/sys/kernel/random/boot_id", 64)
+	if err != nil {
+		return "", fmt.Errorf("tell this machine from others: %w", err)
+	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return "", fmt.Errorf("tell this machine from others: %w", err)
+	}
+	return string(bytes.TrimSpace(boot)) + " " + space, nil
 }

@@ -38,11 +38,11 @@ type Swept struct {
 	Left   []Victim // they have not: the kernel holds them, or refused the signal
 }
 
-// Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has
-// started since, wherever they went; and where an environment has no cookie, every process whose limits have the cookie's mark, as those have
-// that cleared or overwrote it. It looks again until none is left, as those that are killed may have started more, or until ctx
-// ends; then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has
-// another cookie alone, as a run within this one has. Zombies are of no interest.
+// Sweep kills every process whose environment has the cookie, as all those have that a process which was started with it has started
+// since, wherever they went; and where an environment has no cookie, every process whose limits have the cookie's mark, as those have
+// that cleared or overwrote it. It looks again until none is left, as those that are killed may have started more, or until ctx ends;
+// then Left holds who is known to be left. Neither this process nor one of its ancestors is ever killed, nor one that has another cookie
+// alone, as a run within this one has. Zombies are of no interest.
 //
 // Processes of other users do not count, as anybody can read the cookie's mark and bear it: root kills them, and nobody waits for their
 // end. The error says that it cannot be told whether any is left.
@@ -50,7 +50,7 @@ func Sweep(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
 	}
-	return sweep(ctx, preyOf(cookie))
+	return sweep(ctx, targetsOf(cookie))
 }
 
 // SweepOrphans is [Sweep], and kills in the same way every orphan that this process has been handed as a subreaper ([Subreaper]),
@@ -61,31 +61,31 @@ func SweepOrphans(ctx context.Context, cookie string) (Swept, error) {
 	if err := checkCookie(cookie); err != nil {
 		return Swept{}, err
 	}
-	p := preyOf(cookie)
+	p := targetsOf(cookie)
 	p.others = func(s stat, env environ) bool {
-		return len(env.cookies) == 0 && !errors.Is(env.err, errMute) && children.isStray(s, unix.Getpid())
+		return len(env.cookies) == 0 && !errors.Is(env.err, errLocked) && children.isOrphanOfWorker(s, unix.Getpid())
 	}
 	return sweep(ctx, p)
 }
 
-// sweeper kills its prey.
+// sweeper kills its targets.
 type sweeper struct {
-	prey   prey
-	env    *environs
-	last   func() (int, bool)   // lastPID
-	spared map[int]bool         // this process and its ancestors
-	blanks map[pidStart]int     // how often its environment was empty
-	tried  map[pidStart]*handle // all that were found; closed
+	targets targets
+	env     *environReader
+	last    func() (int, bool)   // lastPID
+	spared  map[int]bool         // this process and its ancestors
+	blanks  map[pidStart]int     // how often its environment was empty
+	tried   map[pidStart]*handle // all that were found; closed
 }
 
-// sweep kills its prey, until none is left or ctx ends.
-func sweep(ctx context.Context, p prey) (Swept, error) {
+// sweep kills its targets, until none is left or ctx ends.
+func sweep(ctx context.Context, p targets) (Swept, error) {
 	return newSweeper(p).run(ctx)
 }
 
-func newSweeper(p prey) *sweeper {
+func newSweeper(p targets) *sweeper {
 	return &sweeper{
-		prey: p, env: newEnvirons(), last: lastPID, spared: lineage(),
+		targets: p, env: newEnvironReader(), last: lastPID, spared: ancestors(),
 		blanks: map[pidStart]int{}, tried: map[pidStart]*handle{},
 	}
 }
@@ -120,7 +120,7 @@ func (s *sweeper) run(ctx context.Context) (Swept, error) {
 	return s.result(), s.env.unanswered()
 }
 
-// look kills the prey that it finds, and returns it. sure is false where one may have been missed.
+// look kills the targets that it finds, and returns it. sure is false where one may have been missed.
 //
 // A list of processes is old when it has been read: one that was to come may have been started by one that has ended since. So
 // whatever is numbered after the list was begun is looked at as well, until there is nothing new. The youngest come first: one that
@@ -165,7 +165,7 @@ func (s *sweeper) look(ctx context.Context) (found []*handle, sure bool, err err
 	return found, false, nil
 }
 
-// examine kills a process that is prey. done is false where it should be looked at again, as it was in the midst of
+// examine kills a process that is a target. done is false where it should be looked at again, as it was in the midst of
 // execve(2); one that is marked need not come out of it.
 func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	p, err := readStat(pid)
@@ -173,19 +173,19 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 		return nil, true
 	}
 	env := s.env.of(p)
-	marked := s.prey.marked(p, env)
-	if env.blank && env.err == nil && !marked && s.blanks[p.pidStart()] < maxBlank {
+	marked := s.targets.hasMark(p, env)
+	if env.empty && env.err == nil && !marked && s.blanks[p.pidStart()] < maxBlank {
 		s.blanks[p.pidStart()]++
 		return nil, false
 	}
-	if !marked && !s.prey.is(p, env) {
+	if !marked && !s.targets.matches(p, env) {
 		return nil, true
 	}
 	is := readOwnership(pid)
 	if !is.process || !is.own && os.Geteuid() != 0 { // a thread goes with its process; to a signal its number is the process's
 		return nil, true
 	}
-	h, ok := openHandle(p, s.still)
+	h, ok := openHandle(p, s.recheck)
 	if !ok {
 		return nil, false
 	}
@@ -198,10 +198,10 @@ func (s *sweeper) examine(pid int) (killed *handle, done bool) {
 	return h, true
 }
 
-// still looks at a process again. It may have come to execve(2) since.
-func (s *sweeper) still(now stat) bool {
+// recheck looks at a process again. It may have come to execve(2) since.
+func (s *sweeper) recheck(now stat) bool {
 	env := s.env.of(now)
-	return !now.zombie() && (env.blank || s.prey.marked(now, env) || s.prey.is(now, env))
+	return !now.zombie() && (env.empty || s.targets.hasMark(now, env) || s.targets.matches(now, env))
 }
 
 func (s *sweeper) result() Swept {
@@ -233,8 +233,8 @@ func lastPID() (int, bool) {
 	return pid, err == nil && pid > 0
 }
 
-// lineage is this process and its ancestors, as far as they can be seen.
-func lineage() map[int]bool {
+// ancestors is this process and its ancestors, as far as they can be seen.
+func ancestors() map[int]bool {
 	found := map[int]bool{}
 	for pid := unix.Getpid(); pid > 0 && !found[pid]; {
 		found[pid] = true
@@ -248,4 +248,36 @@ func closeAll(handles []*handle) {
 	for _, h := range handles {
 		h.close()
 	}
+}
+
+// targets is whom a sweep kills.
+type targets struct {
+	cookies map[string]bool
+	marks   map[mark]bool            // theirs
+	others  func(stat, environ) bool // beside those; nil: nobody
+}
+
+// targetsOf is whoever has one of the cookies, in its environment or as a mark.
+func targetsOf(cookies ...string) targets {
+	p := targets{cookies: map[string]bool{}, marks: map[mark]bool{}}
+	for _, cookie := range cookies {
+		p.cookies[cookie], p.marks[markOf(cookie)] = true, true
+	}
+	return p
+}
+
+// matches tells whether a process is a target by anything but a mark.
+func (p targets) matches(s stat, env environ) bool {
+	for _, cookie := range env.cookies {
+		if p.cookies[cookie] {
+			return true
+		}
+	}
+	return p.others != nil && p.others(s, env)
+}
+
+// hasMark tells whether a process has one of the marks. A cookie in its environment says more, be it that of a run within this one whose
+// marks could not be given.
+func (p targets) hasMark(s stat, env environ) bool {
+	return len(p.marks) > 0 && len(env.cookies) == 0 && !isHelper(s) && p.marks[readMark(s.pid)]
 }

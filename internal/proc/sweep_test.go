@@ -147,7 +147,7 @@ func TestSweepKnowsThreads(t *testing.T) {
 		if id == unix.Getpid() {
 			continue
 		}
-		s := newSweeper(prey{others: func(p stat, _ environ) bool { return p.pid == id }})
+		s := newSweeper(targets{others: func(p stat, _ environ) bool { return p.pid == id }})
 		killed, done := s.examine(id)
 		s.env.close()
 		if killed != nil || !done {
@@ -179,8 +179,8 @@ func TestSweepPassesOverOtherUsers(t *testing.T) {
 }
 
 // A look that may have missed somebody, however often it is taken, is told.
-func TestSweepTellsThatItIsNotSure(t *testing.T) {
-	s := newSweeper(preyOf(newCookie(t)))
+func TestSweepReportsThatItIsNotSure(t *testing.T) {
+	s := newSweeper(targetsOf(newCookie(t)))
 	s.last = func() (int, bool) { return 0, false } // as without /proc/loadavg
 	if _, err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "missed") {
 		t.Errorf("the error is %v", err)
@@ -273,11 +273,11 @@ func TestSweepOrphansSparesWhoWasThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.start++ // another with its number
-	if !children.isStray(s, unix.Getpid()) {
+	if !children.isOrphanOfWorker(s, unix.Getpid()) {
 		t.Error("its number protects another")
 	}
 	s.parent = 1
-	if children.isStray(s, 1) {
+	if children.isOrphanOfWorker(s, 1) {
 		t.Error("the first process of a container takes a child for its own")
 	}
 }
@@ -302,4 +302,13 @@ func TestSweepOrphansSparesTheNested(t *testing.T) {
 	}
 	swept(t, Sweep, other)
 	testkit.Eventually(t, "somebody waits for it", func() bool { _, err := readStat(nested); return err != nil })
+}
+
+// What a sweep costs that finds nobody, as at the end of most runs.
+func BenchmarkSweepOfNobody(b *testing.B) {
+	for b.Loop() {
+		if _, err := SweepOrphans(b.Context(), NewCookie()); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

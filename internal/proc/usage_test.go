@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -76,5 +77,57 @@ func TestIsGo(t *testing.T) {
 	}
 	if _, err := IsGo(1<<22 + 1); err == nil {
 		t.Error("a process that cannot be has a program")
+	}
+}
+
+// What an agent does that looks for hangs.
+func BenchmarkUsages(b *testing.B) {
+	for b.Loop() {
+		if _, err := Usages([]int{1}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestWithVariables: all pairs count, each as a whole, and who has ended is not found.
+func TestWithVariables(t *testing.T) {
+	value := NewCookie()
+	begin := func(second string) *Process {
+		cmd := exec.Command("sleep", "1000")
+		cmd.Env = []string{"PROC_TEST=" + value, "SECOND=" + second}
+		p, err := Start(cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = p.Signal(syscall.SIGKILL)
+			<-p.Done()
+		})
+		return p
+	}
+	one, eleven := begin("1"), begin("11")
+	find := func(pairs ...string) (pids []int) {
+		found, err := WithVariables(pairs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range found {
+			pids = append(pids, r.PID)
+		}
+		slices.Sort(pids)
+		return pids
+	}
+	both := []int{one.Pid(), eleven.Pid()}
+	slices.Sort(both)
+	if got := find("PROC_TEST=" + value); !slices.Equal(got, both) {
+		t.Errorf("with the first variable: %v, want %v", got, both)
+	}
+	if got := find("PROC_TEST="+value, "SECOND=1"); !slices.Equal(got, []int{one.Pid()}) {
+		t.Errorf("with both variables: %v, want %d", got, one.Pid())
+	}
+	_ = one.Signal(syscall.SIGKILL)
+	<-one.Done()
+	if got := find("PROC_TEST="+value, "SECOND=1"); len(got) > 0 {
+		t.Errorf("one that has ended: %v", got)
 	}
 }

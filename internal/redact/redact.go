@@ -3,6 +3,7 @@ package redact
 import (
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -39,6 +40,15 @@ func Text(text string) string {
 		done = end
 	}
 	return out.String() + text[done:]
+}
+
+// Quoted is Text in quotes, for a message; of one of more bytes than most the beginning, and three dots.
+func Quoted(text string, most int) string {
+	text = Text(text)
+	if len(text) <= most {
+		return strconv.Quote(text)
+	}
+	return strconv.Quote(strings.ToValidUTF8(text[:most], "")) + "..."
 }
 
 // quoteAt is the quote that is open at text[at], as far as its line tells; 0: none.

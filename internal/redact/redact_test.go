@@ -84,3 +84,14 @@ func TestValues(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+func TestQuoted(t *testing.T) {
+	for text, want := range map[string]string{
+		"": `""`, "a\n": `"a\n"`, "12345678": `"12345678"`, "123456789": `"12345678"...`, "1234567é": `"1234567"...`,
+		"A_KEY=x123456": `"A_KEY=**"...`,
+	} {
+		if got := Quoted(text, 8); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+}

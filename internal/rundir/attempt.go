@@ -1,14 +1,18 @@
 package rundir
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"strings"
 	"sync"
+	"syscall"
+
+	"ddpbatch/internal/vfs"
 )
 
 // ErrSuperseded: a newer attempt of this run has begun. The older one commits
@@ -17,7 +21,7 @@ var ErrSuperseded = errors.New("superseded by a newer attempt")
 
 const maxAttempt = 999_999_999
 
-var attemptName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,8}$`) })
+var numberName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[1-9][0-9]{0,8}$`) })
 
 // ClaimAttempt makes attempts/<n> with its logs folder for the next n, from 1
 // on, and returns n. Of several processes that claim at once, each gets another
@@ -58,17 +62,26 @@ func (d *Dir) claim() (int, error) {
 // NewestAttempt is the highest attempt that was claimed, 0 where none was.
 // Names that are no attempt's are ignored.
 func (d *Dir) NewestAttempt() (int, error) {
-	entries, err := os.ReadDir(filepath.Join(d.path, attemptsName))
+	newest, err := newestNumber(filepath.Join(d.path, attemptsName))
 	if err != nil {
 		return 0, fmt.Errorf("look for attempts: %w", err)
 	}
+	return newest, nil
+}
+
+// newestNumber is the highest number that a name in a folder is, 0 where none is. A file of such a name would make mkdir
+// fail for ever: it counts, too.
+func newestNumber(folder string) (int, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, err
+	}
 	newest := 0
-	for _, e := range entries {
-		// A file of such a name would make mkdir fail for ever: it counts too.
-		if !attemptName().MatchString(e.Name()) {
+	for _, entry := range entries {
+		if !numberName().MatchString(entry.Name()) {
 			continue
 		}
-		if n, err := strconv.Atoi(e.Name()); err == nil {
+		if n, err := strconv.Atoi(entry.Name()); err == nil {
 			newest = max(newest, n)
 		}
 	}
@@ -91,39 +104,105 @@ func (d *Dir) attemptPath(n int) string {
 	return filepath.Join(d.path, attemptsName, strconv.Itoa(n))
 }
 
-// LogsPath is the folder of an attempt's logs.
-func (d *Dir) LogsPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), logsName) }
-
-// LogPath is the file that holds what one rank wrote in an attempt; stream is
-// "out" or "err". Host names come from Slurm's configuration and from users, so
-// whatever could leave the folder or hide the file is replaced by _.
-func (d *Dir) LogPath(attempt int, host string, rank int, stream string) string {
-	name := fmt.Sprintf("%s.%d.%s", fileName(host), rank, fileName(stream))
-	return filepath.Join(d.LogsPath(attempt), name)
-}
-
 // StopPath is the file whose being there asks the workers of an attempt to
 // stop. It belongs to the attempt, so that the next one does not find it.
 func (d *Dir) StopPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), "stop") }
 
-func fileName(s string) string {
-	const longest = 128 // of the 255 bytes that a name may have (NAME_MAX)
-	if len(s) > longest {
-		s = s[:longest]
+// ClaimAfter is ClaimAttempt for who holds attempt n: it claims n+1, or returns ErrSuperseded where another has. As
+// rename(2) decides that, an attempt that has been superseded unawares cannot supersede its successor.
+func (d *Dir) ClaimAfter(n int) (int, error) {
+	if err := d.Fence(n); err != nil {
+		return 0, err
 	}
-	safe := strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '-', r == '_':
-			return r
+	next := n + 1
+	c, err := d.newAttemptClaim()
+	if err != nil {
+		return 0, fmt.Errorf("claim attempt %d: %w", next, err)
+	}
+	defer c.discard()
+	switch taken, err := c.take(next); {
+	case err != nil:
+		return 0, fmt.Errorf("claim attempt %d: %w", next, err)
+	case !taken:
+		return 0, fmt.Errorf("attempt %d: %w (%d)", n, ErrSuperseded, next)
+	}
+	return next, nil
+}
+
+// attemptClaim is the folder of an attempt before it has its number. In it is a nonce by which who made it knows it: the answer of a file
+// server may get lost, and the request that is sent again is then told that the name is taken, by oneself.
+type attemptClaim struct {
+	d     *Dir
+	temp  string
+	nonce string // the name of an empty folder in it
+}
+
+func (d *Dir) newAttemptClaim() (*attemptClaim, error) {
+	nonce := "claim-" + rand.Text()
+	c := &attemptClaim{d: d, temp: filepath.Join(d.path, attemptsName, "."+nonce), nonce: nonce}
+	for _, name := range []string{"", logsName, nonce} {
+		err := vfs.PrivateDir(d.system(), filepath.Join(c.temp, name))
+		if err != nil && !errors.Is(err, fs.ErrExist) { // nobody else makes one of such a name
+			c.discard()
+			return nil, err
 		}
-		return '_'
-	}, s)
-	safe = strings.ReplaceAll(safe, "..", "__")
-	if rest, dot := strings.CutSuffix(safe, "."); dot { // the dot after it would make two
-		safe = rest + "_"
 	}
-	if safe == "" || safe[0] == '.' {
-		safe = "_" + safe
+	return c, nil
+}
+
+// take makes the folder attempt n; false where another has that number.
+func (c *attemptClaim) take(n int) (bool, error) {
+	system, path := c.d.system(), c.d.attemptPath(n)
+	if err := system.Rename(c.temp, path); err != nil {
+		_, look := system.Stat(filepath.Join(path, c.nonce))
+		missing := errors.Is(look, fs.ErrNotExist) || errors.Is(look, syscall.ENOTDIR)
+		switch {
+		case look == nil: // it is this claim's own
+		case missing && (errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR)): // a folder, or a file of that name
+			return false, nil
+		case missing:
+			return false, err
+		default: // whose it is cannot be seen
+			return false, errors.Join(err, look)
+		}
 	}
-	return safe
+	return true, system.SyncDir(filepath.Dir(path))
+}
+
+// discard removes what has not got a number.
+func (c *attemptClaim) discard() { _ = os.RemoveAll(c.temp) } // what stays is no attempt, and hinders none
+
+// maxReach is far more than an agent writes.
+const maxReach = 64 << 10
+
+// WriteReach replaces attempts/<n>/reach/<agent>.json: what an agent leaves for the others. Agent 0 leaves the port that it listens at. Any
+// other agent leaves what it has tried so far to reach agent 0, which reports that if the agent never comes.
+func (d *Dir) WriteReach(attempt, agent int, data []byte) error {
+	path := d.reachPath(attempt, agent)
+	err := os.Mkdir(filepath.Dir(path), 0o700)
+	if err == nil || errors.Is(err, os.ErrExist) {
+		err = writeBytes(path, 0o600, data)
+	}
+	if err != nil {
+		return fmt.Errorf("write what agent %d leaves for the others: %w", agent, err)
+	}
+	return nil
+}
+
+// Reach reads what an agent wrote. An error that is fs.ErrNotExist means that it wrote nothing (yet).
+func (d *Dir) Reach(attempt, agent int) ([]byte, error) {
+	data, err := readFile(d.reachPath(attempt, agent), maxReach)
+	if err != nil {
+		return nil, fmt.Errorf("read what agent %d has left: %w", agent, err)
+	}
+	return data, nil
+}
+
+// RemoveReach removes what an agent wrote, which has got through.
+func (d *Dir) RemoveReach(attempt, agent int) error {
+	return ignoreGone(os.Remove(d.reachPath(attempt, agent)))
+}
+
+func (d *Dir) reachPath(attempt, agent int) string {
+	return filepath.Join(d.attemptPath(attempt), "reach", fmt.Sprintf("%d.json", agent))
 }

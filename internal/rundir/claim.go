@@ -24,8 +24,8 @@ const (
 	claimName  = "claim.json"
 	maxClaim   = 4 << 10 // bytes
 
-	claimBeat  = 10 * time.Second // how often who holds a claim shows that it lives
-	claimLapse = 2 * time.Minute  // a claimant of another machine that has not done so for so long is dead
+	claimHeartbeat = 10 * time.Second // how often who holds a claim shows that it lives
+	claimExpiry    = 2 * time.Minute  // a claimant of another machine that has not done so for so long is dead
 )
 
 // Claimant is the process that may submit a run: claims/<n>/claim.json.
@@ -53,7 +53,7 @@ func (e *HeldError) Error() string {
 	if e.Known {
 		return text + "; wait for its end"
 	}
-	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimLapse)
+	return fmt.Sprintf("%s; wait for its end; if it was killed, its claim lapses within %v", text, claimExpiry)
 }
 
 // Claim is the right to submit a run. One process has it, of all that share the file system: from before it checks that no job of the run
@@ -61,11 +61,11 @@ func (e *HeldError) Error() string {
 type Claim struct {
 	Dead *Claimant // who had it before and was killed; nil: nobody
 
-	d    *Dir
-	n    int
-	own  Claimant
-	stop chan struct{}
-	beat sync.WaitGroup
+	d         *Dir
+	n         int
+	own       Claimant
+	stop      chan struct{}
+	heartbeat sync.WaitGroup
 }
 
 // Claim takes the claim of the run that d is, or belongs to; a [*HeldError] tells who has it. Locks of the file system would not do: on
@@ -86,7 +86,7 @@ func (d *Dir) Claim(host, doing string, now time.Time) (*Claim, error) {
 		}
 		return nil, fmt.Errorf("claim the run %s: %w", d.run().path, err)
 	}
-	c.beat.Go(c.showLife)
+	c.heartbeat.Go(c.sendHeartbeats)
 	return c, nil
 }
 
@@ -164,7 +164,7 @@ func (d *Dir) checkFree(n int, temp string, dead **Claimant) error {
 		if err != nil {
 			return err
 		}
-		lives = own.ModTime().Sub(info.ModTime()) < claimLapse
+		lives = own.ModTime().Sub(info.ModTime()) < claimExpiry
 	}
 	if lives {
 		return &HeldError{Claimant: there, Known: known}
@@ -195,7 +195,7 @@ func (c *Claim) Check() error {
 // Release gives the claim back. A run that was discarded meanwhile is no error.
 func (c *Claim) Release() error {
 	close(c.stop)
-	c.beat.Wait()
+	c.heartbeat.Wait()
 	c.own.Done = true
 	if err := ignoreGone(writeClaim(c.d.claimPath(c.n), c.own)); err != nil {
 		return fmt.Errorf("give back the claim of the run: %w", err)
@@ -203,9 +203,9 @@ func (c *Claim) Release() error {
 	return nil
 }
 
-// showLife keeps the claim's time new, by the file server's clock.
-func (c *Claim) showLife() {
-	beat := time.NewTicker(claimBeat)
+// sendHeartbeats keeps the claim's time new, by the file server's clock.
+func (c *Claim) sendHeartbeats() {
+	beat := time.NewTicker(claimHeartbeat)
 	defer beat.Stop()
 	now := []unix.Timespec{{Nsec: unix.UTIME_NOW}, {Nsec: unix.UTIME_NOW}}
 	path := filepath.Join(c.d.claimPath(c.n), claimName)
@@ -234,27 +234,15 @@ func (d *Dir) Claimed() (Claimant, bool, error) {
 	}
 	lives, known := there.Lives()
 	if !known {
-		lives = time.Since(info.ModTime()) < claimLapse+clockError // by this machine's clock: who only looks may not be allowed to write
+		lives = time.Since(info.ModTime()) < claimExpiry+clockError // by this machine's clock: who only looks may not be allowed to write
 	}
 	return there, lives, nil
 }
 
 // newestClaim is the highest number of a claim; 0: there is none.
 func (d *Dir) newestClaim() (int, error) {
-	entries, err := os.ReadDir(filepath.Join(d.path, claimsName))
-	if err != nil {
-		return 0, ignoreGone(err)
-	}
-	newest := 0
-	for _, entry := range entries {
-		if !attemptName().MatchString(entry.Name()) {
-			continue
-		}
-		if n, err := strconv.Atoi(entry.Name()); err == nil {
-			newest = max(newest, n)
-		}
-	}
-	return newest, nil
+	newest, err := newestNumber(filepath.Join(d.path, claimsName))
+	return newest, ignoreGone(err)
 }
 
 // claimant reads claim n. Of one that is no JSON nothing is known but its time, beside the error.

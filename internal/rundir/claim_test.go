@@ -87,9 +87,9 @@ func TestClaimOfTheDead(t *testing.T) {
 		held   bool
 	}{
 		"killed here":                {0, gone, false},
-		"of another machine, alive":  {claimLapse / 2, elsewhere, true},
-		"of another machine, silent": {claimLapse + time.Minute, elsewhere, false},
-		"alive here, and silent":     {claimLapse + time.Minute, parent, true},
+		"of another machine, alive":  {claimExpiry / 2, elsewhere, true},
+		"of another machine, silent": {claimExpiry + time.Minute, elsewhere, false},
+		"alive here, and silent":     {claimExpiry + time.Minute, parent, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := create1(t, t.TempDir(), "x")
@@ -122,7 +122,7 @@ func TestClaimThatCannotBeRead(t *testing.T) {
 	if _, err := d.Claim("here", "resume", noon); !errors.As(err, new(*HeldError)) {
 		t.Errorf("a fresh one: %v", err)
 	}
-	old := time.Now().Add(-claimLapse - time.Minute)
+	old := time.Now().Add(-claimExpiry - time.Minute)
 	must(t, os.Chtimes(file, old, old))
 	must(t, claimed(t, d).Release())
 	must(t, os.Remove(file)) // by a person
@@ -136,7 +136,7 @@ func TestClaimIsLost(t *testing.T) {
 	lost := first.own
 	lost.Machine = "another"
 	must(t, writeClaim(d.claimPath(first.n), lost))
-	old := time.Now().Add(-claimLapse - time.Minute)
+	old := time.Now().Add(-claimExpiry - time.Minute)
 	must(t, os.Chtimes(filepath.Join(d.claimPath(first.n), claimName), old, old))
 	second := claimed(t, d)
 	if err := first.Check(); !errors.Is(err, ErrClaimLost) || !strings.Contains(err.Error(), "resume by process") {

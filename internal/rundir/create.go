@@ -56,10 +56,10 @@ func create(c CreateConfig) (_ *Dir, err error) {
 			err = errors.Join(err, os.RemoveAll(temp))
 		}
 	}()
-	if c.Spec.SHA256, err = furnish(temp, c); err != nil {
+	if c.Spec.SHA256, err = writeContents(temp, c); err != nil {
 		return nil, err
 	}
-	d, err := settle(temp, parent, c.Spec, randomSuffix)
+	d, err := giveName(temp, parent, c.Spec, randomSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -69,9 +69,9 @@ func create(c CreateConfig) (_ *Dir, err error) {
 	return d, nil
 }
 
-// furnish fills a new run directory with all but the spec, which names the
+// writeContents fills a new run directory with all but the spec, which names the
 // directory's last name.
-func furnish(dir string, c CreateConfig) (sum string, err error) {
+func writeContents(dir string, c CreateConfig) (sum string, err error) {
 	for _, name := range []string{"bin", attemptsName, CheckpointsName} {
 		// It may be there already, as the answer of a file server got lost.
 		if err := vfs.PrivateDir(vfs.OS{}, filepath.Join(dir, name)); err != nil {
@@ -101,12 +101,12 @@ func copyBinary(from, to string) (sum string, err error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// settle gives the directory temp its name. A name that is taken shows as
+// giveName gives the directory temp its name. A name that is taken shows as
 // ENOTEMPTY (EEXIST on some file systems), since a run directory is never empty,
 // ENOTDIR where it is a file's or a link's, and EPERM where it is another user's
 // and the parent is sticky; another suffix is tried then. There are too many of
 // them for another user to take all beforehand.
-func settle(temp, parent string, s Spec, suffix func() string) (*Dir, error) {
+func giveName(temp, parent string, s Spec, suffix func() string) (*Dir, error) {
 	const tries = 64
 	for range tries {
 		s.Run = fmt.Sprintf("%s-%s-%s", s.Name, s.Created.Format("20060102-150405"), suffix())

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -109,39 +108,6 @@ func TestCreateWhereItCannot(t *testing.T) {
 			t.Errorf("error is %v", err)
 		}
 	})
-}
-
-func TestWritesLeaveNoTemporaryFile(t *testing.T) {
-	d := create1(t, t.TempDir(), "x")
-	before := listing(t, d.Path())
-	must(t, d.WriteScript("#!/bin/sh\n"))
-	s := d.Spec()
-	s.Nodes = 7
-	must(t, d.WriteSpec(s))
-	s.Schema = 2
-	if err := d.WriteSpec(s); err == nil {
-		t.Error("a spec of another schema was written")
-	}
-	want := append(before, "script.sh")
-	slices.Sort(want)
-	if got := listing(t, d.Path()); !slices.Equal(got, want) {
-		t.Errorf("directory holds %v, want %v", got, want)
-	}
-	again, err := Open(d.Path())
-	must(t, err)
-	if again.Spec().Nodes != 7 || d.Spec().Nodes != 7 {
-		t.Errorf("nodes are %d on disk and %d in memory, want 7", again.Spec().Nodes, d.Spec().Nodes)
-	}
-	// A target that cannot be replaced: the temporary file goes again.
-	must(t, os.Mkdir(filepath.Join(d.Path(), "jobid"), 0o700))
-	if err := d.SetJobID("1"); err == nil {
-		t.Error("a job id was written over a directory")
-	}
-	for _, name := range listing(t, d.Path()) {
-		if strings.HasPrefix(name, ".tmp") {
-			t.Errorf("%s was left behind", name)
-		}
-	}
 }
 
 func fifo(t *testing.T) string {

@@ -2,11 +2,13 @@ package rundir
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
@@ -134,76 +136,83 @@ func TestTask(t *testing.T) {
 	}
 }
 
-// TestSettle holds that a job that the checkpoints do not fit is taken back, to what last fitted.
-func TestSettle(t *testing.T) {
-	for _, fits := range []bool{true, false} {
-		d := create1(t, t.TempDir(), "job")
-		first := d.Spec()
-		must(t, d.Settle(false)) // nothing is on trial
-		for _, set := range []string{"a=1", "a=2"} {
-			must(t, d.WriteSpec(d.Spec().Override(Overridden{Sets: []string{set}, Anew: 2, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
-		}
-		must(t, d.Settle(fits))
-		again, err := Open(d.Path())
-		must(t, err)
-		got := again.Spec()
-		if got.Before != nil || fits != (len(got.Sets) == 1 && got.Sets[0] == "a=2" && got.Anew == 2 && got.Nodes == 3) || !fits && (len(got.Sets) != 0 || got.Anew != 0 || got.Nodes != first.Nodes || got.WorkDir != first.WorkDir) {
-			t.Errorf("fits %v: %+v", fits, got)
-		}
-	}
-}
-
-// TestSettleOfAnElement holds that what one element of an array is resumed with stays on trial until that one has ended: another one, whose job of
-// before ends meanwhile, says nothing about it. A change of the whole array is settled by any.
-func TestSettleOfAnElement(t *testing.T) {
-	five, kept, taken := 5, []string{"a=1"}, []string(nil)
-	for name, test := range map[string]struct {
-		element *int // that is resumed; nil: all
-		ended   []int
-		fits    []bool
-		want    []string
-		trial   bool
-	}{
-		"another ends well":                  {&five, []int{7}, []bool{true}, kept, true},
-		"another is refused":                 {&five, []int{7}, []bool{false}, kept, true},
-		"it is refused after another":        {&five, []int{7, 5}, []bool{true, false}, taken, false},
-		"it ends well, and then another not": {&five, []int{5, 7}, []bool{true, false}, kept, false},
-		"the array, one ends well":           {nil, []int{7, 5}, []bool{true, false}, kept, false},
-		"the array, one is refused":          {nil, []int{7}, []bool{false}, taken, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := create1(t, t.TempDir(), "job")
-			must(t, d.WriteSpec(d.Spec().Override(Overridden{Element: test.element, Sets: kept, WorkDir: "/w", Nodes: 2, Job: []byte(`{"a":2}`)})))
-			for i, index := range test.ended {
-				run, err := Open(d.Path())
-				must(t, err)
-				element, err := run.Task(index)
-				must(t, err)
-				must(t, element.Settle(test.fits[i]))
-			}
-			again, err := Open(d.Path())
-			must(t, err)
-			if got := again.Spec(); !slices.Equal(got.Sets, test.want) || (got.Before != nil) != test.trial {
-				t.Errorf("sets %q, before %+v; want %q, on trial %t", got.Sets, got.Before, test.want, test.trial)
-			}
-		})
-	}
-}
-
-// TestOverrideAgain holds that the trial is of the newest change, and that what comes back is what was there before the first.
-func TestOverrideAgain(t *testing.T) {
-	five, seven := 5, 7
+// TestElements are found by their numbers, in their order; what has another name is none.
+func TestElements(t *testing.T) {
 	d := create1(t, t.TempDir(), "job")
-	for _, o := range []Overridden{{Element: &five, Sets: []string{"a=1"}}, {Element: &seven, Sets: []string{"a=1", "b=1"}}} {
-		o.WorkDir, o.Nodes, o.Job = "/w", 2, []byte(`{"a":2}`)
-		must(t, d.WriteSpec(d.Spec().Override(o)))
+	if found, err := d.Elements(); len(found) > 0 || err != nil {
+		t.Errorf("of no array: %v, %v", found, err)
 	}
-	for _, test := range []struct{ index, sets int }{{five, 2}, {seven, 0}} {
-		element, err := d.Task(test.index)
+	for _, i := range []int{10, 2, 0} {
+		_, err := d.Task(i)
 		must(t, err)
-		must(t, element.Settle(false))
-		if got := d.Spec().Sets; len(got) != test.sets {
-			t.Errorf("after element %d was refused: %q", test.index, got)
+	}
+	for _, name := range []string{"x", "07", "-1", "1.5"} {
+		must(t, os.Mkdir(filepath.Join(d.Path(), tasksName, name), 0o700))
+	}
+	must(t, os.WriteFile(filepath.Join(d.Path(), tasksName, "4"), nil, 0o600))
+	found, err := d.Elements()
+	must(t, err)
+	var got []int
+	for _, element := range found {
+		index, ok := element.Index()
+		if opened, err := Open(element.Path()); !ok || err != nil || opened.Path() != element.Path() {
+			t.Errorf("%s: %v", element.Path(), err)
 		}
+		got = append(got, index)
+	}
+	if len(got) != 3 || got[0] != 0 || got[1] != 2 || got[2] != 10 {
+		t.Errorf("elements %v", got)
+	}
+	if _, ok := d.Index(); ok {
+		t.Error("a run has an index")
+	}
+}
+
+// TestElementLedger has the array's cancels in it, by time, and nothing else of the array's.
+func TestElementLedger(t *testing.T) {
+	d := create1(t, t.TempDir(), "job")
+	element, err := d.Task(3)
+	must(t, err)
+	at := func(seconds int, event, job string) Event {
+		return Event{Time: noon.Add(time.Duration(seconds) * time.Second), Event: event, Job: job}
+	}
+	for _, e := range []Event{at(0, EventSubmit, ""), at(2, EventCancel, "12"), at(3, EventResume, ""), at(9, EventCancel, "13")} {
+		must(t, d.Append(e))
+	}
+	for _, e := range []Event{at(1, EventBegin, "12_3"), at(6, EventBegin, "13_3"), at(5, EventEnd, "")} { // the clocks of two nodes
+		must(t, element.Append(e))
+	}
+	want := []Event{at(1, EventBegin, "12_3"), at(2, EventCancel, "12"), at(6, EventBegin, "13_3"), at(5, EventEnd, ""), at(9, EventCancel, "13")}
+	if got, err := element.Ledger(); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}
+
+// TestNoElement is told by the run's job id and by a path, and looking makes nothing.
+func TestNoElement(t *testing.T) {
+	d := create1(t, t.TempDir(), "job")
+	must(t, d.SetJobID("12"))
+	_, err := d.Task(3)
+	must(t, err)
+	for _, name := range []string{"12_7", filepath.Join(d.Path(), tasksName, "7"), filepath.Join(d.Path(), tasksName, "7") + "/"} {
+		_, err := Find(filepath.Dir(d.Path()), name)
+		var none *NoElementError
+		if !errors.As(err, &none) || none.Run.Path() != d.Path() || none.Index != 7 || !errors.Is(err, ErrNotFound) || !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if elements, err := d.Elements(); err != nil || len(elements) != 1 {
+		t.Errorf("looking made something: %v, %v", elements, err)
+	}
+}
+
+// TestElementLogs are told by their names alone.
+func TestElementLogs(t *testing.T) {
+	d := create1(t, t.TempDir(), "job")
+	for _, name := range []string{"slurm-12_3.log", "slurm-7_10.log", "slurm-12.log", "slurm-12_x.log", "slurm-12_4", "12_5.log", "slurm-12_6.log.log"} {
+		must(t, os.WriteFile(filepath.Join(d.Path(), name), nil, 0o600))
+	}
+	if got, err := d.ElementLogs(); err != nil || !reflect.DeepEqual(got, []string{"12_3", "7_10"}) {
+		t.Errorf("found %q, %v", got, err)
 	}
 }

@@ -1,61 +1,34 @@
 package rundir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
+	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/replace"
 	"ddpbatch/internal/vfs"
 )
 
 // writeFile replaces path by a file that holds what fill writes, durably: a
-// crash at any moment leaves the old file or the whole new one. The order is
-// temporary file, fsync, rename, fsync of the directory (rename(2) alone orders
-// nothing after a power loss).
-func writeFile(path string, perm os.FileMode, fill func(io.Writer) error) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreGone(os.Remove(f.Name())))
-		}
-	}()
-	if err := fillAndSync(f, perm, fill); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return vfs.OS{}.SyncDir(dir)
-}
-
-func fillAndSync(f *os.File, perm os.FileMode, fill func(io.Writer) error) error {
-	err := f.Chmod(perm)
-	if err == nil {
-		err = fill(f)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+// crash at any moment leaves the old file or the whole new one.
+func writeFile(path string, perm os.FileMode, fill func(io.Writer) error) error {
+	return replace.FileWith(context.Background(), vfs.OS{}, path, replace.Options{Mode: perm}, fill)
 }
 
 // writeBytes is writeFile for text that is at hand.
 func writeBytes(path string, perm os.FileMode, data []byte) error {
-	return writeFile(path, perm, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return writeFile(path, perm, replace.Bytes(data))
 }
 
 // readFile reads a regular file of at most limit bytes, as it is now.
 func readFile(path string, limit int64) ([]byte, error) {
-	return fresh(func() ([]byte, error) { return readOnce(path, limit) })
+	return retryStale(func() ([]byte, error) { return readOnce(path, limit) })
 }
 
 func readOnce(path string, limit int64) ([]byte, error) {
@@ -96,4 +69,31 @@ func ignoreGone(err error) error {
 		return nil
 	}
 	return err
+}
+
+const (
+	staleTries     = 4
+	firstStaleWait = 50 * time.Millisecond
+	lastStaleWait  = 200 * time.Millisecond
+)
+
+// retryStale reads again what was stale: a file that another node replaces while it is read here, as only network file systems have it
+// (ESTALE).
+func retryStale[T any](read func() (T, error)) (T, error) {
+	wait := backoff.Backoff{First: firstStaleWait, Most: lastStaleWait}
+	for try := 1; ; try++ {
+		got, err := read()
+		if try == staleTries || !errors.Is(err, syscall.ESTALE) {
+			return got, err
+		}
+		_ = wait.Wait(context.Background()) // which nothing cuts short
+	}
+}
+
+// system is the file system that attempts are claimed in.
+func (d *Dir) system() vfs.FS {
+	if d.files != nil {
+		return d.files
+	}
+	return vfs.OS{}
 }

@@ -28,7 +28,7 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 		if d, err := findJob(parent, jobOrPath); d != nil || err != nil {
 			return d, err
 		}
-		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, near(parent, jobOrPath)) // a folder named so is no job: anybody may make one
+		return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath)) // a folder named so is no job: anybody may make one
 	}
 	for _, path := range candidates(parent, jobOrPath) {
 		d, err := Open(path)
@@ -41,7 +41,7 @@ func Find(parent, jobOrPath string) (*Dir, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, near(parent, jobOrPath))
+	return nil, fmt.Errorf("%w as %q%s", ErrNotFound, jobOrPath, suggestions(parent, jobOrPath))
 }
 
 // candidates are the paths that name may stand for. A bare name below parent
@@ -57,9 +57,9 @@ func candidates(parent, name string) []string {
 	return []string{filepath.Join(parent, name), name}
 }
 
-// maxStrangers is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to
+// maxOtherLinks is how many links of other users to the runs of one job id are followed: anybody can make more of them in a folder open to
 // all.
-const maxStrangers = 32
+const maxOtherLinks = 32
 
 // findJob opens the run of a job id; it returns nil if there is none. It looks at links to the caller's own runs first, then at the job
 // ids that the caller's runs record, because another user may have taken the name of a link, and only then at runs of other users.
@@ -91,20 +91,20 @@ func jobLinks(parent, job string) (own, strangers []string) {
 		made time.Time
 	}
 	var others []link
-	_, links, _ := names(parent) // a parent that cannot be read has no job
+	_, links, _ := listNames(parent) // a parent that cannot be read has no job
 	for _, name := range links {
 		if !strings.HasSuffix(name, "-"+job) {
 			continue
 		}
 		// else the run was removed, and its link was not; or nothing of ddpbatch's made the link
-		if path, made, isOwn, ok := sibling(parent, name); isOwn {
+		if path, made, isOwn, ok := runOfLink(parent, name); isOwn {
 			own = append(own, path)
 		} else if ok {
 			others = append(others, link{path, made})
 		}
 	}
 	slices.SortStableFunc(others, func(a, b link) int { return b.made.Compare(a.made) })
-	for _, link := range others[:min(maxStrangers, len(others))] {
+	for _, link := range others[:min(maxOtherLinks, len(others))] {
 		strangers = append(strangers, link.path)
 	}
 	return own, strangers
@@ -112,7 +112,7 @@ func jobLinks(parent, job string) (own, strangers []string) {
 
 // ownRunsOf returns the caller's run directories that record job as their newest.
 func ownRunsOf(parent, job string) (paths []string) {
-	runs, _, _ := names(parent)
+	runs, _, _ := listNames(parent)
 	for _, name := range runs {
 		d := &Dir{path: filepath.Join(parent, name)}
 		if !ownFolder(d.path) {
@@ -141,9 +141,9 @@ func newestOf(paths []string, own bool) (newest *Dir, err error) {
 	return newest, nil
 }
 
-// sibling looks at the link name in parent. It returns the run directory beside the link that it leads to, when the link was made, and
+// runOfLink looks at the link name in parent. It returns the run directory beside the link that it leads to, when the link was made, and
 // whether the run is the caller's own. ok is false if the link leads elsewhere, or belongs to another user than the run.
-func sibling(parent, name string) (path string, made time.Time, own, ok bool) {
+func runOfLink(parent, name string) (path string, made time.Time, own, ok bool) {
 	link := filepath.Join(parent, name)
 	target, err := os.Readlink(link)
 	if err != nil || !runName().MatchString(target) {
@@ -161,15 +161,15 @@ func sibling(parent, name string) (path string, made time.Time, own, ok bool) {
 	return path, of.ModTime(), vfs.Owner(info) == os.Geteuid(), true
 }
 
-// near says which names below parent come closest to name, or which runs are
+// suggestions says which names below parent come closest to name, or which runs are
 // newest.
-func near(parent, name string) string {
+func suggestions(parent, name string) string {
 	const most = 5
 	dirs, err := List(parent)
 	if err != nil || len(dirs) == 0 {
 		return fmt.Sprintf(": there is no run in %s", parent)
 	}
-	runs, links, _ := names(parent)
+	runs, links, _ := listNames(parent)
 	similar := slices.DeleteFunc(append(links, runs...), func(n string) bool {
 		unprintable := strings.ContainsFunc(n, func(r rune) bool { return !unicode.IsPrint(r) })
 		return unprintable || !strings.Contains(n, name) && commonPrefix(n, name) < 3
@@ -195,9 +195,9 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// names lists the directories below parent that are called like runs, and the
+// listNames lists the directories below parent that are called like runs, and the
 // symbolic links.
-func names(parent string) (runs, links []string, err error) {
+func listNames(parent string) (runs, links []string, err error) {
 	entries, err := os.ReadDir(parent)
 	for _, e := range entries {
 		switch {
@@ -214,7 +214,7 @@ func names(parent string) (runs, links []string, err error) {
 // List opens every run directory below parent, newest first. What cannot be
 // opened as one is left out; a parent that is not there holds none.
 func List(parent string) ([]*Dir, error) {
-	runs, _, err := names(parent)
+	runs, _, err := listNames(parent)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/backoff"
 	"ddpbatch/internal/vfs"
 )
 
@@ -84,11 +88,11 @@ func (d *Dir) append(e Event, wanted func(ledger *os.File) bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	takeTurn(f)
+	waitForLock(f)
 	if !wanted(f) {
 		return nil
 	}
-	cut, err := cutShort(f)
+	cut, err := endsMidLine(f)
 	if err != nil {
 		return err
 	}
@@ -127,8 +131,8 @@ func (d *Dir) openLedger() (*os.File, error) {
 	return f, nil
 }
 
-// cutShort tells whether the last line of f has no end.
-func cutShort(f *os.File) (bool, error) {
+// endsMidLine tells whether the last line of f has no end.
+func endsMidLine(f *os.File) (bool, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size == 0 {
 		return false, err
@@ -205,4 +209,29 @@ func parseLedger(data []byte) []Event {
 		}
 	}
 	return events
+}
+
+const (
+	lockLimit     = 3 * time.Second // many times what a line takes; only who stands still has the lock for longer
+	firstLockWait = 10 * time.Millisecond
+	lastLockWait  = 100 * time.Millisecond
+)
+
+// waitForLock waits until nobody else writes to f, and keeps others waiting until it is closed. On NFS that holds between machines, and
+// brings the file up to date (flock(2)). Where the file system has no locks, or another process does not let go, f is written to without:
+// a line that may be lost is better than none.
+func waitForLock(f *os.File) {
+	limited, cancel := context.WithTimeout(context.Background(), lockLimit)
+	defer cancel()
+	for wait := (backoff.Backoff{First: firstLockWait, Most: lastLockWait}); ; {
+		err := lock(f)
+		if err != unix.EWOULDBLOCK && err != unix.EINTR || wait.Wait(limited) != nil {
+			return
+		}
+	}
+}
+
+// lock takes f for who has opened it so.
+func lock(f *os.File) error {
+	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }

@@ -10,6 +10,39 @@ import (
 	"strings"
 )
 
+// LogsPath is the folder of an attempt's logs.
+func (d *Dir) LogsPath(attempt int) string { return filepath.Join(d.attemptPath(attempt), logsName) }
+
+// LogPath is the file that holds what one rank wrote in an attempt; stream is
+// "out" or "err". Host names come from Slurm's configuration and from users, so
+// whatever could leave the folder or hide the file is replaced by _.
+func (d *Dir) LogPath(attempt int, host string, rank int, stream string) string {
+	name := fmt.Sprintf("%s.%d.%s", fileName(host), rank, fileName(stream))
+	return filepath.Join(d.LogsPath(attempt), name)
+}
+
+func fileName(s string) string {
+	const longest = 128 // of the 255 bytes that a name may have (NAME_MAX)
+	if len(s) > longest {
+		s = s[:longest]
+	}
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '-', r == '_':
+			return r
+		}
+		return '_'
+	}, s)
+	safe = strings.ReplaceAll(safe, "..", "__")
+	if rest, dot := strings.CutSuffix(safe, "."); dot { // the dot after it would make two
+		safe = rest + "_"
+	}
+	if safe == "" || safe[0] == '.' {
+		safe = "_" + safe
+	}
+	return safe
+}
+
 // RankLog is the file of one stream of one rank in an attempt.
 type RankLog struct {
 	Host   string // as it is in the file's name
@@ -62,10 +95,4 @@ func cutLast(name string) (before, after string, ok bool) {
 		return "", "", false
 	}
 	return name[:dot], name[dot+1:], true
-}
-
-// FilteredPath is the file of one node that holds what its agent's filters picked out of all of its ranks' lines; stream
-// is "out" or "err".
-func (d *Dir) FilteredPath(attempt int, host, stream string) string {
-	return filepath.Join(d.LogsPath(attempt), fmt.Sprintf("%s.filtered.%s", fileName(host), fileName(stream)))
 }

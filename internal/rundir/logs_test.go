@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 func TestRankLogs(t *testing.T) {
@@ -22,7 +25,7 @@ func TestRankLogs(t *testing.T) {
 	}
 	for _, name := range []string{ // what else lies there, and what may
 		"n1.1.error.json", "n1.1.flight.jsonl", "n1.1.outer", "n1.out", ".1.out", "n1.-1.out", "n1.01.out", "n1.+1.out", "n1..out", "out", ".err",
-		"n1.99999999999999999999.out", filepath.Base(d.FilteredPath(n, "n1", "out")),
+		"n1.99999999999999999999.out", "n1.filtered.out",
 	} {
 		must(t, os.WriteFile(filepath.Join(d.LogsPath(n), name), nil, 0o600))
 	}
@@ -36,9 +39,30 @@ func TestRankLogs(t *testing.T) {
 	}
 }
 
-func TestFilteredPath(t *testing.T) {
-	d := create1(t, t.TempDir(), "job")
-	if got, want := d.FilteredPath(3, "../n1", "out"), filepath.Join(d.Path(), "attempts", "3", "logs", "___n1.filtered.out"); got != want {
-		t.Errorf("got %s, want %s", got, want)
+func TestLogPath(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	logs := filepath.Join(d.Path(), "attempts", "2", "logs")
+	for _, tc := range []struct {
+		host   string
+		stream string
+		want   string
+	}{
+		{"n1", "out", "n1.3.out"},
+		{"gpu-01.cluster.local", "err", "gpu-01.cluster.local.3.err"},
+		{"../../etc", "out", "______etc.3.out"},
+		{"", "out", "_.3.out"},
+		{".hidden", "out", "_.hidden.3.out"},
+		{"a b\n", "out", "a_b_.3.out"},
+		{"n1", "../out", "n1.3.___out"},
+	} {
+		if got := d.LogPath(2, tc.host, 3, tc.stream); got != filepath.Join(logs, tc.want) {
+			t.Errorf("LogPath(%q, %q) = %s, want %s", tc.host, tc.stream, filepath.Base(got), tc.want)
+		}
 	}
+	rapid.Check(t, func(t *rapid.T) {
+		path := d.LogPath(2, rapid.String().Draw(t, "host"), 3, "out")
+		if filepath.Dir(path) != logs || strings.Contains(path, "..") || len(filepath.Base(path)) > 255 {
+			t.Fatalf("path is %q", path)
+		}
+	})
 }

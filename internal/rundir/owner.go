@@ -52,7 +52,7 @@ func (d *Dir) CheckOwner() error {
 		case !info.IsDir() && !info.Mode().IsRegular():
 			return fmt.Errorf("%w: %s is a link or a special file; start a new run", ErrExposed, path)
 		case vfs.OthersWrite(info):
-			return writable(path)
+			return errWritable(path)
 		}
 	}
 	return nil
@@ -156,11 +156,11 @@ func checkParent(path string) error {
 		return fmt.Errorf("%w: %s belongs to user %d, who can replace the runs in it; set run_dir to a folder of your own",
 			ErrExposed, path, vfs.Owner(info))
 	case vfs.Replaceable(info):
-		return writable(path)
+		return errWritable(path)
 	}
 	return nil
 }
 
-func writable(path string) error {
+func errWritable(path string) error {
 	return fmt.Errorf("%w: others can write to %s; to end that: chmod go-w '%s'", ErrExposed, path, path)
 }

@@ -50,16 +50,16 @@ type Overridden struct {
 // Override lays a changed job over the spec, on trial until Settle.
 func (s Spec) Override(o Overridden) Spec {
 	before := s.Before
-	if before == nil { // else no attempt has settled the one before
+	if before == nil { // else no attempt has finalized the one before
 		before = &Overridden{Sets: s.Sets, Anew: s.Anew, AnewElements: s.AnewElements, Pretend: s.Pretend, WorkDir: s.WorkDir, Nodes: s.Nodes, Job: s.Job}
 	}
 	trial := *before
 	trial.Element = o.Element
 	s.Before = &trial
-	return s.lay(o)
+	return s.with(o)
 }
 
-func (s Spec) lay(o Overridden) Spec {
+func (s Spec) with(o Overridden) Spec {
 	s.Sets, s.Anew, s.AnewElements, s.Pretend, s.WorkDir, s.Nodes, s.Job = o.Sets, o.Anew, o.AnewElements, o.Pretend, o.WorkDir, o.Nodes, o.Job
 	return s
 }
@@ -76,7 +76,7 @@ func (d *Dir) Settle(fits bool) error {
 		return nil
 	}
 	if !fits {
-		s = s.lay(*s.Before)
+		s = s.with(*s.Before)
 	}
 	s.Before = nil
 	return d.WriteSpec(s)

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxVerdict = 1 << 20
-	maxSaid    = 16 << 10 // bytes that a verdict's texts keep where it is too long
+	maxText    = 16 << 10 // bytes that a verdict's texts keep where it is too long
 )
 
 // Verdict is attempts/<n>/verdict.json: how an attempt ended, and why.
@@ -72,10 +72,10 @@ func (v Verdict) encode() ([]byte, error) {
 		switch {
 		case err != nil || len(data) < maxVerdict:
 			return append(data, '\n'), err
-		case len(v.Report) > maxSaid:
-			v.Report = cutText(v.Report, max(len(v.Report)/2, maxSaid))
-		case len(v.Message) > maxSaid:
-			v.Message = cutText(v.Message, max(len(v.Message)/2, maxSaid))
+		case len(v.Report) > maxText:
+			v.Report = cutText(v.Report, max(len(v.Report)/2, maxText))
+		case len(v.Message) > maxText:
+			v.Message = cutText(v.Message, max(len(v.Message)/2, maxText))
 		case len(v.Ranks) > 1: // the one that ended first is the first
 			v.Ranks = v.Ranks[:len(v.Ranks)/2]
 		case len(v.Nodes) > 1:

@@ -106,7 +106,7 @@ func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name
 			return fmt.Errorf("send the version: %w", err)
 		}
 		secured := tls.Server(conn, s.config)
-		if name, err = receive(secured); err != nil {
+		if name, err = receiveName(secured); err != nil {
 			if isAlert(err) { // the client found that this side's key is not the one it wants
 				return auth.ErrUnproved
 			}
@@ -121,8 +121,8 @@ func (s *Server) Open(ctx context.Context, conn net.Conn) (opened net.Conn, name
 	return opened, name, nil
 }
 
-// receive hears a client's name, and accepts it.
-func receive(conn *tls.Conn) ([]byte, error) {
+// receiveName reads a client's name, and accepts it.
+func receiveName(conn *tls.Conn) ([]byte, error) {
 	if err := conn.Handshake(); err != nil {
 		return nil, err
 	}

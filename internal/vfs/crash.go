@@ -14,30 +14,99 @@ const crashBlock = 512
 // synced survives. Of the rest (a changed name in a folder, a block of a file) each survives by
 // itself with the given probability, 0 to 100 per cent; a lost block below a kept one reads as
 // zeros. That is harsher than journalling file systems are: the two halves of an unsynced rename
-// of a file may part; a renamed folder stays in exactly one place. The same state of the generator
+// of a file may part; a renamed folder stays in exactly one location. The same state of the generator
 // gives the same clone. m itself is left as it is.
 func (m *Mem) CrashClone(keepUnsyncedPercent int, rng *rand.Rand) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := crash{percent: keepUnsyncedPercent, rng: rng, done: map[*node]*node{}, places: map[*node]place{}}
-	c.settle(m.root)
+	c := crash{percent: keepUnsyncedPercent, rng: rng, done: map[*node]*node{}, locations: map[*node]location{}}
+	c.locateFolders(m.root)
 	return &Mem{root: c.node(m.root), limit: m.limit}
 }
 
 type crash struct {
-	percent int
-	rng     *rand.Rand
-	done    map[*node]*node // one file under two names stays one file
-	places  map[*node]place // of every folder: where it survives; the zero place: nowhere
+	percent   int
+	rng       *rand.Rand
+	done      map[*node]*node    // one file under two names stays one file
+	locations map[*node]location // of every folder: where it survives; the zero location: nowhere
 }
 
 func (c *crash) keep() bool { return c.rng.IntN(100) < c.percent }
+
+// locateFolders decides for every folder where it is after the crash, once, since a folder has never two
+// names and a rename of it is atomic even where that of a file comes apart.
+func (c *crash) locateFolders(root *node) {
+	found := map[*node]*links{}
+	var order []*node
+	var walk func(dir *node)
+	see := func(n *node) *links {
+		if found[n] == nil {
+			found[n] = &links{}
+			order = append(order, n)
+			walk(n)
+		}
+		return found[n]
+	}
+	walk = func(dir *node) {
+		for _, name := range dir.names() {
+			if n := dir.entries[name]; n != nil && n.dir {
+				see(n).now = location{dir, name}
+			}
+			if n := dir.durable[name]; n != nil && n.dir {
+				l := see(n)
+				l.durable = append(l.durable, location{dir, name})
+			}
+		}
+	}
+	walk(root)
+	for _, n := range order {
+		c.locations[n] = c.choose(n, found[n])
+	}
+	// A folder that went back to a name which another one has taken for good must have left it.
+	for moved := true; moved; {
+		moved = false
+		for _, n := range order {
+			at := c.locations[n]
+			if at == (location{}) || at == found[n].now {
+				continue
+			}
+			if taker := at.dir.entries[at.name]; taker != nil && taker.dir && c.locations[taker] == at {
+				c.locations[n], moved = found[n].now, true
+			}
+		}
+	}
+}
+
+// location is where a folder stands: its name in another folder.
+type location struct {
+	dir  *node
+	name string
+}
+
+// links are the locations of one folder: now (one, or none if it has been removed) and those that
+// are durable.
+type links struct {
+	now     location
+	durable []location
+}
+
+// choose is the new location or a durable one; the zero location for a folder that has none. Where only
+// the folder that it left has been synced, the rename is durable with that: it is one transaction.
+func (c *crash) choose(n *node, l *links) location {
+	switch {
+	case len(l.durable) == 1 && l.durable[0] == l.now, len(l.durable) == 0 && n.nameDurable, c.keep():
+		return l.now
+	case len(l.durable) == 0:
+		return location{}
+	}
+	return l.durable[c.rng.IntN(len(l.durable))]
+}
 
 func (c *crash) node(n *node) *node {
 	if out := c.done[n]; out != nil {
 		return out
 	}
-	out := &node{dir: n.dir, settled: n.dir}
+	out := &node{dir: n.dir, nameDurable: n.dir}
 	c.done[n] = out
 	if n.dir {
 		out.entries = c.names(n)
@@ -59,12 +128,12 @@ func (c *crash) names(n *node) map[string]*node {
 	return out
 }
 
-// survivor is what has the name after the crash. Folders have been settled; of files each name's
+// survivor is what has the name after the crash. Folders have been located; of files each name's
 // change survives by itself.
 func (c *crash) survivor(dir *node, name string) *node {
 	now, before := dir.entries[name], dir.durable[name]
 	for _, n := range []*node{now, before} {
-		if n != nil && n.dir && c.places[n] == (place{dir, name}) {
+		if n != nil && n.dir && c.locations[n] == (location{dir, name}) {
 			return n
 		}
 	}
@@ -73,22 +142,6 @@ func (c *crash) survivor(dir *node, name string) *node {
 		return before
 	}
 	return now
-}
-
-// file is n, or nil where it is a folder.
-func (n *node) file() *node {
-	if n == nil || n.dir {
-		return nil
-	}
-	return n
-}
-
-// names are those that a folder has now or durably, sorted: the generator must be asked in the
-// same order every time.
-func (n *node) names() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(n.entries)), maps.Keys(n.durable))
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 func (c *crash) content(n *node) []byte {
@@ -108,4 +161,20 @@ func (c *crash) content(n *node) []byte {
 		copy(out[off:], block)
 	}
 	return out
+}
+
+// file is n, or nil where it is a folder.
+func (n *node) file() *node {
+	if n == nil || n.dir {
+		return nil
+	}
+	return n
+}
+
+// names are those that a folder has now or durably, sorted: the generator must be asked in the
+// same order every time.
+func (n *node) names() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(n.entries)), maps.Keys(n.durable))
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -11,12 +11,13 @@
 // Errors are those of package os: *fs.PathError or *os.LinkError round a syscall.Errno, so that
 // errors.Is(err, fs.ErrNotExist) and errors.Is(err, syscall.ENOSPC) hold for all four.
 //
-// OpenRegular is for rooms that need no seam: it opens a file as OS does.
+// OpenRegular and CreateMode are for rooms that need no seam: they open and make a file as OS does.
 //
 // # Other users
 //
-// CheckOwner, PrivateDir, OpenFolder and ExposedAbove tell what is this user's alone from what others can change, for all rooms; their
-// error is ErrExposed. OpenFolder and Within hold a folder open, so that nobody can put another in its place. Owners are those of Unix.
+// CheckOwner, PrivateDir, OpenFolder and ExposedAbove tell what is this user's alone from what others can change, for
+// all rooms; their error is ErrExposed. OpenFolder and Within hold a folder open (Held goes on with such a one), so
+// that nobody can put another in its place. Owners are those of Unix.
 //
 // The idea, and the shape of the crashable memory file system, are those of Pebble's vfs package.
 package vfs

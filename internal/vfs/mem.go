@@ -1,6 +1,8 @@
 package vfs
 
 import (
+	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -8,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Mem is a file system in memory. Relative and absolute names mean the same: both start at its
@@ -27,7 +30,7 @@ type node struct {
 	data, synced []byte
 	reserved     int64 // bytes preallocated
 	gone         bool  // a file or folder that has no name any more
-	settled      bool  // a folder whose name has been durable
+	nameDurable  bool  // a folder whose name has been durable
 	entries      map[string]*node
 	durable      map[string]*node
 }
@@ -37,6 +40,14 @@ func NewMem() *Mem { return &Mem{root: newDir()} }
 
 func newDir() *node {
 	return &node{dir: true, entries: map[string]*node{}, durable: map[string]*node{}}
+}
+
+// SetLimit gives the file system so many bytes of room for the content of files; 0 takes the
+// limit away. What already is there stays, even where it is more.
+func (m *Mem) SetLimit(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.limit = bytes
 }
 
 func (m *Mem) Create(name string) (File, error) {
@@ -65,6 +76,53 @@ func (m *Mem) Open(name string) (File, error) {
 		return nil, notRegular(name, fs.ModeDir)
 	}
 	return &memFile{fs: m, node: n, name: name}, nil
+}
+
+// Rename moves a file or a whole folder. As os.Rename, and unlike rename(2), it does not replace
+// an empty folder.
+func (m *Mem) Rename(oldName, newName string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	from, oldBase, err := m.parent("rename", oldName)
+	if err != nil {
+		return err
+	}
+	to, newBase, err := m.parent("rename", newName)
+	if err != nil {
+		return err
+	}
+	n, target := from.entries[oldBase], to.entries[newBase]
+	switch {
+	case n == nil:
+		return linkError(oldName, newName, syscall.ENOENT)
+	case n == target && !n.dir:
+		return nil
+	case target != nil && target.dir:
+		return linkError(oldName, newName, syscall.EEXIST)
+	case target != nil && n.dir:
+		return linkError(oldName, newName, syscall.ENOTDIR)
+	case n.dir && n.holds(to):
+		return linkError(oldName, newName, syscall.EINVAL)
+	}
+	if target != nil {
+		target.gone = true
+	}
+	delete(from.entries, oldBase)
+	to.entries[newBase] = n
+	return nil
+}
+
+// holds says whether a folder is n itself or lies below it.
+func (n *node) holds(dir *node) bool {
+	if n == dir {
+		return true
+	}
+	for _, child := range n.entries {
+		if child.dir && child.holds(dir) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *Mem) Remove(name string) error {
@@ -160,9 +218,42 @@ func (m *Mem) SyncDir(name string) error {
 	n.durable = make(map[string]*node, len(n.entries))
 	for base, child := range n.entries {
 		n.durable[base] = child
-		child.settled = true
+		child.nameDurable = true
 	}
 	return nil
+}
+
+// Space counts the files that have a name, each with what it holds or what is reserved for it.
+func (m *Mem) Space(name string) (Space, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, err := m.find("space", name); err != nil {
+		return Space{}, err
+	}
+	total := int64(memTotal)
+	if m.limit > 0 {
+		total = m.limit
+	}
+	return Space{Type: "mem", Free: uint64(max(0, total-m.root.used())), Total: uint64(total)}, nil
+}
+
+// memTotal is the size that a Mem without a limit shows.
+const memTotal = 1 << 50
+
+// room is how many bytes still fit beside what is used.
+func (m *Mem) room() int64 {
+	if m.limit <= 0 {
+		return memTotal
+	}
+	return max(0, m.limit-m.root.used())
+}
+
+func (n *node) used() int64 {
+	sum := max(int64(len(n.data)), n.reserved)
+	for _, child := range n.entries {
+		sum += child.used()
+	}
+	return sum
 }
 
 // find walks to a name.
@@ -200,4 +291,132 @@ func pathError(op, name string, err error) error {
 
 func linkError(oldName, newName string, err error) error {
 	return &os.LinkError{Op: "rename", Old: oldName, New: newName, Err: err}
+}
+
+// memFile is an open file of a Mem.
+type memFile struct {
+	fs       *Mem
+	node     *node
+	name     string
+	writable bool
+	closed   bool
+}
+
+func (f *memFile) Write(p []byte) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("write", !f.writable); err != nil {
+		return 0, err
+	}
+	n := len(p)
+	if spare := f.node.reserved - int64(len(f.node.data)); spare < int64(n) {
+		n = int(min(int64(n), max(0, spare)+f.fs.room()))
+	}
+	f.node.data = append(f.node.data, p[:n]...)
+	if n < len(p) {
+		return n, pathError("write", f.name, syscall.ENOSPC)
+	}
+	return n, nil
+}
+
+func (f *memFile) Preallocate(size int64) error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("preallocate", !f.writable); err != nil {
+		return err
+	}
+	has := max(int64(len(f.node.data)), f.node.reserved)
+	if size-has > f.fs.room() {
+		return pathError("preallocate", f.name, syscall.ENOSPC)
+	}
+	f.node.reserved = max(f.node.reserved, size)
+	return nil
+}
+
+// StartWriteback does nothing: in a Mem a block is durable after Sync, or by luck.
+func (f *memFile) StartWriteback(_, _ int64) {}
+
+func (f *memFile) ReadAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("read", f.writable); err != nil {
+		return 0, err
+	}
+	if off < 0 {
+		return 0, pathError("read", f.name, syscall.EINVAL)
+	}
+	if off >= int64(len(f.node.data)) {
+		return 0, io.EOF
+	}
+	n := copy(p, f.node.data[off:])
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (f *memFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("sync", false); err != nil {
+		return err
+	}
+	f.node.synced = bytes.Clone(f.node.data)
+	return nil
+}
+
+func (f *memFile) Stat() (fs.FileInfo, error) {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	if err := f.usable("stat", false); err != nil {
+		return nil, err
+	}
+	return f.node.info(f.name), nil
+}
+
+func (f *memFile) Close() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	err := f.usable("close", false)
+	f.closed = true
+	return err
+}
+
+// usable refuses a closed file, and one that was opened for the other direction.
+func (f *memFile) usable(op string, wrongWay bool) error {
+	if f.closed {
+		return pathError(op, f.name, fs.ErrClosed)
+	}
+	if wrongWay {
+		return pathError(op, f.name, syscall.EBADF)
+	}
+	return nil
+}
+
+// memInfo describes a node; Mem keeps no times.
+type memInfo struct {
+	name string
+	size int64
+	dir  bool
+}
+
+func (n *node) info(name string) fs.FileInfo {
+	return memInfo{name: name, size: int64(len(n.data)), dir: n.dir}
+}
+
+func (i memInfo) Name() string { return i.name }
+
+func (i memInfo) Size() int64 { return i.size }
+
+func (i memInfo) ModTime() time.Time { return time.Time{} }
+
+func (i memInfo) IsDir() bool { return i.dir }
+
+func (i memInfo) Sys() any { return nil }
+
+func (i memInfo) Mode() fs.FileMode {
+	if i.dir {
+		return fs.ModeDir | 0o755
+	}
+	return 0o644
 }

@@ -20,6 +20,18 @@ func (OS) Create(name string) (File, error) {
 	return osFile{f}, nil
 }
 
+// CreateMode is OS's Create of a file with a mode of its own, whatever the umask is. Nobody whom that keeps out can open it before.
+func CreateMode(name string, mode fs.FileMode) (File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode&0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Chmod(mode); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	return osFile{f}, nil
+}
+
 func (OS) Open(name string) (File, error) {
 	f, _, err := OpenRegular(name)
 	if err != nil {

@@ -1,8 +1,10 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
+	"syscall"
 )
 
 // FS is the part of a file system that checkpoints need. Implementations may be used by several
@@ -57,4 +59,32 @@ type File interface {
 	// kernel may have dropped the pages that it could not write and report success the next
 	// time (fsync(2); PostgreSQL's "fsyncgate"), so the caller must start a new file.
 	Sync() error
+}
+
+// Rename gives a file of so many bytes (a folder: size -1) a name that nothing has and that nobody else gives to anything. The reply of a network file
+// system may get lost: the request that is sent again then finds the source gone, or the target there. So where the source is gone and
+// the target is there, with the size, the rename has happened, whatever the answer was.
+func Rename(fsys FS, from, to string, size int64) error {
+	err := fsys.Rename(from, to)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ESTALE) {
+		return err
+	}
+	if _, gone := fsys.Stat(from); !errors.Is(gone, fs.ErrNotExist) {
+		return err
+	}
+	info, there := fsys.Stat(to)
+	if there != nil || info.IsDir() != (size < 0) || size >= 0 && info.Size() != size {
+		return err
+	}
+	return nil
+}
+
+// Replace is Rename where the new name may be taken already, by a file whose place this one takes. If that has the same size, a lost
+// reply cannot be told from a rename that did not happen: then the answer is believed.
+func Replace(fsys FS, from, to string, size int64) error {
+	old, err := fsys.Stat(to)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && old.Size() != size {
+		return Rename(fsys, from, to, size)
+	}
+	return fsys.Rename(from, to)
 }

@@ -2,6 +2,7 @@ package vfs_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -192,5 +193,87 @@ func wantErr(t *testing.T, what string, err, want error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: error %v, want %v", what, err, want)
+	}
+}
+
+// TestRename: an answer that a repeated request may give is no error if the rename has happened, and only then.
+func TestRename(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		answer error
+		asks   bool // what a repeated request may answer
+	}{{syscall.ENOENT, true}, {syscall.EEXIST, true}, {syscall.ESTALE, true}, {syscall.EIO, false}, {syscall.EACCES, false}} {
+		for _, happened := range []bool{true, false} {
+			for _, folder := range []bool{true, false} {
+				t.Run(fmt.Sprint(test.answer, happened, folder), func(t *testing.T) {
+					m := vfs.NewMem()
+					size := int64(-1)
+					if folder {
+						must(t, m.Mkdir("/a"))
+					} else {
+						write(t, m, "/a", "hello")
+						size = 5
+					}
+					in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+						switch {
+						case op.Kind != "rename":
+							return vfs.Fault{}
+						case happened:
+							return vfs.Fault{AfterErr: test.answer}
+						}
+						return vfs.Fault{Err: test.answer}
+					})
+					err := vfs.Rename(in, "/a", "/b", size)
+					if want := happened && test.asks; want != (err == nil) || err != nil && !errors.Is(err, test.answer) {
+						t.Errorf("error %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestRenameOntoAnother: what is there under the new name must be ours.
+func TestRenameOntoAnother(t *testing.T) {
+	t.Parallel()
+	for size, folder := range map[int64]bool{4: false, -1: false, 5: true} {
+		m := vfs.NewMem()
+		if folder {
+			must(t, m.Mkdir("/b"))
+		} else {
+			write(t, m, "/b", "other")
+		}
+		if err := vfs.Rename(m, "/a", "/b", size); !errors.Is(err, syscall.ENOENT) {
+			t.Errorf("size %d onto folder %v: error %v", size, folder, err)
+		}
+	}
+}
+
+// TestReplace: a lost reply is told from a rename that did not happen by the size of what was there before, where that is another.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		old  string // none: empty
+		told bool
+	}{{"", true}, {"another", true}, {"other", false}} {
+		for _, happened := range []bool{true, false} {
+			m := vfs.NewMem()
+			write(t, m, "/a", "hello")
+			if test.old != "" {
+				write(t, m, "/b", test.old)
+			}
+			in := vfs.NewInjector(m, func(_ int, op vfs.Op) vfs.Fault {
+				switch {
+				case op.Kind != "rename":
+					return vfs.Fault{}
+				case happened:
+					return vfs.Fault{AfterErr: syscall.ENOENT}
+				}
+				return vfs.Fault{Err: syscall.ENOENT}
+			})
+			if err := vfs.Replace(in, "/a", "/b", 5); (err == nil) != (happened && test.told) {
+				t.Errorf("over %q, happened %v: error %v", test.old, happened, err)
+			}
+		}
 	}
 }

@@ -30,6 +30,14 @@ func (in *Injector) Within(dir string) FS {
 // Within holds a descriptor for as long as the file system that it returns is in use.
 func (OS) Within(dir string) FS { return &heldFS{dir: filepath.Clean(dir)} }
 
+// Held returns OS in which everything below a folder that is held open is reached through that, whatever becomes of its path. New files
+// there have mode 0600.
+func Held(in *os.Root) FS {
+	w := &heldFS{dir: filepath.Clean(in.Name())}
+	w.held.Store(in)
+	return w
+}
+
 // heldFS is OS but for what is below dir.
 type heldFS struct {
 	OS

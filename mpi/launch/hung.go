@@ -42,7 +42,8 @@ func (r silentRank) evidence() int {
 // newHang finds who fell silent first. Of one agent's ranks, which it looks at together, that is exact; of two agents' it is known to
 // within the time between two looks, also where they are on one node.
 // Ranks that wait for one another do so within one step: of several that fell silent together, what each is in tells. A rank that somebody
-// has stopped waits for nobody, so it counts among them however late another agent told of it.
+// has stopped waits for nobody, so it counts among them however late its last sign of life was: signs come at intervals, and those of the
+// ranks that wait for it may have been older.
 func newHang(ranks []silentRank, blur time.Duration) *hang {
 	slices.SortStableFunc(ranks, func(a, b silentRank) int {
 		return cmp.Or(a.since.Compare(b.since), cmp.Compare(b.evidence(), a.evidence()), cmp.Compare(a.Rank, b.Rank))
@@ -50,10 +51,10 @@ func newHang(ranks []silentRank, blur time.Duration) *hang {
 	first := ranks[0]
 	together := func(r silentRank) bool {
 		switch {
-		case r.agent == first.agent:
-			return r.For >= first.For
 		case r.Place.Stopped:
 			return true
+		case r.agent == first.agent:
+			return r.For >= first.For
 		}
 		return r.since.Sub(first.since) < blur
 	}

@@ -42,7 +42,7 @@ func TestWhoIsNamed(t *testing.T) {
 		"one is stopped, and told of very late": {[]silentRank{at(0, "n1", 7400, asleep), at(1, "n2", 4000, stopped)}, 1, "n2", "was stopped"},
 		"two are stopped":                       {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1800, stopped), at(2, "n1", 1800, waits)}, -1, "n1", "ranks 0-1 on n1 were stopped (SIGSTOP) and gave no sign of life for 30m0s"},
 		"the first one is held":                 {[]silentRank{at(0, "n1", 1800, waits), at(1, "n1", 1800, held)}, 1, "n1", ": held by a disk, of 2 ranks that went quiet"},
-		"stopped, but later":                    {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1815, waits)}, 1, "n1", "rank 1 on n1 gave no sign of life for 30m15s"},
+		"stopped later than another":            {[]silentRank{at(0, "n1", 1800, stopped), at(1, "n1", 1815, waits)}, 0, "n1", "rank 0 on n1 was stopped (SIGSTOP) and gave no sign of life for 30m0s"},
 		"all sleep":                             {[]silentRank{at(0, "n1", 1800, asleep), at(1, "n1", 1800, asleep)}, -1, "", "which of them went quiet first cannot be told"},
 		"one of three sleeps":                   {[]silentRank{at(0, "n1", 1830, waits), at(1, "n1", 1830, waits), at(2, "n1", 1830, asleep), at(3, "n1", 1800, waits)}, 2, "n1", ": asleep, of 4 ranks that went quiet"},
 		"of two agents on one node":             {[]silentRank{at(0, "n1", 1814, waits), earlier(12, 7, at(1, "n1", 1813, stopped))}, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP)"},

@@ -2,8 +2,11 @@ package store
 
 import (
 	"bufio"
+	"context"
+	"fmt"
 	"net"
 	"sync"
+	"time"
 )
 
 // Client is a Store at the other end of one TCP connection, which all
@@ -30,6 +33,99 @@ func newClient(conn net.Conn) *Client {
 	return c
 }
 
+func (c *Client) Set(ctx context.Context, key string, value []byte) error {
+	_, err := c.do(ctx, &request{op: opSet, key: key, value: value})
+	return err
+}
+
+func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
+	return c.do(ctx, &request{op: opGet, key: key})
+}
+
+func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error) {
+	res, err := c.do(ctx, &request{op: opAdd, key: key, delta: delta})
+	if err != nil {
+		return 0, err
+	}
+	return res.number()
+}
+
+func (c *Client) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
+	res, err := c.do(ctx, &request{op: opCompareSet, key: key, expected: expected, value: desired})
+	if err != nil {
+		return nil, err
+	}
+	return res.optional()
+}
+
+func (c *Client) Wait(ctx context.Context, keys ...string) error {
+	_, err := c.do(ctx, &request{op: opWait, keys: keys})
+	return err
+}
+
+func (c *Client) Delete(ctx context.Context, key string) (bool, error) {
+	res, err := c.do(ctx, &request{op: opDelete, key: key})
+	if err != nil {
+		return false, err
+	}
+	return res.bool()
+}
+
+func (c *Client) Append(ctx context.Context, key string, value []byte) error {
+	_, err := c.do(ctx, &request{op: opAppend, key: key, value: value})
+	return err
+}
+
+func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
+	res, err := c.do(ctx, &request{op: opCheck, keys: keys})
+	if err != nil {
+		return false, err
+	}
+	return res.bool()
+}
+
+func (c *Client) NumKeys(ctx context.Context, prefix string) (int, error) {
+	res, err := c.do(ctx, &request{op: opNumKeys, key: prefix})
+	if err != nil {
+		return 0, err
+	}
+	n, err := res.number()
+	return int(n), err
+}
+
+func (c *Client) List(ctx context.Context, prefix string) ([]string, error) {
+	res, err := c.do(ctx, &request{op: opList, key: prefix})
+	if err != nil {
+		return nil, err
+	}
+	list, err := res.list()
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(list))
+	for i, key := range list {
+		keys[i] = string(key)
+	}
+	return keys, nil
+}
+
+func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	res, err := c.do(ctx, &request{op: opMultiGet, keys: keys})
+	if err != nil {
+		return nil, err
+	}
+	values, err := res.list()
+	if err == nil && len(values) != len(keys) {
+		err = fmt.Errorf("%w: %d values for %d keys", errMalformed, len(values), len(keys))
+	}
+	return values, err
+}
+
+func (c *Client) MultiSet(ctx context.Context, items ...Item) error {
+	_, err := c.do(ctx, &request{op: opMultiSet, items: items})
+	return err
+}
+
 // Done is closed when the connection has ended; Err then says why.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
@@ -53,20 +149,104 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// end closes the connection; the first reason stands.
-func (c *Client) end(reason error) {
+// cancelGrace is how long a cancelled call waits for what became of it.
+const cancelGrace = 250 * time.Millisecond
+
+// do sends a request and returns what the server makes of it. When ctx ends
+// first, the server gets a cancel, and has cancelGrace to say what is missing, or
+// that the request was carried out after all.
+func (c *Client) do(ctx context.Context, req *request) (result, error) {
+	if err := req.check(); err != nil {
+		return nil, fmt.Errorf("%v: %w", req, err)
+	}
+	if ctx.Err() != nil {
+		return nil, unsentError(ctx, req)
+	}
+	answer, err := c.expect(req)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", req, err)
+	}
+	defer c.forget(req.id)
+	select {
+	case c.out <- req.frame():
+	case <-c.done:
+		return nil, fmt.Errorf("%v: %w", req, c.Err())
+	case <-ctx.Done():
+		return nil, unsentError(ctx, req)
+	}
+	select {
+	case rep := <-answer:
+		return rep.outcome(ctx, req)
+	case <-c.done:
+		return c.replyBeforeEnd(ctx, req, answer)
+	case <-ctx.Done():
+	}
+
+	grace := time.NewTimer(cancelGrace)
+	defer grace.Stop()
+	cancel := &request{id: req.id, op: opCancel}
+	select {
+	case c.out <- cancel.frame():
+	case <-c.done:
+		return c.replyBeforeEnd(ctx, req, answer)
+	case <-grace.C:
+		return nil, unansweredError(ctx, req)
+	}
+	select {
+	case rep := <-answer:
+		return rep.outcome(ctx, req)
+	case <-c.done:
+		return c.replyBeforeEnd(ctx, req, answer)
+	case <-grace.C:
+		return nil, unansweredError(ctx, req)
+	}
+}
+
+// replyBeforeEnd is the reply that came before the connection ended, if one did.
+func (c *Client) replyBeforeEnd(ctx context.Context, req *request, answer <-chan reply) (result, error) {
+	select {
+	case rep := <-answer:
+		return rep.outcome(ctx, req)
+	default:
+		return nil, fmt.Errorf("%v: %w", req, c.Err())
+	}
+}
+
+// unsentError is the error of a request that did not leave before its context ended.
+func unsentError(ctx context.Context, req *request) error {
+	if keys := req.awaited(); keys != nil {
+		return &WaitError{Keys: keys, Err: ctx.Err()}
+	}
+	return fmt.Errorf("%v: %w", req, ctx.Err())
+}
+
+// unansweredError is the error of a request that was sent, but of which nothing was
+// heard by the end of its context and cancelGrace.
+func unansweredError(ctx context.Context, req *request) error {
+	if keys := req.awaited(); keys != nil {
+		return &WaitError{Keys: keys, Err: fmt.Errorf("%w, and the server does not answer", ctx.Err())}
+	}
+	return fmt.Errorf("%v: %w, and the server does not answer: whether it was done is not known", req, ctx.Err())
+}
+
+// expect gives a request its id and a channel for the reply.
+func (c *Client) expect(req *request) (chan reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return
+		return nil, c.err
 	}
-	c.err, c.calls = reason, nil
-	close(c.done)
-	c.conn.Close()
+	c.lastID++
+	req.id = c.lastID
+	answer := make(chan reply, 1)
+	c.calls[req.id] = answer
+	return answer, nil
 }
 
-func (c *Client) lost(err error) {
-	c.end(&LostError{Addr: c.conn.RemoteAddr().String(), Err: err})
+func (c *Client) forget(id uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, id)
 }
 
 func (c *Client) send() {
@@ -111,22 +291,18 @@ func (c *Client) receive() {
 	}
 }
 
-// expect gives a request its id and a place for the reply.
-func (c *Client) expect(req *request) (chan reply, error) {
+// end closes the connection; the first reason stands.
+func (c *Client) end(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		return nil, c.err
+		return
 	}
-	c.lastID++
-	req.id = c.lastID
-	answer := make(chan reply, 1)
-	c.calls[req.id] = answer
-	return answer, nil
+	c.err, c.calls = reason, nil
+	close(c.done)
+	c.conn.Close()
 }
 
-func (c *Client) forget(id uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.calls, id)
+func (c *Client) lost(err error) {
+	c.end(&LostError{Addr: c.conn.RemoteAddr().String(), Err: err})
 }

@@ -6,13 +6,29 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/pause"
 	"ddpbatch/internal/secure"
 )
+
+const (
+	connectTimeout = 5 * time.Second       // for TCP to reach one address
+	firstRetry     = 10 * time.Millisecond // bounds of the pauses before an address is tried again
+	lastRetry      = 250 * time.Millisecond
+	strangerRetry  = 2 * time.Second // until an address is tried again where somebody else answered
+)
+
+// LastRefusal is how often in a row, some seconds apart, another run's store may refuse a client at the one address that it knows, before that
+// is the last word: it may be about to end.
+const LastRefusal = 3
 
 // DialConfig says what to prove to a store.
 type DialConfig struct {
@@ -36,10 +52,10 @@ func Dial(ctx context.Context, addr string, cfg DialConfig) (*Client, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &search{addr: addr, cfg: &cfg, keys: keys}
-	conn := s.run(ctx)
+	d := &dialing{addr: addr, cfg: &cfg, keys: keys}
+	conn := d.run(ctx)
 	if conn == nil {
-		return nil, &DialError{Addr: addr, Reason: s.reason, Tries: s.tries, Err: ctx.Err()}
+		return nil, &DialError{Addr: addr, Reason: d.reason, Tries: d.tries, Err: ctx.Err()}
 	}
 	return newClient(conn), nil
 }
@@ -50,7 +66,7 @@ func Connect(ctx context.Context, addr string, cfg DialConfig) (*Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dial(ctx, addr, &cfg, keys)
+	conn, err := dialOnce(ctx, addr, &cfg, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +85,8 @@ func (c *DialConfig) check() (*secure.Client, error) {
 	return keys, nil
 }
 
-// search is a Dial under way.
-type search struct {
+// dialing is a Dial under way.
+type dialing struct {
 	addr     string
 	cfg      *DialConfig
 	keys     *secure.Client
@@ -80,48 +96,44 @@ type search struct {
 }
 
 // run tries until somebody proves to be the store, refuses for good, or ctx ends: then it returns nil.
-func (s *search) run(ctx context.Context) net.Conn {
-	for pause := firstRetry; ctx.Err() == nil; pause = min(2*pause, lastRetry) {
-		conn, err := dial(ctx, s.addr, s.cfg, s.keys)
+func (d *dialing) run(ctx context.Context) net.Conn {
+	for again := (backoff.Backoff{First: firstRetry, Most: lastRetry}); ctx.Err() == nil; {
+		conn, err := dialOnce(ctx, d.addr, d.cfg, d.keys)
 		if err == nil {
 			return conn
 		}
-		s.note(ctx, err)
-		if s.isFinal(err) {
+		d.noteFailure(ctx, err)
+		if d.isFinal(err) {
 			return nil
 		}
-		// Between a half and the whole pause, so that ranks that began together do not go on together.
-		rest := pause/2 + rand.N(pause/2)
+		wait := again.Next()
 		if Stranger(err) {
-			rest = strangerRetry
+			wait = strangerRetry
 		}
-		select {
-		case <-time.After(rest):
-		case <-ctx.Done():
-		}
+		_ = pause.For(ctx, wait) // the loop ends with ctx
 	}
 	return nil
 }
 
 // isFinal tells whether it is of no use to try again. Another run's store may be about to end.
-func (s *search) isFinal(err error) bool {
+func (d *dialing) isFinal(err error) bool {
 	if !errors.Is(err, auth.ErrRefused) {
-		s.refusals = 0
+		d.refusals = 0
 		return false
 	}
-	s.refusals++
-	return s.refusals == LastRefusal || errors.Is(err, ErrOtherSecret)
+	d.refusals++
+	return d.refusals == LastRefusal || errors.Is(err, ErrOtherSecret)
 }
 
-// note keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
+// noteFailure keeps why a try went wrong, and logs it where it is news. What the end of ctx cut short tells
 // less than the try before.
-func (s *search) note(ctx context.Context, err error) {
-	s.tries++
-	before := s.reason
+func (d *dialing) noteFailure(ctx context.Context, err error) {
+	d.tries++
+	before := d.reason
 	if before != nil && ctx.Err() != nil {
 		return
 	}
-	s.reason = err
+	d.reason = err
 	if ctx.Err() != nil || before != nil && before.Error() == err.Error() {
 		return
 	}
@@ -129,17 +141,17 @@ func (s *search) note(ctx context.Context, err error) {
 	if Stranger(err) {
 		level = slog.LevelWarn
 	}
-	s.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", s.addr, "err", err)
+	d.cfg.Log.Log(ctx, level, "store: not reached yet", "addr", d.addr, "err", err)
 }
 
 // Stranger tells whether somebody answered who does not belong to this run: another job, most likely, or
-// the same run with another secret, which a person must hear of.
+// the same run with another secret, which a person must learn of.
 func Stranger(err error) bool {
 	return errors.Is(err, auth.ErrRefused) || errors.Is(err, auth.ErrUnproved) || errors.Is(err, auth.ErrProtocol)
 }
 
-// dial makes one attempt at one address.
-func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
+// dialOnce makes one attempt at one address.
+func dialOnce(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: connectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -151,7 +163,7 @@ func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client
 		}
 		return nil, err
 	}
-	opened, err := prove(ctx, conn, cfg, keys)
+	opened, err := handshake(ctx, conn, cfg, keys)
 	if err != nil {
 		conn.Close()
 		return nil, err
@@ -159,7 +171,7 @@ func dial(ctx context.Context, addr string, cfg *DialConfig, keys *secure.Client
 	return opened, nil
 }
 
-func prove(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
+func handshake(ctx context.Context, conn net.Conn, cfg *DialConfig, keys *secure.Client) (net.Conn, error) {
 	if err := tune(conn); err != nil {
 		return nil, err
 	}
@@ -183,4 +195,71 @@ func endsSooner(limited, parent context.Context) bool {
 	own, _ := limited.Deadline()
 	given, _ := parent.Deadline()
 	return !own.Equal(given)
+}
+
+// DialError says why the store was not reached. It matches the context's error and the reason.
+type DialError struct {
+	Addr   string
+	Reason error // of the last try; nil where there was no time for one
+	Tries  int
+	Err    error // the context's error; nil where the reason was the last word
+}
+
+func (e *DialError) Error() string {
+	why := "refused"
+	if e.Err != nil {
+		why = e.Err.Error()
+	}
+	return fmt.Sprintf("connect to the store: %s after %d tries: %s: %s", why, e.Tries, e.Addr, oneLine(e.Reason))
+}
+
+// Unwrap gives the context's error and the reason.
+func (e *DialError) Unwrap() []error {
+	return slices.DeleteFunc([]error{e.Err, e.Reason}, func(err error) bool { return err == nil })
+}
+
+// oneLine is an error in one line, without the address where net tells it again.
+func oneLine(err error) string {
+	var op *net.OpError
+	switch {
+	case err == nil:
+		return "not tried"
+	case errors.As(err, &op) && op.Op == "dial":
+		err = op.Err
+	}
+	return strings.ReplaceAll(err.Error(), "\n", " ")
+}
+
+// A connection whose other end is gone without a word is noticed within about
+// 20 seconds: while it is idle by three keep-alive probes that nobody answers
+// (tcp(7): TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT), while data is under way by
+// TCP_USER_TIMEOUT (RFC 5482).
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+const userTimeout = 20 * time.Second
+
+// tune sets these on a TCP connection. Others are left as they are.
+func tune(conn net.Conn) error {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	if err := tcp.SetKeepAliveConfig(keepAlive); err != nil {
+		return fmt.Errorf("set keep-alive: %w", err)
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("set the user timeout: %w", err)
+	}
+	var setErr error
+	err = raw.Control(func(fd uintptr) {
+		setErr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
+	})
+	if err == nil {
+		err = setErr
+	}
+	if err != nil {
+		return fmt.Errorf("set the user timeout: %w", err)
+	}
+	return nil
 }

@@ -1,10 +1,17 @@
-// Package store holds the key-value stores that the ranks of a run meet at:
+// Package store holds the key-value stores through which the ranks of a run find each other:
 // each publishes its address under a key, and waits for the keys of the others.
 //
-// [NewMemory] is a store within one process. [Serve] lets other processes
-// reach one over TCP, which they do with [Dial]. [OpenFile] is a store in a file that processes share, in the
-// format of PyTorch's FileStore. [Prefix] is a view of a store in which all keys have a common beginning. [Open] takes
-// a word, tcp://host:port or file:///path, as torch.distributed's init methods are.
+// # Which store
+//
+// Ranks that form a group need one store that all of them reach. [Open] opens the one that an init method of
+// torch.distributed names, as package mpi does for a program's own init method:
+//
+//	tcp://node1:29500     rank 0 serves the store at that address, and the others connect to it
+//	file:///shared/rdzv   all ranks use one file; each run needs a new path
+//
+// Beneath it, [NewMemory] is a store within one process. [Serve] lets other processes reach one over TCP, which they do with
+// [Dial]. [OpenFile] is a store in a file that processes share, in the format of PyTorch's FileStore. [Prefix] is a view of a
+// store in which all keys have a common beginning.
 //
 //	server := store.Serve(listener, store.ServerConfig{Secret: secret, Binding: binding})
 //	defer server.Close()
@@ -16,45 +23,49 @@
 //
 // # Guarantees
 //
-// Every operation takes effect at one moment, before it returns, and all see them in the same order;
-// that holds for all keys of a Check, MultiGet, MultiSet or List together. Get, MultiGet and Wait wait for that
-// moment. Whatever makes a key, be it Set, Add, Append, CompareSet or MultiSet, wakes who waits
-// for it; a Get also sees a key that is gone again by then. A call ends with its context and says which keys were
-// missing; the server then forgets it. Values are copied, in and out.
+// Every operation takes effect at one moment, before it returns, and all processes see these moments in the same order. That
+// holds for all keys of a Check, MultiGet, MultiSet or List together. Get, MultiGet and Wait wait for such a moment.
+// Whatever makes a key (Set, Add, Append, CompareSet, MultiSet) wakes those who wait for it. A Get also sees a key that is
+// gone again by then. A call ends with its context, and its error says which keys were missing; the server then forgets the
+// call. Values are copied, in and out.
 //
-// A connection that is lost, by a process that ends, a machine that goes
-// silent or a cut cable, makes every call on it fail within about 20 seconds.
+// A connection is lost when its other process ends, its machine goes silent, or a cable is cut. Every call on it then fails
+// within about 20 seconds.
 //
 // # In a file
 //
-// A [File] is a log: each change is a record at its end (filerecord.go), and every call first reads what others have
-// added. flock(2) keeps writers apart, so the file system must have that, between machines if they share
-// it: NFS on Linux does, Lustre only where it is mounted with flock. Of a MultiSet under which a process was killed
-// the first items may be there. The log is never shortened while it is in use, as PyTorch's processes remember how
-// far they have read.
+// A [File] is a log (filelog.go): each change is a record at its end, and every call first reads what others have added.
+// flock(2) keeps writers apart, so the file system must have that, between machines if they share it: NFS on Linux does,
+// Lustre only where it is mounted with flock. If a process is killed during a MultiSet, the first items may be there and the
+// others not. The log is never shortened while it is in use, as PyTorch's processes remember how far they have read.
 //
 // # Whom a server serves
 //
-// Only who proves that it knows the run's secret, over TLS (package secure), which also encrypts what follows. A connection
-// that does not has auth.Timeout for it, costs a goroutine and some kilobytes,
-// and keeps nobody waiting; of more than [MaxHandshakes], the oldest is closed. It
-// is logged with its address and what was wrong, each host once, of a flood fewer and fewer. A server
-// says of itself which run, attempt and role it serves, as a digest, so that a client that does not get in knows whether it came to the right
-// one (ErrOtherSecret); nobody has proved that.
-// Keys, values, waits and the store as a whole have the limits that are given
-// as constants; no length off the wire is believed before it is checked.
+// A server serves only clients that prove the run's secret, over TLS (package secure), which also encrypts what follows. A
+// connection has auth.Timeout for the proof. Until then it costs a goroutine and some kilobytes, and keeps nobody waiting. Of
+// more than [MaxHandshakes] such connections, the oldest is closed. A refused connection is logged with its address and the
+// reason, once for each host, and fewer and fewer of a flood. A server says of itself which run, attempt and role it serves, as
+// a digest. So a client that is refused knows whether it has reached the right server ([ErrOtherSecret]); nobody has proved
+// that. Keys, values, waits and the store as a whole have the limits that are given as constants. No length from the
+// wire is believed before it is checked.
 //
-// With ServerConfig.Torch, PyTorch's TCPStore clients are served on the same port. They are told
-// apart from ddpbatch's, and from each other, by their first bytes (torchquery.go, torchdoor.go). They prove nothing,
-// so their part of the store, TorchPrefix, is open to whoever reaches the port. The limits hold for them, too; a
-// query that has begun must come whole within 30 seconds, and a reply be taken; a malformed one ends its connection, and
-// no other, and so does one for which [MaxTorchBytes] has no room left. A reply waits until [MaxTorchReplies] has room
-// for it, in the order of the queries; one of a few kilobytes does not, unless it is to a compare_set or a pop. A
-// client of 1.13 takes two of the [MaxTorchClients] places: its second connection, on which it says nothing, is never closed while the first is there. Unlike
-// PyTorch's own server, this one wakes who waits at every change, and sends nothing to a client that has given
-// up waiting. The queues of 2.8 are served: a key may have one beside its value, which only these clients see. A value that
-// is pushed wakes one of those who wait for it, and the next where that one ends, or does something else. Not
-// served: watching keys, which 1.13 has in C++ alone and 2.2 no more, and what came after the queues.
+// # PyTorch's clients
+//
+// With ServerConfig.Torch, a server also serves PyTorch's TCPStore clients on the same port. It tells them apart from
+// ddpbatch's, and from each other, by their first bytes (torchmux.go). They prove nothing, so their part of the store,
+// TorchPrefix, is open to whoever reaches the port. The limits hold for them, too:
+//
+//   - A query that has begun must come whole within 30 seconds, and a reply must be taken within 30 seconds.
+//   - A malformed query ends its connection, and no other. So does one for which [MaxTorchBytes] has no room left.
+//   - A reply waits until [MaxTorchReplies] has room for it, in the order of the queries. One of a few kilobytes does not,
+//     unless it is to a compare_set or a pop.
+//   - A client of 1.13 takes two of the [MaxTorchClients] slots: its second connection, on which it says nothing, is never
+//     closed while the first is there.
+//
+// Unlike PyTorch's own server, this one wakes who waits at every change, and sends nothing to a client that has given up
+// waiting. It serves the queues of 2.8: a key may have a queue beside its value, which only these clients see. A value that
+// is pushed wakes one of those who wait for it, and the next where that one ends, or does something else. It does not serve
+// watching keys, which 1.13 has in C++ alone and 2.2 no more, nor what came after the queues.
 //
 // # On the wire
 //

@@ -3,17 +3,28 @@ package store
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ddpbatch/internal/backoff"
+	"ddpbatch/internal/vfs"
 )
+
+// maxFile bounds a File's log: it only grows, and who opens it reads all of it.
+const maxFile = 2 << 30
 
 // logState is how far the file was read.
 type logState struct {
-	pin    *os.File // the file, open as long as it is the one that was read; nil: none
+	file   *os.File // the file, open as long as it is the one that was read; nil: none
 	read   int64    // bytes, all of them whole records
 	closed int64    // processes that have closed the file
 }
@@ -57,37 +68,37 @@ func (f *File) identify(file *os.File) (int64, error) {
 		return 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, irregular(f.path, info)
+		return 0, irregularError(f.path, info)
 	}
 	switch {
-	case !f.pinned(info):
-		f.forget(file)
+	case !f.isCurrent(info):
+		f.reset(file)
 	case info.Size() < f.log.read:
-		f.forget(f.log.pin)
+		f.reset(f.log.file)
 	}
 	return info.Size(), nil
 }
 
-// pinned tells whether the file with info is the one that was read. An inode's number says so only while that file is
+// isCurrent tells whether the file with info is the one that was read. An inode's number says so only while that file is
 // open: ext4 gives the number of one that is gone to the next that is made. (On NFS another machine may remove it all
 // the same; fstat(2) then fails with ESTALE.)
-func (f *File) pinned(info os.FileInfo) bool {
-	if f.log.pin == nil {
+func (f *File) isCurrent(info os.FileInfo) bool {
+	if f.log.file == nil {
 		return false
 	}
-	before, err := f.log.pin.Stat()
+	before, err := f.log.file.Stat()
 	return err == nil && os.SameFile(before, info)
 }
 
-// forget begins anew, with the file that pin has open, or with none.
-func (f *File) forget(pin *os.File) {
-	if pin == nil && f.log == (logState{}) {
+// reset begins anew, with an open file, or with none.
+func (f *File) reset(file *os.File) {
+	if file == nil && f.log == (logState{}) {
 		return
 	}
-	if f.log.pin != nil && f.log.pin != pin {
-		f.log.pin.Close()
+	if f.log.file != nil && f.log.file != file {
+		f.log.file.Close()
 	}
-	f.log = logState{pin: pin}
+	f.log = logState{file: file}
 	f.view.clear()
 }
 
@@ -104,14 +115,14 @@ func (f *File) apply(key string, value []byte) error {
 		_, err := f.view.drop(key[len(deleteMark):])
 		return err
 	case key != "" && key[0] == keyMark:
-		return f.view.accept(key[1:], value)
+		return f.view.acceptRecord(key[1:], value)
 	}
 	return nil
 }
 
-// accept is put for what is in the file already. Between the records of a MultiSet that fits as a whole, the store
+// acceptRecord is put for what is in the file already. Between the records of a MultiSet that fits as a whole, the store
 // may be over its limits. mu is held.
-func (m *memory) accept(key string, value []byte) error {
+func (m *memory) acceptRecord(key string, value []byte) error {
 	if err := m.usable(key); err != nil {
 		return err
 	}
@@ -122,9 +133,9 @@ func (m *memory) accept(key string, value []byte) error {
 	return nil
 }
 
-// append adds whole records to the file, on which the caller holds the exclusive lock, or leaves it as
+// appendRecords adds whole records to the file, on which the caller holds the exclusive lock, or leaves it as
 // it was. What a process that died has left of a record makes room.
-func (f *File) append(file *os.File, records []byte) error {
+func (f *File) appendRecords(file *os.File, records []byte) error {
 	err := file.Truncate(f.log.read)
 	if err == nil {
 		_, err = file.WriteAt(records, f.log.read)
@@ -133,4 +144,186 @@ func (f *File) append(file *os.File, records []byte) error {
 		return nil
 	}
 	return errors.Join(err, file.Truncate(f.log.read))
+}
+
+// The locks of flock(2), which PyTorch's FileStore takes, too.
+const (
+	shared    = unix.LOCK_SH
+	exclusive = unix.LOCK_EX
+)
+
+const (
+	firstLockRetry = 100 * time.Microsecond // bounds of the pauses before a lock is tried for again
+	lastLockRetry  = 10 * time.Millisecond
+)
+
+// lock opens the file and locks it, until unlock. It does not wait in the kernel, as a
+// process that was stopped with the lock would hold up ctx there.
+func (f *File) lock(ctx context.Context, flags, kind int) (*os.File, error) {
+	for wait := (backoff.Backoff{First: firstLockRetry, Most: lastLockRetry}); ; {
+		file, err := f.tryLock(flags, kind)
+		if file != nil || err != nil {
+			return file, err
+		}
+		if err := wait.Wait(ctx); err != nil {
+			return nil, fmt.Errorf("%w, and another process holds the lock of %s", err, f.path)
+		}
+	}
+}
+
+// unlock ends a lock, and closes the file unless it is the one kept open.
+func (f *File) unlock(file *os.File) {
+	if file != f.log.file {
+		file.Close()
+		return
+	}
+	if lockErr, err := flock(file, unix.LOCK_UN); lockErr != nil || err != nil {
+		f.reset(nil) // closing it ends the lock, too
+	}
+}
+
+// tryLock is lock without waiting; nil: not yet.
+func (f *File) tryLock(flags, kind int) (*os.File, error) {
+	// Without O_NONBLOCK, opening a FIFO would wait for its other end. A link may be another user's, and lead to any file of this user's.
+	file, err := os.OpenFile(f.path, flags|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return nil, fmt.Errorf("%s is a link: name the file that it leads to", f.path)
+	}
+	if errors.Is(err, syscall.EAGAIN) {
+		return nil, nil // another process holds a lease on it, as Samba and the kernel's NFS server do, and is now asked for it back (fcntl(2), F_SETLEASE)
+	}
+	if err != nil {
+		return nil, err
+	}
+	locked, err := f.lockIfCurrent(file, kind)
+	if err != nil || !locked {
+		file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// lockIfCurrent tells whether file could be locked, and is still the one at the path.
+func (f *File) lockIfCurrent(file *os.File, kind int) (bool, error) {
+	lockErr, err := flock(file, kind|unix.LOCK_NB)
+	switch {
+	case err != nil:
+		return false, err
+	case errors.Is(lockErr, unix.EWOULDBLOCK):
+		return false, nil
+	case lockErr != nil:
+		return false, fmt.Errorf("lock %s: %w (the file must be on a file system that has flock)", f.path, lockErr)
+	}
+	here, err := file.Stat()
+	if err != nil {
+		return false, err
+	}
+	if !vfs.Trusted(here) {
+		return false, fmt.Errorf("%s: %w: it belongs to the user with the id %d; name a file in a folder of your own",
+			f.path, vfs.ErrExposed, vfs.Owner(here))
+	}
+	there, err := os.Stat(f.path)
+	return err == nil && os.SameFile(here, there), nil // else the last worker has removed it
+}
+
+// flock calls flock(2). err says that it could not be called.
+func flock(file *os.File, how int) (lockErr, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	err = raw.Control(func(fd uintptr) {
+		for {
+			if lockErr = unix.Flock(int(fd), how); lockErr != unix.EINTR {
+				return
+			}
+		}
+	})
+	return lockErr, err
+}
+
+// A record of the file is a key and its new value, each with its length (4 bytes, little-endian: PyTorch writes its
+// host's order, and knows no other host) before it. What users call k is "/k"; "-/k" says that k is deleted. Every
+// other key is FileStore's own. (torch/csrc/distributed/c10d/FileStore.cpp.)
+const (
+	keyMark    = '/'
+	deleteMark = "-/"
+	closedKey  = "cleanup/" // decimal: how many processes have closed the file
+
+	maxRecordKey = int64(MaxKey + len(deleteMark))
+)
+
+// errTorn is where the file ends in the middle of a record.
+var errTorn = errors.New("the record is incomplete")
+
+// appendRecord appends a record to buf; key is as it is in the file.
+func appendRecord(buf []byte, key string, value []byte) []byte {
+	buf = append(binary.LittleEndian.AppendUint32(buf, uint32(len(key))), key...)
+	return append(binary.LittleEndian.AppendUint32(buf, uint32(len(value))), value...)
+}
+
+// readRecord reads one record, of size bytes, where left bytes are left of the file. At the end between two, the error
+// is io.EOF. One that is whole but over this store's limits, as PyTorch may write it, is ErrTooLarge.
+func readRecord(r *bufio.Reader, left int64) (key string, value []byte, size int64, err error) {
+	if _, err := r.Peek(1); err == io.EOF {
+		return "", nil, 0, io.EOF
+	}
+	text, err := readField(r, maxRecordKey, func(n int64) error { return largeKey(r, n, left-4) })
+	if err != nil {
+		return "", nil, 0, fmt.Errorf("its key: %w", err)
+	}
+	key, size = string(text), int64(4+len(text)+4)
+	value, err = readField(r, MaxValue, func(n int64) error { return largeValue(key, n, left-size) })
+	if err != nil {
+		return "", nil, 0, fmt.Errorf("its value: %w", err)
+	}
+	return key, value, size + int64(len(value)), nil
+}
+
+// largeKey and largeValue tell what a length over the limit is: that of a field, where left bytes of the file have room
+// for so many, else of something that is no record.
+func largeKey(r *bufio.Reader, n, left int64) error {
+	if n > left {
+		return fmt.Errorf("it has %d bytes, more than %d: %w", n, maxRecordKey, ErrMalformedFile)
+	}
+	begin, err := r.Peek(1 + namedBytes + 1) // so much that quote shows that there is more
+	if err != nil {
+		return asTorn(err)
+	}
+	return fmt.Errorf("%s has %d bytes, more than %d: %w", userKey(string(begin)), n-1, MaxKey, ErrTooLarge)
+}
+
+func largeValue(key string, n, left int64) error {
+	if n > left {
+		return fmt.Errorf("it has %d bytes, more than %d: %w", n, MaxValue, ErrMalformedFile)
+	}
+	return fmt.Errorf("that of %s has %d bytes, more than %d: %w", userKey(key), n, MaxValue, ErrTooLarge)
+}
+
+// userKey shows a record's key as its users call it.
+func userKey(key string) string { return quote(strings.TrimPrefix(key, string(keyMark))) }
+
+// readField reads a length and that many bytes, or returns what large makes of a length over most.
+func readField(r *bufio.Reader, most int64, large func(size int64) error) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, asTorn(err)
+	}
+	size := int64(binary.LittleEndian.Uint32(head[:]))
+	if size > most {
+		return nil, large(size)
+	}
+	field := make([]byte, size)
+	if _, err := io.ReadFull(r, field); err != nil {
+		return nil, asTorn(err)
+	}
+	return field, nil
+}
+
+// asTorn tells an end from a failing disk.
+func asTorn(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return errTorn
+	}
+	return err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -15,7 +16,7 @@ func NewMemory() Store { return newMemory() }
 
 // memory is the store itself; a Server gives clients access to one. Its
 // exported methods are Store's; the others are what they and a Server's
-// sessions are made of: they do not wait, and copy no values out.
+// sessions are made of: they copy no values out, and most do not wait.
 type memory struct {
 	maxKeys, maxBytes int
 
@@ -39,32 +40,24 @@ func newMemory() *memory {
 }
 
 func (m *memory) Set(ctx context.Context, key string, value []byte) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("set %s: %w", quote(key), err)
-	}
-	return m.set(key, value)
-}
-
-func (m *memory) set(key string, value []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.put(key, value); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = m.put(key, value)
+	}
+	if err != nil {
 		return fmt.Errorf("set %s: %w", quote(key), err)
 	}
 	return nil
 }
 
-func (m *memory) Add(ctx context.Context, key string, delta int64) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, fmt.Errorf("add to %s: %w", quote(key), err)
-	}
-	return m.add(key, delta)
-}
-
-func (m *memory) add(key string, delta int64) (int64, error) {
+func (m *memory) Add(ctx context.Context, key string, delta int64) (sum int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	sum, err := plus(m.values[key], delta)
+	if err = ctx.Err(); err == nil {
+		sum, err = plus(m.values[key], delta)
+	}
 	if err == nil {
 		err = m.put(key, decimal(sum))
 	}
@@ -74,35 +67,14 @@ func (m *memory) add(key string, delta int64) (int64, error) {
 	return sum, nil
 }
 
-// plus adds delta to the number that value is in decimal digits; nil is 0.
-func plus(value []byte, delta int64) (int64, error) {
-	var number int64
-	if value != nil {
-		var err error
-		if number, err = strconv.ParseInt(string(value), 10, 64); err != nil {
-			return 0, fmt.Errorf("its value is %w", ErrNotNumber)
-		}
-	}
-	sum := number + delta
-	if delta > 0 && sum < number || delta < 0 && sum > number {
-		return 0, fmt.Errorf("the sum of %d and %d is %w", number, delta, ErrNotNumber)
-	}
-	return sum, nil
-}
-
-func decimal(number int64) []byte { return strconv.AppendInt(nil, number, 10) }
-
 func (m *memory) Append(ctx context.Context, key string, value []byte) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("append to %s: %w", quote(key), err)
-	}
-	return m.extend(key, value)
-}
-
-func (m *memory) extend(key string, value []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.put(key, slices.Concat(m.values[key], value)); err != nil {
+	err := ctx.Err()
+	if err == nil {
+		err = m.put(key, slices.Concat(m.values[key], value))
+	}
+	if err != nil {
 		return fmt.Errorf("append to %s: %w", quote(key), err)
 	}
 	return nil
@@ -134,17 +106,12 @@ func (m *memory) compareSet(key string, expected, desired []byte, longest int) (
 	return m.values[key], nil
 }
 
-func (m *memory) Delete(ctx context.Context, key string) (bool, error) {
-	if err := ctx.Err(); err != nil {
-		return false, fmt.Errorf("delete %s: %w", quote(key), err)
-	}
-	return m.remove(key)
-}
-
-func (m *memory) remove(key string) (bool, error) {
+func (m *memory) Delete(ctx context.Context, key string) (was bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was, err := m.drop(key)
+	if err = ctx.Err(); err == nil {
+		was, err = m.drop(key)
+	}
 	if err != nil {
 		return false, fmt.Errorf("delete %s: %w", quote(key), err)
 	}
@@ -162,6 +129,137 @@ func (m *memory) drop(key string) (bool, error) {
 		delete(m.values, key)
 	}
 	return ok, nil
+}
+
+func (m *memory) Check(ctx context.Context, keys ...string) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, fmt.Errorf("check: %w", err)
+	}
+	if err := checkKeys(keys); err != nil {
+		return false, fmt.Errorf("check: %w", err)
+	}
+	return m.present(keys, m.has)
+}
+
+func (m *memory) NumKeys(ctx context.Context, prefix string) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	err := ctx.Err()
+	if err == nil {
+		err = m.usable(prefix)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count the keys: %w", err)
+	}
+	if prefix == "" {
+		return len(m.values), nil
+	}
+	n := 0
+	for key := range m.values {
+		if strings.HasPrefix(key, prefix) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (m *memory) List(ctx context.Context, prefix string) (keys []string, err error) {
+	if err = ctx.Err(); err == nil {
+		keys, err = m.keys(prefix)
+	}
+	if err == nil {
+		err = checkKeys(keys)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the keys that begin with %s: %w", quote(prefix), err)
+	}
+	slices.Sort(keys)
+	return keys, nil
+}
+
+// keys are those that begin with prefix, in any order.
+func (m *memory) keys(prefix string) ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.usable(prefix); err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	for key := range m.values {
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+func (m *memory) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	values, err := m.multiGet(ctx, keys)
+	for i, value := range values {
+		values[i] = bytes.Clone(value)
+	}
+	return values, err
+}
+
+// multiGet is MultiGet without the copies.
+func (m *memory) multiGet(ctx context.Context, keys []string) (values [][]byte, err error) {
+	err = m.whenThere(ctx, "get several keys", keys, func() (err error) {
+		values, err = m.valuesOf(keys)
+		return err
+	})
+	return values, err
+}
+
+// peekAll returns the values of keys, nil for each that is absent, and whether none is.
+func (m *memory) peekAll(keys []string) (values [][]byte, all bool, err error) {
+	if err := checkKeys(keys); err != nil {
+		return nil, false, fmt.Errorf("get several keys: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err = m.closed(); err == nil {
+		values, err = m.valuesOf(keys)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("get several keys: %w", err)
+	}
+	return values, absent(keys, 0, m.has) < 0, nil
+}
+
+// valuesOf returns the values of keys, nil for each that is absent. mu is held.
+func (m *memory) valuesOf(keys []string) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	size := 0
+	for i, key := range keys {
+		values[i] = m.values[key]
+		size += 4 + len(values[i])
+	}
+	if err := checkTogether("values", size); err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+func (m *memory) MultiSet(ctx context.Context, items ...Item) error {
+	err := ctx.Err()
+	if err == nil {
+		err = checkItems(items)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		err = m.closed() // also where there is no item
+	}
+	if err == nil {
+		err = m.room(items)
+	}
+	if err != nil {
+		return fmt.Errorf("set several keys: %w", err)
+	}
+	for _, item := range items {
+		m.keep(item.Key, item.Value)
+	}
+	return nil
 }
 
 // Close ends all waits and lets go of what the store held.
@@ -237,6 +335,13 @@ func (m *memory) room(items []Item) error {
 	return m.fits(keys, size)
 }
 
+// fitsAll is room for who does not hold mu.
+func (m *memory) fitsAll(items []Item) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.room(items)
+}
+
 // fits tells whether the store may hold so many keys, the values in queues among them, and so many bytes. mu is held.
 func (m *memory) fits(keys, size int) error {
 	if keys > m.maxKeys || size > m.maxBytes {
@@ -258,9 +363,20 @@ func (m *memory) keep(key string, value []byte) {
 	m.arrived(key, value)
 }
 
-// takes is room for who does not hold mu.
-func (m *memory) takes(items []Item) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.room(items)
+// plus adds delta to the number that value is in decimal digits; nil is 0.
+func plus(value []byte, delta int64) (int64, error) {
+	var number int64
+	if value != nil {
+		var err error
+		if number, err = strconv.ParseInt(string(value), 10, 64); err != nil {
+			return 0, fmt.Errorf("its value is %w", ErrNotNumber)
+		}
+	}
+	sum := number + delta
+	if delta > 0 && sum < number || delta < 0 && sum > number {
+		return 0, fmt.Errorf("the sum of %d and %d is %w", number, delta, ErrNotNumber)
+	}
+	return sum, nil
 }
+
+func decimal(number int64) []byte { return strconv.AppendInt(nil, number, 10) }

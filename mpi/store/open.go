@@ -2,9 +2,13 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"strconv"
+	"strings"
 
 	"ddpbatch/internal/auth"
 )
@@ -22,31 +26,31 @@ type OpenConfig struct {
 	Log *slog.Logger // nil: nothing is logged
 }
 
-// Opened is a store with the place of the one who opened it.
+// Opened is a store with the rank of the one who opened it.
 type Opened struct {
 	Store           // to be closed: rank 0's ends that of all others
 	Rank, WorldSize int
 }
 
-// Open opens the store that an init method names (see Place). Of tcp://, rank 0 serves the store, at the named
+// Open opens the store that an init method names (see InitMethod). Of tcp://, rank 0 serves the store, at the named
 // address and no other; the others connect to it, and try again until ctx ends. Of file://, the last of all ranks to
 // close it removes the file; one that an earlier run left would be read, so each run needs a new path (see OpenFile).
 func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
-	place, err := ParsePlace(method)
+	parsed, err := ParseInitMethod(method)
 	if err != nil {
 		return nil, err
 	}
 	o := &Opened{}
-	if o.Rank, o.WorldSize, err = place.who(cfg.Rank, cfg.WorldSize); err != nil {
-		return nil, fmt.Errorf("open a store: %s:// rendezvous: %w", place.Scheme, err)
+	if o.Rank, o.WorldSize, err = parsed.ranks(cfg.Rank, cfg.WorldSize); err != nil {
+		return nil, fmt.Errorf("open a store: %s:// rendezvous: %w", parsed.Scheme, err)
 	}
 	switch {
-	case place.Scheme == "file":
-		o.Store, err = opened(OpenFile(place.Path, FileConfig{Workers: o.WorldSize}))
+	case parsed.Scheme == "file":
+		o.Store, err = asStore(OpenFile(parsed.Path, FileConfig{Workers: o.WorldSize}))
 	case o.Rank == 0:
-		o.Store, err = opened(listenAt(ctx, place.Addr, cfg))
+		o.Store, err = asStore(serveAt(ctx, parsed.Addr, cfg))
 	default:
-		o.Store, err = opened(Dial(ctx, place.Addr, DialConfig{
+		o.Store, err = asStore(Dial(ctx, parsed.Addr, DialConfig{
 			Secret: cfg.Secret, Binding: cfg.Binding, Name: fmt.Sprintf("rank %d", o.Rank), Log: cfg.Log,
 		}))
 	}
@@ -56,15 +60,15 @@ func Open(ctx context.Context, method string, cfg OpenConfig) (*Opened, error) {
 	return o, nil
 }
 
-// opened keeps a nil pointer from becoming a Store.
-func opened[S Store](s S, err error) (Store, error) {
+// asStore keeps a nil pointer from becoming a Store.
+func asStore[S Store](s S, err error) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func listenAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) {
+func serveAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error) {
 	if cfg.Secret.IsZero() {
 		return nil, fmt.Errorf("serve the store at %s: %w", addr, auth.ErrNoSecret)
 	}
@@ -74,4 +78,142 @@ func listenAt(ctx context.Context, addr string, cfg OpenConfig) (*Server, error)
 		return nil, fmt.Errorf("serve the store at %s, as rank 0: %w", addr, err)
 	}
 	return Serve(l, ServerConfig{Secret: cfg.Secret, Binding: cfg.Binding, Log: cfg.Log}), nil
+}
+
+// InitMethod is where a store is, in a word: an init method of torch.distributed.
+//
+//	tcp://HOST:PORT      a store that rank 0 serves at that address
+//	file:///PATH         a store in a file
+//
+// Either may name who asks, as in tcp://node1:29500?rank=0&world_size=4. Other parameters are passed over, as
+// torch.distributed does.
+type InitMethod struct {
+	Scheme    string // "tcp" or "file"
+	Addr      string // of tcp: "host:port"
+	Path      string // of file
+	Rank      int    // -1: it is not named
+	WorldSize int    // -1: it is not named
+}
+
+const (
+	maxInitMethod = 8 << 10 // bytes in the word
+	maxWorld      = 1 << 24 // ranks
+)
+
+// ParseInitMethod takes the word apart.
+func ParseInitMethod(word string) (InitMethod, error) {
+	p, err := parseInitMethod(word)
+	if err != nil {
+		return InitMethod{}, fmt.Errorf("open a store: %w", err)
+	}
+	return p, nil
+}
+
+func parseInitMethod(word string) (InitMethod, error) {
+	if len(word) > maxInitMethod {
+		return InitMethod{}, fmt.Errorf("the init method has %d bytes, more than %d: %w", len(word), maxInitMethod, ErrTooLarge)
+	}
+	u, err := url.Parse(word)
+	if err != nil {
+		var parse *url.Error
+		if errors.As(err, &parse) {
+			err = parse.Err // it names the word again
+		}
+		return InitMethod{}, fmt.Errorf("%s is no init method: %w", quote(word), err)
+	}
+	p := InitMethod{Scheme: u.Scheme}
+	switch u.Scheme {
+	case "tcp":
+		p.Addr, err = tcpAddr(u)
+	case "file":
+		p.Path, err = filePath(u)
+	case "":
+		return InitMethod{}, fmt.Errorf("%s is no init method: write tcp://HOST:PORT or file:///PATH", quote(word))
+	default:
+		return InitMethod{}, fmt.Errorf("no rendezvous handler for %s://: write tcp://HOST:PORT or file:///PATH", u.Scheme)
+	}
+	if err == nil {
+		p.Rank, p.WorldSize, err = namedRanks(u.RawQuery)
+	}
+	if err != nil {
+		return InitMethod{}, fmt.Errorf("%s:// rendezvous: %w", u.Scheme, err)
+	}
+	return p, nil
+}
+
+func tcpAddr(u *url.URL) (string, error) {
+	host, port := u.Hostname(), u.Port()
+	switch n, err := strconv.Atoi(port); {
+	case host == "":
+		return "", errors.New("host missing: write tcp://HOST:PORT")
+	case strings.ContainsAny(host, "[]"): // net/url takes them alone where a zone stands
+		return "", fmt.Errorf("the host is %s, with one bracket: write tcp://HOST:PORT, an IPv6 address as tcp://[::1]:PORT", quote(host))
+	case port == "":
+		return "", errors.New("port number missing: write tcp://HOST:PORT")
+	case err != nil || n < 1 || n > 65535:
+		return "", fmt.Errorf("the port number is %s; it must be 1 to 65535", port)
+	case u.User != nil:
+		return "", errors.New("a user's name has no place in it: write tcp://HOST:PORT")
+	case u.Path != "" && u.Path != "/":
+		return "", fmt.Errorf("a path, %s, has no place in it: write tcp://HOST:PORT", quote(u.Path))
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func filePath(u *url.URL) (string, error) {
+	switch {
+	case u.Host != "" && u.Host != "localhost":
+		return "", fmt.Errorf("%s stands where a host does: write file:///PATH, with three slashes", quote(u.Host))
+	case u.Path == "" || u.Path == "/":
+		return "", errors.New("path missing: write file:///PATH")
+	case strings.ContainsRune(u.Path, 0):
+		return "", errors.New("the path has a zero byte")
+	}
+	return u.Path, nil
+}
+
+// namedRanks reads the parameters rank and world_size; -1 stands for one that is absent.
+func namedRanks(query string) (rank, size int, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read the parameters: %w", err)
+	}
+	number := func(name string, least int) (int, error) {
+		if !values.Has(name) {
+			return -1, nil
+		}
+		n, err := strconv.Atoi(values.Get(name))
+		if err != nil || n < least || n > maxWorld || len(values[name]) > 1 {
+			return 0, fmt.Errorf("%s is %s; it must be one number from %d to %d", name, quote(strings.Join(values[name], ",")), least, maxWorld)
+		}
+		return n, nil
+	}
+	if rank, err = number("rank", 0); err != nil {
+		return 0, 0, err
+	}
+	if size, err = number("world_size", 1); err != nil {
+		return 0, 0, err
+	}
+	if rank >= 0 && size >= 0 && rank >= size {
+		return 0, 0, fmt.Errorf("rank is %d, and world_size %d: ranks go from 0 to %d", rank, size, size-1)
+	}
+	return rank, size, nil
+}
+
+// ranks returns the rank and the world size that the init method names, or else the caller, whose worldSize is then
+// not 0; never both.
+func (p InitMethod) ranks(rank, worldSize int) (int, int, error) {
+	switch {
+	case worldSize == 0 && p.Rank < 0:
+		return 0, 0, errors.New("rank parameter missing")
+	case worldSize == 0 && p.WorldSize < 0:
+		return 0, 0, errors.New("world size parameter missing")
+	case worldSize == 0:
+		return p.Rank, p.WorldSize, nil
+	case p.Rank >= 0 || p.WorldSize >= 0:
+		return 0, 0, errors.New("the init method has node-specific arguments (rank, world_size) already")
+	case rank < 0 || rank >= worldSize:
+		return 0, 0, fmt.Errorf("rank is %d, and the world size %d: ranks go from 0 to %d", rank, worldSize, worldSize-1)
+	}
+	return rank, worldSize, nil
 }

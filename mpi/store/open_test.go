@@ -14,8 +14,8 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func TestParsePlace(t *testing.T) {
-	for word, want := range map[string]Place{
+func TestParseInitMethod(t *testing.T) {
+	for word, want := range map[string]InitMethod{
 		"tcp://node1:29500":                             {Scheme: "tcp", Addr: "node1:29500", Rank: -1, WorldSize: -1},
 		"tcp://[::1]:1/?world_size=4&rank=3":            {Scheme: "tcp", Addr: "[::1]:1", Rank: 3, WorldSize: 4},
 		"tcp://10.0.0.1:65535?use_libuv=0&rank=0":       {Scheme: "tcp", Addr: "10.0.0.1:65535", Rank: 0, WorldSize: -1},
@@ -24,14 +24,14 @@ func TestParsePlace(t *testing.T) {
 		"FILE:///s?rank=16777215&world_size=16777216":   {Scheme: "file", Path: "/s", Rank: 1<<24 - 1, WorldSize: 1 << 24},
 		"tcp://node1:29500?rank=1&world_size=2&init=no": {Scheme: "tcp", Addr: "node1:29500", Rank: 1, WorldSize: 2},
 	} {
-		if got, err := ParsePlace(word); err != nil || got != want {
+		if got, err := ParseInitMethod(word); err != nil || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", word, got, err, want)
 		}
 	}
 }
 
-// TestParsePlaceRefuses has the cases of torch's RendezvousTest and its kin, with torch's words.
-func TestParsePlaceRefuses(t *testing.T) {
+// TestParseInitMethodRefuses has the cases of torch's RendezvousTest and its kin, with torch's words.
+func TestParseInitMethodRefuses(t *testing.T) {
 	for word, want := range map[string]string{
 		"invalid://":                            "no rendezvous handler for invalid://",
 		"env://":                                "no rendezvous handler for env://",
@@ -62,8 +62,8 @@ func TestParsePlaceRefuses(t *testing.T) {
 		"tcp://n:1?rank=%zz":                    "read the parameters",
 		"file:///" + strings.Repeat("a", 1<<14): "8192",
 	} {
-		got, err := ParsePlace(word)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "open a store: ") || len(err.Error()) > 300 || got != (Place{}) {
+		got, err := ParseInitMethod(word)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "open a store: ") || len(err.Error()) > 300 || got != (InitMethod{}) {
 			t.Errorf("%.100s: %+v, %v; want %q", word, got, err, want)
 		}
 	}
@@ -108,7 +108,7 @@ func TestOpen(t *testing.T) {
 					} else {
 						cfg.Rank, cfg.WorldSize = rank, ranks
 					}
-					return meet(bounded(t), rank, word, cfg)
+					return openAll(bounded(t), rank, word, cfg)
 				}) {
 					if err != nil {
 						t.Errorf("rank %d: %v", rank, err)
@@ -119,8 +119,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// meet opens a store as one of four ranks, and leaves it when all have come.
-func meet(ctx context.Context, rank int, word string, cfg OpenConfig) error {
+// openAll opens a store as one of four ranks, and leaves it when all have come.
+func openAll(ctx context.Context, rank int, word string, cfg OpenConfig) error {
 	s, err := Open(ctx, word, cfg)
 	if err != nil {
 		return err
@@ -169,13 +169,13 @@ func TestOpenFails(t *testing.T) {
 
 var errAnyDNS = errors.New("a DNS error")
 
-// FuzzParsePlace holds what is accepted against the limits.
-func FuzzParsePlace(f *testing.F) {
+// FuzzParseInitMethod holds what is accepted against the limits.
+func FuzzParseInitMethod(f *testing.F) {
 	for _, word := range []string{"tcp://n:1?rank=0&world_size=4", "file:///a%20b", "tcp://[::1%25lo]:80", "env://", "file://tmp/x", "tcp://n:1?rank=00"} {
 		f.Add(word)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
-		p, err := ParsePlace(word)
+		p, err := ParseInitMethod(word)
 		if err != nil {
 			return
 		}

@@ -33,7 +33,7 @@ func (m *memory) push(key string, value []byte) error {
 	m.queues[key] = append(m.queues[key], bytes.Clone(value))
 	m.queued++
 	m.size += len(key) + len(value)
-	m.wakeNext(key)
+	m.wakePopper(key)
 	return nil
 }
 
@@ -77,38 +77,38 @@ func (m *memory) queueLen(key string) (int, error) {
 func (m *memory) hasOrQueues(key string) bool { return m.has(key) || len(m.queues[key]) > 0 }
 
 // waitOrPop is Wait for which something in a key's queue is as good as a value. Of those who wait at one queue, a push wakes
-// one, as the others would find it empty. Where that was the caller, turn is the queue's key, and it must pop from it or
-// call passTurn. Otherwise turn is nil.
-func (m *memory) waitOrPop(ctx context.Context, keys []string) (turn *string, err error) {
+// one, as the others would find it empty. Where that was the caller, wokenFor is the queue's key, and it must pop from it or
+// call wakeNextPopper. Otherwise wokenFor is nil.
+func (m *memory) waitOrPop(ctx context.Context, keys []string) (wokenFor *string, err error) {
 	if err := checkKeys(keys); err != nil {
 		return nil, fmt.Errorf("wait: %w", err)
 	}
 	for from := 0; ; {
-		i, a, woken, err := m.allOrLine(keys, from)
+		i, a, woken, err := m.allOrEnqueue(keys, from)
 		if a == nil {
-			return turn, err
+			return wokenFor, err
 		}
-		if turn != nil {
-			m.passTurn(*turn)
-			turn = nil
+		if wokenFor != nil {
+			m.wakeNextPopper(*wokenFor)
+			wokenFor = nil
 		}
 		from = i
 		select {
 		case <-a.ready:
 		case <-woken:
-			turn = &keys[i]
+			wokenFor = &keys[i]
 		case <-m.closing:
 			return nil, fmt.Errorf("waiting for %s: %w", quote(keys[i]), ErrClosed)
 		case <-ctx.Done():
-			m.leaveLine(keys[i], a, woken)
+			m.leaveQueue(keys[i], a, woken)
 			return nil, m.waitError(ctx.Err(), keys...)
 		}
 	}
 }
 
-// allOrLine returns no arrival where every key has a value or something queued; otherwise the index of one that has
-// neither, its arrival, and the caller's place in that one's line: a channel that is closed when its turn has come.
-func (m *memory) allOrLine(keys []string, from int) (int, *arrival, chan struct{}, error) {
+// allOrEnqueue returns no arrival where every key has a value or something queued; otherwise the index of one that has
+// neither, its arrival, and a channel that is closed when a push there wakes the caller.
+func (m *memory) allOrEnqueue(keys []string, from int) (int, *arrival, chan struct{}, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.closed(); err != nil {
@@ -119,37 +119,37 @@ func (m *memory) allOrLine(keys []string, from int) (int, *arrival, chan struct{
 		return 0, nil, nil, nil
 	}
 	a, woken := m.expect(keys[i]), make(chan struct{})
-	a.line = append(a.line, woken)
+	a.poppers = append(a.poppers, woken)
 	return i, a, woken, nil
 }
 
-// leaveLine takes woken from key's line, or passes its turn on if that has come already.
-func (m *memory) leaveLine(key string, a *arrival, woken chan struct{}) {
+// leaveQueue takes woken from those who wait at key's queue, or wakes the next if it has been woken already.
+func (m *memory) leaveQueue(key string, a *arrival, woken chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	i := slices.Index(a.line, woken)
+	i := slices.Index(a.poppers, woken)
 	if i < 0 {
-		m.wakeNext(key)
+		m.wakePopper(key)
 		return
 	}
-	a.line = slices.Delete(a.line, i, i+1)
-	m.forgo(key, a)
+	a.poppers = slices.Delete(a.poppers, i, i+1)
+	m.stopWaiting(key, a)
 }
 
-// passTurn wakes the next in key's line, if there is still something in its queue.
-func (m *memory) passTurn(key string) {
+// wakeNextPopper wakes the next who waits at key's queue, if there is still something in it.
+func (m *memory) wakeNextPopper(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.wakeNext(key)
+	m.wakePopper(key)
 }
 
-// wakeNext is passTurn for who holds mu.
-func (m *memory) wakeNext(key string) {
+// wakePopper is wakeNextPopper for who holds mu.
+func (m *memory) wakePopper(key string) {
 	a, ok := m.arrivals[key]
-	if !ok || len(a.line) == 0 || len(m.queues[key]) == 0 {
+	if !ok || len(a.poppers) == 0 || len(m.queues[key]) == 0 {
 		return
 	}
-	close(a.line[0])
-	a.line = slices.Delete(a.line, 0, 1)
-	m.forgo(key, a)
+	close(a.poppers[0])
+	a.poppers = slices.Delete(a.poppers, 0, 1)
+	m.stopWaiting(key, a)
 }

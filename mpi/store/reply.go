@@ -8,36 +8,36 @@ import (
 	"fmt"
 )
 
-type status byte
+type replyCode byte
 
 const (
-	statusDone      status = iota + 1 // the result, in the op's own form
-	statusCancelled                   // number of absent keys (4 bytes), the first few of them
-	statusClosed                      // this and the following: the error's text
-	statusTooLarge
-	statusFull
-	statusNotNumber
-	statusBusy
-	statusOther
+	replyDone      replyCode = iota + 1 // the result, in the op's own form
+	replyCancelled                      // number of absent keys (4 bytes), the first few of them
+	replyClosed                         // this and the following: the error's text
+	replyTooLarge
+	replyFull
+	replyNotNumber
+	replyBusy
+	replyOther
 )
 
-// statuses pairs errors with their numbers on the wire.
-var statuses = []struct {
-	status status
-	err    error
+// replyCodes pairs errors with their numbers on the wire.
+var replyCodes = []struct {
+	code replyCode
+	err  error
 }{
-	{statusClosed, ErrClosed},
-	{statusTooLarge, ErrTooLarge},
-	{statusFull, ErrFull},
-	{statusNotNumber, ErrNotNumber},
-	{statusBusy, ErrBusy},
+	{replyClosed, ErrClosed},
+	{replyTooLarge, ErrTooLarge},
+	{replyFull, ErrFull},
+	{replyNotNumber, ErrNotNumber},
+	{replyBusy, ErrBusy},
 }
 
-// reply is what a server sends: id of the request (8 bytes), status (1 byte), and the rest.
+// reply is what a server sends: id of the request (8 bytes), code (1 byte), and the rest.
 type reply struct {
-	id     uint64
-	status status
-	rest   []byte
+	id   uint64
+	code replyCode
+	rest []byte
 }
 
 // result is the rest of a statusDone:
@@ -121,7 +121,7 @@ func (r result) bool() (bool, error) {
 // writeTo sends the reply. rest is not copied where it is large.
 func (r *reply) writeTo(w *bufio.Writer) error {
 	head := binary.BigEndian.AppendUint32(w.AvailableBuffer(), uint32(minFrame+len(r.rest)))
-	head = append(binary.BigEndian.AppendUint64(head, r.id), byte(r.status))
+	head = append(binary.BigEndian.AppendUint64(head, r.id), byte(r.code))
 	w.Write(head) // bufio keeps the first error for the next call
 	_, err := w.Write(r.rest)
 	return err
@@ -135,12 +135,12 @@ func errorReply(id uint64, err error) reply {
 		for _, key := range wait.Missing {
 			rest = appendBytes(rest, key)
 		}
-		return reply{id, statusCancelled, rest}
+		return reply{id, replyCancelled, rest}
 	}
-	r := reply{id, statusOther, []byte(err.Error())}
-	for _, s := range statuses {
+	r := reply{id, replyOther, []byte(err.Error())}
+	for _, s := range replyCodes {
 		if errors.Is(err, s.err) {
-			r.status = s.status
+			r.code = s.code
 		}
 	}
 	return r
@@ -149,9 +149,9 @@ func errorReply(id uint64, err error) reply {
 // parseReply takes a frame apart. rest stays part of it.
 func parseReply(frame []byte) (reply, error) {
 	f := fields{rest: frame}
-	r := reply{id: f.uint64(), status: status(f.byte()), rest: f.rest}
-	if r.status < statusDone || r.status > statusOther {
-		return r, fmt.Errorf("%w: no status has number %d", errMalformed, r.status)
+	r := reply{id: f.uint64(), code: replyCode(f.byte()), rest: f.rest}
+	if r.code < replyDone || r.code > replyOther {
+		return r, fmt.Errorf("%w: no status has number %d", errMalformed, r.code)
 	}
 	return r, nil
 }
@@ -159,18 +159,18 @@ func parseReply(frame []byte) (reply, error) {
 // outcome is what the caller of req gets. Its context has ended where the
 // server says that it was cancelled.
 func (r *reply) outcome(ctx context.Context, req *request) (result, error) {
-	if r.status == statusDone {
+	if r.code == replyDone {
 		return result(r.rest), nil
 	}
-	if r.status == statusCancelled {
+	if r.code == replyCancelled {
 		err := ctx.Err()
 		if err == nil { // the server ended the wait: it is about to close the connection
 			err = ErrClosed
 		}
 		return nil, r.waitError(req.awaited(), err)
 	}
-	for _, s := range statuses {
-		if s.status == r.status {
+	for _, s := range replyCodes {
+		if s.code == r.code {
 			return nil, &remoteError{string(r.rest), s.err}
 		}
 	}

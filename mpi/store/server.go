@@ -63,13 +63,13 @@ func Serve(l net.Listener, cfg ServerConfig) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	gate := &auth.Gate{Binding: cfg.Binding, Room: MaxHandshakes, Log: s.log, Open: opener(cfg)}
 	if cfg.Torch {
-		door := newTorchDoor(s.ctx, l, s.memory, &cfg, s.log)
-		s.accepting.Go(door.tasks.Wait)
+		mux := newTorchMux(s.ctx, l, s.memory, &cfg, s.log)
+		s.accepting.Go(mux.tasks.Wait)
 		if onAllInterfaces(l.Addr()) {
 			s.log.Warn("store: every machine that reaches this one may read and change the store by PyTorch's wire; bind it to one interface",
 				"addr", l.Addr().String())
 		}
-		l = door
+		l = mux
 	}
 	s.accepting.Go(func() {
 		gate.Serve(s.ctx, l, func(conn net.Conn, hello []byte) error { return s.serve(conn, string(hello)) })
@@ -133,4 +133,56 @@ func (s *Server) serve(conn net.Conn, name string) error {
 		s.calls.add(func() { s.cfg.Left(name) })
 	}
 	return nil
+}
+
+// callQueue calls functions one at a time, in the order in which they were
+// added, on a goroutine of its own.
+type callQueue struct {
+	mu      sync.Mutex
+	added   sync.Cond
+	waiting []func()
+	closed  bool
+	done    chan struct{}
+}
+
+func newCallQueue() *callQueue {
+	q := &callQueue{done: make(chan struct{})}
+	q.added.L = &q.mu
+	go q.run()
+	return q
+}
+
+func (q *callQueue) add(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, f)
+	q.added.Signal()
+}
+
+// close returns when all that was added has been called.
+func (q *callQueue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.added.Signal()
+	q.mu.Unlock()
+	<-q.done
+}
+
+func (q *callQueue) run() {
+	defer close(q.done)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		for len(q.waiting) == 0 {
+			if q.closed {
+				return
+			}
+			q.added.Wait()
+		}
+		f := q.waiting[0]
+		q.waiting = q.waiting[1:]
+		q.mu.Unlock()
+		f()
+		q.mu.Lock()
+	}
 }

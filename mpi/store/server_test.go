@@ -52,16 +52,16 @@ func (e *events) all() []string {
 }
 
 func TestJoinedAndLeft(t *testing.T) {
-	var told events
+	var notified events
 	var local net.Addr
-	cfg := told.config()
-	tell := cfg.Joined
-	cfg.Joined = func(name string, addr net.Addr) { local = addr; tell(name, addr) }
+	cfg := notified.config()
+	notify := cfg.Joined
+	cfg.Joined = func(name string, addr net.Addr) { local = addr; notify(name, addr) }
 	s := serve(t, cfg)
 	var want []string
 	expect := func(event string) {
 		want = append(want, event)
-		testkit.Eventually(t, fmt.Sprint(want), func() bool { return slices.Equal(told.all(), want) })
+		testkit.Eventually(t, fmt.Sprint(want), func() bool { return slices.Equal(notified.all(), want) })
 	}
 
 	a := connectAs(t, s, "rank 0")
@@ -76,7 +76,7 @@ func TestJoinedAndLeft(t *testing.T) {
 	connectAs(t, s, "rank 0")
 	expect("joined rank 0")
 	s.Close()
-	last := told.all()[len(want):]
+	last := notified.all()[len(want):]
 	slices.Sort(last)
 	if !slices.Equal(last, []string{"left rank 0", "left rank 1"}) {
 		t.Errorf("Close told %q", last)
@@ -86,10 +86,10 @@ func TestJoinedAndLeft(t *testing.T) {
 // TestSlowCallbackHoldsUpNobody has Joined not return until the clients have done their work.
 func TestSlowCallbackHoldsUpNobody(t *testing.T) {
 	release := make(chan struct{})
-	var told events
-	cfg := told.config()
-	tell := cfg.Joined
-	cfg.Joined = func(name string, addr net.Addr) { <-release; tell(name, addr) }
+	var notified events
+	cfg := notified.config()
+	notify := cfg.Joined
+	cfg.Joined = func(name string, addr net.Addr) { <-release; notify(name, addr) }
 	s := serve(t, cfg)
 	for i := range 3 {
 		c := connectAs(t, s, fmt.Sprint(i))
@@ -105,15 +105,15 @@ func TestSlowCallbackHoldsUpNobody(t *testing.T) {
 	}
 	close(release)
 	s.Close()
-	if got := told.all(); !slices.Equal(got, []string{"joined 0", "left 0", "joined 1", "left 1", "joined 2", "left 2"}) {
+	if got := notified.all(); !slices.Equal(got, []string{"joined 0", "left 0", "joined 1", "left 1", "joined 2", "left 2"}) {
 		t.Errorf("told %q", got)
 	}
 }
 
 func TestServerRefuses(t *testing.T) {
-	var told events
+	var notified events
 	var log testkit.Journal
-	cfg := told.config()
+	cfg := notified.config()
 	cfg.Log = log.Logger()
 	for name, c := range map[string]struct {
 		change func(*DialConfig)
@@ -137,7 +137,7 @@ func TestServerRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := prove(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
+			if _, err := handshake(bounded(t), conn, &cfg, keys); !errors.Is(err, auth.ErrRefused) || errors.Is(err, ErrOtherSecret) != (name == "secret") {
 				t.Errorf("error %v, want ErrRefused, and ErrOtherSecret of the secret alone", err)
 			}
 			testkit.Eventually(t, "it is logged", func() bool { return strings.Count(log.String(), "\n") > before })
@@ -154,7 +154,7 @@ func TestServerRefuses(t *testing.T) {
 			t.Errorf("the log shows the secret: %s", log.String())
 		}
 	}
-	if got := told.all(); len(got) > 0 {
+	if got := notified.all(); len(got) > 0 {
 		t.Errorf("the refused were told of: %q", got)
 	}
 }

@@ -67,6 +67,64 @@ func (s *session) serve() error {
 	}
 }
 
+// handle answers a request, or has it wait. An error ends the session.
+func (s *session) handle(req *request) error {
+	ctx := context.Background() // what has come is done, though the session may end
+	switch req.op {
+	case opSet:
+		return s.answer(req.id, nil, s.store.Set(ctx, req.key, req.value))
+	case opAdd:
+		sum, err := s.store.Add(ctx, req.key, req.delta)
+		return s.answer(req.id, numberResult(sum), err)
+	case opCompareSet:
+		value, err := s.store.compareSet(req.key, req.expected, req.value, anyLength)
+		return s.answer(req.id, optionalResult(value), err)
+	case opDelete:
+		was, err := s.store.Delete(ctx, req.key)
+		return s.answer(req.id, boolResult(was), err)
+	case opGet:
+		value, err := s.store.peek(req.key)
+		if value != nil || err != nil {
+			return s.answer(req.id, value, err)
+		}
+		key := req.key
+		return s.wait(req, func(ctx context.Context) ([]byte, error) { return s.store.get(ctx, key) })
+	case opWait:
+		present, err := s.store.present(req.keys, s.store.has)
+		if present || err != nil {
+			return s.answer(req.id, nil, err)
+		}
+		keys := req.keys
+		return s.wait(req, func(ctx context.Context) ([]byte, error) { return nil, s.store.Wait(ctx, keys...) })
+	case opAppend:
+		return s.answer(req.id, nil, s.store.Append(ctx, req.key, req.value))
+	case opCheck:
+		present, err := s.store.present(req.keys, s.store.has)
+		return s.answer(req.id, boolResult(present), err)
+	case opNumKeys:
+		n, err := s.store.NumKeys(ctx, req.key)
+		return s.answer(req.id, numberResult(int64(n)), err)
+	case opList:
+		keys, err := s.store.List(ctx, req.key)
+		return s.answer(req.id, listResult(keys), err)
+	case opMultiGet:
+		values, all, err := s.store.peekAll(req.keys)
+		if all || err != nil {
+			return s.answer(req.id, listResult(values), err)
+		}
+		keys := req.keys
+		return s.wait(req, func(ctx context.Context) ([]byte, error) {
+			values, err := s.store.multiGet(ctx, keys)
+			return listResult(values), err
+		})
+	case opMultiSet:
+		return s.answer(req.id, nil, s.store.MultiSet(ctx, req.items...))
+	case opCancel:
+		s.cancelWait(req.id)
+	}
+	return nil
+}
+
 // wait answers a request when until returns, which it does at the latest when the client cancels it.
 func (s *session) wait(req *request, until func(context.Context) ([]byte, error)) error {
 	id, size := req.id, req.size()
@@ -104,8 +162,8 @@ func (s *session) startWaiting(id uint64, size int) (context.Context, error) {
 	return ctx, nil
 }
 
-// interrupt makes a waiting request end. One that has ended already has its answer on the way.
-func (s *session) interrupt(id uint64) {
+// cancelWait makes a waiting request end. One that has ended already has its answer on the way.
+func (s *session) cancelWait(id uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if cancel, ok := s.waiting[id]; ok {
@@ -123,7 +181,7 @@ func (s *session) endWaiting(id uint64, size int) {
 
 // answer sends a result or, where err is set, that.
 func (s *session) answer(id uint64, res result, err error) error {
-	r := reply{id, statusDone, res}
+	r := reply{id, replyDone, res}
 	if err != nil {
 		r = errorReply(id, err)
 	}

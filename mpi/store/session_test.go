@@ -113,17 +113,17 @@ func TestTooLargeWaits(t *testing.T) {
 		}
 	}
 	replies := bufio.NewReader(conn)
-	expect := func(id uint64, want status) {
+	expect := func(id uint64, want replyCode) {
 		t.Helper()
 		frame, err := readFrame(replies, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rep, err := parseReply(frame); err != nil || rep.id != id || rep.status != want {
-			t.Fatalf("reply to request %d, status %d, error %v; want request %d, status %d", rep.id, rep.status, err, id, want)
+		if rep, err := parseReply(frame); err != nil || rep.id != id || rep.code != want {
+			t.Fatalf("reply to request %d, status %d, error %v; want request %d, status %d", rep.id, rep.code, err, id, want)
 		}
 	}
-	expect(4, statusBusy)
+	expect(4, replyBusy)
 
 	// What is cancelled makes room.
 	for _, req := range []request{{id: 0, op: opCancel}, {id: 5, op: opWait, keys: keys}, {id: 6, op: opSet}} {
@@ -131,10 +131,10 @@ func TestTooLargeWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		if req.op == opCancel {
-			expect(0, statusCancelled)
+			expect(0, replyCancelled)
 		}
 	}
-	expect(6, statusDone)
+	expect(6, replyDone)
 }
 
 // FuzzSession plays arbitrary bytes to a session, behind a proof: it must end, leave nobody waiting,

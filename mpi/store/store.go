@@ -1,8 +1,16 @@
 package store
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
 
-// Store is the key-value store that ranks meet at. Methods are safe for
+	"ddpbatch/internal/auth"
+)
+
+// Store is a key-value store through which ranks find each other. Methods are safe for
 // concurrent use. A key is any text, a value any bytes; both are copied, in
 // and out. When ctx ends first, the error matches ctx's; after Close it
 // matches ErrClosed.
@@ -68,3 +76,172 @@ var (
 	_ Store = (*Client)(nil)
 	_ Store = (*File)(nil)
 )
+
+// ErrOtherSecret says that the store at an address is the one that was looked for, by what it says of itself, and has another secret. It
+// matches auth.ErrRefused.
+var ErrOtherSecret error = otherSecretError{}
+
+type otherSecretError struct{}
+
+func (otherSecretError) Error() string {
+	return "this very run refused this side's secret, which is another one: give all the same DDPBATCH_SECRET, or the same key file"
+}
+
+func (otherSecretError) Unwrap() error { return auth.ErrRefused }
+
+var (
+	// ErrSilent says that somebody took the connection and proved nothing in time: a store that is slow, or no store.
+	ErrSilent = errors.New("somebody took the connection, and nothing was proved")
+
+	// ErrClosed is what every call gets after Close, and what Close makes of those that wait.
+	ErrClosed = errors.New("the store is closed")
+
+	// ErrTooLarge says that a key, a value or a list of keys is over its limit.
+	ErrTooLarge = errors.New("too large")
+
+	// ErrFull says that the store holds MaxKeys keys or MaxBytes bytes.
+	ErrFull = errors.New("the store is full")
+
+	// ErrNotNumber says that Add found a value that is no decimal number of 64
+	// bits, or that the sum would be none.
+	ErrNotNumber = errors.New("not a decimal number of 64 bits")
+
+	// ErrMalformedFile says that a File's file holds what no store writes.
+	ErrMalformedFile = errors.New("not a store's file")
+
+	// ErrBusy says that too many requests of this connection wait for keys:
+	// MaxWaiting, or MaxWaitingBytes.
+	ErrBusy = errors.New("too many requests wait on this connection")
+)
+
+// WaitError says what a Get or Wait was waiting for when its context ended.
+type WaitError struct {
+	Keys    []string // what it wanted
+	Absent  int      // how many of them were not there; 0 too where the server could not be asked any more
+	Missing []string // the first few of those
+	Err     error    // the context's error
+}
+
+const (
+	namedKeys  = 8  // how many keys an error names
+	namedBytes = 64 // and how many bytes of each
+)
+
+func (e *WaitError) Error() string {
+	if len(e.Keys) == 1 || e.Absent == 0 {
+		return fmt.Sprintf("waiting for %s: %v", listKeys(e.Keys, len(e.Keys)), e.Err)
+	}
+	return fmt.Sprintf("waiting for %d keys, missing %s: %v", len(e.Keys), listKeys(e.Missing, e.Absent), e.Err)
+}
+
+// Unwrap gives the context's error.
+func (e *WaitError) Unwrap() error { return e.Err }
+
+// LostError says that a client's connection ended. Every call that was under
+// way or comes later gets it.
+type LostError struct {
+	Addr string // of the server
+	Err  error  // io.EOF where the server closed the connection
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("the connection to the store at %s is lost: %v", e.Addr, e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *LostError) Unwrap() error { return e.Err }
+
+// listKeys shows the first few of several keys.
+func listKeys(keys []string, total int) string {
+	if total == 0 {
+		return "no keys"
+	}
+	names := make([]string, min(len(keys), namedKeys))
+	for i := range names {
+		names[i] = quote(keys[i])
+	}
+	text := strings.Join(names, ", ")
+	if more := total - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// quote shows a key in an error, shortened where it is long.
+func quote(key string) string {
+	if len(key) > namedBytes {
+		return fmt.Sprintf("%q...", key[:namedBytes])
+	}
+	return fmt.Sprintf("%q", key)
+}
+
+// What a store takes. A peer that knows the secret is trusted with what is in
+// the store, not with the memory of the process that runs it.
+const (
+	MaxKey         = 8 << 10   // bytes in a key
+	MaxValue       = 8 << 20   // bytes in a value
+	MaxRequestKeys = 128 << 10 // keys in one Wait, Check, List, MultiGet or MultiSet
+	MaxTogether    = 16 << 20  // bytes in all keys and values of one of these, with 4 more for each
+	MaxKeys        = 1 << 20   // keys in a store, and values in its queues
+	MaxBytes       = 1 << 30   // bytes in all keys and values of a store
+
+	MaxWaiting      = 4096     // requests of one connection that wait for keys
+	MaxWaitingBytes = 64 << 20 // bytes in those requests
+	MaxHandshakes   = 256      // connections that have proved nothing yet; one more ends the oldest
+
+	// Of a server that speaks PyTorch's wire, which proves nothing; of connections also no more than a quarter of the
+	// files that the process may open:
+	MaxTorchClients = 8192      // slots of clients: PyTorch 1.13's take two, as they open two connections; one more is closed
+	MaxTorchSilent  = 8192      // connections that have asked nothing yet, without 1.13's second ones; one more ends the oldest
+	MaxTorchBytes   = 256 << 20 // bytes in queries that are arriving or wait for keys; one for which there is no room ends its connection
+	MaxTorchReplies = 128 << 20 // bytes in replies that are being sent; one for which there is no room waits for its turn
+)
+
+func checkKey(key string) error {
+	if len(key) > MaxKey {
+		return fmt.Errorf("the key has %d bytes, more than %d: %w", len(key), MaxKey, ErrTooLarge)
+	}
+	return nil
+}
+
+func checkValue(value []byte) error {
+	if len(value) > MaxValue {
+		return fmt.Errorf("the value has %d bytes, more than %d: %w", len(value), MaxValue, ErrTooLarge)
+	}
+	return nil
+}
+
+func checkKeys(keys []string) error {
+	if len(keys) > MaxRequestKeys {
+		return fmt.Errorf("%d keys are more than %d: %w", len(keys), MaxRequestKeys, ErrTooLarge)
+	}
+	size := 0
+	for _, key := range keys {
+		if err := checkKey(key); err != nil {
+			return err
+		}
+		size += 4 + len(key)
+	}
+	return checkTogether("keys", size)
+}
+
+func checkItems(items []Item) error {
+	if len(items) > MaxRequestKeys {
+		return fmt.Errorf("%d keys are more than %d: %w", len(items), MaxRequestKeys, ErrTooLarge)
+	}
+	size := 0
+	for _, item := range items {
+		if err := cmp.Or(checkKey(item.Key), checkValue(item.Value)); err != nil {
+			return err
+		}
+		size += 4 + len(item.Key) + 4 + len(item.Value)
+	}
+	return checkTogether("keys and values", size)
+}
+
+func checkTogether(what string, size int) error {
+	if size > MaxTogether {
+		return fmt.Errorf("the %s have %d bytes together, more than %d: %w", what, size, MaxTogether, ErrTooLarge)
+	}
+	return nil
+}

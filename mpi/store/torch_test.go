@@ -103,8 +103,8 @@ func gloo(t *testing.T, ranks int, method string, env ...string) {
 	}
 }
 
-// TestGlooMeetsAtServer has PyTorch ranks meet as torchrun has them do; they see their part of the store alone.
-func TestGlooMeetsAtServer(t *testing.T) {
+// TestGlooConnectsByServer has PyTorch ranks meet as torchrun has them do; they see their part of the store alone.
+func TestGlooConnectsByServer(t *testing.T) {
 	t.Parallel()
 	var log testkit.Journal
 	s := serve(t, ServerConfig{Torch: true, TorchPrefix: "torch/", Log: log.Logger()})
@@ -180,8 +180,8 @@ func TestTorchFile(t *testing.T) {
 	}
 }
 
-// TestGlooMeetsAtFile has PyTorch ranks meet in a file that a Go process has begun; the last of them removes it.
-func TestGlooMeetsAtFile(t *testing.T) {
+// TestGlooConnectsByFile has PyTorch ranks meet in a file that a Go process has begun; the last of them removes it.
+func TestGlooConnectsByFile(t *testing.T) {
 	t.Parallel()
 	path := tempPath(t)
 	f := openFile(t, path)

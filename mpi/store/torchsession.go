@@ -3,9 +3,13 @@ package store
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -14,21 +18,21 @@ import (
 // another one while it waits has given up waiting: the byte that it no longer expects is not sent, or it would take
 // it for the beginning of the next reply (as it does with PyTorch 1.13's own server).
 type torchSession struct {
-	store   *memory
-	conn    net.Conn
-	in      torchReader
-	out     *bufio.Writer
-	replies *replyLine
-	wait    *torchWaiting // nil: none
-	turn    *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
+	store    *memory
+	conn     net.Conn
+	in       torchReader
+	out      *bufio.Writer
+	replies  *replyBudget
+	wait     *torchWaiting // nil: none
+	wokenFor *string       // the queue for which a wait woke it, of which nothing else has come since; nil: none
 }
 
 // torchWaiting is a torchWait query under way. Until it has ended, out is its own.
 type torchWaiting struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-	turn   *string // this and err are set before done is closed
-	err    error
+	cancel   context.CancelFunc
+	done     chan struct{}
+	wokenFor *string // this and err are set before done is closed
+	err      error
 }
 
 // serve answers queries until the connection or ctx ends, and closes the connection. The error is nil where the
@@ -38,7 +42,7 @@ func (s *torchSession) serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.conn.Close() })
 	defer s.conn.Close()
 	defer stop()
-	defer s.passTurn()
+	defer s.passWakeup()
 	defer s.endWait()
 	defer cancel()
 	for {
@@ -60,10 +64,10 @@ func (s *torchSession) serve(ctx context.Context) error {
 			s.in.allowance.give(q.size)
 			return err
 		}
-		if q.op == torchQueuePop && s.turn != nil && *s.turn == q.key {
-			s.turn = nil
+		if q.op == torchQueuePop && s.wokenFor != nil && *s.wokenFor == q.key {
+			s.wokenFor = nil
 		}
-		s.passTurn()
+		s.passWakeup()
 		if err := s.answer(ctx, &q); err != nil {
 			return err
 		}
@@ -91,7 +95,7 @@ func (s *torchSession) answer(ctx context.Context, q *torchQuery) error {
 		}
 	}
 	defer s.in.allowance.give(q.size)
-	reply, size, err := s.replyInTurn(ctx, q)
+	reply, size, err := s.replyWithinBudget(ctx, q)
 	defer s.replies.give(size)
 	if err != nil || len(reply) == 0 {
 		return err
@@ -114,8 +118,8 @@ func (s *torchSession) beginWait(ctx context.Context, q *torchQuery) {
 		defer close(w.done)
 		defer s.in.allowance.give(q.size)
 		var cancelled *WaitError
-		turn, err := s.store.waitOrPop(ctx, q.keys)
-		w.turn = turn
+		wokenFor, err := s.store.waitOrPop(ctx, q.keys)
+		w.wokenFor = wokenFor
 		switch {
 		case err == nil:
 			s.conn.SetWriteDeadline(time.Now().Add(torchQueryTime)) // where it fails, so does the write
@@ -139,14 +143,191 @@ func (s *torchSession) endWait() error {
 	s.wait = nil
 	w.cancel()
 	<-w.done
-	s.turn = w.turn
+	s.wokenFor = w.wokenFor
 	return w.err
 }
 
-// passTurn has another client pop what this one was woken for and has not popped.
-func (s *torchSession) passTurn() {
-	if s.turn != nil {
-		s.store.passTurn(*s.turn)
-		s.turn = nil
+// passWakeup has another client pop what this one was woken for and has not popped.
+func (s *torchSession) passWakeup() {
+	if s.wokenFor != nil {
+		s.store.wakeNextPopper(*s.wokenFor)
+		s.wokenFor = nil
+	}
+}
+
+// smallReply is what a reply may cost, in bytes, without waiting for its turn.
+const smallReply = 4 << 10
+
+// replyWithinBudget is reply when there is room for it, of which size bytes are then the caller's to give back. The parts are
+// the store's own, not copies: what they cost is the values that are replaced while a client is slow to take
+// them. A reply that waits for its turn has none yet.
+func (s *torchSession) replyWithinBudget(ctx context.Context, q *torchQuery) (parts [][]byte, size int, err error) {
+	most := MaxValue + 4*fieldCost
+	switch q.op {
+	case torchMultiGet:
+		most = MaxTogether + 3*fieldCost*len(q.keys)
+		fallthrough
+	case torchGet:
+		// When its turn has come, it asks again.
+		if parts, err := s.reply(q, anyLength); err != nil || costOf(parts) <= smallReply {
+			return parts, 0, err
+		}
+	case torchCompareSet, torchQueuePop: // cannot be asked twice
+		if parts, err := s.reply(q, smallReply); !errors.Is(err, errTooLong) {
+			return parts, 0, err
+		}
+	default:
+		parts, err = s.reply(q, anyLength)
+		return parts, 0, err
+	}
+	if err := s.replies.take(ctx, most); err != nil {
+		return nil, 0, err
+	}
+	parts, err = s.reply(q, anyLength)
+	size = costOf(parts)
+	s.replies.give(most - size)
+	return parts, size, err
+}
+
+func costOf(parts [][]byte) int {
+	size := 0
+	for _, part := range parts {
+		size += fieldCost + len(part)
+	}
+	return size
+}
+
+// reply returns the parts of the reply. They are not copied from the store. What changes the store and would have a value of more than
+// longest bytes for its reply is not done: the error is errTooLong.
+func (s *torchSession) reply(q *torchQuery, longest int) ([][]byte, error) {
+	ctx := context.Background() // what has come is done, though the session may end
+	switch q.op {
+	case torchSet:
+		return nil, s.store.Set(ctx, q.key, q.value)
+	case torchAppend:
+		return nil, s.store.Append(ctx, q.key, q.value)
+	case torchMultiSet:
+		return nil, s.store.MultiSet(ctx, q.items...)
+	case torchCompareSet:
+		value, err := s.store.compareSet(q.key, q.expected, q.value, longest)
+		if value == nil {
+			value = q.expected // so PyTorch says that there is none
+		}
+		return torchValues(value), err
+	case torchGet:
+		value, err := s.store.peek(q.key)
+		if value == nil && err == nil && s.in.form == torch1 {
+			err = fmt.Errorf("get %s: it is absent, and PyTorch 1.13's wire has no reply for that", quote(q.key))
+		}
+		return torchValues(value), err
+	case torchMultiGet:
+		values, _, err := s.store.peekAll(q.keys)
+		return torchValues(values...), err
+	case torchAdd:
+		sum, err := s.store.Add(ctx, q.key, q.delta)
+		return torchNumber(sum), err
+	case torchDelete:
+		was, err := s.store.Delete(ctx, q.key)
+		return torchNumber(int64(boolResult(was)[0])), err
+	case torchNumKeys:
+		n, err := s.store.NumKeys(ctx, s.in.prefix)
+		return torchNumber(int64(n)), err
+	case torchCheck:
+		present, err := s.store.present(q.keys, s.store.hasOrQueues)
+		return [][]byte{boolResult(!present)}, err
+	case torchWait: // all are there
+		return [][]byte{{torchStopWaiting}}, nil
+	case torchQueuePush:
+		return nil, s.store.push(q.key, q.value)
+	case torchQueuePop:
+		n, value, err := s.store.pop(q.key, longest)
+		if n == 0 {
+			return torchNumber(0), err
+		}
+		return append(torchNumber(int64(n)), torchValues(value)...), err
+	case torchQueueLen:
+		n, err := s.store.queueLen(q.key)
+		return torchNumber(int64(n)), err
+	case torchCancelWait:
+		return [][]byte{{torchWaitCancelled}}, nil
+	case torchPing:
+		return [][]byte{binary.LittleEndian.AppendUint32(nil, q.nonce)}, nil
+	}
+	return nil, fmt.Errorf("%w: query %d", errMalformed, q.op)
+}
+
+// The replies to torchWait and torchCancelWait.
+const (
+	torchStopWaiting   = 0
+	torchWaitCancelled = 1
+)
+
+func torchNumber(n int64) [][]byte {
+	return [][]byte{binary.LittleEndian.AppendUint64(nil, uint64(n))}
+}
+
+// torchValues are values with their lengths; nil is an empty one.
+func torchValues(values ...[]byte) [][]byte {
+	parts := make([][]byte, 0, 2*len(values))
+	for _, value := range values {
+		parts = append(parts, binary.LittleEndian.AppendUint64(nil, uint64(len(value))), value)
+	}
+	return parts
+}
+
+// replyBudget is a number of bytes that replies share. Who finds too few left waits for its turn, in the order of coming.
+type replyBudget struct {
+	most int
+
+	mu      sync.Mutex
+	used    int
+	waiting []*replyWaiter // the first to be served first
+}
+
+type replyWaiter struct {
+	size    int
+	granted chan struct{} // closed when the bytes are its own
+}
+
+// take returns when size bytes, which must not be more than most, are the caller's, or with ctx's error.
+func (b *replyBudget) take(ctx context.Context, size int) error {
+	b.mu.Lock()
+	if len(b.waiting) == 0 && b.used+size <= b.most {
+		b.used += size
+		b.mu.Unlock()
+		return nil
+	}
+	w := &replyWaiter{size, make(chan struct{})}
+	b.waiting = append(b.waiting, w)
+	b.mu.Unlock()
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.waiting, w); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	} else {
+		b.used -= size // they have just been granted
+	}
+	b.grantNext()
+	return ctx.Err()
+}
+
+func (b *replyBudget) give(size int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= size
+	b.grantNext()
+}
+
+// grantNext serves the first who wait for as long as there is room. mu is held.
+func (b *replyBudget) grantNext() {
+	for len(b.waiting) > 0 && b.used+b.waiting[0].size <= b.most {
+		b.used += b.waiting[0].size
+		close(b.waiting[0].granted)
+		b.waiting = slices.Delete(b.waiting, 0, 1)
 	}
 }

@@ -11,7 +11,7 @@ type arrival struct {
 	waiting int             // how many wait; guarded by memory.mu
 	ready   chan struct{}   // closed when the key is there
 	value   []byte          // the key's value then; set before ready is closed
-	line    []chan struct{} // of those among them who would also take what is pushed to the key's queue; guarded by memory.mu
+	poppers []chan struct{} // of those among them who would also take what is pushed to the key's queue; guarded by memory.mu
 }
 
 func (m *memory) Get(ctx context.Context, key string) ([]byte, error) {
@@ -141,8 +141,8 @@ func (m *memory) expect(key string) *arrival {
 	return a
 }
 
-// forgo takes one who does not wait for key's arrival a any more from it. mu is held.
-func (m *memory) forgo(key string, a *arrival) {
+// stopWaiting takes one who does not wait for key's arrival a any more from it. mu is held.
+func (m *memory) stopWaiting(key string, a *arrival) {
 	a.waiting--
 	if a.waiting == 0 && m.arrivals[key] == a {
 		delete(m.arrivals, key)
@@ -168,7 +168,7 @@ func (m *memory) await(ctx context.Context, key string, a *arrival, all ...strin
 	case <-ctx.Done():
 	}
 	m.mu.Lock()
-	m.forgo(key, a)
+	m.stopWaiting(key, a)
 	m.mu.Unlock()
 	return m.waitError(ctx.Err(), all...)
 }

@@ -26,7 +26,7 @@ func TestMutationsWake(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+			forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 				ctx := bounded(t)
 				var waits sync.WaitGroup
 				waits.Go(func() {
@@ -61,7 +61,7 @@ func TestMutationsWake(t *testing.T) {
 }
 
 func TestGetSeesKeyThatGoesAtOnce(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		got := make(chan string)
 		go func() {
@@ -69,7 +69,7 @@ func TestGetSeesKeyThatGoesAtOnce(t *testing.T) {
 			got <- fmt.Sprint(string(value), err)
 		}()
 		testkit.Eventually(t, "a call waits for k", func() bool { return m.waiters(prefix+"k") == 1 })
-		if err := errors.Join(m.set(prefix+"k", []byte("short-lived")), drop(m.remove(prefix+"k"))); err != nil {
+		if err := errors.Join(m.Set(t.Context(), prefix+"k", []byte("short-lived")), drop(m.Delete(t.Context(), prefix+"k"))); err != nil {
 			t.Fatal(err)
 		}
 		if text := <-got; text != "short-lived<nil>" {
@@ -82,7 +82,7 @@ func drop(_ bool, err error) error { return err }
 
 // TestWaitWantsAllAtOnce takes a key away again before the last one comes.
 func TestWaitWantsAllAtOnce(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		done := make(chan error)
 		go func() { done <- s.Wait(ctx, "a", "b") }()
@@ -108,7 +108,7 @@ func TestWaitWantsAllAtOnce(t *testing.T) {
 }
 
 func TestWaitMany(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		ctx := bounded(t)
 		if err := s.Wait(ctx); err != nil {
 			t.Errorf("wait for nothing: %v", err)
@@ -120,7 +120,7 @@ func TestWaitMany(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- s.Wait(ctx, keys...) }()
 		for _, key := range keys {
-			if err := m.set(prefix+key, nil); err != nil {
+			if err := m.Set(t.Context(), prefix+key, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -134,7 +134,7 @@ func TestWaitMany(t *testing.T) {
 }
 
 func TestCancelledWaitSaysWhatIsMissing(t *testing.T) {
-	conform(t, func(t *testing.T, s Store, m *memory, prefix string) {
+	forEachStore(t, func(t *testing.T, s Store, m *memory, prefix string) {
 		if err := s.Set(bounded(t), "here", nil); err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 
 	"ddpbatch/internal/auth"
 )
@@ -88,7 +89,7 @@ func (cfg Config) listen(ctx context.Context, machine string, ticket auth.Secret
 	if err != nil {
 		return nil, fmt.Errorf("listen for the other ranks: %w", err)
 	}
-	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), entry{l.Addr().String(), machine, ticket}.encode()); err != nil {
+	if err := cfg.Directory.Set(ctx, addressKey(cfg.Rank), addressRecord{l.Addr().String(), machine, ticket}.encode()); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("publish the address of rank %d: %w", cfg.Rank, err)
 	}
@@ -100,8 +101,10 @@ func (cfg Config) key(ticket auth.Secret) auth.Secret { return cfg.Secret.Derive
 
 func addressKey(rank int) string { return fmt.Sprintf("transport/%d", rank) }
 
-// crowded tells whether near ranks and this one have fewer cores than they are.
-func (cfg Config) crowded(near int) bool { return !cfg.OwnCores && near+1 > runtime.NumCPU() }
+// oversubscribed tells whether so many other ranks of this machine and this one have fewer cores than they are.
+func (cfg Config) oversubscribed(others int) bool {
+	return !cfg.OwnCores && others+1 > runtime.NumCPU()
+}
 
 // machineID tells machines apart, as far as sharing memory goes: it is that of the kernel's life (random(4)).
 func machineID() string {
@@ -113,3 +116,51 @@ func machineID() string {
 }
 
 var errNoSharing = errors.New("the ranks are to use shared memory alone, and these two have none: are they on one machine, of one user, in one container?")
+
+// MaxStreams is the largest number of TCP connections of a data link.
+const MaxStreams = 16
+
+const (
+	// autoStreams and autoConns bound the streams that are picked: for each pair, and for all of a rank.
+	autoStreams = 4
+	autoConns   = 256
+)
+
+// streams is how many TCP connections the data link to a rank is to have, if it shares no memory with this one. Those that are picked
+// outdo the limits that networks have for each flow; ranks of many others have flows enough as it is.
+func (cfg Config) streams(local bool) int {
+	switch {
+	case cfg.Streams > 0:
+		return cfg.Streams
+	case local:
+		return 1
+	}
+	return min(max(autoConns/cfg.Size, 1), autoStreams)
+}
+
+// addressRecord is what a rank publishes: where it listens, on which machine it is, and what those who dial it must know besides
+// the run's secret. Whoever has not read the ticket in the Directory can neither pass for a rank nor stand between two.
+type addressRecord struct {
+	addr, machine string
+	ticket        auth.Secret
+}
+
+func (e addressRecord) encode() []byte {
+	return []byte(e.addr + " " + e.ticket.Hex() + " " + e.machine)
+}
+
+func decodeAddressRecord(value []byte) (_ netip.AddrPort, machine string, ticket auth.Secret, err error) {
+	if len(value) > 256 {
+		value = value[:256]
+	}
+	text, rest, _ := strings.Cut(string(value), " ")
+	addr, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return addr, "", ticket, fmt.Errorf("%q is not an address", text)
+	}
+	text, machine, _ = strings.Cut(rest, " ")
+	if ticket, err = auth.ParseSecret(text); err != nil {
+		return addr, "", ticket, fmt.Errorf("the ticket of %s: %w", addr, err)
+	}
+	return addr, machine, ticket, nil
+}

@@ -6,13 +6,14 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	"ddpbatch/internal/auth"
 )
 
-// Connect meets the other ranks and returns when this one is connected to each of
+// Connect connects to the other ranks and returns when this one is connected to each of
 // them. It tries until ctx ends, or until a rank refuses this one: because its world has another
 // size, or has a rank of that number already. The error is then a MissingError.
 func Connect(ctx context.Context, cfg Config) (*Sockets, error) {
@@ -20,25 +21,25 @@ func Connect(ctx context.Context, cfg Config) (*Sockets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	own, err := newBell()
+	pipe, err := newWakePipe()
 	if err != nil {
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	s, err := meet(ctx, cfg, own)
+	c, err := connectAll(ctx, cfg, pipe)
 	if err != nil {
-		own.close()
+		pipe.close()
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
-	fabric, err := newSockets(s)
+	fabric, err := newSockets(c)
 	if err != nil {
-		s.closeAll()
-		own.close()
+		c.closeAll()
+		pipe.close()
 		return nil, fmt.Errorf("connect ranks: %w", err)
 	}
 	return fabric, nil
 }
 
-// MissingError names the ranks that were not met.
+// MissingError names the ranks that did not connect.
 type MissingError struct {
 	Rank, Size int // who waited, and among how many
 	Missing    []int
@@ -69,74 +70,74 @@ func (e *MissingError) Error() string {
 // Unwrap returns Err.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// meeting is what a rank knows while it meets the others.
-type meeting struct {
+// connector is what a rank knows while it connects to the others.
+type connector struct {
 	cfg     Config
-	bell    *bell
+	pipe    *wakePipe
 	machine string
 	nonce   nonce
 	key     auth.Secret   // of the connections that this rank accepts
 	done    chan struct{} // closed when nobody is missing
 
 	mu      sync.Mutex
-	seats   []*seat  // by rank; nil where nobody is, and of this rank itself
-	reasons []string // by rank: why it is not here yet
+	remotes []*remoteRank // by rank; nil where nobody is, and of this rank itself
+	reasons []string      // by rank: why it is not here yet
 	missing int
 }
 
-// meet returns the meeting when everybody is there.
-func meet(ctx context.Context, cfg Config, own *bell) (*meeting, error) {
-	s := &meeting{
-		cfg: cfg, bell: own, machine: machineID(), done: make(chan struct{}), missing: cfg.Size - 1,
-		seats: make([]*seat, cfg.Size), reasons: make([]string, cfg.Size),
+// connectAll returns when all ranks are connected.
+func connectAll(ctx context.Context, cfg Config, pipe *wakePipe) (*connector, error) {
+	c := &connector{
+		cfg: cfg, pipe: pipe, machine: machineID(), done: make(chan struct{}), missing: cfg.Size - 1,
+		remotes: make([]*remoteRank, cfg.Size), reasons: make([]string, cfg.Size),
 	}
-	rand.Read(s.nonce[:]) // never fails
-	if s.missing == 0 {
-		return s, nil
+	rand.Read(c.nonce[:]) // never fails
+	if c.missing == 0 {
+		return c, nil
 	}
 	ticket, err := auth.NewSecret()
 	if err != nil {
 		return nil, err
 	}
-	s.key = cfg.key(ticket)
-	l, err := cfg.listen(ctx, s.machine, ticket)
+	c.key = cfg.key(ticket)
+	l, err := cfg.listen(ctx, c.machine, ticket)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var tasks sync.WaitGroup
-	tasks.Go(func() { s.accept(ctx, l) })
+	tasks.Go(func() { c.accept(ctx, l) })
 	for rank := range cfg.Rank {
 		tasks.Go(func() {
-			if err := s.dial(ctx, rank); err != nil {
+			if err := c.dialRank(ctx, rank); err != nil {
 				cancel(err)
 			}
 		})
 	}
 	select {
-	case <-s.done:
+	case <-c.done:
 	case <-ctx.Done():
 	}
 	err = context.Cause(ctx)
 	cancel(nil)
 	l.Close()
 	tasks.Wait()
-	if s.missing == 0 {
-		return s, nil
+	if c.missing == 0 {
+		return c, nil
 	}
-	s.closeAll()
-	return nil, s.absent(err)
+	c.closeAll()
+	return nil, c.missingError(err)
 }
 
-// absent is the error of a meeting that ended for the given cause.
-func (s *meeting) absent(cause error) error {
-	e := &MissingError{Rank: s.cfg.Rank, Size: s.cfg.Size, Err: cause}
-	for rank, st := range s.seats {
-		reason := cmp.Or(s.reasons[rank], "it has not connected")
-		if st != nil {
-			reason = st.absent()
+// missingError is the error where ranks are missing when the given cause ends the waiting.
+func (c *connector) missingError(cause error) error {
+	e := &MissingError{Rank: c.cfg.Rank, Size: c.cfg.Size, Err: cause}
+	for rank, r := range c.remotes {
+		reason := cmp.Or(c.reasons[rank], "it has not connected")
+		if r != nil {
+			reason = r.missingPart()
 		}
-		if rank == s.cfg.Rank || reason == "" {
+		if rank == c.cfg.Rank || reason == "" {
 			continue
 		}
 		e.Missing, e.Reasons = append(e.Missing, rank), append(e.Reasons, reason)
@@ -144,26 +145,26 @@ func (s *meeting) absent(cause error) error {
 	return e
 }
 
-func (s *meeting) note(rank int, format string, args ...any) {
-	s.mu.Lock()
-	s.reasons[rank] = fmt.Sprintf(format, args...)
-	s.mu.Unlock()
+func (c *connector) setReason(rank int, format string, args ...any) {
+	c.mu.Lock()
+	c.reasons[rank] = fmt.Sprintf(format, args...)
+	c.mu.Unlock()
 }
 
-// closeAll closes what all seats have.
-func (s *meeting) closeAll() {
-	for _, st := range s.seats {
-		if st != nil {
-			st.close()
+// closeAll closes all connections and memory.
+func (c *connector) closeAll() {
+	for _, r := range c.remotes {
+		if r != nil {
+			r.close()
 		}
 	}
 }
 
-// near counts the other ranks on this machine.
-func (s *meeting) near() int {
+// countLocal counts the other ranks on this machine.
+func (c *connector) countLocal() int {
 	n := 0
-	for _, st := range s.seats {
-		if st != nil && st.near {
+	for _, r := range c.remotes {
+		if r != nil && r.local {
 			n++
 		}
 	}
@@ -172,3 +173,155 @@ func (s *meeting) near() int {
 
 // errRefused is what no other try mends: the other rank, which has proved that it is one, does not take this one.
 var errRefused = errors.New("refused")
+
+// remoteRank is what a connector has of one other rank. All of it is of one process, and of one try of that.
+type remoteRank struct {
+	rank        int
+	nonce       nonce
+	try         uint32
+	local       bool          // the rank is on this machine, whether memory is shared or not
+	controlDone chan struct{} // closed when control is there, or never will be
+	control     *sealedConn   // nil until the dialling rank has confirmed it
+	memory      *pairMemory   // nil where no memory is shared
+	streams     []*sealedConn // of the data link, where no memory is shared; nil are those that are not there yet
+}
+
+// missingPart tells what is missing of the rank, or nothing where nothing is.
+func (r *remoteRank) missingPart() string {
+	if r.control == nil {
+		return "it has connected, but has not confirmed that it was let in"
+	}
+	there := 0
+	for _, conn := range r.streams {
+		if conn != nil {
+			there++
+		}
+	}
+	if there < len(r.streams) {
+		return fmt.Sprintf("%d of its %d data streams are there", there, len(r.streams))
+	}
+	return ""
+}
+
+func (r *remoteRank) complete() bool { return r.missingPart() == "" }
+
+func (r *remoteRank) close() {
+	for _, conn := range slices.Concat(r.streams, []*sealedConn{r.control}) {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	if r.memory != nil {
+		r.memory.close()
+	}
+}
+
+// reserve begins what there is of a rank that has proved itself, before it gets its answer. Another try of the same process replaces the
+// one before: that one's answer did not arrive.
+func (c *connector) reserve(h hello) (*remoteRank, answer) {
+	rank := int(h.rank)
+	if int64(h.size) != int64(c.cfg.Size) || int64(h.rank) >= int64(h.size) || rank <= c.cfg.Rank || h.streams < 1 || h.streams > MaxStreams {
+		return nil, answerImpossible
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if old := c.remotes[rank]; old != nil {
+		switch same := old.nonce == h.nonce; {
+		case !same && old.control != nil:
+			return nil, answerDuplicate
+		case !same, old.try >= h.try, c.missing == 0:
+			return nil, answerStale // a process that claimed it and never confirms will lose it soon
+		}
+		c.remove(old)
+	}
+	r := &remoteRank{
+		rank: rank, nonce: h.nonce, try: h.try, local: h.local == 1, controlDone: make(chan struct{}),
+		streams: make([]*sealedConn, h.streams),
+	}
+	c.remotes[rank] = r
+	return r, answerWelcome
+}
+
+// awaitingStream is the rank that waits for a stream of the data link, or nil.
+func (c *connector) awaitingStream(h hello) *remoteRank {
+	if int64(h.rank) >= int64(c.cfg.Size) {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.remotes[h.rank]
+	if r == nil || r.nonce != h.nonce || r.try != h.try || int64(h.stream) > int64(len(r.streams)) || r.streams[h.stream-1] != nil {
+		return nil
+	}
+	return r
+}
+
+// addControl takes a confirmed control connection, and the memory shared with the rank, or nil.
+func (c *connector) addControl(r *remoteRank, conn *sealedConn, p *pairMemory) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.remotes[r.rank] != r {
+		return errStale
+	}
+	r.control, r.memory = conn, p
+	if p != nil {
+		r.streams = nil
+	}
+	close(r.controlDone)
+	c.countIfComplete(r)
+	return nil
+}
+
+// addStream takes a confirmed stream of the data link, from 1 on.
+func (c *connector) addStream(r *remoteRank, stream uint32, conn *sealedConn) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.remotes[r.rank] != r || r.control == nil || int64(stream) > int64(len(r.streams)) || r.streams[stream-1] != nil {
+		return errStale
+	}
+	r.streams[stream-1] = conn
+	c.countIfComplete(r)
+	return nil
+}
+
+// addRank takes a rank that this one has dialled.
+func (c *connector) addRank(r *remoteRank) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remotes[r.rank] = r
+	c.countIfComplete(r)
+}
+
+// countIfComplete notes the arrival of all of a rank. mu is held.
+func (c *connector) countIfComplete(r *remoteRank) {
+	if !r.complete() {
+		return
+	}
+	if c.missing--; c.missing == 0 {
+		close(c.done)
+	}
+}
+
+// drop removes a rank whose control connection broke.
+func (c *connector) drop(r *remoteRank) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.remotes[r.rank] == r {
+		c.remove(r)
+	}
+}
+
+// remove closes all there is of a rank. mu is held.
+func (c *connector) remove(r *remoteRank) {
+	if r.complete() {
+		c.missing++
+	}
+	if r.control == nil {
+		close(r.controlDone)
+	}
+	c.remotes[r.rank] = nil
+	r.close()
+}
+
+// errStale ends a connection of a try that is over: the next one may be let in.
+var errStale = errors.New("nobody waits for this connection")

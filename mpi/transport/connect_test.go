@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,36 +15,6 @@ import (
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/store"
 )
-
-func TestConfigFaults(t *testing.T) {
-	tests := []struct {
-		name      string
-		change    func(*Config)
-		complaint string
-	}{
-		{"rank_negative", func(c *Config) { c.Rank = -1 }, "rank -1 of 2"},
-		{"rank_too_high", func(c *Config) { c.Rank = 2 }, "rank 2 of 2"},
-		{"size_zero", func(c *Config) { c.Size, c.Rank = 0, 0 }, "rank 0 of 0"},
-		{"listen_empty", func(c *Config) { c.Listen = "" }, "no IP address"},
-		{"listen_name", func(c *Config) { c.Listen = "localhost" }, "no IP address"},
-		{"listen_everywhere", func(c *Config) { c.Listen = "0.0.0.0" }, "cannot connect to 0.0.0.0"},
-		{"listen_everywhere_6", func(c *Config) { c.Listen = "::" }, "cannot connect to ::"},
-		{"listen_elsewhere", func(c *Config) { c.Listen = "192.0.2.1" }, "listen for the other ranks"}, // TEST-NET-1, RFC 5737
-		{"streams_negative", func(c *Config) { c.Streams = -1 }, "-1 TCP streams to each rank: give 1 to 16"},
-		{"streams_too_many", func(c *Config) { c.Streams = 17 }, "17 TCP streams to each rank: give 1 to 16"},
-		{"no_secret", func(c *Config) { c.Secret = auth.Secret{} }, "no secret is set"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := testConfig(store.NewMemory(), 0, 2)
-			tt.change(&cfg)
-			_, err := Connect(t.Context(), cfg)
-			if err == nil || !strings.Contains(err.Error(), tt.complaint) {
-				t.Errorf("got %v, want %q", err, tt.complaint)
-			}
-		})
-	}
-}
 
 func TestConnectAlone(t *testing.T) {
 	m, err := Connect(t.Context(), testConfig(nil, 0, 1))
@@ -121,8 +94,8 @@ func TestStrangerRank(t *testing.T) {
 			t.Parallel() // it waits
 			// The others must meet before the time is over: where a busy machine is slower, they get more of it.
 			limit := 3 * time.Second
-			err := strangerComes(t, limit, tt.change, tt.logged)
-			for ; err != nil && limit < testkit.Patience; err = strangerComes(t, limit, tt.change, tt.logged) {
+			err := connectWithStranger(t, limit, tt.change, tt.logged)
+			for ; err != nil && limit < testkit.Patience; err = connectWithStranger(t, limit, tt.change, tt.logged) {
 				t.Logf("within %v: %v", limit, err)
 				limit *= 4
 			}
@@ -133,7 +106,7 @@ func TestStrangerRank(t *testing.T) {
 	}
 }
 
-func strangerComes(t *testing.T, limit time.Duration, change func(*Config), logged string) error {
+func connectWithStranger(t *testing.T, limit time.Duration, change func(*Config), logged string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	dir := store.NewMemory()
@@ -164,4 +137,452 @@ func strangerComes(t *testing.T, limit time.Duration, change func(*Config), logg
 		return fmt.Errorf("logged %q, want %q", log.String(), logged)
 	}
 	return nil
+}
+
+// proved is a connection that has proved itself to a rank as the one that hello says.
+func proved(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
+	t.Helper()
+	conn, _ := dialPort(ctx, t, dir, to)
+	text, err := dir.Get(ctx, addressKey(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, ticket, err := decodeAddressRecord(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(dir, 0, 3)
+	theirs, err := auth.Client(ctx, conn, cfg.key(ticket), cfg.binding(), h.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &sealedConn{conn.(*net.TCPConn), newSealing(cfg.key(ticket), h.encode(), theirs, true)}
+}
+
+// dialAs proves itself to a rank as the one that hello says, and returns the answer, and the connection.
+func dialAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) (answer, *sealedConn) {
+	t.Helper()
+	conn := proved(ctx, t, dir, to, h)
+	reply, err := conn.keys.receiveByte(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer(reply), conn
+}
+
+func confirm(t *testing.T, conn *sealedConn, use byte) {
+	t.Helper()
+	if err := conn.keys.sendByte(conn, use); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// joinAs makes one connection, which must be welcome.
+func joinAs(ctx context.Context, t *testing.T, dir Directory, to int, h hello) *sealedConn {
+	t.Helper()
+	got, conn := dialAs(ctx, t, dir, to, h)
+	if got != answerWelcome {
+		t.Fatalf("stream %d of rank %d got answer %d", h.stream, h.rank, got)
+	}
+	confirm(t, conn, useNoMemory)
+	return conn
+}
+
+// joinAll makes all connections of a rank, and returns them: the control link's, then the streams.
+func joinAll(ctx context.Context, t *testing.T, dir Directory, to int, h hello) []*sealedConn {
+	t.Helper()
+	var conns []*sealedConn
+	for h.stream = range h.streams + 1 {
+		conns = append(conns, joinAs(ctx, t, dir, to, h))
+	}
+	return conns
+}
+
+// joinAndWait does so, and waits until all are counted: a stream that comes again is stale then. Connect must go on after it.
+func joinAndWait(ctx context.Context, t *testing.T, dir Directory, to int, h hello) {
+	t.Helper()
+	joinAll(ctx, t, dir, to, h)
+	for h.stream = 1; h.stream <= h.streams; h.stream++ {
+		testkit.Eventually(t, "a stream that is there already is refused", func() bool {
+			got, _ := dialAs(ctx, t, dir, to, h)
+			return got == answerStale
+		})
+	}
+}
+
+// connected is what a rank's Connect returned.
+type connected struct {
+	fabric *Sockets
+	err    error
+}
+
+// connectRank is a rank of 3 that connects to the others.
+func connectRank(ctx context.Context, dir Directory, rank int) (*testkit.Journal, chan connected) {
+	log, done := new(testkit.Journal), make(chan connected, 1)
+	go func() {
+		cfg := testConfig(dir, rank, 3)
+		cfg.Log = log.Logger()
+		fabric, err := Connect(ctx, cfg)
+		done <- connected{fabric, err}
+	}()
+	return log, done
+}
+
+// Who is refused, and who gets in, in this order.
+func TestImpossibleAndDuplicateRanks(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := store.NewMemory()
+	log, done := connectRank(ctx, dir, 1)
+	other := nonce{1}
+	for _, tt := range []struct {
+		name   string
+		h      hello
+		want   answer
+		logged string // of the first few alone: others may go unlogged
+	}{
+		{"itself", hello{rank: 1, size: 3, streams: 1}, answerImpossible, "rank 1 of 3: refused: no such rank is due there"},
+		{"lower", hello{rank: 0, size: 3, streams: 1}, answerImpossible, ""},
+		{"beyond", hello{rank: 3, size: 3, streams: 1}, answerImpossible, ""},
+		{"far_beyond", hello{rank: 1 << 31, size: 3, streams: 1}, answerImpossible, ""},
+		{"other_size", hello{rank: 2, size: 4, streams: 1}, answerImpossible, ""},
+		{"no_streams", hello{rank: 2, size: 3}, answerImpossible, ""},
+		{"many_streams", hello{rank: 2, size: 3, streams: MaxStreams + 1}, answerImpossible, ""},
+		{"endless_streams", hello{rank: 2, size: 3, streams: 1<<32 - 1}, answerImpossible, ""},
+		{"stream_before_control", hello{rank: 2, size: 3, streams: 1, stream: 1}, answerStale, "rank 2 of 3: nobody waits for this connection"},
+		{"stream_of_nobody", hello{rank: 1 << 31, size: 3, streams: 1, stream: 1}, answerStale, ""},
+		{"right", hello{rank: 2, size: 3, streams: 2, try: 1}, answerWelcome, ""},
+		{"again", hello{rank: 2, size: 3, streams: 2, try: 2, nonce: other}, answerStale, ""}, // until that one confirms
+		{"same_try", hello{rank: 2, size: 3, streams: 2, try: 1}, answerStale, ""},
+		{"older_try", hello{rank: 2, size: 3, streams: 2, try: 0}, answerStale, ""},
+		{"next_try", hello{rank: 2, size: 3, streams: 2, try: 2}, answerWelcome, ""},
+		{"stream_beyond", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 3}, answerStale, ""},
+		{"stream_far_beyond", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 1<<32 - 1}, answerStale, ""},
+		{"stream_of_another", hello{rank: 2, size: 3, streams: 2, try: 2, stream: 1, nonce: other}, answerStale, ""},
+		{"stream_of_older_try", hello{rank: 2, size: 3, streams: 2, try: 1, stream: 1}, answerStale, ""},
+		{"stream_of_newer_try", hello{rank: 2, size: 3, streams: 2, try: 3, stream: 1}, answerStale, ""},
+	} {
+		if got, _ := dialAs(ctx, t, dir, 1, tt.h); got != tt.want {
+			t.Errorf("%s: answer %d, want %d", tt.name, got, tt.want)
+		}
+		if tt.logged != "" {
+			wantLogged(t, log, tt.logged)
+		}
+	}
+	joinAndWait(ctx, t, dir, 1, hello{rank: 2, size: 3, streams: 2, try: 3})
+	wantMissing(t, cancel, done, 0)
+}
+
+// A rank that is there keeps another process that says it is the same one out, whatever try that makes, and what it wants.
+func TestDuplicateRank(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := store.NewMemory()
+	log, done := connectRank(ctx, dir, 1)
+	h := hello{rank: 2, size: 3, streams: 2, try: 3}
+	joinAndWait(ctx, t, dir, 1, h)
+	h.nonce = nonce{1}
+	for h.try = range 6 {
+		if got, _ := dialAs(ctx, t, dir, 1, h); got != answerDuplicate {
+			t.Errorf("try %d: answer %d, want %d", h.try, got, answerDuplicate)
+		}
+	}
+	wantLogged(t, log, "rank 2 of 3: refused: a rank of that number is there already")
+	wantMissing(t, cancel, done, 0)
+}
+
+// wantLogged waits: a refusal is logged after it is told.
+func wantLogged(t *testing.T, log *testkit.Journal, text string) {
+	t.Helper()
+	testkit.Eventually(t, "there is logged "+text, func() bool { return strings.Contains(log.String(), text) })
+}
+
+// wantMissing ends a Connect, and checks who alone was missing then.
+func wantMissing(t *testing.T, cancel func(), done chan connected, rank int) {
+	t.Helper()
+	cancel()
+	var missing *MissingError
+	if got := <-done; !errors.As(got.err, &missing) || !slices.Equal(missing.Missing, []int{rank}) {
+		t.Errorf("got %v, want only rank %d to be missing", got.err, rank)
+	}
+}
+
+// A rank of which something is missing when the waiting ends is named, with what that is.
+func TestIncompleteRanks(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		come func(ctx context.Context, dir Directory)
+		text string
+	}{
+		{"unconfirmed", func(ctx context.Context, dir Directory) {
+			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
+		}, "rank 2 (it has connected, but has not confirmed that it was let in)"},
+		{"control_alone", func(ctx context.Context, dir Directory) {
+			joinAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2})
+			// What is welcome as a stream shows that the control link is there.
+			dialAs(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, stream: 1})
+		}, "rank 2 (0 of its 2 data streams are there)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			dir := store.NewMemory()
+			_, done := connectRank(ctx, dir, 0)
+			tt.come(t.Context(), dir)
+			cancel()
+			var got connected
+			testkit.Within(t, testkit.Patience, func() { got = <-done })
+			if got.err == nil || !strings.Contains(got.err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", got.err, tt.text)
+			}
+		})
+	}
+}
+
+// A process that is let in and never confirms does not keep another one of its rank out.
+func TestHalfOpenControl(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := store.NewMemory()
+	_, done := connectRank(ctx, dir, 0)
+	h := hello{rank: 2, size: 3, streams: 1}
+	_, half := dialAs(ctx, t, dir, 0, h)
+	h.nonce = nonce{1}
+	if got, _ := dialAs(ctx, t, dir, 0, h); got != answerStale {
+		t.Errorf("while it may still confirm: answer %d, want %d", got, answerStale)
+	}
+	half.Close()
+	testkit.Eventually(t, "another one is let in", func() bool {
+		got, _ := dialAs(ctx, t, dir, 0, h)
+		return got == answerWelcome
+	})
+	cancel()
+	if got := <-done; got.err == nil {
+		t.Error("it met somebody")
+	}
+}
+
+// A stream waits for its control link to be confirmed. Where that breaks, it is refused, so that its rank begins anew.
+func TestStreamOfBrokenControl(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	dir := store.NewMemory()
+	_, done := connectRank(ctx, dir, 0)
+	h := hello{rank: 2, size: 3, streams: 1}
+	_, control := dialAs(ctx, t, dir, 0, h)
+	h.stream = 1
+	conn := proved(ctx, t, dir, 0, h)
+	control.Close()
+	if reply, err := conn.keys.receiveByte(conn); err != nil || answer(reply) != answerStale {
+		t.Errorf("answer %d, %v", reply, err)
+	}
+	cancel()
+	if got := <-done; got.err == nil {
+		t.Error("it met somebody")
+	}
+}
+
+// A rank that was there with all its connections, and comes again, is there with its new ones.
+func TestLaterTryIsTheOne(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	dir := store.NewMemory()
+	_, done := connectRank(ctx, dir, 0)
+	first := joinAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 2, try: 1})
+	second := joinAll(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 2})
+	for i, conn := range first {
+		if _, err := conn.Read(make([]byte, 1)); err == nil {
+			t.Errorf("connection %d of the first try is not closed", i)
+		}
+	}
+	joinAll(ctx, t, dir, 0, hello{rank: 1, size: 3, streams: 1, try: 1})
+	got := <-done
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	f := got.fabric
+	defer f.Close()
+	for i, l := range []Link{f.Control(2), f.Data(2)} {
+		write(t, l, "x")
+		want := 1
+		if i == 0 {
+			want += recordHead + recordTag // the control link's are encrypted
+		}
+		if n, err := second[i].Read(make([]byte, 100)); n != want || err != nil {
+			t.Errorf("connection %d of the second try read %d bytes, %v", i, n, err)
+		}
+	}
+}
+
+// What waiting does not mend ends Connect at once: a rank with another size of the world, and a second
+// one of the same number.
+func TestImpossibleGroups(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		rank, size int // who comes to rank 0 of 3, where a rank 2 is
+		text       string
+	}{
+		{"size", 1, 2, "rank 0 is in a world of 3, and this one in a world of 2: start all ranks with the same world size"},
+		{"duplicate", 2, 3, ": refused: a rank of that number is there already"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			dir := store.NewMemory()
+			done := make(chan error, 1)
+			go func() {
+				_, err := Connect(ctx, testConfig(dir, 0, 3))
+				done <- err
+			}()
+			joinAndWait(ctx, t, dir, 0, hello{rank: 2, size: 3, streams: 1, try: 1})
+			var err error
+			testkit.Within(t, testkit.Patience, func() { _, err = Connect(ctx, testConfig(dir, tt.rank, tt.size)) })
+			var missing *MissingError
+			if !errors.As(err, &missing) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got %v, want %q", err, tt.text)
+			}
+			cancel()
+			if err := <-done; !errors.As(err, &missing) || len(missing.Missing) != 1 || missing.Missing[0] != 1 {
+				t.Errorf("rank 0 got %v, want only rank 1 to be missing", err)
+			}
+		})
+	}
+}
+
+// dialPort connects to a rank's port.
+func dialPort(ctx context.Context, t *testing.T, dir Directory, to int) (net.Conn, string) {
+	t.Helper()
+	text, err := dir.Get(ctx, addressKey(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr, _, _, err := decodeAddressRecord(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", addr.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, addr.String()
+}
+
+// A thousand connections that send rubbish, or nothing, do not disturb Connect, even where they are more than there is room for;
+// after it nothing listens any more, and what they cost is given back.
+func TestStrangersDoNotDisturb(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	dir := store.NewMemory()
+	var log testkit.Journal
+	before := openFiles(t)
+	fabrics := make([]*Sockets, 3)
+	connect := func(rank int) (err error) {
+		cfg := testConfig(dir, rank, 3)
+		cfg.Log = log.Logger()
+		fabrics[rank], err = Connect(ctx, cfg)
+		return err
+	}
+	first := make(chan error, 1)
+	go func() { first <- connect(0) }()
+	rubbish := []string{"", "GET / HTTP/1.1\r\n\r\n", "ddpbatch\x00\x02", "ddpbatch\xff\xff", strings.Repeat("\xff", 5000)}
+	const strangers = 1000
+	var conns []net.Conn
+	var addr string
+	for i := range strangers {
+		var conn net.Conn
+		conn, addr = dialPort(ctx, t, dir, 0)
+		conns = append(conns, conn)
+		io.WriteString(conn, rubbish[i%len(rubbish)]) // fails where it is refused already
+	}
+	errs := testkit.Each(2, func(i int) error { return connect(i + 1) })
+	if err := errors.Join(append(errs, <-first)...); err != nil {
+		t.Fatal(err)
+	}
+	if conn, err := net.Dial("tcp", addr); err == nil {
+		conn.Close()
+		t.Error("somebody still listens after Connect")
+	}
+	for _, conn := range conns {
+		conn.Close()
+	}
+	for _, f := range fabrics {
+		f.Close()
+	}
+	if n := strings.Count(log.String(), "transport: connection refused"); n == 0 || n > 30 {
+		t.Errorf("%d refusals are logged of %d, want some, but few", n, strangers)
+	}
+	testkit.Eventually(t, "all descriptors are given back", func() bool { return openFiles(t) <= before })
+}
+
+// brokenStore has a store that fails.
+type brokenStore struct {
+	store.Store
+	set, get error
+}
+
+func (b brokenStore) Set(ctx context.Context, key string, value []byte) error {
+	if b.set != nil {
+		return b.set
+	}
+	return b.Store.Set(ctx, key, value)
+}
+
+func (b brokenStore) Get(context.Context, string) ([]byte, error) { return nil, b.get }
+
+func TestDirectoryFails(t *testing.T) {
+	broken := errors.New("the store is on fire")
+	for name, dir := range map[string]Directory{
+		"set": brokenStore{Store: store.NewMemory(), set: broken},
+		"get": brokenStore{Store: store.NewMemory(), get: broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Connect(t.Context(), testConfig(dir, 1, 2)); !errors.Is(err, broken) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestPublishedRubbish(t *testing.T) {
+	dir := store.NewMemory()
+	dir.Set(t.Context(), addressKey(0), []byte("nowhere"))
+	_, err := Connect(t.Context(), testConfig(dir, 1, 2))
+	if err == nil || !strings.Contains(err.Error(), `look up rank 0: "nowhere" is not an address`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Another process may have the port of a rank that died: whoever answers is
+// not believed, and asked again until ctx ends.
+func TestImpostorAtAddress(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempts := make(chan struct{}, 100)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				close(attempts)
+				return
+			}
+			attempts <- struct{}{}
+			conn.Close()
+		}
+	}()
+	dir := store.NewMemory()
+	dir.Set(t.Context(), addressKey(0), addressRecord{l.Addr().String(), "", testSecret}.encode())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := Connect(ctx, testConfig(dir, 1, 2))
+		done <- err
+	}()
+	<-attempts
+	<-attempts
+	cancel()
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "rank 1 of 2 did not meet rank 0 ("+l.Addr().String()) {
+		t.Errorf("got %v", err)
+	}
+	l.Close()
+	for range attempts {
+	}
 }

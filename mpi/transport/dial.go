@@ -7,83 +7,81 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
 	"ddpbatch/internal/auth"
+	"ddpbatch/internal/backoff"
 )
 
-// Pauses between attempts to reach a rank double from the first to the longest.
+// Bounds of the pauses between attempts to reach a rank.
 const (
 	firstPause   = 10 * time.Millisecond
 	longestPause = time.Second
 )
 
-// route is where a rank listens, and the key of the connections to it.
-type route struct {
+// listenAddr is where a rank listens, and the key of the connections to it.
+type listenAddr struct {
 	addr netip.AddrPort
 	key  auth.Secret
 }
 
-// dial connects to a lower rank, trying until ctx ends. Its error is one that
+// dialRank connects to a lower rank, trying until ctx ends. Its error is one that
 // trying again does not mend.
-func (s *meeting) dial(ctx context.Context, rank int) error {
-	s.note(rank, "it has not published an address")
-	text, err := s.cfg.Directory.Get(ctx, addressKey(rank))
+func (c *connector) dialRank(ctx context.Context, rank int) error {
+	c.setReason(rank, "it has not published an address")
+	text, err := c.cfg.Directory.Get(ctx, addressKey(rank))
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
-	addr, machine, ticket, err := decodeEntry(text)
+	addr, machine, ticket, err := decodeAddressRecord(text)
 	if err != nil {
 		return fmt.Errorf("look up rank %d: %w", rank, err)
 	}
-	s.note(rank, "%s does not answer", addr)
-	st, to := &seat{rank: rank, near: machine == s.machine}, route{addr, s.cfg.key(ticket)}
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		st.try++
-		err := s.visit(ctx, to, st)
+	c.setReason(rank, "%s does not answer", addr)
+	r, to := &remoteRank{rank: rank, local: machine == c.machine}, listenAddr{addr, c.cfg.key(ticket)}
+	for wait := (backoff.Backoff{First: firstPause, Most: longestPause}); ; {
+		r.try++
+		err := c.tryRank(ctx, to, r)
 		if err == nil {
-			s.seatAll(st)
+			c.addRank(r)
 			return nil
 		}
-		st.close()
-		st.control, st.pair, st.streams = nil, nil, nil
+		r.close()
+		r.control, r.memory, r.streams = nil, nil, nil
 		if ctx.Err() != nil {
 			return nil // the reason of the attempt before says more
 		}
-		s.note(rank, "%v", err)
+		c.setReason(rank, "%v", err)
 		if errors.Is(err, errRefused) {
 			return err
 		}
-		s.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
-		select {
-		case <-ctx.Done():
+		c.cfg.Log.Debug("another rank could not be reached yet", "rank", rank, "addr", addr, "err", err)
+		if wait.Wait(ctx) != nil {
 			return nil
-		case <-time.After(pause):
 		}
 	}
 }
 
-// visit makes one try at st's rank, and offers memory if that is on the same machine. What it has opened when it
-// fails is in st.
-func (s *meeting) visit(ctx context.Context, to route, st *seat) (err error) {
-	if s.cfg.Sharing == ShareAlways && !st.near {
-		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
+// tryRank makes one try at a rank, and offers memory if that is on the same machine. What it has opened when it
+// fails is in r.
+func (c *connector) tryRank(ctx context.Context, to listenAddr, r *remoteRank) (err error) {
+	if c.cfg.Sharing == ShareAlways && !r.local {
+		return fmt.Errorf("%w: rank %d: %w", errRefused, r.rank, errNoSharing)
 	}
-	var offer *pair
-	if s.cfg.Sharing != ShareNever && st.near {
-		if offer, err = newPair(); err != nil {
+	var offer *pairMemory
+	if c.cfg.Sharing != ShareNever && r.local {
+		if offer, err = newPairMemory(); err != nil {
 			return err
 		}
 	}
 	shared := false
-	st.control, shared, err = s.knock(ctx, to, st, 0, offer)
+	r.control, shared, err = c.dialConn(ctx, to, r, 0, offer)
 	if shared {
-		st.pair = offer
+		r.memory = offer
 		return nil
 	}
 	if offer != nil {
@@ -92,39 +90,41 @@ func (s *meeting) visit(ctx context.Context, to route, st *seat) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.cfg.Sharing == ShareAlways {
-		return fmt.Errorf("%w: rank %d: %w", errRefused, st.rank, errNoSharing)
+	if c.cfg.Sharing == ShareAlways {
+		return fmt.Errorf("%w: rank %d: %w", errRefused, r.rank, errNoSharing)
 	}
-	return s.visitMore(ctx, to, st)
+	return c.dialStreams(ctx, to, r)
 }
 
-// visitMore opens the streams of the data link.
-func (s *meeting) visitMore(ctx context.Context, to route, st *seat) error {
-	st.streams = make([]*sealedConn, s.cfg.streams(st.near))
-	errs := make([]error, len(st.streams))
+// dialStreams opens the streams of the data link.
+func (c *connector) dialStreams(ctx context.Context, to listenAddr, r *remoteRank) error {
+	r.streams = make([]*sealedConn, c.cfg.streams(r.local))
+	errs := make([]error, len(r.streams))
 	var tasks sync.WaitGroup
-	for i := range st.streams {
-		tasks.Go(func() { st.streams[i], _, errs[i] = s.knock(ctx, to, st, i+1, nil) })
+	for i := range r.streams {
+		tasks.Go(func() { r.streams[i], _, errs[i] = c.dialConn(ctx, to, r, i+1, nil) })
 	}
 	tasks.Wait()
 	return cmp.Or(errs...)
 }
 
-// knock connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
+// dialConn connects, as the control link or, from 1 on, as a stream of the data link, and tells whether the other rank shares the
 // memory offered.
-func (s *meeting) knock(ctx context.Context, to route, st *seat, stream int, offer *pair) (_ *sealedConn, shared bool, err error) {
+func (c *connector) dialConn(
+	ctx context.Context, to listenAddr, r *remoteRank, stream int, offer *pairMemory,
+) (_ *sealedConn, shared bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, auth.Timeout)
 	defer cancel()
 	var dialer net.Dialer
-	c, err := dialer.DialContext(ctx, "tcp", to.addr.String())
+	dialled, err := dialer.DialContext(ctx, "tcp", to.addr.String())
 	if err != nil {
 		return nil, false, err
 	}
-	conn := c.(*net.TCPConn)
+	conn := dialled.(*net.TCPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	var keys *sealing
 	if err = tune(conn); err == nil {
-		keys, shared, err = s.introduce(ctx, conn, to.key, st, stream, offer)
+		keys, shared, err = c.dialHandshake(ctx, conn, to.key, r, stream, offer)
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -136,60 +136,116 @@ func (s *meeting) knock(ctx context.Context, to route, st *seat, stream int, off
 	return &sealedConn{conn, keys}, shared, nil
 }
 
-// introduce goes through the handshake of a connection that was dialled.
-func (s *meeting) introduce(
-	ctx context.Context, conn *net.TCPConn, key auth.Secret, st *seat, stream int, offer *pair,
-) (keys *sealing, shared bool, err error) {
-	addr := conn.RemoteAddr()
-	ours := s.hello(stream, st.try, st.near, offer).encode()
-	theirs, err := auth.Client(ctx, conn, key, s.cfg.binding(), ours)
-	if errors.Is(err, auth.ErrRefused) {
-		err = fmt.Errorf("%w; or one of the two ranks encrypts its data (mpi.encrypt), and the other does not", err)
+// handshakeRoom is how many connections may be on their way through the handshake, in a small group.
+const handshakeRoom = 256
+
+// accept lets the higher ranks in until l is closed.
+func (c *connector) accept(ctx context.Context, l net.Listener) {
+	ours := c.ownHello(0, 0, false, nil).encode()
+	gate := &auth.Gate{
+		Secret: c.key, Binding: c.cfg.binding(), Hello: ours,
+		Room: max(handshakeRoom, c.cfg.Size*(1+c.cfg.streams(false))), Log: c.cfg.Log,
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", addr, err)
-	}
-	h, err := decodeHello(theirs)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", addr, err)
-	}
-	if int64(h.size) != int64(s.cfg.Size) {
-		return nil, false, fmt.Errorf("%w: rank %d is in a world of %d, and this one in a world of %d: start all ranks with the same world size",
-			errRefused, h.rank, h.size, s.cfg.Size)
-	}
-	if int64(h.rank) != int64(st.rank) {
-		return nil, false, fmt.Errorf("%s is rank %d, not rank %d", addr, h.rank, st.rank)
-	}
-	keys = newSealing(key, ours, theirs, true)
-	reply, err := keys.hear(conn)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: wait for its answer: %w", addr, err)
-	}
-	if err := answer(reply).err(); err != nil {
-		return nil, false, fmt.Errorf("rank %d at %s: %w", st.rank, addr, err)
-	}
-	use := useNoMemory
-	if answer(reply) == sharing && offer != nil && offer.openBell(h) == nil {
-		use = useMemory
-	}
-	err = keys.say(conn, use)
-	return keys, err == nil && use == useMemory, err
+	gate.Serve(ctx, l, func(conn net.Conn, theirs []byte) error {
+		return c.receiveConn(ctx, sealedConn{conn.(*net.TCPConn), newSealing(c.key, theirs, ours, false)}, theirs)
+	})
 }
 
-// hello says who this rank is, which of its connections this is, and what memory it offers.
-func (s *meeting) hello(stream int, try uint32, near bool, offer *pair) hello {
-	h := hello{
-		rank: uint32(s.cfg.Rank), size: uint32(s.cfg.Size), nonce: s.nonce,
-		stream: uint32(stream), streams: uint32(s.cfg.streams(near)), try: try,
+// receiveConn serves a connection that has proved itself.
+func (c *connector) receiveConn(ctx context.Context, conn sealedConn, theirs []byte) error {
+	h, err := decodeHello(theirs)
+	if err != nil {
+		return err
 	}
-	if near {
-		h.near = 1
+	in := &inboundConn{conn: conn, hello: h, release: context.AfterFunc(ctx, func() { conn.Close() })}
+	defer in.release()
+	conn.SetDeadline(time.Now().Add(auth.Timeout))
+	if h.stream == 0 {
+		err = c.receiveControl(in)
+	} else {
+		err = c.receiveStream(ctx, in)
 	}
-	if s.cfg.Sharing != ShareNever {
-		h.pid, h.bell = uint32(os.Getpid()), uint32(s.bell.write)
+	if err != nil {
+		return fmt.Errorf("rank %d of %d: %w", h.rank, h.size, err)
 	}
-	if offer != nil {
-		h.memory = offer.segment.Handle().Encode()
+	return nil
+}
+
+// receiveControl welcomes a rank, and opens the memory that it offers.
+func (c *connector) receiveControl(in *inboundConn) error {
+	r, reply := c.reserve(in.hello)
+	if reply != answerWelcome {
+		return in.refuse(reply)
 	}
-	return h
+	p, err := c.admitControl(in)
+	if err == nil {
+		if err = c.addControl(r, &in.conn, p); err == nil {
+			return nil
+		}
+	}
+	if p != nil {
+		p.close()
+	}
+	if !errors.Is(err, net.ErrClosed) { // or this connector is done
+		c.setReason(r.rank, "%v", err)
+		c.drop(r)
+	}
+	return err
+}
+
+// admitControl admits a control connection, and returns the memory that is shared with the rank, or nil.
+func (c *connector) admitControl(in *inboundConn) (*pairMemory, error) {
+	p, reply := c.openOffer(in.hello), answerWelcome
+	switch {
+	case p != nil:
+		reply = answerSharing
+	case c.cfg.Sharing == ShareAlways:
+		in.refuse(answerUnshared)
+		return nil, errNoSharing
+	}
+	use, err := in.admit(reply)
+	if err != nil || use == useMemory {
+		return p, err
+	}
+	if c.cfg.Sharing == ShareAlways {
+		return p, errNoSharing
+	}
+	if p != nil {
+		p.close()
+	}
+	return nil, nil
+}
+
+// receiveStream welcomes a stream of a data link once its control link is confirmed. Where that broke instead, the stream
+// is refused, by which the dialling rank learns that it must begin anew.
+func (c *connector) receiveStream(ctx context.Context, in *inboundConn) error {
+	r := c.awaitingStream(in.hello)
+	if r == nil {
+		return in.refuse(answerStale)
+	}
+	select {
+	case <-r.controlDone:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if c.awaitingStream(in.hello) != r {
+		return in.refuse(answerStale)
+	}
+	if _, err := in.admit(answerWelcome); err != nil {
+		return err
+	}
+	return c.addStream(r, in.hello.stream, &in.conn)
+}
+
+// openOffer opens the memory that a rank offers, if this one is to share any and can.
+func (c *connector) openOffer(h hello) *pairMemory {
+	if c.cfg.Sharing == ShareNever || !h.offers() {
+		return nil
+	}
+	p, err := openPairMemory(h)
+	if err != nil {
+		c.cfg.Log.Debug("memory that a rank offers cannot be used", "rank", h.rank, "err", err)
+		return nil
+	}
+	return p
 }

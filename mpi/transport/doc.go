@@ -10,7 +10,7 @@
 //		Secret: secret, Run: run, Attempt: 1,
 //	})
 //
-// # Meeting
+// # Connecting
 //
 // Each rank listens on a port that the system picks, publishes the address, its machine and a random ticket in
 // the Directory, dials every lower rank and accepts every higher one. Both sides
@@ -38,8 +38,8 @@
 // # Waiting
 //
 // Nothing here waits but Sleep: links are polled, with system calls that Go's scheduler does not hear of, since being woken
-// costs more than most messages take. An epoll instance of the rank's own tells which sockets have news. A rank that sleeps says so
-// in the memory it shares, and is rung out of its sleep, by a pipe, by whoever puts something there.
+// costs more than most messages take. An epoll instance of the rank's own tells which sockets are ready. A rank that sleeps says so
+// in the memory it shares, and is woken, by a byte in a pipe, by whoever puts something there.
 //
 // # Limits
 //

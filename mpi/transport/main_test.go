@@ -34,8 +34,8 @@ func testConfig(dir Directory, rank, size int) Config {
 	}
 }
 
-// meetAll connects size ranks; change, if not nil, adjusts the configuration of each.
-func meetAll(t testing.TB, size int, change func(*Config)) []*Sockets {
+// connectRanks connects size ranks; change, if not nil, adjusts the configuration of each.
+func connectRanks(t testing.TB, size int, change func(*Config)) []*Sockets {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
@@ -60,32 +60,26 @@ func meetAll(t testing.TB, size int, change func(*Config)) []*Sockets {
 	return fabrics
 }
 
-// share is a change for meetAll.
+// share is a change for connectRanks.
 func share(sharing Sharing) func(*Config) { return func(c *Config) { c.Sharing = sharing } }
 
 // kinds are the ways to join ranks that this package has.
 var kinds = map[string]func(t testing.TB, size int) []Fabric{
 	"in_process": func(t testing.TB, size int) []Fabric {
-		n := NewNetwork(size)
-		fabrics := make([]Fabric, size)
-		for rank := range fabrics {
-			f, err := n.Fabric(rank)
-			if err != nil {
-				t.Fatal(err)
-			}
-			fabrics[rank] = f
+		_, fabrics := newNetwork(t, size)
+		for _, f := range fabrics {
 			t.Cleanup(func() { f.Close() })
 		}
 		return fabrics
 	},
-	"tcp": func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareNever))) },
+	"tcp": func(t testing.TB, size int) []Fabric { return asFabrics(connectRanks(t, size, share(ShareNever))) },
 	"streams": func(t testing.TB, size int) []Fabric {
-		return asFabrics(meetAll(t, size, func(c *Config) { c.Sharing, c.Streams = ShareNever, 3 }))
+		return asFabrics(connectRanks(t, size, func(c *Config) { c.Sharing, c.Streams = ShareNever, 3 }))
 	},
 	"encrypted": func(t testing.TB, size int) []Fabric {
-		return asFabrics(meetAll(t, size, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, 2 }))
+		return asFabrics(connectRanks(t, size, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, 2 }))
 	},
-	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(meetAll(t, size, share(ShareAlways))) },
+	"shared": func(t testing.TB, size int) []Fabric { return asFabrics(connectRanks(t, size, share(ShareAlways))) },
 }
 
 func asFabrics(sockets []*Sockets) []Fabric {
@@ -96,8 +90,8 @@ func asFabrics(sockets []*Sockets) []Fabric {
 	return fabrics
 }
 
-// overAll runs a test on every kind of fabric.
-func overAll(t *testing.T, f func(t *testing.T, join func(t testing.TB, size int) []Fabric)) {
+// forEachKind runs a test on every kind of fabric.
+func forEachKind(t *testing.T, f func(t *testing.T, join func(t testing.TB, size int) []Fabric)) {
 	for name, join := range kinds {
 		t.Run(name, func(t *testing.T) { f(t, join) })
 	}

@@ -2,14 +2,17 @@ package transport
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Network joins ranks that live in one process: for tests, with the faults that real networks have,
 // and wherever ranks are goroutines. What befalls ranks befalls both links between them. Its methods are safe for concurrent use.
 type Network struct {
-	nodes []*node
+	ranks []*networkRank
 
 	mu    sync.RWMutex
 	delay time.Duration
@@ -19,19 +22,19 @@ type Network struct {
 
 // NewNetwork makes a network of size ranks.
 func NewNetwork(size int) *Network {
-	n := &Network{nodes: make([]*node, size), cut: make(map[[2]int]bool)}
-	for rank := range n.nodes {
-		n.nodes[rank] = &node{rank: rank, network: n, inboxes: make(map[News]*inbox), news: make(chan struct{}, 1)}
+	n := &Network{ranks: make([]*networkRank, size), cut: make(map[[2]int]bool)}
+	for rank := range n.ranks {
+		n.ranks[rank] = &networkRank{rank: rank, network: n, inboxes: make(map[LinkID]*inbox), wakeup: make(chan struct{}, 1)}
 	}
 	return n
 }
 
 // Fabric is a rank's end of the network. It is used once.
 func (n *Network) Fabric(rank int) (Fabric, error) {
-	if rank < 0 || rank >= len(n.nodes) {
-		return nil, fmt.Errorf("there is no rank %d in a network of %d", rank, len(n.nodes))
+	if rank < 0 || rank >= len(n.ranks) {
+		return nil, fmt.Errorf("there is no rank %d in a network of %d", rank, len(n.ranks))
 	}
-	node := n.nodes[rank]
+	node := n.ranks[rank]
 	node.mu.Lock()
 	defer node.mu.Unlock()
 	if node.taken {
@@ -63,14 +66,201 @@ func (n *Network) Cut(a, b int) {
 }
 
 // Kill ends a rank as the end of its process would.
-func (n *Network) Kill(rank int) { n.nodes[rank].end(killed) }
+func (n *Network) Kill(rank int) { n.ranks[rank].end(endKilled) }
 
-// route tells how what from writes to to fares.
-func (n *Network) route(from, to int) (delay time.Duration, lost bool) {
+// faults tells what happens to what one rank writes to another.
+func (n *Network) faults(from, to int) (delay time.Duration, lost bool) {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.delay, n.cut[[2]int{from, to}] || n.drop != nil && n.drop(from, to)
 }
 
 // Size is the number of ranks.
-func (n *Network) Size() int { return len(n.nodes) }
+func (n *Network) Size() int { return len(n.ranks) }
+
+// networkRank is one rank of a Network, and its Fabric.
+type networkRank struct {
+	rank    int
+	network *Network
+	wakeup  chan struct{} // holds one
+
+	ended atomic.Int32 // 0, closed or killed
+
+	mu      sync.Mutex
+	taken   bool
+	inboxes map[LinkID]*inbox // by sender and link
+	ready   []LinkID          // what Ready has not named yet
+}
+
+// How a node ends.
+const (
+	endClosed int32 = iota + 1
+	endKilled
+)
+
+// inbox is what one rank has written to another.
+type inbox struct {
+	buf    []byte // buf[r:] is unread
+	r      int
+	marks  []mark // of what has not arrived yet; oldest first
+	closed bool
+	ready  bool // it is in node.fresh
+}
+
+// mark says when the bytes from start to the next mark's start arrive.
+type mark struct {
+	start int
+	at    time.Time
+}
+
+func (n *networkRank) Rank() int { return n.rank }
+func (n *networkRank) Size() int { return len(n.network.ranks) }
+
+// WaitPolicy: ranks of one process that poll would take the processor from those that they wait for.
+func (n *networkRank) WaitPolicy() WaitPolicy { return WaitPolicy{OnDemand: true} }
+
+func (n *networkRank) Control(rank int) Link { return networkLink{n, n.network.ranks[rank], false} }
+func (n *networkRank) Data(rank int) Link    { return networkLink{n, n.network.ranks[rank], true} }
+func (n *networkRank) Shared() []int         { return nil }
+func (n *networkRank) Arm()                  {}
+func (n *networkRank) Disarm()               {}
+func (n *networkRank) Sleep()                { <-n.wakeup }
+
+func (n *networkRank) Wake() {
+	select {
+	case n.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// WakeRank needs not ask whether the rank is armed.
+func (n *networkRank) WakeRank(rank int) { n.network.ranks[rank].Wake() }
+
+func (n *networkRank) Ready(links []LinkID) []LinkID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, link := range n.ready {
+		n.inboxes[link].ready = false
+	}
+	links = append(links, n.ready...)
+	n.ready = n.ready[:0]
+	return links
+}
+
+func (n *networkRank) Close() error {
+	n.end(endClosed)
+	return nil
+}
+
+// end closes the links of the rank: the others read what it has written, then io.EOF. Those between whom and it nothing ever
+// went learn of it only if it is killed.
+func (n *networkRank) end(how int32) {
+	n.ended.CompareAndSwap(0, how)
+	n.mu.Lock()
+	if how == endKilled { // what goes on of it finds out that its own ends are closed
+		for _, other := range n.network.ranks {
+			if other != n {
+				n.markReady(LinkID{other.rank, false})
+				n.markReady(LinkID{other.rank, true})
+			}
+		}
+	}
+	n.mu.Unlock()
+	control, data := LinkID{n.rank, false}, LinkID{n.rank, true}
+	for _, other := range n.network.ranks {
+		if other == n {
+			continue
+		}
+		other.mu.Lock()
+		if how == endKilled || other.inboxes[control] != nil || other.inboxes[data] != nil {
+			for _, from := range [2]LinkID{control, data} {
+				other.inbox(from).closed = true
+				other.markReady(from)
+			}
+		}
+		other.mu.Unlock()
+	}
+}
+
+// markReady makes Ready name a link. mu is held.
+func (n *networkRank) markReady(from LinkID) {
+	if b := n.inbox(from); !b.ready {
+		b.ready = true
+		n.ready = append(n.ready, from)
+	}
+	n.Wake()
+}
+
+func (n *networkRank) inbox(from LinkID) *inbox {
+	b := n.inboxes[from]
+	if b == nil {
+		b = &inbox{}
+		n.inboxes[from] = b
+	}
+	return b
+}
+
+// networkLink is a Link from one node to another.
+type networkLink struct {
+	here, there *networkRank
+	data        bool
+}
+
+// Write takes everything.
+func (l networkLink) Write(head, body []byte) (int, error) {
+	if l.here.ended.Load() != 0 || l.there.ended.Load() != 0 {
+		return 0, net.ErrClosed
+	}
+	size := len(head) + len(body)
+	delay, lost := l.here.network.faults(l.here.rank, l.there.rank)
+	if lost {
+		return size, nil
+	}
+	to, from := l.there, LinkID{l.here.rank, l.data}
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	b := to.inbox(from)
+	if delay > 0 || len(b.marks) > 0 {
+		b.marks = append(b.marks, mark{start: len(b.buf), at: time.Now().Add(delay)})
+		time.AfterFunc(delay, func() {
+			to.mu.Lock()
+			defer to.mu.Unlock()
+			to.markReady(from)
+		})
+	}
+	if len(b.marks) == 0 && b.r > len(b.buf)/2 { // or a reader that lags a little would make it grow for ever
+		b.buf, b.r = b.buf[:copy(b.buf, b.buf[b.r:])], 0
+	}
+	b.buf = append(append(b.buf, head...), body...)
+	to.markReady(from)
+	return size, nil
+}
+
+// Read sees the end of a rank that left in peace though it marked nothing here: that did not know of the link.
+func (l networkLink) Read(buf []byte) (int, error) {
+	n, how := l.here, l.there.ended.Load() // before looking for what was written until then
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.ended.Load() != 0 {
+		return 0, net.ErrClosed
+	}
+	b := n.inbox(LinkID{l.there.rank, l.data})
+	for len(b.marks) > 0 && !time.Now().Before(b.marks[0].at) {
+		b.marks = b.marks[1:]
+	}
+	end := len(b.buf)
+	if len(b.marks) > 0 {
+		end = b.marks[0].start
+	}
+	switch allRead := b.r == end && len(b.marks) == 0; {
+	case allRead && how == endClosed:
+		return 0, ErrClosedThere
+	case allRead && b.closed:
+		return 0, io.EOF
+	}
+	k := copy(buf, b.buf[b.r:end])
+	if b.r += k; b.r == len(b.buf) {
+		b.buf, b.r = b.buf[:0], 0
+	}
+	return k, nil
+}

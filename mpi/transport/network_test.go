@@ -12,7 +12,7 @@ import (
 	"ddpbatch/internal/testkit"
 )
 
-func newNetwork(t *testing.T, size int) (*Network, []Fabric) {
+func newNetwork(t testing.TB, size int) (*Network, []Fabric) {
 	t.Helper()
 	n := NewNetwork(size)
 	fabrics := make([]Fabric, size)
@@ -26,7 +26,7 @@ func newNetwork(t *testing.T, size int) (*Network, []Fabric) {
 	return n, fabrics
 }
 
-func TestNetworkPlaces(t *testing.T) {
+func TestNetworkRanks(t *testing.T) {
 	n, fabrics := newNetwork(t, 2)
 	if n.Size() != 2 || fabrics[1].Rank() != 1 || fabrics[1].Size() != 2 {
 		t.Errorf("rank %d of %d, of %d", fabrics[1].Rank(), fabrics[1].Size(), n.Size())
@@ -61,21 +61,21 @@ func testDelay(t *testing.T, name string) {
 	write(t, l, "late ")
 	n.Delay(0)
 	write(t, l, "after it") // the order is kept
-	if got := drain(t, other, 8); string(got) != "at once " {
+	if got := readN(t, other, 8); string(got) != "at once " {
 		t.Errorf("read %q", got)
 	}
 	if n, err := other.Read(make([]byte, 10)); n > 0 && time.Since(start) < delay || err != nil {
 		t.Errorf("%d bytes came before their time, %v", n, err)
 	}
 	fabrics[1].Ready(nil)
-	wantAwake(t, asleep(fabrics[1]))
-	if got := drain(t, other, 13); string(got) != "late after it" || time.Since(start) < delay {
+	expectWoken(t, startSleep(fabrics[1]))
+	if got := readN(t, other, 13); string(got) != "late after it" || time.Since(start) < delay {
 		t.Errorf("read %q after %v", got, time.Since(start))
 	}
 	n.Delay(delay)
 	write(t, l, "last words")
 	fabrics[0].Close() // the end comes after them
-	if got := drain(t, other, 10); string(got) != "last words" {
+	if got := readN(t, other, 10); string(got) != "last words" {
 		t.Errorf("read %q", got)
 	}
 	if _, err := other.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
@@ -126,7 +126,7 @@ func TestNetworkEnds(t *testing.T) {
 	n, fabrics := newNetwork(t, 3)
 	write(t, fabrics[0].Control(1), "x")
 	fabrics[0].Close()
-	drain(t, fabrics[1].Control(0), 1)
+	readN(t, fabrics[1].Control(0), 1)
 	for name, l := range links(fabrics[1], 0) {
 		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, ErrClosedThere) || !errors.Is(err, io.EOF) {
 			t.Errorf("%s: whom it had talked to got %v", name, err)
@@ -137,10 +137,10 @@ func TestNetworkEnds(t *testing.T) {
 			t.Errorf("%s: whom it had not talked to got %v", name, err)
 		}
 	}
-	calm(t, fabrics[2])
+	clearReady(t, fabrics[2])
 	n.Kill(1)
-	if news := fabrics[2].Ready(nil); !slices.Equal(news, []News{{Rank: 1}, {Rank: 1, Data: true}}) {
-		t.Errorf("a stranger to a killed rank has news of %v", news)
+	if links := fabrics[2].Ready(nil); !slices.Equal(links, []LinkID{{Rank: 1}, {Rank: 1, Data: true}}) {
+		t.Errorf("a stranger to a killed rank has events of %v", links)
 	}
 	for name, l := range links(fabrics[2], 1) {
 		if _, err := l.Read(make([]byte, 1)); !errors.Is(err, io.EOF) || errors.Is(err, ErrClosedThere) {
@@ -150,8 +150,8 @@ func TestNetworkEnds(t *testing.T) {
 			t.Errorf("%s: writing to it got %v", name, err)
 		}
 	}
-	if news := fabrics[1].Ready(nil); !slices.Contains(news, News{Rank: 2}) || !slices.Contains(news, News{Rank: 2, Data: true}) {
-		t.Errorf("what goes on of the killed rank has news of %v", news)
+	if links := fabrics[1].Ready(nil); !slices.Contains(links, LinkID{Rank: 2}) || !slices.Contains(links, LinkID{Rank: 2, Data: true}) {
+		t.Errorf("what goes on of the killed rank has events of %v", links)
 	}
 	for _, rank := range []int{0, 1} {
 		for name, l := range links(fabrics[rank], 2) {
@@ -173,9 +173,9 @@ func TestNetworkDoesNotGrow(t *testing.T) {
 	write(t, l, "behind")
 	for range 10_000 {
 		l.Write(make([]byte, frame), nil)
-		drain(t, other, frame)
+		readN(t, other, frame)
 	}
-	b := fabrics[1].(*node).inbox(News{Rank: 0})
+	b := fabrics[1].(*networkRank).inbox(LinkID{Rank: 0})
 	if c := cap(b.buf); c > 100*frame {
 		t.Errorf("%d bytes for %d", c, len(b.buf)-b.r)
 	}

@@ -83,15 +83,15 @@ func (d *direction) open(sealed []byte) ([]byte, error) {
 	return opened, nil
 }
 
-// say sends one byte of the handshake.
-func (s *sealing) say(conn net.Conn, word byte) error {
+// sendByte sends one byte of the handshake.
+func (s *sealing) sendByte(conn net.Conn, word byte) error {
 	buf := [recordHead + 1 + recordTag]byte{recordHead: word}
 	_, err := conn.Write(s.out.seal(buf[:], recordHead+1))
 	return err
 }
 
-// hear waits for one byte of the handshake.
-func (s *sealing) hear(conn net.Conn) (byte, error) {
+// receiveByte waits for one byte of the handshake.
+func (s *sealing) receiveByte(conn net.Conn) (byte, error) {
 	var buf [recordHead + 1 + recordTag]byte
 	if _, err := io.ReadFull(conn, buf[:]); err != nil {
 		return 0, err
@@ -117,13 +117,13 @@ type sealedLink struct {
 	tcp  *tcpLink
 	keys *sealing
 
-	record []byte // that is being written
-	unsent []byte // of record
-	held   bool   // its last byte has not been told to be taken
-	raw    []byte // that was read, from the beginning of a record on
-	r, w   int    // raw[r:w] is not opened yet
-	opened []byte // of raw, and not read yet
-	fault  error  // of Read, for good
+	record  []byte // that is being written
+	unsent  []byte // of record
+	held    bool   // its last byte has not been reported as taken
+	raw     []byte // that was read, from the beginning of a record on
+	r, w    int    // raw[r:w] is not opened yet
+	opened  []byte // of raw, and not read yet
+	failure error  // of Read, for good
 }
 
 // newSealedLink is the link of a connection whose records have up to longest bytes, at both ends.
@@ -188,22 +188,22 @@ func (l *sealedLink) Read(buf []byte) (int, error) {
 	if total > 0 {
 		return total, nil
 	}
-	return 0, l.fault
+	return 0, l.failure
 }
 
 // openNext opens the next record, and tells whether it was there.
 func (l *sealedLink) openNext() bool {
-	for l.fault == nil {
+	for l.failure == nil {
 		if have := l.raw[l.r:l.w]; len(have) >= recordHead {
 			size := int(binary.BigEndian.Uint16(have))
 			if size <= recordTag || size > len(l.raw)-recordHead {
-				l.fault = fmt.Errorf("%w: a record of %d bytes", errForged, size)
+				l.failure = fmt.Errorf("%w: a record of %d bytes", errForged, size)
 				return false
 			}
 			if len(have) >= recordHead+size {
 				l.r += recordHead + size
-				l.opened, l.fault = l.keys.in.open(have[recordHead : recordHead+size])
-				return l.fault == nil
+				l.opened, l.failure = l.keys.in.open(have[recordHead : recordHead+size])
+				return l.failure == nil
 			}
 		}
 		l.w = copy(l.raw, l.raw[l.r:l.w]) // nothing of it is opened and unread any more
@@ -211,8 +211,8 @@ func (l *sealedLink) openNext() bool {
 		n, err := l.tcp.Read(l.raw[l.w:])
 		l.w += n
 		if n == 0 {
-			if l.fault = err; l.w > 0 && errors.Is(err, io.EOF) {
-				l.fault = io.ErrUnexpectedEOF
+			if l.failure = err; l.w > 0 && errors.Is(err, io.EOF) {
+				l.failure = io.ErrUnexpectedEOF
 			}
 			return false
 		}

@@ -186,8 +186,8 @@ func TestTicketIsNeeded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	dir := store.NewMemory()
-	_, done := meeter(ctx, dir, 1)
-	conn, _ := knockAt(ctx, t, dir, 1)
+	_, done := connectRank(ctx, dir, 1)
+	conn, _ := dialPort(ctx, t, dir, 1)
 	h := hello{rank: 2, size: 3, streams: 1}
 	if _, err := auth.Client(ctx, conn, testSecret, testConfig(dir, 2, 3).binding(), h.encode()); !errors.Is(err, auth.ErrRefused) {
 		t.Errorf("with the run's secret alone: %v, want ErrRefused", err)
@@ -198,14 +198,14 @@ func TestTicketIsNeeded(t *testing.T) {
 
 // TestControlIsEncrypted looks at what comes on the control link of a rank, before that is opened.
 func TestControlIsEncrypted(t *testing.T) {
-	fabrics := meetAll(t, 2, share(ShareNever))
+	fabrics := connectRanks(t, 2, share(ShareNever))
 	checkEncrypted(t, fabrics[0].Control(1), fabrics[1].control[0])
 }
 
 // TestDataIsEncrypted does so with the data link of ranks that are to encrypt it.
 func TestDataIsEncrypted(t *testing.T) {
 	for _, streams := range []int{1, 2} {
-		fabrics := meetAll(t, 2, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, streams })
+		fabrics := connectRanks(t, 2, func(c *Config) { c.Sharing, c.Encrypt, c.Streams = ShareNever, true, streams })
 		first := fabrics[1].Data(0)
 		if l, ok := first.(*stripedLink); ok {
 			first = l.streams[0]
@@ -252,12 +252,12 @@ func TestEncryptDiffers(t *testing.T) {
 			}
 			done <- err
 		}()
-		conn, _ := knockAt(ctx, t, dir, 0)
+		conn, _ := dialPort(ctx, t, dir, 0)
 		text, err := dir.Get(ctx, addressKey(0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, ticket, err := decodeEntry(text)
+		_, _, ticket, err := decodeAddressRecord(text)
 		if err != nil {
 			t.Fatal(err)
 		}

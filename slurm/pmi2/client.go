@@ -23,11 +23,11 @@ const finalizeWait = time.Second
 
 // Client is a task's connection to its slurmstepd. It is for one goroutine at a time.
 type Client struct {
-	wire wire
-	job  string
-	rank int // of this task in the step, from 0
-	size int
-	told int // how often FromZero was called
+	wire  wire
+	job   string
+	rank  int // of this task in the step, from 0
+	size  int
+	calls int // how often FromZero was called
 }
 
 // Open takes over the socket that PMI_FD names. The environment's variables stay as they are: whoever starts other programs
@@ -114,8 +114,8 @@ func (c *Client) fromZero(ctx context.Context, text string) (string, error) {
 	if err := c.begin(); err != nil {
 		return "", err
 	}
-	c.told++
-	key := "ddpbatch/" + strconv.Itoa(c.told)
+	c.calls++
+	key := "ddpbatch/" + strconv.Itoa(c.calls)
 	if c.rank == 0 {
 		if _, err := c.wire.call("kvs-put", field{"key", key}, field{"value", base64.RawURLEncoding.EncodeToString([]byte(text))}); err != nil {
 			return "", err
@@ -140,7 +140,7 @@ func (c *Client) fromZero(ctx context.Context, text string) (string, error) {
 
 // begin agrees on the version, before the first call.
 func (c *Client) begin() error {
-	if c.told > 0 {
+	if c.calls > 0 {
 		return nil
 	}
 	if err := c.wire.greet(); err != nil {
@@ -158,7 +158,7 @@ func (c *Client) begin() error {
 
 // Close ends the connection. That it was not ended in time is no error: Slurm does not mind.
 func (c *Client) Close() error {
-	if c.told > 0 {
+	if c.calls > 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), finalizeWait)
 		defer cancel()
 		defer c.wire.until(ctx)()

@@ -65,9 +65,9 @@ func (a Allocation) component(node int) int {
 	return slices.IndexFunc(a.spans(), func(span [2]int) bool { return node < span[1] })
 }
 
-// listed are the indices of nodes in the order of Slurm's lists: that of SLURM_NODEID, but in a heterogeneous job, where it is that of
+// listOrder are the indices of nodes in the order of Slurm's lists: that of SLURM_NODEID, but in a heterogeneous job, where it is that of
 // the names (seen in Slurm 22.05).
-func (a Allocation) listed(nodes []Node) []int {
+func (a Allocation) listOrder(nodes []Node) []int {
 	order := make([]int, len(nodes))
 	for i := range order {
 		order[i] = i
@@ -86,8 +86,8 @@ func byName(a, b string) int {
 	return cmp.Or(strings.Compare(textA, textB), cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB), cmp.Compare(len(a), len(b)))
 }
 
-// pick is list in another order.
-func pick[T any](list []T, order []int) []T {
+// reordered is list in another order.
+func reordered[T any](list []T, order []int) []T {
 	picked := make([]T, len(order))
 	for to, from := range order {
 		picked[to] = list[from]
@@ -95,16 +95,16 @@ func pick[T any](list []T, order []int) []T {
 	return picked
 }
 
-// components is what every task of a heterogeneous job, and its batch script, is told of each component, by the name of today and by
+// componentsEnviron is what every task of a heterogeneous job, and its batch script, is told of each component, by the name of today and by
 // that of Slurm's before 20.02.
-func (a Allocation) components() []string {
+func (a Allocation) componentsEnviron() []string {
 	if a.Components == nil {
 		return nil
 	}
 	size := strconv.Itoa(len(a.Components))
 	env := []string{"SLURM_HET_SIZE=" + size, "SLURM_PACK_SIZE=" + size}
 	for i, span := range a.spans() {
-		for _, entry := range a.only(i, span) {
+		for _, entry := range a.componentEnviron(i, span) {
 			name, value, _ := strings.Cut(entry, "=")
 			for _, word := range []string{"HET", "PACK"} {
 				env = append(env, fmt.Sprintf("%s_%s_GROUP_%d=%s", name, word, i, value))
@@ -114,8 +114,8 @@ func (a Allocation) components() []string {
 	return env
 }
 
-// only is what is said of one component, without its suffix.
-func (a Allocation) only(i int, span [2]int) []string {
+// componentEnviron is what is said of one component, without its suffix.
+func (a Allocation) componentEnviron(i int, span [2]int) []string {
 	nodes, tasks := a.Nodes[span[0]:span[1]], a.tasks()[span[0]:span[1]]
 	total := 0
 	for _, n := range tasks {

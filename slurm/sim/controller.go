@@ -36,8 +36,8 @@ type Controller struct {
 	Warning   slurm.Warning // what sbatch's --signal asked for; the zero value: B:USR2, as ddpbatch's scripts do
 }
 
-// blow is what an event sends at one moment.
-type blow struct {
+// delivery is what an event sends at one moment.
+type delivery struct {
 	after        time.Duration // since the event
 	tasks, batch []syscall.Signal
 }
@@ -50,23 +50,23 @@ const (
 
 // schedule is what an event sends, and when. The order of CONT and TERM differs between runs of Slurm; that the tasks get TERM
 // twice at the time limit and at the end of a preemption's grace does not.
-func (c Controller) schedule(e Event) []blow {
+func (c Controller) schedule(e Event) []delivery {
 	once, twice, end := []syscall.Signal{cont, term}, []syscall.Signal{term, cont, term}, []syscall.Signal{kill}
 	switch e {
 	case Cancelled, Requeued:
-		return []blow{{0, once, once}, {c.KillWait, end, end}}
+		return []delivery{{0, once, once}, {c.KillWait, end, end}}
 	case TimeLimit:
-		return []blow{{0, twice, once}, {c.KillWait, end, end}}
+		return []delivery{{0, twice, once}, {c.KillWait, end, end}}
 	case Preempted:
-		return []blow{{0, once, nil}, {c.GraceTime, twice, once}, {c.GraceTime + c.KillWait, end, end}}
+		return []delivery{{0, once, nil}, {c.GraceTime, twice, once}, {c.GraceTime + c.KillWait, end, end}}
 	case Warned:
 		switch w := c.Warning; {
 		case w.Signal == 0:
-			return []blow{{0, nil, []syscall.Signal{cont, syscall.SIGUSR2}}}
+			return []delivery{{0, nil, []syscall.Signal{cont, syscall.SIGUSR2}}}
 		case w.Batch:
-			return []blow{{0, nil, []syscall.Signal{cont, w.Signal}}}
+			return []delivery{{0, nil, []syscall.Signal{cont, w.Signal}}}
 		default:
-			return []blow{{0, []syscall.Signal{cont, w.Signal}, nil}}
+			return []delivery{{0, []syscall.Signal{cont, w.Signal}, nil}}
 		}
 	}
 	return nil

@@ -14,15 +14,15 @@ import (
 	"ddpbatch/slurm"
 )
 
-// ear writes down what one side of a job gets, and when.
-type ear struct {
-	name  string
-	begin time.Time
-	heard *[]string
+// receiver writes down what one side of a job gets, and when.
+type receiver struct {
+	name     string
+	begin    time.Time
+	received *[]string
 }
 
-func (e ear) Signal(sig syscall.Signal) {
-	*e.heard = append(*e.heard, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
+func (e receiver) Signal(sig syscall.Signal) {
+	*e.received = append(*e.received, fmt.Sprintf("%v %s %s", time.Since(e.begin), e.name, strings.TrimPrefix(unix.SignalName(sig), "SIG")))
 }
 
 // TestController holds the order in which Slurm 22.05 was seen to signal at a time limit, a cancel, a requeue and a preemption, KillWait
@@ -36,13 +36,13 @@ func TestController(t *testing.T) {
 		Warned:    "0s batch CONT, 0s batch USR2",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var heard []string
+			var received []string
 			c := Controller{
-				Tasks: ear{"tasks", time.Now(), &heard}, Batch: ear{"batch", time.Now(), &heard},
+				Tasks: receiver{"tasks", time.Now(), &received}, Batch: receiver{"batch", time.Now(), &received},
 				KillWait: 5 * time.Second, GraceTime: 6 * time.Second,
 			}
 			c.Play(t.Context(), event)
-			if got := strings.Join(heard, ", "); got != want {
+			if got := strings.Join(received, ", "); got != want {
 				t.Errorf("%s:\n%s, want\n%s", event, got, want)
 			}
 		})
@@ -60,11 +60,11 @@ func TestControllerWarns(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Test(t, func(t *testing.T) {
-			var heard []string
+			var received []string
 			Controller{
-				Tasks: ear{"tasks", time.Now(), &heard}, Batch: ear{"batch", time.Now(), &heard}, KillWait: 5 * time.Second, Warning: w,
+				Tasks: receiver{"tasks", time.Now(), &received}, Batch: receiver{"batch", time.Now(), &received}, KillWait: 5 * time.Second, Warning: w,
 			}.Play(t.Context(), Warned)
-			if got := strings.Join(heard, ", "); got != want {
+			if got := strings.Join(received, ", "); got != want {
 				t.Errorf("%s: %s, want %s", text, got, want)
 			}
 		})
@@ -74,13 +74,13 @@ func TestControllerWarns(t *testing.T) {
 // TestControllerStops: nothing comes after the job's end.
 func TestControllerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var heard []string
+		var received []string
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		e := ear{"any", time.Now(), &heard}
+		e := receiver{"any", time.Now(), &received}
 		Controller{Tasks: e, Batch: e, KillWait: 5 * time.Second}.Play(ctx, Cancelled)
-		if len(heard) != 4 || time.Since(e.begin) != time.Second {
-			t.Errorf("after %v: %q", time.Since(e.begin), heard)
+		if len(received) != 4 || time.Since(e.begin) != time.Second {
+			t.Errorf("after %v: %q", time.Since(e.begin), received)
 		}
 	})
 }

@@ -18,5 +18,5 @@
 //	code := step.Code()
 //
 // A [Controller] sends what Slurm sends when a job is cancelled, preempted, requeued or at its time limit. A [Scene] waits for
-// the moments of faults, and strikes. Two of them, a partition and a full disk, need a [World].
+// the moments of faults, and injects them. Two of them, a partition and a full disk, need a [World].
 package sim

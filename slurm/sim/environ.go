@@ -17,15 +17,17 @@ const (
 // Environ is what Slurm sets for one task of the step, as "NAME=value" in no particular order,
 // with the pretend addresses ([slurm.SimAddresses]). It holds nothing of this process's own environment:
 // append it to what slurm.Scrub keeps of that.
-func (a Allocation) Environ(p Place) []string {
-	return slices.Concat(a.job(), a.components(), a.step(), a.task(p))
+func (a Allocation) Environ(t Task) []string {
+	return slices.Concat(a.jobEnviron(), a.componentsEnviron(), a.stepEnviron(), a.taskEnviron(t))
 }
 
 // ScriptEnviron is what of it the job's batch script has.
-func (a Allocation) ScriptEnviron() []string { return slices.Concat(a.leader().job(), a.components()) }
+func (a Allocation) ScriptEnviron() []string {
+	return slices.Concat(a.leader().jobEnviron(), a.componentsEnviron())
+}
 
-// job is what is the same for all steps of the job, but for the node's CPUs.
-func (a Allocation) job() []string {
+// jobEnviron is what is the same for all steps of the job, but for the node's CPUs.
+func (a Allocation) jobEnviron() []string {
 	id, nodelist := strconv.Itoa(a.JobID), a.nodelist()
 	env := []string{
 		"SLURM_CLUSTER_NAME=" + clusterName,
@@ -50,7 +52,7 @@ func (a Allocation) job() []string {
 		}
 	}
 	if len(a.CPUs) > 0 {
-		env = append(env, "SLURM_JOB_CPUS_PER_NODE="+slurm.FormatTaskCounts(pick(a.cpus(), a.listed(a.Nodes))))
+		env = append(env, "SLURM_JOB_CPUS_PER_NODE="+slurm.FormatTaskCounts(reordered(a.cpus(), a.listOrder(a.Nodes))))
 	}
 	if !a.EndTime.IsZero() {
 		env = append(env, "SLURM_JOB_END_TIME="+strconv.FormatInt(a.EndTime.Unix(), 10))
@@ -77,9 +79,9 @@ func (a Allocation) cpus() []int {
 	return a.CPUs
 }
 
-// step is what is the same for all tasks of the step.
-func (a Allocation) step() []string {
-	nodes, counts := strconv.Itoa(a.stepNodes()), slurm.FormatTaskCounts(pick(a.tasks(), a.listed(a.stepOf())))
+// stepEnviron is what is the same for all tasks of the step.
+func (a Allocation) stepEnviron() []string {
+	nodes, counts := strconv.Itoa(a.stepNodes()), slurm.FormatTaskCounts(reordered(a.tasks(), a.listOrder(a.nodesOfStep())))
 	total := 0
 	for _, n := range a.tasks() {
 		total += n
@@ -101,21 +103,21 @@ func (a Allocation) step() []string {
 	}
 }
 
-// task is what tells one task from the others.
-func (a Allocation) task(p Place) []string {
-	node := a.StepNode(p.Node)
+// taskEnviron is what tells one task from the others.
+func (a Allocation) taskEnviron(t Task) []string {
+	node := a.StepNode(t.Node)
 	name := a.Nodes[node].Name
-	procs := make([]string, len(p.Procs))
-	for i, proc := range p.Procs {
+	procs := make([]string, len(t.Procs))
+	for i, proc := range t.Procs {
 		procs[i] = strconv.Itoa(proc)
 	}
-	component := a.component(p.Node)
+	component := a.component(t.Node)
 	env := []string{
 		"SLURM_DISTRIBUTION=" + string(a.layout(a.spans()[component])),
-		"SLURM_NODEID=" + strconv.Itoa(p.Node),
-		"SLURM_PROCID=" + strconv.Itoa(p.Proc),
+		"SLURM_NODEID=" + strconv.Itoa(t.Node),
+		"SLURM_PROCID=" + strconv.Itoa(t.Proc),
 		"SLURM_GTIDS=" + strings.Join(procs, ","),
-		"SLURM_LOCALID=" + strconv.Itoa(p.Local),
+		"SLURM_LOCALID=" + strconv.Itoa(t.Local),
 		"SLURMD_NODENAME=" + name,
 		"SLURM_TOPOLOGY_ADDR=" + name,
 		"SLURM_TOPOLOGY_ADDR_PATTERN=node",
@@ -133,26 +135,26 @@ func (a Allocation) nodelist() string {
 	if a.Nodelist != "" && a.Components == nil {
 		return a.Nodelist
 	}
-	return fold(pick(a.Nodes, a.listed(a.Nodes)))
+	return fold(reordered(a.Nodes, a.listOrder(a.Nodes)))
 }
 
 func (a Allocation) stepNodelist() string {
 	if a.Step == nil {
 		return a.nodelist()
 	}
-	return fold(a.stepOf())
+	return fold(a.nodesOfStep())
 }
 
 func (a Allocation) stepAddresses() []string {
 	var addresses []string
-	for _, node := range a.stepOf() {
+	for _, node := range a.nodesOfStep() {
 		addresses = append(addresses, node.Address)
 	}
 	return addresses
 }
 
-// stepOf are the nodes of the step.
-func (a Allocation) stepOf() []Node {
+// nodesOfStep are the nodes of the step.
+func (a Allocation) nodesOfStep() []Node {
 	nodes := make([]Node, a.stepNodes())
 	for i := range nodes {
 		nodes[i] = a.Nodes[a.StepNode(i)]

@@ -138,8 +138,8 @@ func TestEnvironAgainstSlurm25_11(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := parse(t, strings.Split(strings.TrimSpace(string(data)), "\n"))
-			end, err := strconv.ParseInt(told["SLURM_JOB_END_TIME"], 10, 64)
+			recorded := parse(t, strings.Split(strings.TrimSpace(string(data)), "\n"))
+			end, err := strconv.ParseInt(recorded["SLURM_JOB_END_TIME"], 10, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestEnvironAgainstSlurm25_11(t *testing.T) {
 			if err := pretend.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			proc, err := strconv.Atoi(told["SLURM_PROCID"])
+			proc, err := strconv.Atoi(recorded["SLURM_PROCID"])
 			if err != nil || proc >= len(pretend.Places()) {
 				t.Fatalf("process %d of %d, %v", proc, len(pretend.Places()), err)
 			}
@@ -159,7 +159,7 @@ func TestEnvironAgainstSlurm25_11(t *testing.T) {
 	}
 }
 
-// TestHeterogeneousScriptAgainstSlurm: what a heterogeneous job's batch script is told is what Slurm told it.
+// TestHeterogeneousScriptAgainstSlurm: the batch script of a heterogeneous job gets the variables that Slurm gave it.
 func TestHeterogeneousScriptAgainstSlurm(t *testing.T) {
 	pretend := dumps["29-hetjob-one-world"]
 	pretend.WorkDir = "/home/ann/digits"
@@ -167,9 +167,9 @@ func TestHeterogeneousScriptAgainstSlurm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := parse(t, strings.Split(strings.TrimSpace(string(data)), "\n"))
+	recorded := parse(t, strings.Split(strings.TrimSpace(string(data)), "\n"))
 	for name, got := range parse(t, pretend.ScriptEnviron()) {
-		want, set := told[name]
+		want, set := recorded[name]
 		if own, ok := different[ofComponent.ReplaceAllString(name, "")]; ok {
 			want = own
 		}

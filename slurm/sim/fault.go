@@ -2,6 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -32,7 +35,7 @@ type Fault struct {
 	// Everybody: of warn: not the batch script alone gets the signal but the tasks, too (sbatch --signal=USR2@lead and B:USR2@lead in one).
 	Everybody bool
 
-	// When it strikes: at once where none of them is set.
+	// When it is injected: at once where none of them is set.
 	Step    int64         // as soon as the metrics tell of this step; 0: no matter
 	Time    time.Duration // since the job began to run; 0: no matter
 	Attempt int           // in this attempt of the run only; 0: in whichever it happens
@@ -66,4 +69,181 @@ func (f Fault) OnRank() bool { return f.Kind == Kill || f.Kind == Stop || f.Kind
 // OnNode tells whether the fault is one of a single node.
 func (f Fault) OnNode() bool {
 	return f.Kind == NodeDies || f.Kind == AgentDies || f.Kind == Partition
+}
+
+// options are what each kind takes before its trigger; the first stands without its name, too.
+var options = map[Kind][]string{
+	Kill: {"rank"}, Stop: {"rank", "for"}, Slow: {"rank", "share", "for"},
+	Term: {}, Timeout: {"lead"}, Warn: {"all"},
+	NodeDies: {"node"}, AgentDies: {"node"}, Partition: {"node"}, NoSpace: {"for"},
+}
+
+// Kinds are the names of all faults, for people.
+const Kinds = "kill, stop, slow, term, timeout, warn, node, agent, partition, nospace"
+
+// ParseFault reads a fault:
+//
+//	KIND[:OPTION=VALUE,...][@start|@step=N|@time=DURATION][#attempt=N]
+//
+// as in kill:rank=3@step=20, node:1@time=2s#attempt=1, slow:rank=0,share=0.5,for=10s. The first option of a kind may be
+// written without its name. An error is a [*FaultError].
+func ParseFault(text string) (Fault, error) {
+	p := &faultText{all: text}
+	if len(text) > maxFault {
+		p.all = text[:maxFault] + "..."
+		return Fault{}, p.wrong(maxFault, "it is too long")
+	}
+	f := Fault{Text: text, Rank: -1}
+	head, when, timed := cut(text, 0, "@#")
+	kind, list, listed := strings.Cut(head, ":")
+	f.Kind = Kind(kind)
+	known, ok := options[f.Kind]
+	if !ok {
+		return Fault{}, p.wrong(0, "there is no fault %q; there are %s", kind, Kinds)
+	}
+	if listed {
+		p.options(&f, known, list, len(kind)+1)
+	}
+	if timed {
+		p.trigger(&f, when, len(head))
+	}
+	p.complete(&f, len(head))
+	if p.err != nil {
+		return Fault{}, p.err
+	}
+	return f, nil
+}
+
+// cut is what of text stands before and from the first byte of any of chars.
+func cut(text string, from int, chars string) (before, rest string, found bool) {
+	i := strings.IndexAny(text[from:], chars)
+	if i < 0 {
+		return text, "", false
+	}
+	return text[:from+i], text[from+i:], true
+}
+
+// faultText is the text of a fault while it is read; err is the first thing that is wrong with it.
+type faultText struct {
+	all string
+	err error
+}
+
+func (p *faultText) wrong(at int, format string, args ...any) error {
+	if p.err == nil {
+		p.err = &FaultError{Text: p.all, Column: at + 1, Problem: fmt.Sprintf(format, args...)}
+	}
+	return p.err
+}
+
+// options reads "rank=3,for=2s", which begins at byte at.
+func (p *faultText) options(f *Fault, known []string, list string, at int) {
+	seen := map[string]bool{}
+	for i, item := range strings.Split(list, ",") {
+		name, value, named := strings.Cut(item, "=")
+		valueAt := at + min(len(name)+1, len(item))
+		switch {
+		case !named && f.Kind == Warn && item == "all":
+		case !named && i == 0 && len(known) > 0:
+			name, value, valueAt = known[0], item, at
+		}
+		switch {
+		case !slices.Contains(known, name):
+			p.wrong(at, "%s has no option %q%s", f.Kind, name, thereAre(known))
+		case seen[name]:
+			p.wrong(at, "%s is given twice", name)
+		default:
+			p.option(f, name, value, valueAt)
+		}
+		seen[name] = true
+		at += len(item) + 1
+	}
+}
+
+func (p *faultText) option(f *Fault, name, value string, at int) {
+	switch name {
+	case "rank":
+		f.Rank = int(p.number(value, at, 0, maxTasks))
+	case "node":
+		if f.Node = value; value == "" {
+			p.wrong(at, "name the node, or give its number from 0")
+		}
+	case "all":
+		if f.Everybody = value == ""; !f.Everybody {
+			p.wrong(at, "write warn:all, to have the tasks get the signal, too")
+		}
+	case "for":
+		f.For = p.duration(value, at)
+	case "lead":
+		f.Lead = p.duration(value, at)
+	case "share":
+		share, err := strconv.ParseFloat(value, 64)
+		if f.Share = share; err != nil || !(share > 0 && share < 1) {
+			p.wrong(at, "share is a number between 0 and 1, such as 0.9, not %q", value)
+		}
+	}
+}
+
+// trigger reads "@step=20#attempt=2", which begins at byte at.
+func (p *faultText) trigger(f *Fault, text string, at int) {
+	for text != "" {
+		item, rest, _ := cut(text, 1, "@#")
+		name, value, _ := strings.Cut(item, "=")
+		valueAt := at + min(len(name)+1, len(item))
+		switch {
+		case name == "@start" && item == name:
+		case name == "@step" && f.Step == 0 && f.Time == 0:
+			f.Step = p.number(value, valueAt, 1, 1e12)
+		case name == "@time" && f.Step == 0 && f.Time == 0:
+			f.Time = p.duration(value, valueAt)
+		case name == "#attempt" && f.Attempt == 0:
+			f.Attempt = int(p.number(value, valueAt, 1, 1e6))
+		default:
+			p.wrong(at, "write when it strikes as @start, @step=20 or @time=3s, and in which attempt as #attempt=2, each once, not %q", item)
+			return
+		}
+		at, text = at+len(item), rest
+	}
+}
+
+// complete fills in what was left out, and finds what must not be.
+func (p *faultText) complete(f *Fault, at int) {
+	switch f.Kind {
+	case Kill, Stop, Slow:
+		if f.Rank < 0 {
+			p.wrong(at, "say which rank: %s:rank=0", f.Kind)
+		}
+	case NodeDies, AgentDies, Partition:
+		if f.Node == "" {
+			p.wrong(at, "say which node: %s:node=1", f.Kind)
+		}
+	}
+	if f.Kind == Slow && f.Share == 0 {
+		f.Share = defaultShare
+	}
+}
+
+func (p *faultText) number(text string, at int, low, high int64) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < low || n > high {
+		p.wrong(at, "%q is not a whole number from %d to %d", text, low, high)
+		return low
+	}
+	return n
+}
+
+func (p *faultText) duration(text string, at int) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		p.wrong(at, "%q is not a time such as 500ms, 3s or 2m", text)
+		return 1
+	}
+	return d
+}
+
+func thereAre(known []string) string {
+	if len(known) == 0 {
+		return "; it takes none"
+	}
+	return "; it takes " + strings.Join(known, ", ")
 }

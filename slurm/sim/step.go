@@ -21,7 +21,7 @@ const KillWait = 30 * time.Second
 // patience would show nothing that a shorter time does not.
 const lostAfter = 30 * time.Second
 
-// Step is one srun in an allocation: the same command once in every place.
+// Step is one srun in an allocation: the same command once for each task.
 type Step struct {
 	Allocation Allocation
 	Command    []string
@@ -40,21 +40,20 @@ type Step struct {
 // Running is a step that has begun. Its methods may be called from several goroutines.
 type Running struct {
 	step  Step
-	tasks []*task
+	tasks []*taskProcess
 	ended chan struct{} // closed when all tasks have ended but for those that were lost
 
-	mu     sync.Mutex
-	left   int  // tasks that are waited for
-	bad    bool // one has failed, and the others were told
-	failed bool // Slurm has ended the step because a node does not answer
-	err    error
-	timers []*time.Timer
-	wg     sync.WaitGroup
+	mu         sync.Mutex
+	left       int  // tasks that are waited for
+	ending     bool // one has failed, and the others are being ended
+	nodeFailed bool // Slurm has ended the step because a node does not answer
+	err        error
+	timers     []*time.Timer
+	wg         sync.WaitGroup
 }
 
-// task is one process of the step.
-type task struct {
-	place       Place
+// taskProcess is one process of the step.
+type taskProcess struct {
 	node        int // its index among the job's nodes
 	process     *proc.Process
 	out, stderr io.WriteCloser
@@ -62,7 +61,7 @@ type task struct {
 	over, lost, warned bool // Running.mu
 }
 
-// Start starts a task in every place. Whoever called it calls Close in the end.
+// Start starts all tasks. Whoever called it calls Close in the end.
 //
 // The tasks of a step die with this process, even where that is killed (package proc).
 func (s Step) Start() (*Running, error) {
@@ -73,10 +72,10 @@ func (s Step) Start() (*Running, error) {
 		s.KillWait = KillWait
 	}
 	r := &Running{step: s, ended: make(chan struct{})}
-	for _, place := range s.Allocation.Places() {
-		t, err := s.start(place)
+	for _, id := range s.Allocation.Places() {
+		t, err := s.start(id)
 		if err != nil {
-			err = fmt.Errorf("start task %d on %s: %w", place.Proc, s.Allocation.Nodes[s.Allocation.StepNode(place.Node)].Name, err)
+			err = fmt.Errorf("start task %d on %s: %w", id.Proc, s.Allocation.Nodes[s.Allocation.StepNode(id.Node)].Name, err)
 			return nil, errors.Join(err, r.abandon())
 		}
 		r.tasks = append(r.tasks, t)
@@ -91,14 +90,14 @@ func (s Step) Start() (*Running, error) {
 	return r, nil
 }
 
-func (s Step) start(p Place) (*task, error) {
-	t := &task{place: p, node: s.Allocation.StepNode(p.Node)}
+func (s Step) start(id Task) (*taskProcess, error) {
+	t := &taskProcess{node: s.Allocation.StepNode(id.Node)}
 	words := s.Command
 	if s.World != nil {
 		words = s.World.enter(s.Allocation.Nodes[t.node].Name, s.Allocation.WorkDir, words)
 	}
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Env = slices.Concat(s.Environ, s.Allocation.Environ(p))
+	cmd.Env = slices.Concat(s.Environ, s.Allocation.Environ(id))
 	cmd.Dir = s.Allocation.WorkDir
 	t.out, t.stderr = s.Output(false), s.Output(true)
 	cmd.Stdout, cmd.Stderr = t.out, t.stderr
@@ -120,7 +119,7 @@ func (r *Running) abandon() error {
 	return errors.Join(errs...)
 }
 
-func (r *Running) taskEnded(t *task) {
+func (r *Running) taskEnded(t *taskProcess) {
 	err := t.close()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +130,7 @@ func (r *Running) taskEnded(t *task) {
 	}
 	r.countDown()
 	if t.process.Code() != 0 && !r.step.Spare {
-		r.tellOthers()
+		r.endOthers()
 	}
 }
 
@@ -142,12 +141,12 @@ func (r *Running) countDown() {
 	}
 }
 
-// tellOthers ends the tasks that are left, as srun --kill-on-bad-exit does. r.mu is held.
-func (r *Running) tellOthers() {
-	if r.bad || r.left == 0 {
+// endOthers ends the tasks that are left, as srun --kill-on-bad-exit does. r.mu is held.
+func (r *Running) endOthers() {
+	if r.ending || r.left == 0 {
 		return
 	}
-	r.bad = true
+	r.ending = true
 	r.signal(syscall.SIGCONT)
 	r.signal(syscall.SIGTERM)
 	r.later(r.step.KillWait, func() { r.signal(syscall.SIGKILL) })
@@ -180,9 +179,9 @@ func (r *Running) signal(sig syscall.Signal) {
 	}
 }
 
-// Warn sends a signal to every task that runs on a node that answers and has a handler for it: to that process alone, as a worker that the
-// task is about to start is in its process group for a moment, and would be killed. It is false as long as not all of them have got it, since
-// one has only just begun, or as nobody is left to be warned; it may be called again then.
+// Warn sends a signal to every task that runs on a node that answers and has a handler for it: to that process alone, as a worker that
+// the task is about to start is in its process group for a moment, and would be killed. It is false as long as not all of them have got
+// it, since one has only just begun, or as nobody is left to be warned; it may be called again then.
 func (r *Running) Warn(sig syscall.Signal) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,8 +191,8 @@ func (r *Running) Warn(sig syscall.Signal) bool {
 			continue
 		}
 		if !t.warned {
-			told, _ := t.process.Warn(sig) // what cannot be looked at is looked at again
-			t.warned = told > 0
+			sent, _ := t.process.Warn(sig) // what cannot be looked at is looked at again
+			t.warned = sent > 0
 		}
 		if !t.warned {
 			return false
@@ -225,8 +224,8 @@ func (r *Running) Lose(node int) bool {
 	}
 	if found && !r.step.Spare {
 		r.later(lostAfter, func() {
-			r.failed = true
-			r.tellOthers()
+			r.nodeFailed = true
+			r.endOthers()
 		})
 	}
 	return found
@@ -236,7 +235,7 @@ func (r *Running) Lose(node int) bool {
 func (r *Running) NodeFailed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.failed
+	return r.nodeFailed
 }
 
 // SignalNode sends a signal to the tasks on one node of the job, and tells whether there were any.
@@ -285,6 +284,6 @@ func (r *Running) Close() error {
 	return r.err
 }
 
-func (t *task) close() error {
+func (t *taskProcess) close() error {
 	return errors.Join(t.process.Err(), t.out.Close(), t.stderr.Close())
 }

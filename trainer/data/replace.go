@@ -1,6 +1,9 @@
 package data
 
 import (
+	"context"
+	"ddpbatch/internal/replace"
+	"ddpbatch/internal/vfs"
 	"errors"
 	"fmt"
 	"io"
@@ -20,16 +23,6 @@ func replaceFile(at cached, write func(io.Writer) error) error {
 	if err := at.in.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	f, err := at.in.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	err = errors.Join(write(f), f.Close())
-	if err == nil {
-		err = at.in.Rename(temp, at.name)
-	}
-	if err != nil {
-		return errors.Join(err, at.in.Remove(temp))
-	}
-	return nil
+	o := replace.Options{Temp: temp, NoSync: true}
+	return replace.FileWith(context.Background(), vfs.Held(at.in), filepath.Join(at.in.Name(), at.name), o, write)
 }

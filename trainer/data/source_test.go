@@ -24,8 +24,8 @@ func rewrite(t *testing.T, path, text string) {
 	}
 }
 
-// replace puts another file of the same time in the place of the one at path.
-func replace(t *testing.T, path, text string) {
+// replaceAt puts another file of the same time in the place of the one at path.
+func replaceAt(t *testing.T, path, text string) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err == nil {
@@ -46,7 +46,7 @@ func replace(t *testing.T, path, text string) {
 // content alone would show none of these.
 func TestCacheSeesEveryChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, path, text string){
-		"in place": rewrite, "by another file": replace,
+		"in place": rewrite, "by another file": replaceAt,
 	} {
 		cache := &Cache{Dir: t.TempDir()}
 		cfg := CSVConfig{Path: writeFile(t, "table.csv", []byte("0,0\n"))}
@@ -65,7 +65,7 @@ func TestCacheSeesAChangedGzip(t *testing.T) {
 	cache := &Cache{Dir: t.TempDir()}
 	path := writeFile(t, "array.gz", gzipped(t, idxBytes([]uint32{1}, 1)))
 	for want := range byte(3) {
-		replace(t, path, string(gzipped(t, idxBytes([]uint32{1}, want))))
+		replaceAt(t, path, string(gzipped(t, idxBytes([]uint32{1}, want))))
 		x, err := openIDX(t.Context(), cache, path)
 		if err != nil || x.data[0] != want {
 			t.Errorf("%+v, error %v; want %d", x, err, want)
@@ -103,7 +103,7 @@ func TestCacheSeesEveryFileOfATree(t *testing.T) {
 	}{
 		{rewrite, "som", "etext", "som\x00etex"},
 		{rewrite, "SOM", "etext", "SOM\x00etex"},
-		{replace, "som", "ETEXT", "som\x00ETEX"},
+		{replaceAt, "som", "ETEXT", "som\x00ETEX"},
 	} {
 		c.change(t, filepath.Join(root, "a"), c.a)
 		c.change(t, filepath.Join(root, "b"), c.b)

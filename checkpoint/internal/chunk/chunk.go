@@ -1,6 +1,8 @@
 package chunk
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // MaxBytes is the length of the longest chunk. All chunks of a piece but its last have this length.
 const MaxBytes = 256 << 10
@@ -79,4 +81,82 @@ func (m Method) sumBytes() int {
 		return 4
 	}
 	return 0
+}
+
+// A chunk of method Planes is one entry per plane, then the planes' bytes in the same order, nothing between. An
+// entry is the plane's codec and the 24-bit little-endian length of its stored bytes. Plane k holds byte k of every
+// element, after the elements of floating-point layouts have been rotated left by one bit.
+const entryBytes = 4
+
+// A PlaneCodec says how one plane is stored. The values are those of the format.
+type PlaneCodec byte
+
+const (
+	PlaneRaw      PlaneCodec = 0
+	PlaneConstant PlaneCodec = 1 // all its bytes are the one stored
+	PlaneHuff0    PlaneCodec = 2 // a Huffman table and four streams, as huff0.Compress4X writes them
+	PlaneZstd     PlaneCodec = 3 // one zstd frame
+)
+
+func (c PlaneCodec) String() string {
+	if c > PlaneZstd {
+		return fmt.Sprintf("plane codec %d", byte(c))
+	}
+	return [...]string{"raw", "constant", "huff0", "zstd"}[c]
+}
+
+// A Plane is what a chunk says about one of its planes.
+type Plane struct {
+	Codec  PlaneCodec
+	Stored int // bytes
+}
+
+// HeadBytes is how many of the stored bytes say how the planes are stored; 0 where the method has none.
+func (m Method) HeadBytes(l Layout) int {
+	if m&^Delta != Planes {
+		return 0
+	}
+	return m.sumBytes() + l.Width*entryBytes
+}
+
+// ParseHead reads the first HeadBytes of a plausible chunk of so many stored bytes, for those who want to know how it is
+// stored but not what it is. It gives the planes, Layout.Width of them, from the lowest bytes of the elements to the
+// highest. All stored bytes but the head are theirs, or it is an error.
+func (m Method) ParseHead(head []byte, stored int, l Layout) ([]Plane, error) {
+	head, left := head[m.sumBytes():], stored-m.HeadBytes(l)
+	p := make([]Plane, l.Width)
+	for k := range p {
+		p[k].Codec, p[k].Stored = planeEntry(head[k*entryBytes:])
+		if p[k].Codec > PlaneZstd {
+			return nil, fmt.Errorf("plane %d: there is no codec %d", k, byte(p[k].Codec))
+		}
+		left -= p[k].Stored
+	}
+	if left != 0 {
+		return nil, fmt.Errorf("the planes have %d bytes more than are there", -left)
+	}
+	return p, nil
+}
+
+// maxWidth is the largest Layout.Width, and so the most planes there can be.
+const maxWidth = 8
+
+// planes are the byte planes of a chunk, in their first Layout.Width elements.
+type planes [maxWidth][]byte
+
+// cut makes planes of n bytes each from the memory of buf.
+func (p *planes) cut(buf []byte, width, n int) {
+	for k := range width {
+		p[k] = buf[k*n : (k+1)*n : (k+1)*n]
+	}
+}
+
+// putPlaneEntry writes an entry of the header.
+func putPlaneEntry(b []byte, codec PlaneCodec, length int) {
+	b[0], b[1], b[2], b[3] = byte(codec), byte(length), byte(length>>8), byte(length>>16)
+}
+
+// planeEntry reads one.
+func planeEntry(b []byte) (codec PlaneCodec, length int) {
+	return PlaneCodec(b[0]), int(b[1]) | int(b[2])<<8 | int(b[3])<<16
 }

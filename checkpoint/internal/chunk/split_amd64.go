@@ -8,7 +8,7 @@ func choose() kernels {
 	if cpu.X86.HasAVX2 {
 		return avx2
 	}
-	return plain
+	return portable
 }
 
 // atOnce is how many elements the assembly takes: it is given a multiple of it, and not 0. The rest is for the loops

@@ -2,4 +2,4 @@
 
 package chunk
 
-func choose() kernels { return plain }
+func choose() kernels { return portable }

@@ -31,7 +31,7 @@ func TestSplitByHand(t *testing.T) {
 		var p planes
 		n := len(c.src) / c.layout.Width
 		p.cut(make([]byte, len(c.src)), c.layout.Width, n)
-		split(&p, c.src, c.layout, &plain)
+		split(&p, c.src, c.layout, &portable)
 		for k, want := range c.want {
 			if !bytes.Equal(p[k], want) {
 				t.Errorf("%+v: plane %d of % x is % x, not % x", c.layout, k, c.src, p[k], want)
@@ -43,7 +43,7 @@ func TestSplitByHand(t *testing.T) {
 // All kernels give the bytes of the loop that takes one element after the other, and write nothing else.
 func TestKernels(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for name, k := range map[string]*kernels{"go": &plain, "best": &best} {
+	for name, k := range map[string]*kernels{"go": &portable, "best": &best} {
 		for _, l := range allLayouts {
 			for n := range 100 {
 				checkKernels(t, name, k, l, n, r)
@@ -92,7 +92,7 @@ func apart(width, n int) (p planes, all []byte) {
 }
 
 func BenchmarkSplit(b *testing.B) {
-	for name, k := range map[string]*kernels{"go": &plain, "best": &best} {
+	for name, k := range map[string]*kernels{"go": &portable, "best": &best} {
 		for width, w := range map[string]int{"2": 2, "4": 4, "8": 8} {
 			l := Layout{Width: w, Float: true}
 			var p planes

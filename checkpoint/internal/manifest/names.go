@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -116,4 +117,84 @@ func number(digits string) int {
 func hexNumber(digits string) uint32 {
 	n, _ := strconv.ParseUint(digits, 16, 32)
 	return uint32(n)
+}
+
+// StepFolder names the folder that the first save of a step makes.
+func StepFolder(step int64) string { return fmt.Sprintf("step-%012d", step) }
+
+// FreshFolder names a folder for a save that finds StepFolder's name taken.
+func FreshFolder(step int64, attempt int, nonce uint32) string {
+	return fmt.Sprintf("%s.%d-%08x", StepFolder(step), attempt, nonce)
+}
+
+// BrokenFolder is what a folder is renamed to once its bytes have twice been found damaged.
+func BrokenFolder(name string) string { return name + ".broken" }
+
+// BrokenFolderAgain is for a folder whose BrokenFolder is there already.
+func BrokenFolderAgain(name string, nonce uint32) string {
+	return fmt.Sprintf("%s-%08x", BrokenFolder(name), nonce)
+}
+
+// Folder is what the name of a checkpoint's folder says. Two names never give the same.
+type Folder struct {
+	Step    int64
+	Fresh   bool   // a name of FreshFolder, with
+	Attempt int    // its attempt
+	Nonce   uint32 // and random number; both are 0 in a name of StepFolder
+
+	Broken      bool   // renamed: no checkpoint any more, kept for people to look at
+	Again       bool   // by BrokenFolderAgain, with
+	BrokenNonce uint32 // its random number
+}
+
+// folderNames is compiled when it is first needed, as shardNames is.
+var folderNames = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^step-([0-9]{12})(?:\.` + decimal + `-` + hex32 + `)?(\.broken(?:-` + hex32 + `)?)?$`)
+})
+
+// ParseFolder reads a folder's name; false for one that is not a checkpoint's.
+func ParseFolder(name string) (Folder, bool) {
+	m := folderNames().FindStringSubmatch(name)
+	if m == nil {
+		return Folder{}, false
+	}
+	step, _ := strconv.ParseInt(m[1], 10, 64) // twelve digits fit
+	return Folder{
+		Step:  step,
+		Fresh: m[2] != "", Attempt: number(m[2]), Nonce: hexNumber(m[3]),
+		Broken: m[4] != "", Again: m[5] != "", BrokenNonce: hexNumber(m[5]),
+	}, true
+}
+
+// PinnedName is a file that keeps the checkpoint in whose folder it lies for ever.
+const PinnedName = "PINNED"
+
+// PinName names a pin; with a label, there may be several in one folder.
+func PinName(label string) string {
+	if label == "" {
+		return PinnedName
+	}
+	return PinnedName + "." + label
+}
+
+// ParsePin returns the label of a pin ("": none); false where name is not one. It takes labels
+// that CheckPinLabel refuses, since people make pins by hand.
+func ParsePin(name string) (label string, ok bool) {
+	if name == PinnedName {
+		return "", true
+	}
+	label, ok = strings.CutPrefix(name, PinnedName+".")
+	return label, ok && label != ""
+}
+
+// CheckPinLabel refuses a label that is not [A-Za-z0-9_-]{0,64}.
+func CheckPinLabel(label string) error {
+	ok := len(label) <= 64
+	for _, c := range []byte(label) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-')
+	}
+	if !ok {
+		return fmt.Errorf("label %s of a pin is not up to 64 of A-Z, a-z, 0-9, _ and -", quote(label))
+	}
+	return nil
 }

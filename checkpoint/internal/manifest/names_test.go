@@ -159,3 +159,18 @@ func TestNamesRoundTrip(t *testing.T) {
 		}
 	})
 }
+
+// String is the inverse of ParseFolder.
+func (f Folder) String() string {
+	name := StepFolder(f.Step)
+	if f.Fresh {
+		name = FreshFolder(f.Step, f.Attempt, f.Nonce)
+	}
+	switch {
+	case f.Broken && f.Again:
+		return BrokenFolderAgain(name, f.BrokenNonce)
+	case f.Broken:
+		return BrokenFolder(name)
+	}
+	return name
+}

@@ -23,31 +23,31 @@ const (
 type batch struct {
 	first, end int // numbers of its first chunk and of the one after its last
 	raw        int64
-	entries    []entry
-	parts      []part        // the stored bytes, in order
-	buf        []byte        // its capacity is fixed while parts point into it
+	entries    []chunkEntry
+	spans      []writeSpan   // the stored bytes, in order
+	buf        []byte        // its capacity is fixed while spans point into it
 	in         []byte        // what was read of sources that are not in memory; likewise
 	err        error         // why not all chunks are encoded; nil: they are
 	ready      chan struct{} // tells the writer that encode is over; has a place
 }
 
-// part is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of these are
+// writeSpan is what is written at once: chunks of buf, or neighbours that are written as they lie in the source's memory. Checksums of these are
 // taken when they have been written: then they are in the cache, and memory is read once.
-type part struct {
-	data  []byte
-	piece int // that all of it is of; -1: it is of buf
-	first int // of entries: the first that has no checksum yet
-	sums  int // how many have none
+type writeSpan struct {
+	data     []byte
+	piece    int // that all of it is of; -1: it is of buf
+	first    int // of entries: the first that has no checksum yet
+	unsummed int // how many have none
 }
 
 // write writes the chunks, and completes their entries.
 func (b *batch) write(out *output) error {
-	for _, p := range b.parts {
+	for _, p := range b.spans {
 		if err := out.write(p.data); err != nil {
 			return err
 		}
 		data := p.data
-		for i := range p.sums {
+		for i := range p.unsummed {
 			e := &b.entries[p.first+i]
 			e.crc, data = crc32c.Checksum(data[:e.stored]), data[e.stored:]
 		}
@@ -56,9 +56,9 @@ func (b *batch) write(out *output) error {
 }
 
 // reset makes b a batch of chunks from first on.
-func (b *batch) reset(p *plan, first int) {
+func (b *batch) reset(p *chunking, first int) {
 	b.first, b.end, b.raw = first, first, 0
-	b.entries, b.parts, b.buf, b.in, b.err = b.entries[:0], b.parts[:0], b.buf[:0], b.in[:0], nil
+	b.entries, b.spans, b.buf, b.in, b.err = b.entries[:0], b.spans[:0], b.buf[:0], b.in[:0], nil
 	for b.end < p.chunks() && b.end-first < batchChunks {
 		_, start, end := p.at(b.end)
 		if b.raw+end-start > batchBytes {
@@ -78,7 +78,7 @@ func (b *batch) failed(ctx context.Context) error {
 }
 
 // staysRaw reports whether enc leaves every chunk of b raw, for no more than the samples. Where not all are in memory it does not look.
-func (b *batch) staysRaw(p *plan, sources []Source, enc *chunk.Encoder) bool {
+func (b *batch) staysRaw(p *chunking, sources []Source, enc *chunk.Encoder) bool {
 	for c := b.first; c < b.end; c++ {
 		piece, start, end := p.at(c)
 		s := &sources[piece]
@@ -90,7 +90,7 @@ func (b *batch) staysRaw(p *plan, sources []Source, enc *chunk.Encoder) bool {
 }
 
 // encode encodes the chunks of b, up to the first that cannot be read, or until ctx has ended. Then b is ready.
-func (b *batch) encode(ctx context.Context, p *plan, sources []Source, enc *chunk.Encoder) {
+func (b *batch) encode(ctx context.Context, p *chunking, sources []Source, enc *chunk.Encoder) {
 	defer func() { b.ready <- struct{}{} }()
 	for c := b.first; c < b.end && ctx.Err() == nil; c++ {
 		piece, start, end := p.at(c)
@@ -101,7 +101,7 @@ func (b *batch) encode(ctx context.Context, p *plan, sources []Source, enc *chun
 			return
 		}
 		stored, method := enc.Encode(raw, source.base(start, end), source.Layout)
-		e := entry{stored: uint32(len(stored)), method: method}
+		e := chunkEntry{stored: uint32(len(stored)), method: method}
 		if method == chunk.Raw && len(raw) >= gatherBelow {
 			b.addRaw(raw, piece)
 		} else {
@@ -139,24 +139,24 @@ func (b *batch) keep(stored []byte) []byte {
 	return b.buf[start:]
 }
 
-// add puts more of buf after the parts: where the last part is of buf, too, they are written together.
+// add puts more of buf after the spans: where the last span is of buf, too, they are written together.
 func (b *batch) add(more []byte) {
-	if n := len(b.parts); n > 0 && b.parts[n-1].piece < 0 {
-		last := &b.parts[n-1]
+	if n := len(b.spans); n > 0 && b.spans[n-1].piece < 0 {
+		last := &b.spans[n-1]
 		last.data = last.data[:len(last.data)+len(more)]
 		return
 	}
-	b.parts = append(b.parts, part{data: more, piece: -1})
+	b.spans = append(b.spans, writeSpan{data: more, piece: -1})
 }
 
-// addRaw puts a chunk of a piece, the next one to have an entry, after the parts, as it lies: where the chunk before it is there, too, they are
+// addRaw puts a chunk of a piece, the next one to have an entry, after the spans, as it lies: where the chunk before it is there, too, they are
 // neighbours in memory, and written together.
 func (b *batch) addRaw(raw []byte, piece int) {
 	next := len(b.entries)
-	if n := len(b.parts); n > 0 && b.parts[n-1].piece == piece && b.parts[n-1].first+b.parts[n-1].sums == next {
-		last := &b.parts[n-1]
-		last.data, last.sums = last.data[:len(last.data)+len(raw)], last.sums+1
+	if n := len(b.spans); n > 0 && b.spans[n-1].piece == piece && b.spans[n-1].first+b.spans[n-1].unsummed == next {
+		last := &b.spans[n-1]
+		last.data, last.unsummed = last.data[:len(last.data)+len(raw)], last.unsummed+1
 		return
 	}
-	b.parts = append(b.parts, part{data: raw, piece: piece, first: next, sums: 1})
+	b.spans = append(b.spans, writeSpan{data: raw, piece: piece, first: next, unsummed: 1})
 }

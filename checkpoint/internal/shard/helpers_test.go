@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"ddpbatch/checkpoint/internal/chunk"
+
+	"go.uber.org/goleak"
 )
 
 var (
@@ -132,3 +134,5 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

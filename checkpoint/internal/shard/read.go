@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 
 	"ddpbatch/checkpoint/internal/chunk"
 	"ddpbatch/internal/crc32c"
@@ -13,13 +14,13 @@ import (
 // goroutines (0 is 1), and straight into dst where all of a chunk is wanted. After an error dst holds anything. A range
 // that is not in the piece panics.
 func (r *Reader) Read(ctx context.Context, piece int, offset int64, dst []byte, workers int) error {
-	if length := r.plan.pieces[piece].Length; offset < 0 || offset > length || int64(len(dst)) > length-offset {
+	if length := r.chunking.pieces[piece].Length; offset < 0 || offset > length || int64(len(dst)) > length-offset {
 		panic("shard: the range is not in the piece")
 	}
 	if len(dst) == 0 {
 		return nil
 	}
-	first := r.plan.first[piece]
+	first := r.chunking.first[piece]
 	last := offset + int64(len(dst)) - 1
 	w := &walk{
 		reader: r, target: target{offset, dst},
@@ -48,7 +49,7 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 	size := last.offset + int64(last.stored) - offset
 	var block []byte
 	if r.direct(first, t) {
-		_, start, _ := r.plan.at(first)
+		_, start, _ := r.chunking.at(first)
 		block = t.whole(start, start+size)
 	} else {
 		block = grow(&s.block, int(size))
@@ -58,7 +59,7 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 	}
 	for c := first; c < end; c++ {
 		stored := block[r.chunks[c].offset-offset:][:r.chunks[c].stored]
-		if err := r.bring(s, c, stored, t); err != nil {
+		if err := r.decodeInto(s, c, stored, t); err != nil {
 			return err
 		}
 	}
@@ -67,25 +68,25 @@ func (r *Reader) run(s *scratch, first, end int, t target) error {
 
 // direct reports whether chunk c can be read straight to where it goes.
 func (r *Reader) direct(c int, t target) bool {
-	_, start, end := r.plan.at(c)
+	_, start, end := r.chunking.at(c)
 	return r.chunks[c].method == chunk.Raw && t.whole(start, end) != nil
 }
 
-// bring checks the stored bytes of chunk c and decodes them into the target.
-func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
+// decodeInto checks the stored bytes of chunk c and decodes them into the target.
+func (r *Reader) decodeInto(s *scratch, c int, stored []byte, t target) error {
 	e := r.chunks[c]
 	if got := crc32c.Checksum(stored); got != e.crc {
-		return r.plan.blame(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
+		return r.chunking.chunkDamage(c, "its checksum is %08x, the chunk table says %08x", got, e.crc)
 	}
-	piece, start, end := r.plan.at(c)
-	place := t.whole(start, end)
+	piece, start, end := r.chunking.at(c)
+	dst := t.whole(start, end)
 	if e.method == chunk.Raw {
-		if place == nil {
+		if dst == nil {
 			t.keep(start, stored)
 		}
 		return nil // a direct one is there
 	}
-	raw := place
+	raw := dst
 	if raw == nil {
 		raw = grow(&s.raw, int(end-start))
 	}
@@ -100,10 +101,10 @@ func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 	if err != nil {
 		return err
 	}
-	if err := dec.Decode(raw, stored, e.method, r.plan.pieces[piece].Layout, base); err != nil {
-		return r.plan.blame(c, "it does not decode: %v", err)
+	if err := dec.Decode(raw, stored, e.method, r.chunking.pieces[piece].Layout, base); err != nil {
+		return r.chunking.chunkDamage(c, "it does not decode: %v", err)
 	}
-	if place == nil {
+	if dst == nil {
 		t.keep(start, raw)
 	}
 	return nil
@@ -112,12 +113,12 @@ func (r *Reader) bring(s *scratch, c int, stored []byte, t target) error {
 // baseOf is the base's chunk c, decoded. It is valid until the next call.
 func (r *Reader) baseOf(s *scratch, c int) ([]byte, error) {
 	if r.base == nil {
-		return nil, r.plan.blame(c, "it is the difference from a base, and there is none")
+		return nil, r.chunking.chunkDamage(c, "it is the difference from a base, and there is none")
 	}
 	if s.base == nil {
 		s.base = &scratch{}
 	}
-	_, start, end := r.plan.at(c)
+	_, start, end := r.chunking.at(c)
 	raw := grow(&s.difference, int(end-start))
 	err := r.base.run(s.base, c, c+1, target{start, raw})
 	if bad, ok := err.(*Damage); ok {
@@ -135,10 +136,10 @@ func (r *Reader) readFailed(first int, position int64, err error) error {
 		c++
 	}
 	if err == io.EOF {
-		return r.plan.blame(c, "the file ends at byte %d", position)
+		return r.chunking.chunkDamage(c, "the file ends at byte %d", position)
 	}
-	piece, _, _ := r.plan.at(c)
-	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.plan.number(c), r.plan.pieces[piece].Name, position, err)
+	piece, _, _ := r.chunking.at(c)
+	return fmt.Errorf("read %s of tensor %q, byte %d: %w", r.chunking.number(c), r.chunking.pieces[piece].Name, position, err)
 }
 
 // readFull is ReadAt of all of b. It gives io.EOF alone where the file ends before, and takes short reads for what they
@@ -158,4 +159,163 @@ func readFull(f io.ReaderAt, b []byte, offset int64) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// walk takes chunks to a target, in runs of up to batchBytes, by several goroutines that go through the file
+// side by side.
+type walk struct {
+	reader *Reader
+	target target
+	end    int
+
+	mu   sync.Mutex // guards what is below
+	next int
+	err  error // the first
+}
+
+// do walks with so many goroutines, the caller's among them.
+func (w *walk) do(ctx context.Context, workers int) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	work := func() {
+		if err := w.work(ctx); err != nil {
+			w.fail(err)
+			cancel()
+		}
+	}
+	var tasks sync.WaitGroup
+	for range min(workers, w.end-w.next) - 1 {
+		tasks.Go(work)
+	}
+	work()
+	tasks.Wait()
+	return w.err
+}
+
+func (w *walk) work(ctx context.Context) error {
+	s := w.reader.scratch.get()
+	defer w.reader.scratch.put(s)
+	for {
+		first, end := w.take()
+		if first == end {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := w.reader.run(s, first, end, w.target); err != nil {
+			return err
+		}
+	}
+}
+
+// take is the next run; an empty one at the end.
+func (w *walk) take() (first, end int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first = w.next
+	for size := int64(0); w.next < w.end && w.next-first < batchChunks; w.next++ {
+		_, from, to := w.reader.chunking.at(w.next)
+		size += to - from
+		if size > batchBytes || w.reader.direct(w.next, w.target) != w.reader.direct(first, w.target) {
+			break
+		}
+	}
+	return first, w.next
+}
+
+func (w *walk) fail(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		w.err = err
+	}
+}
+
+// target is where the bytes of a piece go. The zero target takes nothing.
+type target struct {
+	offset int64 // in the piece, of dst's first byte
+	dst    []byte
+}
+
+// whole is the memory for bytes start to end of the piece; nil if not all of them are wanted.
+func (t target) whole(start, end int64) []byte {
+	if start < t.offset || end > t.offset+int64(len(t.dst)) {
+		return nil
+	}
+	return t.dst[start-t.offset : end-t.offset]
+}
+
+// keep takes what is wanted of bytes of the piece that begin at start.
+func (t target) keep(start int64, raw []byte) {
+	end := min(start+int64(len(raw)), t.offset+int64(len(t.dst)))
+	if from := max(start, t.offset); from < end {
+		copy(t.dst[from-t.offset:], raw[from-start:end-start])
+	}
+}
+
+// scratch is what one goroutine needs to read chunks. What is not needed is not made.
+type scratch struct {
+	dec        *chunk.Decoder
+	block      []byte   // the stored bytes of a run
+	raw        []byte   // a chunk of which only a part is wanted, or nothing
+	difference []byte   // the base's chunk
+	base       *scratch // with which that is read
+}
+
+func (s *scratch) decoder() (dec *chunk.Decoder, err error) {
+	if s.dec == nil {
+		s.dec, err = chunk.NewDecoder()
+	}
+	return s.dec, err
+}
+
+func (s *scratch) close() {
+	if s.dec != nil {
+		s.dec.Close()
+	}
+	if s.base != nil {
+		s.base.close()
+	}
+}
+
+// grow is the first n bytes of a buffer, which is made anew where it is too short.
+func grow(buf *[]byte, n int) []byte {
+	if cap(*buf) < n {
+		*buf = make([]byte, n)
+	}
+	return (*buf)[:n]
+}
+
+// scratches keeps those that nobody uses now.
+type scratches struct {
+	mu   sync.Mutex
+	idle []*scratch
+}
+
+func (p *scratches) get() *scratch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := len(p.idle)
+	if n == 0 {
+		return &scratch{}
+	}
+	s := p.idle[n-1]
+	p.idle = p.idle[:n-1]
+	return s
+}
+
+func (p *scratches) put(s *scratch) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, s)
+}
+
+func (p *scratches) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.idle {
+		s.close()
+	}
+	p.idle = nil
 }

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"context"
 	"io"
 
 	"ddpbatch/checkpoint/internal/chunk"
@@ -9,18 +10,18 @@ import (
 
 // Reader reads the chunks of a shard. Several goroutines may use it at once. It neither closes nor outlives its file.
 type Reader struct {
-	file    io.ReaderAt
-	plan    *plan
-	chunks  []located
-	base    *Reader // nil: no chunk may be a difference
-	scratch scratches
+	file     io.ReaderAt
+	chunking *chunking
+	chunks   []located
+	base     *Reader // nil: no chunk may be a difference
+	scratch  scratches
 }
 
 // Open checks everything of a shard but its chunks. The caller has it from the manifest: size (which he has compared
 // with the file's), what the header must say, the pieces in order, and the CRC-32C of the whole file. It keeps
 // pieces. Errors about bytes are *Damage or *Newer; others come from f.
 func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Reader, error) {
-	p, err := newPlan(pieces)
+	p, err := newChunking(pieces)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func Open(f io.ReaderAt, size int64, h Header, pieces []Piece, crc uint32) (*Rea
 	if sum = crc32c.Combine(sum, crc32c.Checksum(trailer), trailerBytes); sum != crc {
 		return nil, damaged("the file's checksum, by its chunk table, is %08x, the manifest says %08x", sum, crc)
 	}
-	return &Reader{file: f, plan: p, chunks: chunks}, nil
+	return &Reader{file: f, chunking: p, chunks: chunks}, nil
 }
 
 // IsDelta reports whether some chunk is the difference from a base, without which it cannot be read.
@@ -69,12 +70,12 @@ func (r *Reader) IsDelta() bool {
 // SetBase gives r, before it is read, the shard that its chunks may be differences from, which must stay open as long.
 // A base with other pieces, or with differences of its own, is a *Damage.
 func (r *Reader) SetBase(base *Reader) error {
-	if len(base.plan.pieces) != len(r.plan.pieces) {
-		return damaged("the base's shard has %d pieces, this one %d", len(base.plan.pieces), len(r.plan.pieces))
+	if len(base.chunking.pieces) != len(r.chunking.pieces) {
+		return damaged("the base's shard has %d pieces, this one %d", len(base.chunking.pieces), len(r.chunking.pieces))
 	}
-	for i, piece := range r.plan.pieces {
-		if base.plan.pieces[i] != piece {
-			return r.plan.damage(i, "the base has another piece there")
+	for i, piece := range r.chunking.pieces {
+		if base.chunking.pieces[i] != piece {
+			return r.chunking.pieceDamage(i, "the base has another piece there")
 		}
 	}
 	if base.IsDelta() {
@@ -95,4 +96,69 @@ func readPart(f io.ReaderAt, offset int64, n int) ([]byte, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// Stats says how each piece is stored.
+type Stats struct{ Pieces []PieceStats }
+
+// PieceStats says how one piece is stored. It comes from the chunk table: no chunk is read.
+type PieceStats struct {
+	Chunks      int
+	Raw, Stored int64                  // bytes
+	ByMethod    map[chunk.Method]int64 // stored bytes
+}
+
+// Stats describes r.
+func (r *Reader) Stats() Stats {
+	s := Stats{make([]PieceStats, len(r.chunking.pieces))}
+	for i := range s.Pieces {
+		p := PieceStats{Raw: r.chunking.pieces[i].Length, ByMethod: map[chunk.Method]int64{}}
+		for _, c := range r.chunks[r.chunking.first[i]:r.chunking.first[i+1]] {
+			p.Chunks++
+			p.Stored += int64(c.stored)
+			p.ByMethod[c.method] += int64(c.stored)
+		}
+		s.Pieces[i] = p
+	}
+	return s
+}
+
+// PlaneStats says for each piece how many bytes the planes of its chunks take, by their codec. It reads the first bytes
+// of each chunk of method Planes, up to 36, and does not compare checksums, which cover whole chunks. Errors are Read's.
+func (r *Reader) PlaneStats(ctx context.Context) ([]map[chunk.PlaneCodec]int64, error) {
+	all := make([]map[chunk.PlaneCodec]int64, len(r.chunking.pieces))
+	for i, piece := range r.chunking.pieces {
+		all[i] = map[chunk.PlaneCodec]int64{}
+		for c := r.chunking.first[i]; c < r.chunking.first[i+1]; c++ {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			planes, err := r.planesOf(c, piece.Layout)
+			if err != nil {
+				return nil, err
+			}
+			for _, p := range planes {
+				all[i][p.Codec] += int64(p.Stored)
+			}
+		}
+	}
+	return all, nil
+}
+
+// planesOf is how the planes of chunk c are stored; none where it has none.
+func (r *Reader) planesOf(c int, l chunk.Layout) ([]chunk.Plane, error) {
+	e := r.chunks[c]
+	n := e.method.HeadBytes(l)
+	if n == 0 {
+		return nil, nil
+	}
+	head := make([]byte, n) // of a plausible chunk, which is longer
+	if n, err := readFull(r.file, head, e.offset); err != nil {
+		return nil, r.readFailed(c, e.offset+int64(n), err)
+	}
+	planes, err := e.method.ParseHead(head, int(e.stored), l)
+	if err != nil {
+		return nil, r.chunking.chunkDamage(c, "it does not decode: %v", err)
+	}
+	return planes, nil
 }

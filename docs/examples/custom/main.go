@@ -8,6 +8,12 @@
 //	ddpbatch run --standalone --nproc-per-node 2 -- ./custom            # two on this machine
 //	ddpbatch simulate --nodes 2 --nproc-per-node 1 -- ./custom          # on two pretend nodes
 //	srun --ntasks-per-node=4 ddpbatch run -- ./custom -save spirals.safetensors
+//
+// Without a launcher the ranks meet by an init method, as of torch.distributed, and prove one secret to each other. Rank 0 of two:
+//
+//	export CUSTOM_SECRET=$(openssl rand -hex 32)                        # the same for all ranks
+//	./custom -init 'tcp://node0:29500?rank=0&world_size=2'              # rank 0 serves a store there
+//	./custom -init 'file:///shared/spirals?rank=0&world_size=2' -listen 10.0.0.1   # or through a file that is not there before
 package main
 
 import (
@@ -25,6 +31,8 @@ func main() {
 	o := options{lr: 0.01, batch: 32, accumulate: 2, seed: 1}
 	flag.IntVar(&o.epochs, "epochs", 20, "times through the data")
 	flag.StringVar(&o.save, "save", "", "write the trained model to this `file`.safetensors")
+	flag.StringVar(&o.init, "init", "", "meet the other ranks by this init `method`, such as tcp://node0:29500?rank=0&world_size=2")
+	flag.StringVar(&o.listen, "listen", "", "with -init file://, the IP `address` that the other ranks reach this one by")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "custom:", err)
@@ -34,7 +42,7 @@ func main() {
 
 // run joins the other ranks, as init_process_group does, and trains.
 func run(ctx context.Context, o options) (err error) {
-	comm, err := join(ctx)
+	comm, err := join(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -45,11 +53,20 @@ func run(ctx context.Context, o options) (err error) {
 	return nil
 }
 
-// join meets the ranks that a launcher has started, or is a world of one where there is none.
-func join(ctx context.Context) (*mpi.Comm, error) {
+// join meets the other ranks by an init method, or those that a launcher has started. Without either it is a world of one.
+func join(ctx context.Context, o options) (*mpi.Comm, error) {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if o.init != "" {
+		secret, err := mpi.ParseSecret(os.Getenv("CUSTOM_SECRET"))
+		if err != nil {
+			return nil, fmt.Errorf("CUSTOM_SECRET: %w", err)
+		}
+		return mpi.InitMethod(ctx, o.init, mpi.InitConfig{
+			Listen: o.listen, Run: "custom", Attempt: 1, Secret: secret, Config: mpi.DefaultConfig(), Log: log,
+		})
+	}
 	if _, launched := os.LookupEnv("RANK"); !launched {
 		return mpi.Self(), nil
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return mpi.InitEnv(ctx, os.LookupEnv, mpi.DefaultConfig(), log)
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +97,28 @@ func TestTwoNodes(t *testing.T) {
 	t.Parallel()
 	output, err := start(t, ddpbatch, "simulate", "--nodes", "2", "--nproc-per-node", "2", "--", custom, "-epochs", "20")
 	learns(t, 4, output, err)
+}
+
+// Without a launcher, ranks meet at an address or through a file.
+func TestInitMethods(t *testing.T) {
+	address := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
+	for name, words := range map[string][]string{
+		"tcp":  {"-init", "tcp://" + address},
+		"file": {"-listen", "127.0.0.1", "-init", "file://" + filepath.Join(t.TempDir(), "store")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const size = 2
+			outputs := make([]string, size)
+			errs := testkit.Each(size, func(rank int) (err error) {
+				env := []string{"env", "CUSTOM_SECRET=" + strings.Repeat("5a", 32), custom}
+				method := fmt.Sprintf("?rank=%d&world_size=%d", rank, size)
+				outputs[rank], err = start(t, append(append(env, words[:len(words)-1]...), words[len(words)-1]+method)...)
+				return err
+			})
+			learns(t, size, strings.Join(outputs, ""), errors.Join(errs...))
+		})
+	}
 }
 
 // Nodes whose homes hold different keys: no rank is let in by mistake, and one says what to do.

@@ -22,6 +22,8 @@ type options struct {
 	accumulate int // passes of a step
 	seed       uint64
 	save       string
+	init       string // an init method; empty: the launcher's environment, if there is one
+	listen     string // of an init method that leaves it open
 }
 
 // train is one rank of the training. What is marked as collective is done by all ranks, in the same order, or they wait for each other.

@@ -1,8 +1,19 @@
 // Package algorithm holds the algorithms of collectives, as programs of sends
-// and receives on one rank.
+// and receives on one rank. Each collective has a file: the type of its functions, the table of
+// its algorithms, then the algorithms, each with its cost.
 //
 // They know bytes, not element types, and reach the other ranks through a
-// [Port] alone; package mpi gives them one for each call.
+// [Port] alone; package mpi gives them one for each call. Blocks of a buffer are given by
+// their bounds: block i is buf[at[i]:at[i+1]], and at has one more number than the group has ranks.
+//
+// # Nobody returns unnoticed
+//
+// All these algorithms keep one rule, so that ranks that make different calls find out in that call, and neither hang nor
+// return as if nothing were wrong: however the ranks are parted in two, some rank on each side cannot return before it
+// has heard from the other side; and each side alone, as far as it comes, sends the other a message. (A message carries the call
+// that it is of, and is checked when it comes.) Where the messages that the work needs would not do, empty ones go the other
+// way: from each rank to its parent in a broadcast or scatter, from the parent to the rank in a gather, reduction to a root or
+// barrier. They are sent at once, so they add no latency. Blocks without bytes are sent as empty messages, too.
 //
 // # The canonical order
 //

@@ -13,7 +13,7 @@ package algorithm
 // buffer must have the message's length. Posting a send never waits for the
 // receiver, whatever the length. Messages to oneself are not allowed. Empty ones are.
 type Port interface {
-	Rank() int // this rank's place in the group, from 0
+	Rank() int // this rank's number in the group, from 0
 	Size() int
 
 	// Send posts a message. buf may not be changed until Wait has returned for

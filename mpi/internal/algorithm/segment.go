@@ -5,7 +5,7 @@ const (
 	// sent at full speed, small enough that the segment still is in a core's cache when it is reduced.
 	segmentBytes = 256 << 10
 
-	// window is how many segments of one stream are under way at once.
+	// window is how many segments between two ranks are under way at once.
 	window = 4
 )
 
@@ -28,24 +28,51 @@ func (r Reduction) segments(length int) int {
 	return max(1, (length+whole-1)/whole)
 }
 
-// stage is one of the things to be done for each step of a pipeline, delay steps
+// cuts is into how many segments n bytes are cut. It is never 0: an empty message is
+// one too, which tells that its sender has come.
+func cuts(n, segment int) int { return max(1, (n+segment-1)/segment) }
+
+// cut is the i'th of the segments of b.
+func cut(b []byte, segment, i int) []byte { return b[i*segment : min((i+1)*segment, len(b))] }
+
+// The segments of pipelines whose depth matters lie between these. Smaller ones cost more messages than
+// they save time on every machine; larger ones fall out of the caches on their way.
+const (
+	smallestSegment = 8 << 10
+	largestSegment  = 256 << 10
+)
+
+// pipelineSegment is the segment for n bytes that go through depth ranks one after another. The best is
+// sqrt(n alpha/(depth beta)), where the time to fill the pipeline is that of all latencies. All ranks must cut
+// alike, whatever they have measured: so alpha/beta, the bytes that a link takes in the time of
+// a message, is 8 KiB here, between that of shared memory and that of TCP.
+func pipelineSegment(n, depth int) int {
+	const product = 8 << 10
+	s := largestSegment
+	for s > smallestSegment && s*s/product > n/max(depth, 1) {
+		s /= 2
+	}
+	return s
+}
+
+// phase is one of the things to be done for each step of a pipeline, delay steps
 // after the step has begun.
-type stage struct {
+type phase struct {
 	delay int
 	do    func(k int) error
 }
 
-// pipeline does the stages, given by growing delay, of all steps. At a time, later stages
+// pipeline does the phases, given by growing delay, of all steps. At a time, later phases
 // of earlier steps come first: what they free can be used again.
-func pipeline(steps int, stages ...stage) error {
-	last := len(stages) - 1
-	for t := range steps + stages[last].delay {
+func pipeline(steps int, phases ...phase) error {
+	last := len(phases) - 1
+	for t := range steps + phases[last].delay {
 		for i := last; i >= 0; i-- {
-			k := t - stages[i].delay
+			k := t - phases[i].delay
 			if k < 0 || k >= steps {
 				continue
 			}
-			if err := stages[i].do(k); err != nil {
+			if err := phases[i].do(k); err != nil {
 				return err
 			}
 		}

@@ -1,14 +1,11 @@
 package element
 
-// sums adds: dst[i] = a[i] + b[i] over n bytes. It is a table of routines by Type.
-type sums [len(types)]func(dst, a, b *byte, n int)
+// available is what this CPU can run.
+var available = assembly()
 
-// block is the bytes that routines work on at a time: a multiple of every element's size.
-const block = 64
-
-// set is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of block and not 0, at any address;
+// routineSet is what there is in assembly, nil where there is none. Routines work on n bytes, a multiple of blockBytes and not 0, at any address;
 // they trust what they are given.
-type set struct {
+type routineSet struct {
 	sum      sums
 	pair32   func(dst, dst2, a, b *byte, n int) // the sum of float32, stored twice
 	pair64   func(dst, dst2, a, b *byte, n int)
@@ -16,11 +13,11 @@ type set struct {
 	divide64 func(dst *byte, n int, by float64)
 }
 
-// best is what this CPU can run.
-var best = assembly()
+// sums adds: dst[i] = a[i] + b[i] over n bytes. It is the routines by Type.
+type sums [len(types)]func(dst, a, b *byte, n int)
 
-// over is t with the kernels that s has, in place of those there.
-func (s set) over(t table) table {
+// applyTo is t with the kernels that s has, in place of those there.
+func (s routineSet) applyTo(t kernelTable) kernelTable {
 	for typ, routine := range s.sum {
 		if routine == nil {
 			continue
@@ -37,7 +34,7 @@ func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
 		if len(a) != len(dst) || len(b) != len(dst) {
 			panic(badLength)
 		}
-		for whole(len(dst)) > 0 {
+		for wholeBlocks(len(dst)) > 0 {
 			n := piece(len(dst))
 			reads(a[:n])
 			reads(b[:n])
@@ -49,11 +46,43 @@ func blockwise(routine func(dst, a, b *byte, n int), plain Kernel) Kernel {
 	}
 }
 
+func (s routineSet) pairs() (kernels [len(types)]Kernel2) {
+	if s.pair32 != nil {
+		kernels[Float32] = blockwise2(s.pair32, sum[float32])
+		kernels[Float64] = blockwise2(s.pair64, sum[float64])
+		kernels[Complex64], kernels[Complex128] = kernels[Float32], kernels[Float64]
+	}
+	return kernels
+}
+
+// blockwise2 is the kernel that has routine do whole blocks, and plain the rest.
+func blockwise2(routine func(dst, dst2, a, b *byte, n int), plain Kernel) Kernel2 {
+	return func(dst, dst2, a, b []byte) {
+		if len(dst2) != len(dst) || len(a) != len(dst) || len(b) != len(dst) {
+			panic(badLength)
+		}
+		for wholeBlocks(len(dst)) > 0 {
+			n := piece(len(dst))
+			reads(a[:n])
+			reads(b[:n])
+			writes(dst[:n])
+			writes(dst2[:n])
+			routine(&dst[0], &dst2[0], &a[0], &b[0], n)
+			dst, dst2, a, b = dst[n:], dst2[n:], a[n:], b[n:]
+		}
+		plain(dst, a, b)
+		copy(dst2, dst)
+	}
+}
+
+// blockBytes is the bytes that routines work on at a time: a multiple of every element's size.
+const blockBytes = 64
+
 // maxPiece is how much a routine does at once, in bytes: Go cannot interrupt it, and the garbage collector waits for it.
 const maxPiece = 1 << 20
 
 // piece is how many of n bytes a routine does at once.
-func piece(n int) int { return min(whole(n), maxPiece) }
+func piece(n int) int { return min(wholeBlocks(n), maxPiece) }
 
-// whole is how many of n bytes are whole blocks.
-func whole(n int) int { return n - n%block }
+// wholeBlocks is how many of n bytes are whole blocks.
+func wholeBlocks(n int) int { return n - n%blockBytes }

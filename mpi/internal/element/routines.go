@@ -2,9 +2,24 @@
 
 package element
 
+import (
+	"runtime"
+
+	"golang.org/x/sys/cpu"
+)
+
+// assembly is routines where the CPU can run them. On amd64 they need AVX2 and the half-precision conversions of F16C, which came before
+// it. AVX-512 was tried: docs/adr/0005. On arm64 they need NEON, which every CPU that runs Go has.
+func assembly() routineSet {
+	if runtime.GOARCH == "arm64" || cpu.X86.HasAVX2 && cpu.X86.HasF16C {
+		return routines
+	}
+	return routineSet{}
+}
+
 // routines are in the .s files. Signed and unsigned integers have the same
 // sum; complex numbers that of their parts.
-var routines = set{
+var routines = routineSet{
 	sum: sums{
 		Float32: sumFloat32, Complex64: sumFloat32,
 		Float64: sumFloat64, Complex128: sumFloat64,

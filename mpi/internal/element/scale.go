@@ -5,6 +5,78 @@ import (
 	"math"
 )
 
+// Divide divides every element of dst by n, for Avg: n is the number of ranks, at least 1. It truly divides, as PyTorch does, instead of multiplying
+// by a rounded 1/n. Integers are truncated toward zero, as by Go's division.
+// 16-bit floats are divided in float32, complex numbers part by part. Bools have no average. dst is whole elements.
+func Divide(t Type, dst []byte, n int) error {
+	if n < 1 {
+		return fmt.Errorf("divide elements by %d: the number of ranks is at least 1", n)
+	}
+	switch t {
+	case Float32, Complex64:
+		divideBlockwise(available.divide32, dst, float32(n))
+	case Float64, Complex128:
+		divideBlockwise(available.divide64, dst, float64(n))
+	case Float16:
+		for i, x := range view[F16](dst) {
+			view[F16](dst)[i] = ToFloat16(x.Float32() / float32(n))
+		}
+	case BFloat16:
+		for i, x := range view[BF16](dst) {
+			view[BF16](dst)[i] = ToBFloat16(x.Float32() / float32(n))
+		}
+	case Int8:
+		divideSigned(view[int8](dst), n)
+	case Int16:
+		divideSigned(view[int16](dst), n)
+	case Int32:
+		divideSigned(view[int32](dst), n)
+	case Int64:
+		divideSigned(view[int64](dst), n)
+	case Uint8:
+		divideUnsigned(view[uint8](dst), n)
+	case Uint16:
+		divideUnsigned(view[uint16](dst), n)
+	case Uint32:
+		divideUnsigned(view[uint32](dst), n)
+	case Uint64:
+		divideUnsigned(view[uint64](dst), n)
+	default:
+		return fmt.Errorf("divide elements: %v has no average", t)
+	}
+	return nil
+}
+
+// divideBlockwise has routine, where there is one, do whole blocks, and Go the rest.
+func divideBlockwise[T float](routine func(dst *byte, n int, by T), dst []byte, by T) {
+	for routine != nil && wholeBlocks(len(dst)) > 0 {
+		n := piece(len(dst))
+		writes(dst[:n])
+		routine(&dst[0], n, by)
+		dst = dst[n:]
+	}
+	divide(view[T](dst), by)
+}
+
+func divide[T float](dst []T, n T) {
+	for i := range dst {
+		dst[i] /= n
+	}
+}
+
+// divideSigned works in 64 bits because n may be more than T holds.
+func divideSigned[T integer](dst []T, n int) {
+	for i, x := range dst {
+		dst[i] = T(int64(x) / int64(n))
+	}
+}
+
+func divideUnsigned[T integer](dst []T, n int) {
+	for i, x := range dst {
+		dst[i] = T(uint64(x) / uint64(n))
+	}
+}
+
 // Scale multiplies every element of dst by factor, for PreMulSum. Floats and complex numbers are multiplied in their own
 // precision, 16-bit ones in float32, as PyTorch multiplies by a number. Integers wrap around; for
 // them factor must be a whole number that the type holds, up to 2^53, so that nothing is rounded

@@ -1,6 +1,10 @@
 package element
 
-import "fmt"
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+)
 
 // Type is an element type. The codes are part of the wire's format.
 type Type uint8
@@ -50,4 +54,74 @@ func (t Type) String() string {
 		return fmt.Sprintf("element type %d", uint8(t))
 	}
 	return types[t].name
+}
+
+// Op is how a reduction combines two elements. The codes are part of the wire's format.
+//
+// Integers wrap around. Min and Max give NaN if either is one, and take -0 for less than 0; complex numbers have neither.
+// Bitwise operations are for integers and bools. For bools Sum and Max are "or", Product and Min "and".
+type Op uint8
+
+const (
+	Sum Op = iota + 1
+	Min
+	Max
+	Product
+	BAnd
+	BOr
+	BXor
+	PreMulSum // every rank's elements are scaled by a factor of its own first, then summed
+	Avg       // the sum, divided by the number of ranks at the end
+	User      // a function of the caller's own
+)
+
+var opNames = [...]string{
+	Sum: "sum", Min: "min", Max: "max", Product: "product",
+	BAnd: "band", BOr: "bor", BXor: "bxor", PreMulSum: "premul_sum", Avg: "avg", User: "user",
+}
+
+// Valid tells whether op is one of the operations above.
+func (op Op) Valid() bool { return op > 0 && int(op) < len(opNames) }
+
+func (op Op) String() string {
+	if !op.Valid() {
+		return fmt.Sprintf("op %d", uint8(op))
+	}
+	return opNames[op]
+}
+
+// Number is a Go type that stands for one of the element types. int and uint
+// are as long as the machine's words.
+type Number interface {
+	~float32 | ~float64 |
+		~int | ~int8 | ~int16 | ~int32 | ~int64 |
+		~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 |
+		~bool | ~complex64 | ~complex128
+}
+
+// TypeOf is the element type of T. F16 and BF16 are known by name; any other named type counts as what it is made from,
+// so a type made from F16 is a Uint16. It costs a few nanoseconds and no allocation.
+func TypeOf[T Number]() Type {
+	var zero T
+	switch any(zero).(type) {
+	case F16:
+		return Float16
+	case BF16:
+		return BFloat16
+	case float32:
+		return Float32
+	case float64:
+		return Float64
+	}
+	return typesByKind[reflect.TypeFor[T]().Kind()]
+}
+
+var typesByKind = [...]Type{
+	reflect.Float32: Float32, reflect.Float64: Float64,
+	reflect.Int8: Int8, reflect.Int16: Int16, reflect.Int32: Int32, reflect.Int64: Int64,
+	reflect.Uint8: Uint8, reflect.Uint16: Uint16, reflect.Uint32: Uint32, reflect.Uint64: Uint64,
+	reflect.Int:       [...]Type{32: Int32, 64: Int64}[bits.UintSize],
+	reflect.Uint:      [...]Type{32: Uint32, 64: Uint64}[bits.UintSize],
+	reflect.Bool:      Bool,
+	reflect.Complex64: Complex64, reflect.Complex128: Complex128,
 }

@@ -84,3 +84,44 @@ func (e *MismatchError) Error() string {
 
 // Unwrap makes errors.Is find ErrMismatch.
 func (e *MismatchError) Unwrap() error { return ErrMismatch }
+
+// AbortError is the failure of another rank, as that rank told it.
+type AbortError struct {
+	By     int    // the rank that found the failure
+	Rank   int    // the rank that it was about
+	Reason error  // ErrMismatch, ErrTimeout, ErrLost, ErrLeft, ErrProtocol or ErrAborted
+	Text   string // in the words of By
+}
+
+func (e *AbortError) Error() string { return fmt.Sprintf("rank %d gave up: %s", e.By, e.Text) }
+
+// Unwrap returns Reason.
+func (e *AbortError) Unwrap() error { return e.Reason }
+
+// reasons are numbered on the wire by their position here.
+var reasons = [...]error{ErrAborted, ErrMismatch, ErrTimeout, ErrLost, ErrLeft, ErrProtocol, ErrTruncated}
+
+// newAbort is what rank self tells the others when it fails with err, in the
+// words of text. What another rank found is passed on as it is, so that all ranks
+// name the same one.
+func newAbort(self int, err error, text string) *AbortError {
+	if received := (*AbortError)(nil); errors.As(err, &received) {
+		return received
+	}
+	a := &AbortError{By: self, Rank: self, Reason: ErrAborted, Text: text}
+	for _, reason := range reasons {
+		if errors.Is(err, reason) {
+			a.Reason = reason
+		}
+	}
+	var at *PeerError
+	var diff *MismatchError
+	switch {
+	case a.Reason == ErrAborted: // not the fault of the rank that was waited for
+	case errors.As(err, &at):
+		a.Rank = at.Rank
+	case errors.As(err, &diff):
+		a.Rank = diff.There
+	}
+	return a
+}

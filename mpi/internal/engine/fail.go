@@ -14,10 +14,10 @@ import (
 // ends its links. mu is held.
 func (e *Engine) endOf(l *lane, err error) {
 	p := l.peer
-	if l.over {
+	if l.readEnded {
 		return
 	}
-	l.over = true
+	l.readEnded = true
 	atOnce := !closedThere(err)
 	if !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrLost) && !errors.Is(err, ErrLeft) {
 		err = lost(err)
@@ -35,14 +35,14 @@ func (e *Engine) endOf(l *lane, err error) {
 	if atOnce {
 		e.end(p, err)
 	} else if p.ending == nil {
-		time.AfterFunc(half, func() { e.endHalf(p, err) })
+		time.AfterFunc(halfOpenLimit, func() { e.endHalfOpen(p, err) })
 	}
 }
 
-// half is how long a peer is believed to be there whose data lane has ended, and its control lane has not.
-const half = time.Second
+// halfOpenLimit is how long a peer is believed to be there whose data lane has ended, and its control lane has not.
+const halfOpenLimit = time.Second
 
-func (e *Engine) endHalf(p *peer, err error) {
+func (e *Engine) endHalfOpen(p *peer, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -76,26 +76,26 @@ func (e *Engine) end(p *peer, err error) {
 	if p.err != nil {
 		return
 	}
-	p.data.shut = true
-	e.bereave(p, err) // while it can be told: it may be there, and its link alone be gone
+	p.data.writeEnded = true
+	e.failGroupsOf(p, err) // while it can be told: it may be there, and its link alone be gone
 	if p.err != nil {
 		return // telling it has ended it
 	}
 	p.err = err
-	p.control.over, p.data.over = true, true
-	p.control.shut, p.data.shut = true, true
+	p.control.readEnded, p.data.readEnded = true, true
+	p.control.writeEnded, p.data.writeEnded = true, true
 	if m := p.data.in.early; m != nil { // the rest of it will never come
 		p.take(func(other *early) bool { return other == m })
 		e.detach(p, m)
 	}
-	e.bereave(p, err)
+	e.failGroupsOf(p, err)
 	e.stopWriting(p.data)
 	e.stopWriting(p.control)
 	e.answered.Broadcast()
 }
 
-// bereave does to the groups of a peer what its end does.
-func (e *Engine) bereave(p *peer, err error) {
+// failGroupsOf does to the groups of a peer what its end does.
+func (e *Engine) failGroupsOf(p *peer, err error) {
 	for _, g := range e.groups {
 		rank, member := g.rankOf(p.rank)
 		if !member || g.err != nil {
@@ -104,7 +104,7 @@ func (e *Engine) bereave(p *peer, err error) {
 		switch gone := (&PeerError{Rank: rank, Err: err}); {
 		case g.lenient:
 			e.takeOps(g, p, gone)
-			e.orphan(g)
+			e.endUnservedReceives(g)
 		case !errors.Is(err, ErrLeft) || e.waitsFor(g, p):
 			e.failGroup(g, gone)
 		default:
@@ -121,12 +121,12 @@ func (e *Engine) leave(g *Group, rank int, err error) {
 	if g.left[rank] == nil {
 		g.left[rank] = err
 	}
-	e.orphan(g)
-	e.doubt(g)
+	e.endUnservedReceives(g)
+	e.shortenWaits(g)
 }
 
-// orphan ends the receives from any rank that no rank is left to serve.
-func (e *Engine) orphan(g *Group) {
+// endUnservedReceives ends the receives from any rank that no rank is left to serve.
+func (e *Engine) endUnservedReceives(g *Group) {
 	reason := ErrLeft
 	for rank, world := range g.members {
 		switch {
@@ -189,7 +189,7 @@ func (e *Engine) failWith(g *Group, err error, text string) {
 	payload := newAbort(g.rank, err, text).encode()
 	for _, world := range g.members {
 		if world != e.Rank() {
-			e.tell(e.peer(world), header{kind: kindAbort, call: g.call}, payload)
+			e.sendControl(e.peer(world), header{kind: kindAbort, call: g.call}, payload)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (e *Engine) takeOps(g *Group, p *peer, err error) {
 // must follow, or the stream would make no sense: from a copy, as the memory is the caller's again.
 func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	first := l.out.first
-	partial := first != nil && first.group == g && first.tried && !l.shut
+	partial := first != nil && first.group == g && first.tried && !l.writeEnded
 	for {
 		op := l.out.take(func(op *Op) bool { return op.group == g && !(partial && op == first) })
 		if op == nil {
@@ -242,14 +242,4 @@ func (e *Engine) takeBack(l *lane, g *Group, err error) {
 	rest.buf = bytes.Clone(rest.buf)
 	l.out.replaceFirst(rest)
 	e.complete(first, err)
-}
-
-// replaceFirst puts op in the place of the first of the list.
-func (l *opList) replaceFirst(op *Op) {
-	op.next = l.first.next
-	if l.last == l.first {
-		l.last = op
-	}
-	l.first.next = nil
-	l.first = op
 }

@@ -19,13 +19,13 @@ type Group struct {
 	ranks   map[int]int // the reverse; nil where they are the same
 
 	// Guarded by e.mu.
-	call    Call // the current collective, or the last one
-	past    [pastCalls]Call
-	began   tick.Count
-	left    []error   // by rank: that it has closed its group; nil while none has
-	told    []*status // by rank: the answers to what ask has asked; nil before
-	err     error     // the first failure
-	lenient bool      // the end of a peer is an error of what needs that peer alone
+	call     Call // the current collective, or the last one
+	past     [pastCalls]Call
+	began    tick.Count
+	left     []error        // by rank: that it has closed its group; nil while none has
+	statuses []*groupStatus // by rank: the answers to what ask has asked; nil before
+	err      error          // the first failure
+	lenient  bool           // the end of a peer is an error of what needs that peer alone
 
 	failed atomic.Bool  // err is set
 	ended  atomic.Int64 // when call ended, as a tick.Count; 0: it runs
@@ -38,6 +38,17 @@ func (e *Engine) Group(id uint64, members []int) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	return g, g.enter()
+}
+
+// LenientGroup makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
+// them fail, and the group does not.
+func (e *Engine) LenientGroup(id uint64, members []int) (*Group, error) {
+	g, err := e.newGroup(id, members)
+	if err != nil {
+		return nil, err
+	}
+	g.lenient = true
 	return g, g.enter()
 }
 
@@ -65,17 +76,6 @@ func (e *Engine) newGroup(id uint64, members []int) (*Group, error) {
 	return g, nil
 }
 
-// Remains makes a group like Group, to whose members may belong ranks that have ended, or end: sends to them and receives from
-// them fail, and the group does not.
-func (e *Engine) Remains(id uint64, members []int) (*Group, error) {
-	g, err := e.newGroup(id, members)
-	if err != nil {
-		return nil, err
-	}
-	g.lenient = true
-	return g, g.enter()
-}
-
 // enter makes the group known to the engine.
 func (g *Group) enter() error {
 	e, id, members := g.e, g.id, g.members
@@ -88,8 +88,8 @@ func (g *Group) enter() error {
 	if n := e.news[id]; n != nil {
 		delete(e.news, id)
 		for rank, world := range members {
-			if told := n.failed[world]; told != nil && max(told.By, told.Rank) < len(members) {
-				e.failGroup(g, told)
+			if abort := n.failed[world]; abort != nil && max(abort.By, abort.Rank) < len(members) {
+				e.failGroup(g, abort)
 			}
 			if err := n.left[world]; err != nil {
 				e.leave(g, rank, err)
@@ -110,10 +110,7 @@ func (g *Group) Rank() int { return g.rank }
 // Size is the number of the group's ranks.
 func (g *Group) Size() int { return len(g.members) }
 
-// World is the world rank of a rank of the group.
-func (g *Group) World(rank int) int { return g.members[rank] }
-
-// rankOf is the reverse of World.
+// rankOf is the rank in the group of a rank of the world.
 func (g *Group) rankOf(world int) (int, bool) {
 	if g.ranks != nil {
 		rank, ok := g.ranks[world]
@@ -121,6 +118,9 @@ func (g *Group) rankOf(world int) (int, bool) {
 	}
 	return world, world < len(g.members)
 }
+
+// ID is what all members call the group.
+func (g *Group) ID() uint64 { return g.id }
 
 // Err is the group's first failure.
 func (g *Group) Err() error {
@@ -138,9 +138,6 @@ func (g *Group) Fail(err error) error {
 	return g.err
 }
 
-// ID is what all members call the group.
-func (g *Group) ID() uint64 { return g.id }
-
 // HasLeft tells whether a rank has closed the group, in peace.
 func (g *Group) HasLeft(rank int) bool {
 	g.e.mu.Lock()
@@ -152,4 +149,140 @@ func (g *Group) HasLeft(rank int) bool {
 func (g *Group) hasLeft(rank int) bool {
 	p := g.e.peers[g.members[rank]]
 	return g.left != nil && g.left[rank] != nil || p != nil && p.err != nil
+}
+
+// Call is what all ranks of a group must agree on: the fingerprint of one
+// collective, or the label of a message. Only Group and Seq mean something to the engine;
+// the rest it compares.
+type Call struct {
+	Group      uint64
+	Seq        uint64 // of a collective: from 1, in the order of calls; of a message: its tag
+	Count      uint64 // elements
+	Root       int32
+	Collective uint8
+	Element    uint8
+	Op         uint8
+	Algorithm  uint8
+}
+
+// pastCalls is how many calls a group remembers, to set them against the frames of a rank
+// that lags behind.
+const pastCalls = 16
+
+// Begin starts a collective, now. Its Seq must be one more than the last one's.
+func (g *Group) Begin(call *Call, now tick.Count) error {
+	g.e.mu.Lock()
+	err := g.begin(call, now)
+	g.e.mu.Unlock()
+	return err
+}
+
+// BeginAndNotify is Begin, and Notify, at the cost of one. That the group has failed is told by the next Await.
+func (g *Group) BeginAndNotify(call *Call, now tick.Count) {
+	g.e.mu.Lock()
+	_ = g.begin(call, now) // an Await finds it
+	if !g.e.ended {
+		g.nudge()
+	}
+	g.e.mu.Unlock()
+}
+
+func (g *Group) begin(call *Call, now tick.Count) error {
+	if g.err != nil {
+		return g.err
+	}
+	g.call, g.past[call.Seq%pastCalls] = *call, *call
+	g.began = now
+	g.ended.Store(0)
+	if g.e.earlyBytes > 0 {
+		g.e.checkEarly(g)
+	}
+	return g.err
+}
+
+// checkEarly fails the group if a frame of another call than the one that begins has come already. mu is held.
+func (e *Engine) checkEarly(g *Group) {
+	for rank, world := range g.members {
+		p := e.peers[world]
+		if p == nil {
+			continue
+		}
+		for m := p.early; m != nil; m = m.next {
+			h := &m.head
+			if h.kind == kindCollective && h.call.Group == g.id && h.call.Seq <= g.call.Seq && h.call != g.call {
+				e.failGroup(g, g.mismatch(rank, h.call))
+				return
+			}
+		}
+	}
+}
+
+// mismatch words a frame that is not of this rank's call. A frame of an earlier call is set
+// against what this rank called then.
+func (g *Group) mismatch(from int, there Call) error {
+	here := g.call
+	if past := g.past[there.Seq%pastCalls]; past.Seq == there.Seq && past != there {
+		here = past
+	}
+	return Mismatch(g.rank, from, here, there, g.e.options.Describe, g.e.options.DescribeFully)
+}
+
+// End ends the collective, now.
+func (g *Group) End(now tick.Count) { g.ended.Store(int64(now)) }
+
+// running tells whether the call has not ended. mu is held.
+func (g *Group) running() bool { return g.call.Seq > 0 && g.ended.Load() == 0 }
+
+// since is when the call began, or ended. mu is held.
+func (g *Group) since() tick.Count {
+	if ended := g.ended.Load(); ended != 0 {
+		return tick.Count(ended)
+	}
+	return g.began
+}
+
+// Close leaves the group. The other members may go on with what does not need this one.
+func (g *Group) Close() {
+	e := g.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.groups[g.id] != g {
+		return
+	}
+	if g.err == nil {
+		last := g.call
+		if g.running() {
+			last.Seq-- // it does not finish this one
+		}
+		for rank, world := range g.members {
+			if world != e.Rank() && e.linked(world) && (g.left == nil || g.left[rank] == nil) {
+				e.sendControl(e.peer(world), header{kind: kindLeave, call: last}, nil)
+			}
+		}
+		e.failGroup(g, ErrClosed)
+	}
+	e.forget(g.id)
+}
+
+// Retire ends a group that all members end after the same call: nobody needs to be told.
+func (g *Group) Retire() {
+	e := g.e
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failGroup(g, ErrClosed)
+	e.forget(g.id)
+}
+
+// maxGone is how many groups that are no more an engine remembers.
+const maxGone = 1 << 16
+
+// forget forgets a group, but for its number: late frames of it are nobody's. mu is held.
+func (e *Engine) forget(id uint64) {
+	delete(e.groups, id)
+	if len(e.closedInOrder) == maxGone {
+		delete(e.closedGroups, e.closedInOrder[0])
+		e.closedInOrder = e.closedInOrder[1:]
+	}
+	e.closedGroups[id] = struct{}{}
+	e.closedInOrder = append(e.closedInOrder, id)
 }

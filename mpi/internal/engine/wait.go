@@ -4,10 +4,61 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// Wait returns when the op is done. Where ctx ends first, or the rank waited for makes no progress for
+// the time-out, the group fails.
+func (g *Group) Wait(ctx context.Context, op *Op) error {
+	if !op.Done() {
+		g.e.wait(ctx, g, op, nil)
+	}
+	return op.err
+}
+
+// Await returns when ready tells so; others change what it looks at, and then call Notify.
+func (g *Group) Await(ctx context.Context, ready func() bool) error {
+	if ready() {
+		return nil
+	}
+	return g.e.wait(ctx, g, nil, ready)
+}
+
+// Watch is Await for who can do without: the end of ctx, which must have one, is an error that does not break the group, and there
+// is no other time-out.
+func (g *Group) Watch(ctx context.Context, ready func() bool) error {
+	if ready() {
+		return nil
+	}
+	return g.e.sleep(ctx, g, nil, ready, false)
+}
+
+// Notify wakes the group's ranks that sleep in an Await, so that they look again.
+func (g *Group) Notify() {
+	g.e.nudging.RLock()
+	defer g.e.nudging.RUnlock()
+	if !g.e.ended {
+		g.nudge()
+	}
+}
+
+func (g *Group) nudge() {
+	for rank, world := range g.members {
+		if rank != g.rank {
+			g.e.fabric.WakeRank(world)
+		}
+	}
+}
+
+// Poll drives the links once, without waiting.
+func (g *Group) Poll(op *Op) {
+	g.e.mu.Lock()
+	defer g.e.mu.Unlock()
+	g.e.poll(op)
+}
 
 // How often a rank that polls does other things, in polls: of a link, which is mostly a system call, and of a condition, which
 // is a look at memory.
@@ -18,8 +69,8 @@ const (
 	// crowdedClock takes their place where ranks share cores: whom this one waits for may wait for the core.
 	crowdedClock = 4
 
-	// alone is how long a rank polls as if nobody else wanted its core.
-	alone = time.Microsecond
+	// unsharedSpin is how long a rank polls as if nobody else wanted its core.
+	unsharedSpin = time.Microsecond
 
 	// goSched is how often, in looks at the clock, it also lets other goroutines of this process on: those may be what others wait for.
 	goSched = 16
@@ -31,31 +82,31 @@ const (
 // A rank that waits first polls: a message takes a tenth of the time that it takes to wake a sleeper. It
 // soon gives up, as the core may be wanted by whom it waits for.
 func (e *Engine) wait(ctx context.Context, g *Group, op *Op, ready func() bool) error {
-	if e.manner.Spin > 0 && e.spin(ctx, g, op, ready) {
+	if e.policy.Spin > 0 && e.spin(ctx, g, op, ready) {
 		return nil
 	}
 	return e.sleep(ctx, g, op, ready, true)
 }
 
-// over tells whether there is nothing more to wait for.
-func over(op *Op, ready func() bool) bool {
+// waitIsOver tells whether there is nothing more to wait for.
+func waitIsOver(op *Op, ready func() bool) bool {
 	if op != nil {
 		return op.Done()
 	}
 	return ready()
 }
 
-// spin polls for as long as the fabric's manner allows, and tells whether that was enough.
+// spin polls for as long as the fabric's policy allows, and tells whether that was enough.
 func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) bool {
 	clock, look := readyClock, readyLook
 	if op != nil {
 		clock, look = opClock, opLook
 	}
-	if e.manner.Yield {
+	if e.policy.Yield {
 		clock, look = crowdedClock, opLook
 	}
 	var start time.Time
-	for i := 1; !over(op, ready); i++ {
+	for i := 1; !waitIsOver(op, ready); i++ {
 		switch {
 		case i%look == 0:
 			e.tryLook()
@@ -71,10 +122,10 @@ func (e *Engine) spin(ctx context.Context, g *Group, op *Op, ready func() bool) 
 			start = time.Now()
 		}
 		spent := time.Since(start)
-		if spent > e.manner.Spin || ctx.Err() != nil || g.failed.Load() {
-			return over(op, ready)
+		if spent > e.policy.Spin || ctx.Err() != nil || g.failed.Load() {
+			return waitIsOver(op, ready)
 		}
-		if e.manner.Yield || spent > alone {
+		if e.policy.Yield || spent > unsharedSpin {
 			unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		}
 		if i/clock%goSched == 0 {
@@ -207,4 +258,117 @@ func contextError(ctx context.Context) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// waiter is a goroutine that sleeps until something is over.
+type waiter struct {
+	group  *Group
+	op     *Op         // or
+	ready  func() bool // what it sleeps for
+	next   *waiter     // another that sleeps for op
+	fatal  bool        // if that does not come, the group fails
+	asleep bool        // it is among Engine.sleepers
+	woken  chan struct{}
+	timer  *time.Timer
+}
+
+// register puts the caller among the sleepers; nil: there is nothing to sleep for any more.
+func (e *Engine) register(g *Group, op *Op, ready func() bool, fatal bool) *waiter {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if waitIsOver(op, ready) {
+		return nil
+	}
+	if op == nil && fatal {
+		e.failIfDeserted(g)
+	}
+	if op == nil && g.err != nil {
+		return nil
+	}
+	var w *waiter
+	if n := len(e.waiters); n > 0 {
+		w = e.waiters[n-1]
+		e.waiters = e.waiters[:n-1]
+	} else {
+		w = &waiter{woken: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	}
+	w.group, w.op, w.ready, w.fatal, w.asleep = g, op, ready, fatal, true
+	if op != nil {
+		w.next, op.waits = op.waits, w
+	}
+	limit := e.options.Timeout
+	if op == nil && fatal && g.departureUnknown() != nil {
+		limit = min(limit, departureWait)
+	}
+	w.timer.Reset(limit)
+	e.sleepers = append(e.sleepers, w)
+	e.wakeAttendant()
+	return w
+}
+
+// unregister takes w from among the sleepers, and tells whether it was still there.
+func (e *Engine) unregister(w *waiter) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !w.asleep {
+		return false
+	}
+	w.asleep = false
+	e.sleepers = slices.DeleteFunc(e.sleepers, func(s *waiter) bool { return s == w })
+	if w.op != nil {
+		w.op.unhook(w)
+	}
+	return true
+}
+
+// unhook takes w from among those that sleep for the op.
+func (op *Op) unhook(w *waiter) {
+	for at := &op.waits; *at != nil; at = &(*at).next {
+		if *at == w {
+			*at = w.next
+			return
+		}
+	}
+}
+
+// release keeps a waiter that is awake for the next sleep.
+func (e *Engine) release(w *waiter) {
+	w.timer.Stop()
+	e.mu.Lock()
+	w.group, w.op, w.ready = nil, nil, nil
+	e.waiters = append(e.waiters, w)
+	e.mu.Unlock()
+}
+
+// wake ends the sleep of w. mu is held.
+func (e *Engine) wake(w *waiter) {
+	if !w.asleep {
+		return
+	}
+	w.asleep = false
+	e.sleepers = slices.DeleteFunc(e.sleepers, func(s *waiter) bool { return s == w })
+	w.woken <- struct{}{}
+}
+
+// wakeReady wakes those whose condition has come true. mu is held.
+func (e *Engine) wakeReady() {
+	for i := 0; i < len(e.sleepers); {
+		if w := e.sleepers[i]; w.ready != nil && w.ready() {
+			e.wake(w)
+			continue
+		}
+		i++
+	}
+}
+
+// wakeGroup wakes those that wait for a condition of a group that has failed; who waits for an op is
+// woken with it. mu is held.
+func (e *Engine) wakeGroup(g *Group) {
+	for i := 0; i < len(e.sleepers); {
+		if w := e.sleepers[i]; w.group == g && w.ready != nil {
+			e.wake(w)
+			continue
+		}
+		i++
+	}
 }

@@ -9,10 +9,75 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/auth"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/mpi/internal/tick"
+	"ddpbatch/mpi/store"
 	"ddpbatch/mpi/transport"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// kind is a way to join ranks.
+type kind string
+
+const (
+	inProcess kind = "in_process" // transport.Network
+	overTCP   kind = "tcp"        // transport.Sockets, without shared memory
+	overBoth  kind = "shared"     // transport.Sockets: data by shared memory, the rest by TCP
+)
+
+// overAll runs a test on every kind of fabric.
+func overAll(t *testing.T, f func(t *testing.T, k kind)) {
+	overSome(t, f, inProcess, overTCP, overBoth)
+}
+
+func overSome(t *testing.T, f func(t *testing.T, k kind), kinds ...kind) {
+	for _, k := range kinds {
+		t.Run(string(k), func(t *testing.T) { f(t, k) })
+	}
+}
+
+// join makes the fabrics of size ranks. net is nil unless k is inProcess.
+func join(t testing.TB, k kind, size int) (fabrics []transport.Fabric, net *transport.Network) {
+	t.Helper()
+	fabrics = make([]transport.Fabric, size)
+	if k == inProcess {
+		net = transport.NewNetwork(size)
+		for rank := range fabrics {
+			f, err := net.Fabric(rank)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fabrics[rank] = f
+		}
+		return fabrics, net
+	}
+	sharing := transport.ShareNever
+	if k == overBoth {
+		sharing = transport.ShareAlways
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	dir := store.NewMemory()
+	for rank, err := range testkit.Each(size, func(rank int) error {
+		f, err := transport.Connect(ctx, transport.Config{
+			Rank: rank, Size: size, Listen: "127.0.0.1", Directory: dir, Secret: auth.Secret{1},
+			Run: "test", Attempt: 1, Sharing: sharing,
+		})
+		if err == nil {
+			fabrics[rank] = f
+		}
+		return err
+	}) {
+		if err != nil {
+			t.Fatalf("rank %d: %v", rank, err)
+		}
+	}
+	return fabrics, nil
+}
 
 // worldID is the group of all ranks that newWorld makes.
 const worldID = 1
@@ -44,7 +109,7 @@ func newWorld(t testing.TB, k kind, size int, change func(rank int, o *Options),
 			t.Cleanup(p.die)
 			continue
 		}
-		o := Options{Timeout: testkit.Patience, Describe: describeCall}
+		o := Options{Timeout: testkit.Patience, Describe: describeCall, DescribeFully: detail}
 		if change != nil {
 			change(rank, &o)
 		}
@@ -79,12 +144,13 @@ const little = 1 << 20
 func (w *world) holdLittle(rank int) {
 	e := w.engines[rank]
 	e.mu.Lock()
-	e.room = little
+	e.earlyLimit = little
 	e.mu.Unlock()
 }
 
-// hurry makes all ranks impatient from here on: what a test only prepares may take its time on a busy machine. Nobody waits yet.
-func (w *world) hurry() {
+// shortenAnswerTimeout makes all ranks impatient from here on: what a test only prepares may take its time on
+// a busy machine. Nobody waits yet.
+func (w *world) shortenAnswerTimeout() {
 	for _, e := range w.engines {
 		if e == nil {
 			continue
@@ -102,7 +168,7 @@ func (w *world) awaitAnswers(limit time.Duration) {
 			continue
 		}
 		e.mu.Lock()
-		e.answers = limit
+		e.answerTimeout = limit
 		e.mu.Unlock()
 	}
 }
@@ -225,18 +291,18 @@ func pattern(seed, n int) []byte {
 func wantPeer(t testing.TB, err error, rank int, reason error, texts ...string) {
 	t.Helper()
 	var at *PeerError
-	var told *AbortError
-	if errors.As(err, &told) || !errors.As(err, &at) || at.Rank != rank || !errors.Is(err, reason) {
+	var abort *AbortError
+	if errors.As(err, &abort) || !errors.As(err, &at) || at.Rank != rank || !errors.Is(err, reason) {
 		t.Errorf("got %v; want rank %d: %v", err, rank, reason)
 	}
 	wantText(t, err, texts...)
 }
 
-// wantAbort checks that err is what rank by told of rank about.
+// wantAbort checks that err is what rank by says of rank about.
 func wantAbort(t testing.TB, err error, by, about int, reason error, texts ...string) {
 	t.Helper()
-	var told *AbortError
-	if !errors.As(err, &told) || told.By != by || told.Rank != about || !errors.Is(err, reason) {
+	var abort *AbortError
+	if !errors.As(err, &abort) || abort.By != by || abort.Rank != about || !errors.Is(err, reason) {
 		t.Errorf("got %v; want rank %d to tell of rank %d: %v", err, by, about, reason)
 	}
 	wantText(t, err, texts...)
@@ -249,4 +315,94 @@ func wantText(t testing.TB, err error, texts ...string) {
 			t.Errorf("got %q, which does not say %q", err, text)
 		}
 	}
+}
+
+// puppet is a rank without an engine: it sends what the test has it send, and answers nothing, like a process that is
+// stopped. One goroutine at a time uses it.
+type puppet struct {
+	t      testing.TB
+	net    *transport.Network
+	fabric transport.Fabric
+	dead   bool
+}
+
+// die ends the rank as the end of its process would.
+func (p *puppet) die() {
+	if p.dead {
+		return
+	}
+	p.dead = true
+	if p.net != nil {
+		p.net.Kill(p.fabric.Rank())
+	}
+	p.fabric.Close()
+}
+
+// send writes a frame to another rank, on the link where frames of its kind belong. length is what the header announces.
+func (p *puppet) send(to int, h header, payload []byte, length uint64) {
+	p.t.Helper()
+	h.length = length
+	var head [headerSize]byte
+	h.encode(&head)
+	p.write(p.lane(to, h.kind), append(head[:], payload...))
+}
+
+// frame is send for a whole frame.
+func (p *puppet) frame(to int, k frameKind, call Call, payload []byte) {
+	p.t.Helper()
+	p.send(to, header{kind: k, call: call}, payload, uint64(len(payload)))
+}
+
+// bye says goodbye to another rank, as a rank does that closes its engine.
+func (p *puppet) bye(to int) {
+	p.t.Helper()
+	var head [headerSize]byte
+	h := header{kind: kindBye}
+	h.encode(&head)
+	p.write(p.fabric.Data(to), head[:])
+	p.write(p.fabric.Control(to), head[:])
+}
+
+func (p *puppet) lane(to int, k frameKind) transport.Link {
+	if k.goesByData() {
+		return p.fabric.Data(to)
+	}
+	return p.fabric.Control(to)
+}
+
+func (p *puppet) write(l transport.Link, buf []byte) {
+	p.t.Helper()
+	testkit.Eventually(p.t, "the link takes a frame", func() bool {
+		n, err := l.Write(buf, nil)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		buf = buf[n:]
+		return len(buf) == 0
+	})
+}
+
+// receive reads n bytes that another rank has written, on the link for frames of a kind.
+func (p *puppet) receive(from int, k frameKind, n int) []byte {
+	p.t.Helper()
+	l, buf, got := p.lane(from, k), make([]byte, n), 0
+	testkit.Eventually(p.t, "a frame comes", func() bool {
+		more, err := l.Read(buf[got:])
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		got += more
+		return got == n
+	})
+	return buf
+}
+
+// receiveFrame reads one frame.
+func (p *puppet) receiveFrame(from int, k frameKind) (header, []byte) {
+	p.t.Helper()
+	h, err := decodeHeader((*[headerSize]byte)(p.receive(from, k, headerSize)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return h, p.receive(from, k, int(h.length))
 }

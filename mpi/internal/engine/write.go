@@ -4,7 +4,7 @@ import "slices"
 
 // write sends the op's frame, or queues what of it the link does not take at once. mu is held.
 func (e *Engine) write(l *lane, op *Op) {
-	if l.shut {
+	if l.writeEnded {
 		e.endWrite(op)
 		return
 	}
@@ -34,7 +34,7 @@ func (e *Engine) flush(l *lane) bool {
 		op.moved += n
 		moved = moved || n > 0
 		if err != nil {
-			e.cut(l, err)
+			e.endWriting(l, err)
 			return true
 		}
 		if op.moved < headerSize+len(op.buf) {
@@ -62,14 +62,14 @@ func (e *Engine) flushAll() bool {
 	return moved
 }
 
-// cut ends a lane that cannot be written any more, for the given reason. What can still be read says more.
-func (e *Engine) cut(l *lane, err error) {
-	l.shut = true
+// endWriting ends a lane that cannot be written any more, for the given reason. What can still be read says more.
+func (e *Engine) endWriting(l *lane, err error) {
+	l.writeEnded = true
 	e.read(l.peer.control, nil)
 	e.read(l.peer.data, nil)
 	switch {
 	case l.peer.ending != nil:
-	case l.over: // it has ended, and said no more
+	case l.readEnded: // it has ended, and said no more
 		e.end(l.peer, lost(err))
 	default:
 		e.endOf(l, lost(err))
@@ -79,7 +79,7 @@ func (e *Engine) cut(l *lane, err error) {
 
 // stopWriting ends all sends of a lane: nobody will read it.
 func (e *Engine) stopWriting(l *lane) {
-	l.shut = true
+	l.writeEnded = true
 	for l.out.first != nil {
 		e.endWrite(l.out.pop())
 	}
@@ -95,18 +95,18 @@ func (e *Engine) endWrite(op *Op) {
 	rank, _ := op.group.rankOf(p.rank)
 	switch left := op.group.left; {
 	case left != nil && left[rank] != nil:
-		e.miss(op, left[rank])
+		e.failOp(op, left[rank])
 	case p.err != nil:
-		e.miss(op, p.err)
+		e.failOp(op, p.err)
 	case p.ending != nil:
-		e.miss(op, p.ending)
+		e.failOp(op, p.ending)
 	default:
-		e.miss(op, ErrLost)
+		e.failOp(op, ErrLost)
 	}
 }
 
-// miss ends an op whose peer is gone, for the given reason.
-func (e *Engine) miss(op *Op, reason error) {
+// failOp ends an op whose peer is gone, for the given reason.
+func (e *Engine) failOp(op *Op, reason error) {
 	g := op.group
 	rank, _ := g.rankOf(int(op.peer))
 	var err error = &PeerError{Rank: rank, Err: reason}
@@ -115,18 +115,4 @@ func (e *Engine) miss(op *Op, reason error) {
 		err = g.err
 	}
 	e.complete(op, err)
-}
-
-// tell queues a frame of the engine's own for a peer.
-func (e *Engine) tell(p *peer, h header, payload []byte) { e.say(p.lane(h.kind), h, payload) }
-
-// say is tell on a given lane.
-func (e *Engine) say(l *lane, h header, payload []byte) {
-	if l.peer.err != nil || l.shut || e.ended {
-		return
-	}
-	h.length = uint64(len(payload))
-	op := &Op{peer: int32(l.peer.rank), kind: h.kind, call: h.call, buf: payload}
-	h.encode(&op.head)
-	e.write(l, op)
 }

@@ -1,14 +1,12 @@
 package model
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"ddpbatch/mpi/internal/algorithm"
 )
-
-// margin is by how much of a cost another must be lower to be so at all. Costs that are equal on paper are not always
-// equal in floating point, nor is a sum the same on processors that fuse it with a product and on others.
-const margin = 1e-9
 
 // Choose finds the entry with the least cost for size ranks and a buffer of n bytes (see [algorithm.Entry]), among those
 // that fit and, with canonicalOnly, keep the canonical order. Of equal ones it is the first. It allocates nothing. There must
@@ -30,8 +28,69 @@ func Choose[F any](entries []algorithm.Entry[F], m algorithm.Machine, size, n in
 	return entries[best]
 }
 
-// beats tells whether a cost is lower than the least so far.
-func beats(cost, least float64) bool { return cost < least*(1-margin) }
+// Named finds the entry that a user asks for. Where it may not be used, the error says why, and what may.
+func Named[F any](entries []algorithm.Entry[F], name string, size int, canonicalOnly bool) (algorithm.Entry[F], error) {
+	for i := range entries {
+		e := &entries[i].Traits
+		if e.Name != name {
+			continue
+		}
+		if why := refusal(e, size, canonicalOnly); why != "" {
+			return algorithm.Entry[F]{}, fmt.Errorf("algorithm %q %s; possible here: %s", name, why, possible(entries, size, canonicalOnly))
+		}
+		return entries[i], nil
+	}
+	return algorithm.Entry[F]{}, fmt.Errorf("algorithm %q is not one of this collective's; possible here: %s", name, possible(entries, size, canonicalOnly))
+}
+
+func possible[F any](entries []algorithm.Entry[F], size int, canonicalOnly bool) string {
+	var names []string
+	for i := range entries {
+		if refusal(&entries[i].Traits, size, canonicalOnly) == "" {
+			names = append(names, entries[i].Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// Prediction is what the model says of one algorithm.
+type Prediction struct {
+	Name    string
+	Seconds float64 // 0 if it does not work for this number of ranks
+	Refusal string  // why it may not be chosen; empty: it may
+	Chosen  bool    // Choose takes it
+}
+
+// Predict explains a choice: a prediction for every algorithm, in their order.
+func Predict(all []algorithm.Traits, m algorithm.Machine, size, n int, canonicalOnly bool) []Prediction {
+	predictions := make([]Prediction, len(all))
+	best := -1
+	for i := range all {
+		e := &all[i]
+		predictions[i] = Prediction{Name: e.Name, Refusal: refusal(e, size, canonicalOnly)}
+		if fits(e, size) {
+			predictions[i].Seconds = costOf(e, m, size, n)
+		}
+		if predictions[i].Refusal == "" && (best < 0 || beats(predictions[i].Seconds, predictions[best].Seconds)) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		predictions[best].Chosen = true
+	}
+	return predictions
+}
+
+// refusal is why the entry may not be used, or nothing.
+func refusal(e *algorithm.Traits, size int, canonicalOnly bool) string {
+	switch {
+	case !fits(e, size):
+		return fmt.Sprintf("does not work for %d ranks", size)
+	case canonicalOnly && !e.Canonical:
+		return "does not combine in canonical order: it needs deterministic = false, and an operation that commutes"
+	}
+	return ""
+}
 
 func fits(e *algorithm.Traits, size int) bool { return e.Fits == nil || e.Fits(size) }
 
@@ -42,3 +101,10 @@ func costOf(e *algorithm.Traits, m algorithm.Machine, size, n int) float64 {
 	}
 	return math.Inf(1)
 }
+
+// margin is by how much of a cost another must be lower to be so at all. Costs that are equal on paper are not always
+// equal in floating point, nor is a sum the same on processors that fuse it with a product and on others.
+const margin = 1e-9
+
+// beats tells whether a cost is lower than the least so far.
+func beats(cost, least float64) bool { return cost < least*(1-margin) }

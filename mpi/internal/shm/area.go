@@ -12,7 +12,7 @@ const MaxRanks = chunkSize / line
 const (
 	inlineSize = 32 << 10  // a rank's data of one call without staging
 	chunkSize  = 128 << 10 // a rank's data of one step of a staged call; with depth, small enough for the L2 cache
-	depth      = 3         // chunks that a rank has in staging; see Node.stream
+	depth      = 3         // chunks that a rank has in staging; see Node.passChunks
 	wordSize   = 16        // data that travels in the line of a slot
 
 	inlineAt = 4 << 10
@@ -21,6 +21,16 @@ const (
 	// AreaSize is the length in bytes of the segment that each rank of a Node makes.
 	AreaSize = stagesAt + depth*chunkSize
 )
+
+// area is one rank's segment. Only that rank writes there, but for the results of a reduction, which others leave in its stages and
+// inline.
+type area struct {
+	slots    [2]*slot  // of even and of odd calls
+	words    [2][]byte // theirs
+	inline   [2][]byte
+	counters *[counterKinds]counter
+	stages   [depth][]byte
+}
 
 // slot is what a rank says at the start of a call, in one cache line. The flag is set last.
 //
@@ -34,20 +44,10 @@ type slot struct {
 	flag  atomic.Uint64  // the number of the call
 }
 
-// clock counts steps. It only ever grows, and has a line of its own.
-type clock struct {
+// counter counts steps. It only ever grows, and has a line of its own.
+type counter struct {
 	atomic.Uint64
 	_ [2*line - 8]byte
-}
-
-// area is one rank's segment. Only that rank writes there, but for the results of a reduction, which others leave in its stages and
-// inline.
-type area struct {
-	slots  [2]*slot  // of even and of odd calls
-	words  [2][]byte // theirs
-	inline [2][]byte
-	clocks *[clockKinds]clock
-	stages [depth][]byte
 }
 
 // newArea lays out a segment. Slots are two lines apart as some processors fetch lines in pairs.
@@ -56,7 +56,7 @@ func newArea(s *Segment) (area, error) {
 	if len(mem) < AreaSize {
 		return area{}, fmt.Errorf("an area of %d bytes, not %d", len(mem), AreaSize)
 	}
-	a := area{clocks: (*[clockKinds]clock)(unsafe.Pointer(&mem[4*line]))}
+	a := area{counters: (*[counterKinds]counter)(unsafe.Pointer(&mem[4*line]))}
 	for i := range a.slots {
 		a.slots[i] = (*slot)(unsafe.Pointer(&mem[2*line*i]))
 		a.words[i] = a.slots[i].word[:]
@@ -74,4 +74,75 @@ func (a *area) data(parity uint64, n int) []byte {
 		return a.words[parity][:n]
 	}
 	return a.inline[parity][:n]
+}
+
+const (
+	// directFrom is the length in bytes from which buffers go directly where they can: below, the second exchange of
+	// flags costs more than the copy saves.
+	directFrom = 8 << 10
+
+	refBits    = 48 // of a reference that are the offset; the others are the region, from 1
+	maxRegions = 1<<(64-refBits) - 1
+)
+
+// refOf finds buf in this rank's registered segments.
+func (n *Node) refOf(buf []byte) uint64 {
+	if len(buf) < directFrom {
+		return 0
+	}
+	for i, region := range n.regions {
+		own := region[n.rank]
+		offset := uintptr(unsafe.Pointer(unsafe.SliceData(buf))) - uintptr(unsafe.Pointer(unsafe.SliceData(own)))
+		if offset < uintptr(len(own)) && uintptr(len(buf)) <= uintptr(len(own))-offset {
+			return uint64(i+1)<<refBits | uint64(offset)
+		}
+	}
+	return 0
+}
+
+// way is how the data of a call goes.
+type way int
+
+const (
+	inlined way = iota
+	direct
+	staged
+)
+
+// choose finds the way of a call whose shared buffers have length bytes, of elements of size bytes. fits tells that data was
+// given inline by those who have no registered buffer. As all ranks see the same slots, they choose alike.
+func (n *Node) choose(length, size int, fits bool) (way, error) {
+	registered := 0
+	for r := range n.ranks {
+		state := &n.ranks[r]
+		if state.view = nil; state.ref == 0 {
+			continue
+		}
+		view, err := n.resolve(r, length, size)
+		if err != nil {
+			return 0, n.fail(err)
+		}
+		state.view = view
+		registered++
+	}
+	switch {
+	case registered == len(n.ranks):
+		return direct, nil
+	case registered == 0 && fits:
+		return inlined, nil
+	}
+	return staged, nil
+}
+
+// resolve checks rank r's reference to a buffer.
+func (n *Node) resolve(r, length, size int) ([]byte, error) {
+	region, offset := n.ranks[r].ref>>refBits, n.ranks[r].ref&(1<<refBits-1)
+	if region == 0 || region > uint64(len(n.regions)) || length < directFrom {
+		return nil, fmt.Errorf("%w: rank %d has a buffer of %d bytes in region %d of %d", ErrCorrupt, r, length, region, len(n.regions))
+	}
+	mem := n.regions[region-1][r]
+	if offset > uint64(len(mem)) || uint64(length) > uint64(len(mem))-offset || offset%uint64(size) != 0 {
+		return nil, fmt.Errorf("%w: rank %d has a buffer of %d bytes at %d of %d", ErrCorrupt, r, length, offset, len(mem))
+	}
+	return mem[offset:][:length], nil
 }

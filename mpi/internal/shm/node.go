@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 )
@@ -28,14 +29,14 @@ type Node struct {
 	regions [][][]byte // registered segments, by region and rank
 	err     error
 
-	seq   uint64 // the number of the call
-	stamp Stamp
-	fault error // what hasEntered found
+	seq      uint64 // the number of the call
+	stamp    Stamp
+	mismatch error // what hasEntered found
 
-	clocks [clockKinds]uint64 // this rank's
-	kind   int                // which clock of the others is waited for,
-	goal   uint64             // to be what,
-	next   int                // by the ranks from here on
+	counts [counterKinds]uint64 // this rank's
+	kind   int                  // which count of the others is waited for,
+	goal   uint64               // to be what,
+	next   int                  // by the ranks from here on
 
 	sources, targets [][]byte // of the piece that is combined: by rank; in the order of writing
 	scratch          [][]byte // of combine, by level
@@ -87,6 +88,134 @@ func (n *Node) Register(segs []*Segment) error {
 	}
 	n.regions = append(n.regions, region)
 	return nil
+}
+
+// Waiter is how a rank waits for the others of its group, and wakes those that sleep.
+type Waiter interface {
+	// Entered is Notify when the other ranks can see that this one is in the call, and before it waits for them: once in each
+	// call, and with time for what need not keep them waiting.
+	Entered()
+
+	// Await returns nil when ready has returned true, or an error when there is no more point in waiting
+	// as the group has failed or the call was cancelled. It calls ready as often as it
+	// likes, on the goroutine of the caller.
+	Await(ready func() bool) error
+
+	// Notify is called after each change that another rank may wait for.
+	Notify()
+}
+
+// Stamp is what tells a call from others: opaque here, the same for all ranks that are in the same call.
+type Stamp [4]uint64
+
+// ErrCorrupt says that a peer left values in shared memory that no correct one leaves.
+var ErrCorrupt = errors.New("shared memory is corrupt")
+
+// StampError says that two ranks were in different calls at the same time.
+type StampError struct {
+	Rank  int   // the other rank
+	Stamp Stamp // what it gave
+}
+
+func (e *StampError) Error() string { return fmt.Sprintf("rank %d is in another call", e.Rank) }
+
+// Barrier returns when every rank has called it: one exchange of flags.
+func (n *Node) Barrier(w Waiter, stamp Stamp) error { return n.enter(w, stamp, 0, nil) }
+
+// enter publishes that this rank is in a call, and waits until the others are. ref is that of a registered buffer, or 0; then
+// inline is what others take from here.
+func (n *Node) enter(w Waiter, stamp Stamp, ref uint64, inline []byte) error {
+	if n.err != nil {
+		return n.err
+	}
+	n.seq++
+	n.stamp = stamp
+	me := &n.ranks[n.rank]
+	me.seen, me.ref = n.seq, ref
+	s := me.slots[n.parity()]
+	s.stamp, s.ref = stamp, ref
+	if ref == 0 {
+		copy(me.data(n.parity(), len(inline)), inline)
+	}
+	// Two slots do: a rank is here in call seq only when all are past call seq-2.
+	s.flag.Store(n.seq)
+	w.Entered()
+	if err := w.Await(n.hasEntered); err != nil {
+		return n.fail(err)
+	}
+	if n.mismatch != nil {
+		return n.fail(n.mismatch)
+	}
+	return nil
+}
+
+// parity is that of the call, and nextParity that of the one to come.
+func (n *Node) parity() uint64     { return n.seq & 1 }
+func (n *Node) nextParity() uint64 { return (n.seq + 1) & 1 }
+
+// entered tells whether all ranks are in this call, or one is in another, which it leaves as the mismatch. All are looked
+// at each time: a rank that never comes does not hide one that is in a wrong call.
+func (n *Node) entered() bool {
+	all := true
+	for r := range n.ranks {
+		state := &n.ranks[r]
+		if state.seen == n.seq {
+			continue
+		}
+		s := state.slots[n.parity()]
+		switch flag := s.flag.Load(); {
+		case flag < n.seq:
+			all = false
+			continue
+		case flag > n.seq:
+			n.mismatch = fmt.Errorf("%w: rank %d is in call %d, and this is call %d", ErrCorrupt, r, flag, n.seq)
+			return true
+		case s.stamp != n.stamp:
+			n.mismatch = &StampError{Rank: r, Stamp: s.stamp}
+			return true
+		}
+		state.seen, state.ref = n.seq, s.ref
+	}
+	return all
+}
+
+// The counters of a rank: of what it has done over all calls.
+const (
+	filled   = iota // chunks that others may read
+	finished        // pieces that are reduced, or no longer needed
+	counterKinds
+)
+
+// count moves one of this rank's counters on.
+func (n *Node) count(w Waiter, kind int) {
+	n.counts[kind]++
+	n.ranks[n.rank].counters[kind].Store(n.counts[kind])
+	w.Notify()
+}
+
+// await waits until every rank's counter has come to goal.
+func (n *Node) await(w Waiter, kind int, goal uint64) error {
+	n.kind, n.goal, n.next = kind, goal, 0
+	if err := w.Await(n.hasReached); err != nil {
+		return n.fail(err)
+	}
+	return nil
+}
+
+// reached tells whether the counters are at the goal. One that was needs no second look.
+func (n *Node) reached() bool {
+	for ; n.next < len(n.ranks); n.next++ {
+		if n.next != n.rank && n.ranks[n.next].counters[n.kind].Load() < n.goal {
+			return false
+		}
+	}
+	return true
+}
+
+// fail keeps the first error.
+func (n *Node) fail(err error) error {
+	n.err = err
+	return err
 }
 
 func (n *Node) checkRoot(root int) error {

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"ddpbatch/internal/testkit"
 )
 
 // Random calls with every way for the data to go, against an oracle, in groups with all shapes of the tree.
@@ -78,7 +81,7 @@ func TestNodeOfMany(t *testing.T) {
 
 func TestProcesses(t *testing.T) {
 	for _, size := range []int{2, 3} {
-		startProcesses(t, size).run(t, order{Job: "verify", Rounds: 100})
+		startProcesses(t, size).run(t, order{Workload: "verify", Rounds: 100})
 	}
 }
 
@@ -200,3 +203,192 @@ func TestNoAllocation(t *testing.T) { // without the race detector
 		t.Error(err)
 	}
 }
+
+// What another rank leaves in its slot is checked before it is used.
+func TestHostileSlots(t *testing.T) {
+	const far = uint64(1)<<refBits - 4
+	long := make([]byte, 100_000)
+	reduce := func(m *member) error { return m.node.AllReduce(m.w, Stamp{1}, m.region.Bytes()[:len(long)], mixed) }
+	for what, tt := range map[string]struct {
+		flag, ref uint64
+		call      func(m *member) error
+	}{
+		"flag_ahead":        {2, 0, reduce},
+		"no_such_region":    {1, 2 << refBits, reduce},
+		"region_none":       {1, 4, reduce},
+		"beyond":            {1, 1<<refBits | regionSize - 99_996, reduce},
+		"far_beyond":        {1, 1<<refBits | far, reduce},
+		"within_an_element": {1, 1<<refBits | 2, reduce},
+		"short":             {1, 1 << refBits, func(m *member) error { return m.node.AllReduce(m.w, Stamp{1}, long[:8], mixed) }},
+		"broadcast": {1, 1<<refBits | regionSize, func(m *member) error {
+			return m.node.Broadcast(m.w, Stamp{1}, long, 1)
+		}},
+		"all_gather": {1, 1<<refBits | regionSize, func(m *member) error {
+			return m.node.AllGather(m.w, Stamp{1}, long, []int{0, 4, len(long)})
+		}},
+		"reduce_scatter": {1, 1<<refBits | regionSize, func(m *member) error {
+			return m.node.ReduceScatter(m.w, Stamp{1}, long[:4], long, []int{0, 4, len(long)}, mixed)
+		}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			m := group(t, 2)[0]
+			s := m.node.ranks[1].slots[1]
+			s.stamp, s.ref = Stamp{1}, tt.ref
+			s.flag.Store(tt.flag)
+			testkit.Within(t, testkit.Patience, func() {
+				if err := tt.call(m); !errors.Is(err, ErrCorrupt) {
+					t.Errorf("got %v", err)
+				}
+			})
+		})
+	}
+}
+
+// Clocks that run ahead let a rank read what is not there yet: wrong numbers, as a hostile rank can send
+// anyhow, but no more.
+func TestHostileClocks(t *testing.T) {
+	m := group(t, 2)[0]
+	peer := &m.node.ranks[1]
+	for kind := range peer.counters {
+		peer.counters[kind].Store(^uint64(0))
+	}
+	for call := uint64(1); call < 4; call++ {
+		s := peer.slots[call&1]
+		s.stamp = Stamp{1}
+		s.flag.Store(call)
+		if err := m.node.AllReduce(m.w, Stamp{1}, make([]byte, 5*chunkSize+4), mixed); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// FuzzHostileReference has a rank refer to any memory.
+func FuzzHostileReference(f *testing.F) {
+	m := group(f, 2)[0]
+	f.Add(uint64(1)<<refBits, directFrom, 4)
+	f.Add(uint64(1)<<refBits|regionSize, directFrom, 1)
+	f.Add(^uint64(0), regionSize, 8)
+	f.Fuzz(func(t *testing.T, ref uint64, length, size int) {
+		if length < 0 || length > 2*regionSize || size < 1 || size > line {
+			return
+		}
+		m.node.ranks[1].ref = ref
+		view, err := m.node.resolve(1, length, size)
+		if err != nil {
+			if !errors.Is(err, ErrCorrupt) {
+				t.Error(err)
+			}
+			return
+		}
+		if len(view) != length {
+			t.Fatalf("%d bytes, not %d", len(view), length)
+		}
+		_, _ = view[0], view[length-1] // mapped
+	})
+}
+
+// mapped counts the segments in the address space of this process.
+func mapped(t *testing.T) int {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(maps), "/memfd:"+name)
+}
+
+// A rank that is killed in the middle of a call leaves the others with an error, and nothing behind.
+func TestKill(t *testing.T) {
+	if r, w, err := os.Pipe(); err == nil { // for the first one the runtime opens files of its own
+		r.Close()
+		w.Close()
+	}
+	files, maps := openFiles(t), mapped(t)
+	p := startProcesses(t, 2)
+	if got := mapped(t); got < maps+4 {
+		t.Fatalf("%d segments are mapped, and %d were before", got, maps)
+	}
+	if err := p.in[0].Encode(order{Workload: "all_reduce", Bytes: 1 << 20, Rounds: 1 << 40}); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 1<<20)
+	for range 20 {
+		if err := p.node.AllReduce(p.w, Stamp{1}, buf, addFloats); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var handles []Handle
+	for _, s := range p.opened {
+		handles = append(handles, s.Handle())
+	}
+	if err := p.cmds[0].Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.cmds[0].Wait() // also closes its pipes
+		p.w.failed.Store(true)
+	}()
+	testkit.Within(t, testkit.Patience, func() {
+		for {
+			if err := p.node.AllReduce(p.w, Stamp{1}, buf, addFloats); err != nil {
+				if !errors.Is(err, errGroupFailed) {
+					t.Error(err)
+				}
+				return
+			}
+		}
+	})
+	<-ended
+	for _, h := range handles {
+		if s, err := Open(h); !errors.Is(err, ErrElsewhere) {
+			t.Errorf("a dead process's segment: %v, %v", s, err)
+		}
+	}
+	p.close()
+	if got := mapped(t); got != maps {
+		t.Errorf("%d segments are mapped, and %d were before", got, maps)
+	}
+	if got := openFiles(t); got > files {
+		t.Errorf("%d open files, and %d were before", got, files)
+	}
+}
+
+func benchmarkWorkload(b *testing.B, workload string, ranks int, shared bool, sizes ...int) {
+	for _, size := range sizes {
+		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
+			p := startProcesses(b, ranks)
+			p.run(b, order{Workload: workload, Bytes: size, Rounds: 2, Shared: shared})
+			b.SetBytes(int64(size))
+			b.ResetTimer()
+			p.run(b, order{Workload: workload, Bytes: size, Rounds: b.N, Shared: shared})
+		})
+	}
+}
+
+func BenchmarkAllReduce2(b *testing.B) {
+	benchmarkWorkload(b, "all_reduce", 2, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20, 64<<20)
+}
+
+func BenchmarkAllReduce2Registered(b *testing.B) {
+	benchmarkWorkload(b, "all_reduce", 2, true, 16<<10, 64<<10, 256<<10, 1<<20, 4<<20, 16<<20, 64<<20)
+}
+
+func BenchmarkAllReduce4(b *testing.B) {
+	benchmarkWorkload(b, "all_reduce", 4, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20)
+}
+
+func BenchmarkReduce2(b *testing.B) {
+	benchmarkWorkload(b, "reduce", 2, false, 64, 64<<10, 1<<20, 16<<20)
+}
+func BenchmarkBroadcast2(b *testing.B) {
+	benchmarkWorkload(b, "broadcast", 2, false, 4, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
+}
+func BenchmarkAllGather2(b *testing.B) {
+	benchmarkWorkload(b, "all_gather", 2, false, 16, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
+}
+func BenchmarkReduceScatter2(b *testing.B) {
+	benchmarkWorkload(b, "reduce_scatter", 2, false, 16, 1<<10, 16<<10, 64<<10, 256<<10, 1<<20, 16<<20)
+}
+func BenchmarkBarrier2(b *testing.B) { benchmarkWorkload(b, "barrier", 2, false, 0) }

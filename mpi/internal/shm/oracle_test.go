@@ -66,7 +66,7 @@ type scene struct {
 	at     []int      // blocks in bytes
 	root   int
 	r      *Reduction
-	place  []int // where each rank's buffer is in its registered memory; -1: not there
+	offset []int // where each rank's buffer is in its registered memory; -1: not there
 	stamp  Stamp
 }
 
@@ -90,11 +90,11 @@ func newScene(m *member, random *rand.Rand, step int) *scene {
 			input[i] = seed
 		}
 		s.inputs = append(s.inputs, input)
-		place := -1
+		offset := -1
 		if at := 4 * random.IntN(1000); every || some && rank%2 == 0 {
-			place = at
+			offset = at
 		}
-		s.place = append(s.place, place)
+		s.offset = append(s.offset, offset)
 		bound := s.at[rank] + 4*random.IntN(length-s.at[rank]/4+1)
 		if random.IntN(2) == 0 {
 			bound = length * (rank + 1) / m.size * 4
@@ -108,7 +108,7 @@ func newScene(m *member, random *rand.Rand, step int) *scene {
 // buffer is this rank's, with its input.
 func (s *scene) buffer() []byte {
 	input := bytesOf(s.inputs[s.m.rank])
-	if at := s.place[s.m.rank]; at >= 0 {
+	if at := s.offset[s.m.rank]; at >= 0 {
 		buf := s.m.region.Bytes()[at:][:len(input)]
 		copy(buf, input)
 		return buf
@@ -173,7 +173,7 @@ func (m *member) verify(seed uint64, steps int) error {
 		got, want, err := calls[name](s, s.buffer())
 		if err != nil || !bytes.Equal(got, bytesOf(want)) {
 			return fmt.Errorf("step %d: rank %d: %s of %d, blocks %v, root %d, registered at %v: %v; result right: %v",
-				step, m.rank, name, len(s.inputs[0]), s.at, s.root, s.place, err, bytes.Equal(got, bytesOf(want)))
+				step, m.rank, name, len(s.inputs[0]), s.at, s.root, s.offset, err, bytes.Equal(got, bytesOf(want)))
 		}
 	}
 	return nil

@@ -1,7 +1,29 @@
 package shm
 
-// everyone stands for the root of a reduction whose result goes to every rank.
-const everyone = -1
+import (
+	"fmt"
+	"math/bits"
+
+	"ddpbatch/mpi/internal/element"
+)
+
+// Reduction is how buffers are combined.
+type Reduction struct {
+	Kernel  element.Kernel
+	Kernel2 element.Kernel2 // the same; nil: the result of Kernel is copied
+	Size    int             // bytes of an element: a power of 2 up to 64
+}
+
+// check refuses element sizes that a cut between cache lines could cut, and buffers that end within one.
+func (r *Reduction) check(length int) error {
+	if r.Size <= 0 || line%r.Size != 0 {
+		return fmt.Errorf("elements of %d bytes", r.Size)
+	}
+	if length%r.Size != 0 {
+		return fmt.Errorf("%d bytes of elements of %d", length, r.Size)
+	}
+	return nil
+}
 
 // AllReduce combines the bufs of all ranks, in place.
 func (n *Node) AllReduce(w Waiter, stamp Stamp, buf []byte, r *Reduction) error {
@@ -15,6 +37,9 @@ func (n *Node) Reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction)
 	}
 	return n.reduce(w, stamp, buf, root, r)
 }
+
+// everyone stands for the root of a reduction whose result goes to every rank.
+const everyone = -1
 
 func (n *Node) reduce(w Waiter, stamp Stamp, buf []byte, root int, r *Reduction) error {
 	if err := r.check(len(buf)); err != nil {
@@ -83,8 +108,236 @@ func (n *Node) reduceDirect(w Waiter, buf []byte, root int, r *Reduction) error 
 		}
 	}
 	n.combine(r)
-	n.tick(w, finished)
-	return n.await(w, finished, n.clocks[finished])
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
 }
 
-func roundUp(length int) int { return (length + line - 1) / line * line }
+// reduceSplit is reduceStaged for what fits in one round, and was staged inline before the ranks met.
+func (n *Node) reduceSplit(w Waiter, c *chunks, root int, r *Reduction) error {
+	n.reducePiece(c, 0, root, r)
+	n.count(w, finished)
+	if err := n.await(w, finished, n.counts[finished]); err != nil {
+		return err
+	}
+	if root == everyone || root == n.rank {
+		n.fetchResults(c, 0)
+	}
+	return nil
+}
+
+// reduceStaged goes through buf in chunks of one piece a rank: a rank stages the others' pieces,
+// combines its own from buf and the others' staging, leaves the result there, and copies the
+// other results back from its own. Of n bytes, 2 (p-1)/p n cross from core to core.
+//
+// When a rank fills chunk c+1, all others have finished chunk c-1, and it has copied their results back: nobody touches its
+// staging of chunk c-2 any more, which is the one that lay in the same place.
+func (n *Node) reduceStaged(w Waiter, buf []byte, root int, r *Reduction) error {
+	p := len(n.ranks)
+	rounds := roundsOf(len(buf), chunkSize/p/line*line*p)
+	c := chunks{buf: buf, p: p, piece: roundUp(roundsOf(len(buf), rounds*p))}
+	filledBase, finishedBase := n.counts[filled], n.counts[finished]
+	n.stageOthers(&c, 0)
+	n.count(w, filled)
+	for round := range rounds {
+		done := uint64(round) + 1
+		if err := n.await(w, filled, filledBase+done); err != nil {
+			return err
+		}
+		n.reducePiece(&c, round, root, r)
+		n.count(w, finished)
+		if round+1 < rounds {
+			n.stageOthers(&c, round+1)
+			n.count(w, filled)
+		}
+		if err := n.await(w, finished, finishedBase+done); err != nil {
+			return err
+		}
+		if root == everyone || root == n.rank {
+			n.fetchResults(&c, round)
+		}
+	}
+	return nil
+}
+
+// chunks cuts a buffer into rounds of one piece for each of p ranks.
+type chunks struct {
+	buf    []byte
+	p      int
+	piece  int    // bytes, whole cache lines
+	inline bool   // staged there,
+	parity uint64 // of the call
+}
+
+// at is rank r's piece of a round in the buffer: empty or short at the end.
+func (c *chunks) at(round, r int) []byte { return window(c.buf, round*c.p+r, c.piece) }
+
+// staged is the same piece in the staging of rank by.
+func (n *Node) staged(c *chunks, by, round, r int) []byte {
+	if c.inline {
+		return window(n.ranks[by].inline[c.parity][:len(c.buf)], r, c.piece)
+	}
+	return n.stage(by, round, r*c.piece, r*c.piece+len(c.at(round, r)))
+}
+
+func (n *Node) stageOthers(c *chunks, round int) {
+	for r := range n.ranks {
+		if r != n.rank {
+			copy(n.staged(c, n.rank, round, r), c.at(round, r))
+		}
+	}
+}
+
+// reducePiece combines this rank's pieces of a round, and leaves the result where the pieces came from: those lines of memory are here
+// now, to be written to, and go back to their ranks when these fetch the result, which is where they are filled again.
+func (n *Node) reducePiece(c *chunks, round, root int, r *Reduction) {
+	for i := range n.ranks {
+		n.sources[i] = n.staged(c, i, round, n.rank)
+	}
+	n.sources[n.rank] = c.at(round, n.rank)
+	n.targets = n.targets[:0]
+	if root == everyone || root == n.rank {
+		n.targets = append(n.targets, n.sources[n.rank])
+	}
+	for i := range n.ranks {
+		if i != n.rank && (root == everyone || root == i) {
+			n.targets = append(n.targets, n.sources[i])
+		}
+	}
+	n.combine(r)
+}
+
+// fetchResults copies the other ranks' results from where they have left them.
+func (n *Node) fetchResults(c *chunks, round int) {
+	for r := range n.ranks {
+		if r != n.rank {
+			copy(c.at(round, r), n.staged(c, n.rank, round, r))
+		}
+	}
+}
+
+// ReduceScatter leaves block i of the result with rank i, in out, which has that block's length. in is
+// not changed; out does not overlap it.
+func (n *Node) ReduceScatter(w Waiter, stamp Stamp, out, in []byte, at []int, r *Reduction) error {
+	if err := n.checkScatter(out, in, at, r); err != nil {
+		return n.fail(err)
+	}
+	fits := len(in) <= inlineSize
+	var inline []byte
+	if fits {
+		inline = in
+	}
+	if err := n.enter(w, stamp, n.refOf(in), inline); err != nil {
+		return err
+	}
+	way, err := n.choose(len(in), r.Size, fits)
+	switch {
+	case err != nil:
+		return err
+	case way == staged:
+		return n.reduceScatterStaged(w, out, in, at, r)
+	}
+	for i := range n.ranks {
+		from := n.ranks[i].view
+		if way == inlined {
+			from = n.ranks[i].data(n.parity(), len(in))
+		}
+		n.sources[i] = block(from, at, n.rank)
+	}
+	n.targets = append(n.targets[:0], out)
+	n.combine(r)
+	if way == inlined {
+		return nil
+	}
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
+}
+
+func (n *Node) checkScatter(out, in []byte, at []int, r *Reduction) error {
+	if err := n.checkBounds(in, at); err != nil {
+		return err
+	}
+	for _, bound := range at {
+		if err := r.check(bound); err != nil {
+			return err
+		}
+	}
+	if own := block(in, at, n.rank); len(out) != len(own) {
+		return fmt.Errorf("a result of %d bytes for a block of %d", len(out), len(own))
+	}
+	return nil
+}
+
+func (n *Node) reduceScatterStaged(w Waiter, out, in []byte, at []int, r *Reduction) error {
+	size := chunkSize / len(n.ranks) / line * line // of a piece, one for each rank
+	return n.passChunks(w, roundsOf(longestBlock(at), size), func(round int) {
+		for i := range n.ranks {
+			if i != n.rank {
+				piece := window(block(in, at, i), round, size)
+				copy(n.stage(n.rank, round, i*size, i*size+len(piece)), piece)
+			}
+		}
+	}, func(round int) {
+		result := window(out, round, size)
+		for i := range n.ranks {
+			n.sources[i] = n.stage(i, round, n.rank*size, n.rank*size+len(result))
+		}
+		n.sources[n.rank] = window(block(in, at, n.rank), round, size)
+		n.targets = append(n.targets[:0], result)
+		n.combine(r)
+	})
+}
+
+// foldBlock is how many bytes of all ranks are combined at a time, so that what is between the levels of the
+// tree, and what is written more than once, stays in the L1 cache.
+const foldBlock = 8 << 10
+
+// combine reduces n.sources, one for each rank, in the canonical order, into all of n.targets. All have the
+// same length. A target may be exactly one of the sources, and overlaps no other.
+func (n *Node) combine(r *Reduction) {
+	if len(n.ranks) == 2 && len(n.targets) == 1 {
+		r.Kernel(n.targets[0], n.sources[0], n.sources[1])
+		return
+	}
+	if len(n.ranks) == 2 && len(n.targets) == 2 && r.Kernel2 != nil {
+		r.Kernel2(n.targets[0], n.targets[1], n.sources[0], n.sources[1])
+		return
+	}
+	length := len(n.targets[0])
+	for from := 0; from < length; from += foldBlock {
+		n.combineBlock(r.Kernel, from, min(from+foldBlock, length))
+	}
+}
+
+// combineBlock is combine for bytes from to to. Only the last step of the tree writes to a target, when
+// the sources have been read.
+func (n *Node) combineBlock(k element.Kernel, from, to int) {
+	dst := n.targets[0][from:to]
+	if size := len(n.sources); size == 1 {
+		copy(dst, n.sources[0][from:to])
+	} else {
+		mid := lowerHalf(size)
+		a := n.subtree(k, 0, mid, 0, from, to)
+		b := n.subtree(k, mid, size, 1, from, to)
+		k(dst, a, b)
+	}
+	for _, also := range n.targets[1:] {
+		copy(also[from:to], dst)
+	}
+}
+
+// subtree combines the sources of ranks lo to hi, and returns where the result is: in the scratch
+// of level, or the source itself if there is one only. It uses the levels from there on.
+func (n *Node) subtree(k element.Kernel, lo, hi, level, from, to int) []byte {
+	if hi-lo == 1 {
+		return n.sources[lo][from:to]
+	}
+	mid := lo + lowerHalf(hi-lo)
+	a := n.subtree(k, lo, mid, level, from, to)
+	b := n.subtree(k, mid, hi, level+1, from, to)
+	dst := n.scratch[level][:to-from]
+	k(dst, a, b)
+	return dst
+}
+
+// lowerHalf is how many of size ranks are on the left of the tree's root: the largest power of 2 below size.
+func lowerHalf(size int) int { return 1 << (bits.Len(uint(size-1)) - 1) }

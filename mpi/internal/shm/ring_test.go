@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"ddpbatch/internal/testkit"
+
+	"pgregory.net/rapid"
 )
 
 // ringPair is both sides of a ring, in one mapping, where the race detector sees both.
@@ -153,4 +153,9 @@ func TestNewRingNeedsRoom(t *testing.T) {
 			NewRing(mem)
 		})
 	}
+}
+
+// BenchmarkRing is a round trip: two hops.
+func BenchmarkRing(b *testing.B) {
+	benchmarkWorkload(b, "ping_pong", 2, false, 4, 1<<10, 16<<10, 64<<10, 1<<20, 16<<20)
 }

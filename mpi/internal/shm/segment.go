@@ -2,18 +2,23 @@ package shm
 
 import (
 	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
+// ErrElsewhere says that a segment cannot be reached: its process is on another machine, in
+// another namespace, another user's, or gone. Other ways to it may work.
+var ErrElsewhere = errors.New("shared memory is not reachable from here")
+
 // name is what the kernel shows for a segment, in /proc/PID/fd and maps.
 const name = "ddpbatch"
-
-// hugeFrom is the length in bytes from which large pages are asked for: that of one.
-const hugeFrom = 2 << 20
 
 // Segment is memory that several processes have mapped. Its first page holds the
 // token; the data begins at the next one. It is not for several goroutines at
@@ -75,10 +80,79 @@ func (s *Segment) attach(fd int) error {
 	return nil
 }
 
+// hugeFrom is the length in bytes from which large pages are asked for: that of one.
+const hugeFrom = 2 << 20
+
 // length is that of the file with size bytes of data.
 func length(size int) int64 {
 	page := os.Getpagesize()
 	return int64(page + (size+page-1)/page*page)
+}
+
+// Open maps a segment that another process made, or this one. The error matches
+// ErrElsewhere unless the segment was found and cannot be mapped.
+//
+// It goes by way of /proc/PID/fd, see proc(5), which the kernel opens to whoever may trace the
+// process (ptrace(2), PTRACE_MODE_READ_FSCREDS): the same user's, as a rule.
+func Open(h Handle) (*Segment, error) {
+	fd, err := find(h)
+	if err != nil {
+		return nil, fmt.Errorf("open shared segment %d of process %d: %w: %w", h.FD, h.PID, ErrElsewhere, err)
+	}
+	defer unix.Close(fd)
+	s := &Segment{fd: -1, handle: h}
+	if err := s.attach(fd); err != nil {
+		return nil, fmt.Errorf("open shared segment %d of process %d: %w", h.FD, h.PID, err)
+	}
+	if subtle.ConstantTimeCompare(s.mem[:tokenSize], h.Token[:]) == 0 {
+		s.Close()
+		return nil, fmt.Errorf("open shared segment %d of process %d: %w: it is another one", h.FD, h.PID, ErrElsewhere)
+	}
+	return s, nil
+}
+
+// find opens the file of a handle, if it may be its segment. The handle may be another machine's, and stand for
+// anything here: what is not a segment is not opened, as that alone has effects on some devices.
+func find(h Handle) (int, error) {
+	if h.Size <= 0 || h.Size > maxSegment {
+		return -1, fmt.Errorf("%d bytes", h.Size)
+	}
+	path := fmt.Sprintf("/proc/%d/fd/%d", h.PID, h.FD)
+	target, err := os.Readlink(path)
+	if err != nil {
+		return -1, err
+	}
+	if !strings.HasPrefix(target, "/memfd:"+name) {
+		return -1, fmt.Errorf("%s is no segment", path)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := inspect(fd, h); err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// inspect checks that an open file has the segment's length and keeps it.
+func inspect(fd int, h Handle) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
+		return err
+	}
+	if stat.Size != length(h.Size) {
+		return fmt.Errorf("it has %d bytes, not %d", stat.Size, length(h.Size))
+	}
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return err
+	}
+	if seals&unix.F_SEAL_SHRINK == 0 {
+		return fmt.Errorf("it is not sealed")
+	}
+	return nil
 }
 
 // Handle is what other processes open the segment with.
@@ -93,8 +167,8 @@ func (s *Segment) Bytes() []byte {
 	return s.mem[page : page+s.handle.Size : page+s.handle.Size]
 }
 
-// Shut lets go of the file, so that nobody else can open the segment any more. Mappings stay.
-func (s *Segment) Shut() error {
+// CloseFile lets go of the file, so that nobody else can open the segment any more. Mappings stay.
+func (s *Segment) CloseFile() error {
 	if s.fd < 0 {
 		return nil
 	}
@@ -110,5 +184,46 @@ func (s *Segment) Close() error {
 		errs = append(errs, unix.Munmap(s.mem))
 		s.mem = nil
 	}
-	return errors.Join(append(errs, s.Shut())...)
+	return errors.Join(append(errs, s.CloseFile())...)
+}
+
+const (
+	// HandleSize is the length of an encoded handle, in bytes.
+	HandleSize = 4 + 4 + 8 + tokenSize
+
+	tokenSize = 16
+
+	// maxSegment is the longest segment: 16 TiB, an eighth of what x86-64 and arm64 can address.
+	maxSegment = 1 << 44
+)
+
+// Handle is where another process finds a segment. It works as long as the
+// process that made the segment has it open.
+type Handle struct {
+	PID   int             // the process that made it
+	FD    int             // its number there
+	Size  int             // bytes of data
+	Token [tokenSize]byte // random; stored in the segment, too
+}
+
+// Encode gives the handle in HandleSize bytes, little endian.
+func (h Handle) Encode() [HandleSize]byte {
+	var b [HandleSize]byte
+	binary.LittleEndian.PutUint32(b[0:], uint32(h.PID))
+	binary.LittleEndian.PutUint32(b[4:], uint32(h.FD))
+	binary.LittleEndian.PutUint64(b[8:], uint64(h.Size))
+	copy(b[16:], h.Token[:])
+	return b
+}
+
+// DecodeHandle reads what Encode wrote. It refuses what cannot be a handle.
+func DecodeHandle(b []byte) (Handle, error) {
+	if len(b) != HandleSize {
+		return Handle{}, fmt.Errorf("a handle of %d bytes, not %d", len(b), HandleSize)
+	}
+	pid, fd, size := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint64(b[8:])
+	if pid == 0 || pid > math.MaxInt32 || fd > math.MaxInt32 || size == 0 || size > maxSegment {
+		return Handle{}, fmt.Errorf("a handle of process %d, file %d, %d bytes", pid, fd, size)
+	}
+	return Handle{PID: int(pid), FD: int(fd), Size: int(size), Token: [tokenSize]byte(b[16:])}, nil
 }

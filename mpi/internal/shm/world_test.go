@@ -1,15 +1,23 @@
 package shm
 
 import (
+	"bufio"
+	"encoding/gob"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"runtime"
+	"strconv"
 	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/internal/element"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 var errGroupFailed = errors.New("the group has failed")
@@ -60,7 +68,7 @@ type member struct {
 	w            *testWaiter
 	area, region *Segment
 	opened       []*Segment
-	out          []byte // of the job
+	out          []byte // of the workload
 	sent, got    *Ring  // between ranks 0 and 1
 }
 
@@ -145,4 +153,280 @@ func together(members []*member, f func(m *member) error) []error {
 		}
 		return err
 	})
+}
+
+// rankVariable makes the test binary run as one rank of a group of processes.
+const rankVariable = "SHM_TEST_RANK"
+
+func TestMain(m *testing.M) {
+	if rank := os.Getenv(rankVariable); rank != "" {
+		if err := rankMain(rank); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// order is what the parent tells a rank process to do.
+type order struct {
+	Handles  [2][][HandleSize]byte // the first order
+	Workload string
+	Bytes    int
+	Rounds   int
+	Shared   bool // buffers are registered
+}
+
+// answer is what a rank process answers.
+type answer struct {
+	Handles [2][HandleSize]byte // the first answer
+	Err     string
+}
+
+// rankMain is a rank process: its handles, those of all, and then workloads.
+func rankMain(variable string) error {
+	var rank, size int
+	if _, err := fmt.Sscanf(variable, "%d/%d", &rank, &size); err != nil {
+		return err
+	}
+	m, err := newMember(rank, size)
+	if err != nil {
+		return err
+	}
+	m.w.yield, m.w.spins = schedYield, spinsFor(size)
+	in, out := gob.NewDecoder(bufio.NewReader(os.Stdin)), gob.NewEncoder(os.Stdout)
+	if err := out.Encode(answer{Handles: [2][HandleSize]byte{m.area.Handle().Encode(), m.region.Handle().Encode()}}); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		var o order
+		if err := in.Decode(&o); err != nil {
+			return nil // the parent has ended
+		}
+		var r answer
+		if first {
+			err = m.join(o.Handles)
+		} else {
+			err = m.run(o)
+		}
+		if err != nil {
+			r.Err = fmt.Sprintf("rank %d: %v", rank, err)
+		}
+		if err := out.Encode(r); err != nil {
+			return err
+		}
+	}
+}
+
+// spinsFor gives the processor away at once where ranks share one.
+func spinsFor(size int) int {
+	if size <= runtime.NumCPU() {
+		return 10000
+	}
+	return 20
+}
+
+// processes is a group whose ranks from 1 on are processes; rank 0 is this one.
+type processes struct {
+	*member
+	cmds []*exec.Cmd
+	in   []*gob.Encoder
+	out  []*gob.Decoder
+}
+
+func startProcesses(t testing.TB, size int) *processes {
+	t.Helper()
+	m, err := newMember(0, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.w.yield, m.w.spins = schedYield, spinsFor(size)
+	t.Cleanup(m.close)
+	p := &processes{member: m}
+	var handles [2][][HandleSize]byte
+	add := func(area, region [HandleSize]byte) {
+		handles[0] = append(handles[0], area)
+		handles[1] = append(handles[1], region)
+	}
+	add(m.area.Handle().Encode(), m.region.Handle().Encode())
+	for rank := 1; rank < size; rank++ {
+		p.start(t, rank, size)
+		var r answer
+		if err := p.out[rank-1].Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		add(r.Handles[0], r.Handles[1])
+	}
+	p.each(t, order{Handles: handles}, func() error { return m.join(handles) })
+	return p
+}
+
+func (p *processes) start(t testing.TB, rank, size int) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), rankVariable+"="+strconv.Itoa(rank)+"/"+strconv.Itoa(size))
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	p.cmds, p.in, p.out = append(p.cmds, cmd), append(p.in, gob.NewEncoder(in)), append(p.out, gob.NewDecoder(bufio.NewReader(out)))
+}
+
+// each has all processes follow an order, and this one f.
+func (p *processes) each(t testing.TB, o order, f func() error) {
+	t.Helper()
+	for _, in := range p.in {
+		if err := in.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f(); err != nil {
+		t.Fatalf("rank 0: %v", err)
+	}
+	for _, out := range p.out {
+		var r answer
+		if err := out.Decode(&r); err != nil || r.Err != "" {
+			t.Fatalf("%v; %s", err, r.Err)
+		}
+	}
+}
+
+// run has all ranks do a workload.
+func (p *processes) run(t testing.TB, o order) {
+	t.Helper()
+	p.each(t, o, func() error { return p.member.run(o) })
+}
+
+// run does a workload: of a benchmark, or of a test that checks every result.
+func (m *member) run(o order) error {
+	if o.Workload == "verify" {
+		return m.verify(1, o.Rounds)
+	}
+	work, ok := workloads[o.Workload]
+	if !ok {
+		return fmt.Errorf("no workload %q", o.Workload)
+	}
+	buf := make([]byte, o.Bytes)
+	if o.Shared {
+		buf = m.region.Bytes()[:o.Bytes]
+	}
+	at := make([]int, m.size+1)
+	for i := range at {
+		at[i] = o.Bytes * i / m.size / 4 * 4
+	}
+	at[m.size] = o.Bytes
+	m.out = make([]byte, o.Bytes)
+	for range o.Rounds {
+		if err := work(m, buf, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFloats sums float32, as training does.
+var addFloats = func() *Reduction {
+	kernel, err := element.KernelOf(element.Float32, element.Sum)
+	if err != nil {
+		panic(err)
+	}
+	kernel2, _ := element.Kernel2Of(element.Float32, element.Sum)
+	return &Reduction{Kernel: kernel, Kernel2: kernel2, Size: 4}
+}()
+
+var workloads = map[string]func(m *member, buf []byte, at []int) error{
+	"all_reduce": func(m *member, buf []byte, at []int) error {
+		return m.node.AllReduce(m.w, Stamp{1}, buf, addFloats)
+	},
+	"reduce": func(m *member, buf []byte, at []int) error {
+		return m.node.Reduce(m.w, Stamp{2}, buf, 0, addFloats)
+	},
+	"broadcast": func(m *member, buf []byte, at []int) error {
+		return m.node.Broadcast(m.w, Stamp{3}, buf, 0)
+	},
+	"all_gather": func(m *member, buf []byte, at []int) error {
+		return m.node.AllGather(m.w, Stamp{4}, buf, at)
+	},
+	"reduce_scatter": func(m *member, buf []byte, at []int) error {
+		return m.node.ReduceScatter(m.w, Stamp{5}, m.out[:at[m.rank+1]-at[m.rank]], buf, at, addFloats)
+	},
+	"ping_pong": func(m *member, buf []byte, at []int) error {
+		m.connect()
+		for writer := range 2 {
+			if writer == m.rank {
+				if err := m.send(buf); err != nil {
+					return err
+				}
+			} else if err := m.receive(buf); err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	"barrier": func(m *member, buf []byte, at []int) error {
+		return m.node.Barrier(m.w, Stamp{6})
+	},
+}
+
+const (
+	ringCapacity = 256 << 10
+	ringHead     = 40 // bytes before each message
+)
+
+// connect lays a ring in the registered memory of each of two ranks, to the other.
+func (m *member) connect() {
+	if m.sent == nil {
+		region := m.node.regions[0]
+		m.sent = NewRing(region[m.rank][regionSize/2:][:RingOverhead+ringCapacity])
+		m.got = NewRing(region[1-m.rank][regionSize/2:][:RingOverhead+ringCapacity])
+	}
+}
+
+func (m *member) send(body []byte) error {
+	var head [ringHead]byte
+	h := head[:]
+	for {
+		n, err := m.sent.Write(h, body)
+		if err != nil {
+			return err
+		}
+		cut := min(n, len(h))
+		if h, body = h[cut:], body[n-cut:]; len(h)+len(body) == 0 {
+			return nil
+		}
+		if err := m.w.Await(m.sent.Writable); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *member) receive(body []byte) error {
+	var head [ringHead]byte
+	for _, part := range [2][]byte{head[:], body} {
+		for len(part) > 0 {
+			if err := m.w.Await(m.got.Readable); err != nil {
+				return err
+			}
+			n, err := m.got.Read(part)
+			if err != nil {
+				return err
+			}
+			part = part[n:]
+		}
+	}
+	return nil
 }

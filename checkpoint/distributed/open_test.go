@@ -1,0 +1,78 @@
+package distributed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/vfs"
+)
+
+// TestProbeOfOneRank lets each rank in turn be the one that cannot write to the shared folder, in every way: then New fails on all ranks,
+// before anybody trains, with its number and why.
+func TestProbeOfOneRank(t *testing.T) {
+	t.Parallel()
+	const world = 3
+	for _, kind := range []string{"create", "write", "sync", "rename", "read", "remove", "syncdir"} {
+		for victim := range world {
+			disk, _ := newDisk(t)
+			full := vfs.NewInjector(disk, func(_ int, op vfs.Op) vfs.Fault {
+				if op.Kind == kind && strings.HasPrefix(op.Path, sharedPath) {
+					return vfs.Fault{Err: syscall.ENOSPC}
+				}
+				return vfs.Fault{}
+			})
+			errs := trial{world: world, attempt: 1, fs: func(rank int) vfs.FS {
+				if rank == victim {
+					return full
+				}
+				return disk
+			}}.run(t.Context(), func(context.Context, *one) error { return errors.New("New has succeeded") })
+			for rank, err := range errs {
+				if !errors.Is(err, checkpoint.ErrNoSpace) || !strings.HasPrefix(err.Error(), "prepare checkpoints: ") ||
+					!strings.Contains(err.Error(), fmt.Sprintf("rank %d: ", victim)) || !strings.Contains(err.Error(), "cannot save in "+sharedPath) {
+					t.Errorf("%s fails on rank %d: rank %d: %v", kind, victim, rank, err)
+				}
+			}
+		}
+	}
+}
+
+// TestRoomForWhatIsKept: too little room for all that the policy keeps is told before training, with what is needed and what is free.
+func TestRoomForWhatIsKept(t *testing.T) {
+	t.Parallel()
+	const state = 20000 + 666 + 1000 + 1001 // arraysOf, two ranks
+	for name, test := range map[string]struct {
+		free  int64
+		delta int
+		warns string // "": nothing
+	}{
+		"4 of 5":             {4 * state, 0, "needs_bytes=113335 free_bytes=90668"},
+		"5 of 5":             {5 * state, 0, ""},
+		"5 of 6 with a base": {5 * state, 2, "needs_bytes=136002 free_bytes=113335"},
+		"not even one":       {state - 1, 0, "needs_bytes=113335 free_bytes=22666"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, fs := newDisk(t)
+			disk.SetLimit(test.free)
+			var log bytes.Buffer
+			o := Options{Async: test.delta > 0, Delta: test.delta, Log: slog.New(slog.NewTextHandler(&log, nil))}
+			codec := "none"
+			if test.delta > 0 {
+				codec = "auto"
+			}
+			keep := checkpoint.Policy{Last: 3, Best: 1, Metric: "loss"}
+			mustAll(t, trial{world: 2, attempt: 1, o: o, codec: codec, keep: keep, fs: fs}.run(t.Context(), func(context.Context, *one) error { return nil }))
+			if got := log.String(); !strings.Contains(got, test.warns) || strings.Contains(got, "WARN") != (test.warns != "") {
+				t.Errorf("log %q, want a warning: %q", got, test.warns)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package npy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/internal/replace"
+	"ddpbatch/internal/vfs"
+)
+
+// Write writes a tensor as a whole file. An error of the tensor comes before anything is written; the others are w's.
+func Write(w io.Writer, t checkpoint.Tensor) error {
+	if err := write(w, t.DType, t.Shape, replace.Bytes(t.Data), int64(len(t.Data))); err != nil {
+		return fmt.Errorf("write npy: tensor %q: %w", t.Name, err)
+	}
+	return nil
+}
+
+// WriteFile puts a tensor into a file, whole and durably, or leaves the file as it was. data writes the tensor's bytes in pieces of whole elements, which
+// need not be in memory all at once. It looks at ctx between writes.
+func WriteFile(ctx context.Context, path, dtype string, shape []int, data func(w io.Writer) error) error {
+	err := replace.File(ctx, vfs.OS{}, path, func(w io.Writer) error { return write(w, dtype, shape, data, -1) })
+	if err != nil {
+		return fmt.Errorf("write npy: %w", err)
+	}
+	return nil
+}
+
+// write writes a file whose tensor has so many bytes; -1: as many as its shape says.
+func write(w io.Writer, dtype string, shape []int, data func(w io.Writer) error, have int64) error {
+	header, size, err := makeHeader(dtype, shape)
+	if err != nil {
+		return err
+	}
+	if have >= 0 && have != size {
+		return fmt.Errorf("shape %v of %s takes %d bytes, it has %d", shape, dtype, size, have)
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	counted := &counter{w: values(w, dtype)}
+	if err := data(counted); err != nil {
+		return err
+	}
+	if counted.n != size {
+		return errLength
+	}
+	return nil
+}
+
+var errLength = errors.New("its data is not as long as its shape says")
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// descriptions are NumPy's names of the types: byte order, kind, bytes. '|' is where the order of bytes does not matter.
+var descriptions = map[string]string{
+	"bool": "|b1", "int8": "|i1", "uint8": "|u1", "int16": "<i2", "uint16": "<u2", "int32": "<i4", "uint32": "<u4",
+	"int64": "<i8", "uint64": "<u8", "float16": "<f2", "bfloat16": "<f4", "float32": "<f4", "float64": "<f8",
+	"complex64": "<c8",
+}
+
+// makeHeader is a file up to its elements, for a tensor whose data are written after it through values; size is how many bytes of the tensor those are.
+func makeHeader(dtype string, shape []int) (header []byte, size int64, err error) {
+	description, known := descriptions[dtype]
+	if !known {
+		return nil, 0, fmt.Errorf("NumPy has no type for dtype %q; export it to a safetensors file", dtype)
+	}
+	if size, err = byteSize(dtype, shape); err != nil {
+		return nil, 0, err
+	}
+	words := make([]string, len(shape))
+	for i, dim := range shape {
+		words[i] = strconv.Itoa(dim)
+	}
+	tuple := strings.Join(words, ", ")
+	if len(words) == 1 {
+		tuple += "," // Python's tuple of one
+	}
+	text := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", description, tuple)
+	return wrap(text + room(shape)), size, nil
+}
+
+// wrap puts a version and a length before the text of a header, and what fills it up behind: version 1.0 where the length fits.
+func wrap(text string) []byte {
+	header := binary.LittleEndian.AppendUint16([]byte("\x93NUMPY\x01\x00"), uint16(padded(10, len(text))))
+	if padded(10, len(text)) > math.MaxUint16 {
+		header = binary.LittleEndian.AppendUint32([]byte("\x93NUMPY\x02\x00"), uint32(padded(12, len(text))))
+	}
+	end := len(header) + padded(len(header), len(text))
+	header = append(header, text...)
+	return append(append(header, strings.Repeat(" ", end-1-len(header))...), '\n')
+}
+
+// room is what numpy.save leaves for the first dimension to grow (GROWTH_AXIS_MAX_DIGITS of numpy.lib.format): a file to which rows are added keeps its header's length.
+func room(shape []int) string {
+	if len(shape) == 0 {
+		return ""
+	}
+	return strings.Repeat(" ", max(0, 21-len(strconv.Itoa(shape[0]))))
+}
+
+// padded is the length of a header behind before bytes, with its newline: up to the next multiple of 64, as numpy.save has it, even from one.
+func padded(before, text int) int { return (before+text+1)/64*64 + 64 - before }
+
+// byteSize is what a shape takes in the checkpoint.
+func byteSize(dtype string, shape []int) (int64, error) {
+	n := elemSize(dtype)
+	for _, dim := range shape {
+		if dim < 0 || dim > 0 && n > math.MaxInt64/int64(dim) {
+			return 0, fmt.Errorf("shape %v does not fit", shape)
+		}
+		n *= int64(dim)
+	}
+	return n, nil
+}
+
+func elemSize(dtype string) int64 {
+	if dtype == "bfloat16" {
+		return 2
+	}
+	return int64(descriptions[dtype][2] - '0')
+}
+
+// values is a writer for the bytes of a tensor of a dtype, in any pieces of whole elements, that hands them on to w as a file has them.
+func values(w io.Writer, dtype string) io.Writer {
+	if dtype == "bfloat16" {
+		return &widener{w: w}
+	}
+	return w
+}
+
+// widener turns bfloat16 into float32: the upper half of its bits, with zeros behind.
+type widener struct {
+	w   io.Writer
+	buf [16 << 10]byte
+}
+
+var errHalf = errors.New("npy: half a bfloat16 was written")
+
+func (e *widener) Write(p []byte) (int, error) {
+	if len(p)%2 != 0 {
+		return 0, errHalf
+	}
+	for done := 0; done < len(p); {
+		part := p[done:min(len(p), done+len(e.buf)/2)]
+		for i := 0; i < len(part); i += 2 {
+			binary.LittleEndian.PutUint32(e.buf[2*i:], uint32(binary.LittleEndian.Uint16(part[i:]))<<16)
+		}
+		n, err := e.w.Write(e.buf[:2*len(part)])
+		done += n / 2
+		if err != nil {
+			return done, err
+		}
+	}
+	return len(p), nil
+}

@@ -1,0 +1,119 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"ddpbatch/internal/replace"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+)
+
+// Space is what Probe finds out about a file system. Free is a hint only: quotas and the single
+// servers of a parallel file system fill up earlier.
+type Space struct {
+	Type  string `json:"type"` // "ext4", "nfs", "lustre", ...; empty where it is not known
+	Free  uint64 `json:"free"` // bytes
+	Total uint64 `json:"total"`
+}
+
+// Probe does, with a small file in the checkpoints folder, all that a save will do: create, write,
+// sync, rename, sync of the folder; then it reads the file back and removes it. So what would fail
+// at the first save fails before training. name says in errors who tried, such as a host. It
+// makes the folder if it is not there.
+func (d *Dir) Probe(ctx context.Context, name string) (Space, error) {
+	space, err := d.probe(ctx)
+	if err != nil {
+		return Space{}, fmt.Errorf("%s cannot save in %s: %w", name, d.path, classify(err))
+	}
+	return space, nil
+}
+
+func (d *Dir) probe(ctx context.Context) (Space, error) {
+	if err := ctx.Err(); err != nil {
+		return Space{}, err
+	}
+	if err := d.makeRoot(); err != nil {
+		return Space{}, err
+	}
+	tmp, probe := d.tag().ProbeName(), d.tag().ProbeName()
+	path := filepath.Join(d.path, probe)
+	content := []byte(tmp + "\n" + probe + "\n")
+	o := replace.Options{Temp: tmp, Size: int64(len(content)), New: true, BeforeRename: ctx.Err}
+	if _, err := d.writeFile(ctx, path, false, o, replace.Bytes(content)); err != nil {
+		return Space{}, err
+	}
+	got, err := d.readFile(path, int64(len(content)))
+	if err == nil && !bytes.Equal(got, content) {
+		err = errors.New("what was written reads back as something else")
+	}
+	// Not under the fence: only this call knows of the file.
+	if removing := d.fs.Remove(path); !errors.Is(removing, fs.ErrNotExist) { // which may be the lost answer's
+		err = errors.Join(err, removing)
+	}
+	if err != nil {
+		return Space{}, err
+	}
+	if err := d.fs.SyncDir(d.path); err != nil {
+		return Space{}, err
+	}
+	space, err := d.fs.Space(d.path)
+	if err != nil { // it is a hint only: nothing fails for the want of it
+		d.log.Debug("room for checkpoints is not known", "path", d.path, "err", err)
+		return Space{}, nil
+	}
+	return Space(space), nil
+}
+
+// Room is what a run's checkpoints will take on disk, as far as that can be told before it trains.
+type Room struct {
+	Each  int64 // bytes of one: of the newest that is there, where it is of a state of this size; else of the state, which is the most
+	Count int   // how many there are at once, the one that is being saved included
+	More  bool  // rules keep still others, in time, whose number is not known
+	There int64 // bytes of those that are there, and go as newer ones come
+	Need  int64 // bytes that must be free for that: Each × Count − There, and always one more checkpoint
+}
+
+// Room tells what room the checkpoints of a state of so many bytes need under Options.Keep. deltas says that some will be deltas, which
+// keep their base. It reads the manifests of what is there, and no data.
+func (d *Dir) Room(ctx context.Context, state int64, deltas bool) (Room, error) {
+	v, err := d.look(ctx, false)
+	if err != nil {
+		return Room{}, fmt.Errorf("look how much the checkpoints in %s take: %w", d.path, classify(err))
+	}
+	k := d.opt.Keep
+	// A new one is durable before the oldest goes. Where no rule is set all stay: then at least the next two are to fit.
+	r := Room{Each: state, Count: satAdd(max(k.Last, 1), satAdd(k.Best, 1)), More: k == Policy{} || k.Every > 0 || k.Within > 0}
+	if deltas {
+		r.Count = satAdd(r.Count, 1)
+	}
+	left := r.Count - 1
+	for i := len(v.folders) - 1; i >= 0; i-- {
+		e := v.folders[i]
+		if e.m == nil || e.m.Run != d.opt.Run || !e.info.Committed {
+			continue
+		}
+		if r.Each == state && e.info.RawBytes == state && e.info.BaseStep < 0 {
+			r.Each = e.info.Bytes
+		}
+		if left > 0 && k != (Policy{}) && len(e.info.Pinned) == 0 {
+			left--
+			r.There += e.info.Bytes
+		}
+	}
+	r.Need = math.MaxInt64
+	if r.Each == 0 || int64(r.Count) <= math.MaxInt64/r.Each {
+		r.Need = max(r.Each*int64(r.Count)-r.There, r.Each)
+	}
+	return r, nil
+}
+
+// satAdd is a + b, of numbers that are not negative, or the most that an int holds.
+func satAdd(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
+}

@@ -1,0 +1,302 @@
+package jobfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"ddpbatch/slurm"
+)
+
+// builtin ends a job that is right in all else; appended, it moves no line.
+const builtin = "\n[train]\nloss = \"mse\"\nmodel = { kind = \"dense\" }\ndata = { kind = \"generated\" }\n"
+
+// command likewise, for a job with a command of its own.
+const command = "\n[launch]\ncommand = [\"true\"]\n"
+
+// parse reads a job as job.toml in /jobs, for a user whose home is /home/ann.
+func parse(src string, sets ...string) (*Job, []Fault, error) {
+	r := Reader{Home: func() (string, error) { return "/home/ann", nil }}
+	return r.Parse("job.toml", "/jobs", []byte(src), sets)
+}
+
+// lines gives faults as they are printed.
+func lines(faults []Fault) []string {
+	var printed []string
+	for _, f := range faults {
+		printed = append(printed, f.String())
+	}
+	return printed
+}
+
+// checkFaults holds what is printed for src against what is wanted, line for line.
+func checkFaults(t *testing.T, src string, sets []string, want ...string) {
+	t.Helper()
+	job, _, err := parse(src, sets...)
+	var faults Faults
+	if err != nil && !errors.As(err, &faults) {
+		t.Fatalf("the error is no Faults: %v", err)
+	}
+	if got := lines(faults); !slices.Equal(got, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	if (job == nil) != (err != nil) {
+		t.Errorf("job %v, error %v: want one of them", job, err)
+	}
+}
+
+func TestFaultsOfSyntax(t *testing.T) {
+	for _, test := range []struct{ name, src, want string }{
+		{"no value", "name = \"x\"\n[slurm]\nnodes = \n", "job.toml:3:9: expected value but found '\\n' instead"},
+		{"no closing bracket", "[slurm\nnodes = 2\n", "job.toml:1:7: expected '.' or ']' to end table name, but got '\\n' instead"},
+		{"twice", "name = \"x\"\nname = \"y\"\n", "job.toml:2:1: Key 'name' has already been defined."},
+		{"after other letters", "é = 1\n", "job.toml:1:1: expected '.' or '=', but got 'é' instead"},
+		{"columns count characters", "workdir = \"é\" name = 1", "job.toml:1:14: expected a top-level item to end with a newline, comment, or EOF, but got 'n' instead"},
+		{"after a byte order mark", "\ufeffname = x", "job.toml:1:8: expected value but found \"x\" instead"},
+		{"another file", "root:x:0:0:root:/root:/bin/sh\n", `job.toml:1:5: this is no job file, which are written in TOML (expected '.' or '=', but got ':' instead); "ddpbatch init" writes one to start from`},
+		{"a program", "\x7fELF\x00[a]=\n", `job.toml:1:5: this is no job file, which are written in TOML (files cannot contain NULL bytes; probably using UTF-16; TOML files must be UTF-8); "ddpbatch init" writes one to start from`},
+		{"nested too deep", "a = 1\nb = " + strings.Repeat("[", 50_000), "job.toml:2:36: tables and lists are nested more than 32 deep here"},
+		{"too large", strings.Repeat("#", maxSize+1), "job.toml:1:1: a job file has at most 256 KiB; is this one?"},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
+	}
+}
+
+// TestFaultsShowNoSecrets has values wrong whose names tell that they may be secret, and such as stand within other values.
+func TestFaultsShowNoSecrets(t *testing.T) {
+	for _, test := range []struct{ name, src, want string }{
+		{"not in quotes", "name = \"x\"\n[setup.env]\nHF_TOKEN = s3cret\n",
+			"job.toml:3:12: the value of setup.env.HF_TOKEN is not TOML: write it in quotes"},
+		{"no number", "name = \"x\"\n[setup.env]\nMY_KEY = 12__34\n",
+			"job.toml:3:10: the value of setup.env.MY_KEY is not TOML: write it in quotes"},
+		{"a number", "name = \"x\"\n[setup.env]\nDb_Password = 1234" + builtin,
+			"job.toml:3:1: setup.env.Db_Password must be text without NUL, in quotes, not a number"},
+		{"with a NUL", "name = \"x\"\n[setup.env]\nMY_SECRET = \"s3cret\\u0000\"" + builtin,
+			"job.toml:3:1: setup.env.MY_SECRET must be text without NUL, in quotes, not that text"},
+		{"in an option of sbatch's", "name = \"x\"\n[slurm]\nextra = [\"export=A,HF_TOKEN=s3cret\"]" + builtin,
+			`job.toml:3:1: item 1 of slurm.extra: sbatch option "export=A,HF_TOKEN=***": ` +
+				`it must be one word that begins with a dash, such as "--switches=1"`},
+		{"in another value", "name = \"HF_TOKEN=s3cret\"" + builtin,
+			"job.toml:1:1: name must be 1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -, not the text \"HF_TOKEN=***\""},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want) })
+	}
+	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=1234"}) // what was typed is the text
+	checkFaults(t, "name = \"x\""+builtin, []string{"setup.env.HF_TOKEN=[1234]", "setup.env.A-KEY=s3cret"},
+		"--set setup.env.A-KEY: \"A-KEY\" is no name for an environment variable: use letters, digits and _")
+}
+
+func TestFaultsOfKeys(t *testing.T) {
+	for _, test := range []struct {
+		name, src string
+		want      []string
+	}{
+		{"misspelt", "nmae = \"x\"\nname = \"y\"\n[slrum]\nnodes = 2\n[slurm]\nnods = 2\n  nodess = 4\n[train]\nepoch = 1" + strings.Replace(builtin, "[train]", "", 1), []string{
+			`job.toml:1:1: unknown key nmae: did you mean name?`,
+			`job.toml:3:2: unknown table [slrum]: did you mean [slurm]?`,
+			`job.toml:6:1: unknown key slurm.nods: did you mean slurm.nodes?`,
+			`job.toml:7:3: unknown key slurm.nodess: did you mean slurm.nodes?`,
+			`job.toml:9:1: unknown key train.epoch: did you mean train.epochs?`,
+		}},
+		{"in inline tables and dotted", "name = \"x\"\nlaunch.modee = \"agent\"\ntrain = { loss = \"mse\", model = { kind = \"mlp\", hiden = [1] }, data = { kind = \"generated\" }, optimiser.lr = 1 }", []string{
+			`job.toml:2:8: unknown key launch.modee: did you mean launch.mode?`,
+			`job.toml:3:49: unknown key train.model.hiden: did you mean train.model.hidden?`,
+			`job.toml:3:95: unknown table [train.optimiser]: did you mean [train.optimizer]?`,
+		}},
+		{"at the wrong place", "name = \"x\"\nnodes = 2\nepochs = 3" + builtin, []string{
+			`job.toml:2:1: unknown key nodes: did you mean slurm.nodes?`,
+			`job.toml:3:1: unknown key epochs: did you mean train.epochs?`,
+		}},
+		{"like no other", "name = \"x\"\n[checkpoint]\nzzzzzzzz = 1" + builtin, []string{
+			`job.toml:3:1: unknown key checkpoint.zzzzzzzz; known here: async, at_start, codec, delta, every_steps, keep_best, keep_every, keep_last, keep_within, local, memory, replicate, resume`,
+		}},
+		{"quoted, with a dot", "name = \"x\"\n\"slurm.nodes\" = 2" + builtin, []string{
+			`job.toml:2:1: unknown key "slurm.nodes"; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,
+		}},
+		{"of another kind", "name = \"x\"\n[train]\nmodel = { kind = \"dense\", hidden = [3] }\ndata = { kind = \"mnist\", rows = 3 }", []string{
+			`job.toml:3:27: train.model.hidden is no key of kind "dense", but of "mlp" or "cnn"`,
+			`job.toml:4:1: train.data needs the key images`,
+			`job.toml:4:1: train.data needs the key labels`,
+			`job.toml:4:26: train.data.rows is no key of kind "mnist", but of "generated"`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+// TestFaultsOfSlurm holds that what package slurm says about a key reaches the user, with its position.
+func TestFaultsOfSlurm(t *testing.T) {
+	for _, test := range []struct {
+		key, value string
+		decoded    any
+	}{
+		{"ntasks_per_node", `4`, int64(4)}, // ddpbatch sets it
+		{"frobnicate", `4`, int64(4)},      // sbatch does not have it
+		{"gpus-per-node", `4`, int64(4)},   // spelt as sbatch does
+		{"cpus_per_task", `"4"`, "4"},
+		{"time", `"1h"`, "1h"},
+		{"time", `01:00:00`, time.Time{}},
+		{"mem", `[1]`, []any{int64(1)}},
+		{"mem", `"12 parsecs"`, "12 parsecs"},
+		{"partition", `{ a = 1 }`, map[string]any{"a": int64(1)}},
+	} {
+		t.Run(test.key+"="+test.value, func(t *testing.T) {
+			_, err := slurm.ParseOption(test.key, test.decoded)
+			if err == nil {
+				t.Fatal("package slurm takes this")
+			}
+			checkFaults(t, "name = \"x\"\n[slurm]\n"+test.key+" = "+test.value+command, nil, "job.toml:3:1: "+err.Error())
+		})
+	}
+}
+
+func TestFaultsOfWhatIsMissing(t *testing.T) {
+	for _, test := range []struct {
+		name, src string
+		want      []string
+	}{
+		{"everything", "", []string{
+			`job.toml:1:1: a job needs the key name`,
+			`job.toml:1:1: a job needs [train], for the built-in trainer, or launch.command, for one of your own`,
+		}},
+		{"model and data", "name = \"x\"\n\n [train]\nepochs = 1", []string{
+			`job.toml:3:3: train needs the key model`,
+			`job.toml:3:3: train needs the key data`,
+		}},
+		{"the kind of data", "name = \"x\"\n[train]\nmodel = {}\ndata.shuffle = true", []string{
+			`job.toml:4:1: train.data needs the key kind`,
+		}},
+		{"nothing, with a command", "name = \"x\"" + command, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}
+
+// TestFaultsOfVeryManyKeys: a file of nothing but faults is told of by the first hundred.
+func TestFaultsOfVeryManyKeys(t *testing.T) {
+	var src strings.Builder
+	for i := range 24_000 {
+		fmt.Fprintf(&src, "k%d=1\n", i)
+	}
+	_, _, err := parse(src.String())
+	var faults Faults
+	if !errors.As(err, &faults) || len(faults) != 101 {
+		t.Fatalf("%d faults: %.200v", len(faults), err)
+	}
+	if first, last := faults[0].String(), faults[100].String(); !strings.HasPrefix(first, "job.toml:1:1: unknown key k0") ||
+		!strings.Contains(faults[99].String(), "unknown key k99") || !strings.Contains(last, "more than 100 faults") {
+		t.Errorf("%s ... %s", first, last)
+	}
+}
+
+func TestFaultsComeAllAtOnceInTheOrderOfTheFile(t *testing.T) {
+	checkFaults(t, "[train]\nlr = 1\n[checkpoint]\nkeep_last = 1\n[mpi]\ntimeout = \"x\"\n", []string{"zzzz=1", "launch.grace=1"},
+		`job.toml:1:1: a job needs the key name`,
+		`job.toml:1:2: train needs the key model`,
+		`job.toml:1:2: train needs the key data`,
+		`job.toml:2:1: unknown key train.lr: did you mean train.optimizer.lr?`,
+		`job.toml:4:1: checkpoint.keep_last must be a whole number of at least 2, not 1`,
+		`job.toml:6:1: mpi.timeout must be a duration, such as "90s" or "5m", not the text "x"`,
+		`--set zzzz: unknown key zzzz; known here: checkpoint, container, launch, mpi, name, requeue, run_dir, schema, setup, slurm, train, workdir`,
+		`--set launch.grace: launch.grace must be a duration, such as "90s" or "5m", not 1`,
+	)
+}
+
+// TestUnsupported gives what this version refuses, each on line 3, and values of the
+// same keys that are fine.
+func TestUnsupported(t *testing.T) {
+	for _, test := range []struct{ table, line, fault string }{
+		{"slurm", `clusters = "a,b"`, `slurm.clusters = "a,b": this version follows its jobs on one cluster only: set SLURM_CLUSTERS in the shell instead`},
+		{"mpi", `transport = "tcp"`, ""},
+		{"mpi", `transport = "shm"`, ""},
+		{"mpi", `transport = "ucx"`, `mpi.transport = "ucx": this version has no InfiniBand transport: write "auto", "shm" or "tcp"`},
+	} {
+		t.Run(test.table+" "+test.line, func(t *testing.T) {
+			_, warnings, err := parse("name = \"x\"\n[" + test.table + "]\n" + test.line + command)
+			faults, _ := err.(Faults)
+			checkLine(t, "fault", lines(faults), test.fault)
+			checkLine(t, "warning", lines(warnings), "")
+		})
+	}
+}
+
+// checkLine wants one finding on line 3, column 1; or none.
+func checkLine(t *testing.T, what string, got []string, want string) {
+	t.Helper()
+	var all []string
+	if want != "" {
+		all = []string{"job.toml:3:1: " + want}
+	}
+	if !slices.Equal(got, all) {
+		t.Errorf("%s: got %q, want %q", what, got, all)
+	}
+}
+
+func TestUnsupportedTables(t *testing.T) {
+	const rest = "\n[container]\nimage = \"x.sif\"\nrunime = \"pyxis\"\n[requeue]\nmax = { crash = 0, cash = 1 }\nlead = \"x\"\non = [\"preempt\", \"boredom\"]"
+	checkFaults(t, "name = \"x\""+command+rest, nil,
+		"job.toml:5:2: [container]: this version starts no containers: put the call of the container's program into launch.command",
+		"job.toml:7:1: unknown key container.runime: did you mean container.runtime?",
+		"job.toml:9:20: unknown key requeue.max.cash: did you mean requeue.max.crash?",
+		`job.toml:10:1: requeue.lead must be a duration, such as "90s" or "5m", not the text "x"`,
+		`job.toml:11:1: item 2 of requeue.on must be "preempt", "timeout", "node", "hang", "oom" or "crash", not the text "boredom"`,
+	)
+}
+
+// TestUnsupportedNamesKeys holds that no row of it names a key that the schema does not have.
+func TestUnsupportedNamesKeys(t *testing.T) {
+	for _, g := range unsupportedKeys() {
+		n := schema()
+		for name := range strings.SplitSeq(g.key, ".") {
+			n = n.child(name)
+		}
+		if n.read == nil && n.keys == nil {
+			t.Errorf("the schema has no key %s", g.key)
+		}
+		if !strings.Contains(g.why, "this version") {
+			t.Errorf("the row of %s does not say what this version does: %q", g.key, g.why)
+		}
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"a", "", 1}, {"kitten", "sitting", 3}, {"saturday", "sunday", 3}, {"slrum", "slurm", 2},
+		{"nods", "nodes", 1}, {"gpus-per-node", "gpus_per_node", 2}, {"abc", "abc", 0}, {"abc", "xyz", 3},
+	} {
+		if got := distance(test.a, test.b); got != test.want {
+			t.Errorf("distance(%q, %q) = %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}
+
+func TestDistanceIsAMetric(t *testing.T) {
+	word := rapid.StringMatching(`[ab_]{0,8}`)
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, c := word.Draw(t, "a"), word.Draw(t, "b"), word.Draw(t, "c")
+		ab, ba, bc, ac := distance(a, b), distance(b, a), distance(b, c), distance(a, c)
+		if ab != ba || (ab == 0) != (a == b) || ac > ab+bc || ab > max(len(a), len(b)) {
+			t.Fatalf("%q %q %q: ab %d, ba %d, bc %d, ac %d", a, b, c, ab, ba, bc, ac)
+		}
+	})
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"epochs", "lr", "nodes", "on"}
+	for name, want := range map[string]string{
+		"epoch": "epochs", "Epochs": "epochs", "nod": "nodes", "node": "nodes", "rl": "", "xy": "", "": "", "o": "",
+		"batch": "", "nodess": "nodes", strings.Repeat("n", 100_000): "",
+	} {
+		if got := Nearest(name, names); got != want {
+			t.Errorf("Nearest(%.20q) = %q, want %q", name, got, want)
+		}
+	}
+}

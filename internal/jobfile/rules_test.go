@@ -1,0 +1,262 @@
+package jobfile
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"ddpbatch/checkpoint"
+	"ddpbatch/mpi/launch/recovery"
+)
+
+func TestRequeue(t *testing.T) {
+	all := []recovery.Cause{"preempt", "timeout", "node"}
+	for _, test := range []struct {
+		name, src string
+		want      recovery.Policy
+		warnings  []string
+	}{
+		{"nothing said", "", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"an empty table", "[requeue]\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"never", "[requeue]\non = []\n", recovery.Policy{Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"all of it", "[requeue]\non = [\"oom\", \"hang\", \"crash\"]\nmax = { oom = 2, crash = 0 }\nlead = \"30s\"\nno_progress = 7\n",
+			recovery.Policy{On: []recovery.Cause{"oom", "hang", "crash"}, Max: map[recovery.Cause]int{"oom": 2, "crash": 0}, Lead: 30 * time.Second, NoProgress: 7}, nil},
+		{"by names of earlier verdicts", "[requeue]\non = [\"signal\", \"agent-lost\"]\n",
+			recovery.Policy{On: []recovery.Cause{"crash", "node"}, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"a tenth of a short limit", "[slurm]\ntime = \"00:05:00\"\n", recovery.Policy{On: all, Lead: 30 * time.Second, NoProgress: 3}, nil},
+		{"no less than ten seconds", "[slurm]\ntime = 1\n", recovery.Policy{On: all, Lead: 10 * time.Second, NoProgress: 3}, nil},
+		{"no more than two minutes", "[slurm]\ntime = \"2-0\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"no limit", "[slurm]\ntime = \"UNLIMITED\"\n[requeue]\nlead = \"9h\"\n", recovery.Policy{On: all, Lead: 9 * time.Hour, NoProgress: 3}, nil},
+		{"too short a lead", "[requeue]\nlead = \"9s\"\n", recovery.Policy{On: all, Lead: 9 * time.Second, NoProgress: 3},
+			[]string{`job.toml:3:1: requeue.lead = "9s" leaves hardly any time to save; write "10s" or more`}},
+		{"too long a lead", "[slurm]\ntime = 60\n[requeue]\nlead = \"31m\"\n", recovery.Policy{On: all, Lead: 31 * time.Minute, NoProgress: 3},
+			[]string{`job.toml:5:1: requeue.lead = "31m0s" is more than half of the time limit (01:00:00): the run is stopped before it has done much`}},
+		{"a budget for nothing", "[requeue]\nmax.hang = 1\nmax.crash = 0\n",
+			recovery.Policy{On: all, Max: map[recovery.Cause]int{"hang": 1, "crash": 0}, Lead: 2 * time.Minute, NoProgress: 3},
+			[]string{`job.toml:3:5: requeue.max.hang = 1 counts for nothing: requeue.on does not name "hang"`}},
+		{"Slurm must not", "[slurm]\nno_requeue = true\n[requeue]\non = [\"node\"]\n", recovery.Policy{On: []recovery.Cause{"node"}, Lead: 2 * time.Minute, NoProgress: 3},
+			[]string{"job.toml:3:1: slurm.no_requeue: Slurm will refuse what requeue.on asks for; leave one of them out"}},
+		{"a signal of one's own", "[slurm]\nsignal = \"B:USR1@90\"\n", recovery.Policy{On: all, Lead: 90 * time.Second, NoProgress: 3}, nil},
+		{"a stop of the tasks", "[slurm]\nsignal = \"TERM@30\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+		{"a signal and another lead", "[slurm]\nsignal = \"USR2\"\n[requeue]\nlead = \"30s\"\n", recovery.Policy{On: all, Lead: time.Minute, NoProgress: 3},
+			[]string{`job.toml:5:1: requeue.lead = "30s" counts for nothing: slurm.signal says that the job is warned 1m0s before its end`}},
+		{"a signal that says nothing", "[slurm]\nsignal = \"USR1@60\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
+			[]string{`job.toml:3:1: slurm.signal = "USR1@60" counts for nothing: without B: it goes to the tasks, to which USR1 says nothing; write "B:USR1@60"`}},
+		{"a signal that is noted", "[slurm]\nsignal = \"B:TERM@60\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
+			[]string{`job.toml:3:1: slurm.signal = "B:TERM@60" counts for nothing: the batch script takes note of TERM and goes on; write "B:USR2@120"`}},
+		{"a signal that never comes", "[slurm]\nsignal = \"B:USR1@0\"\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3},
+			[]string{`job.toml:3:1: slurm.signal = "B:USR1@0": Slurm sends no signal 0 seconds before the limit`}},
+		{"Slurm must not, and nobody asked", "[slurm]\nno_requeue = true\n", recovery.Policy{On: all, Lead: 2 * time.Minute, NoProgress: 3}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			job, warnings, err := parse("name = \"x\"\n" + test.src + "[launch]\nmax_restarts = 4\ncommand = [\"true\"]\n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(job.Requeue, test.want) {
+				t.Errorf("got %+v, want %+v", job.Requeue, test.want)
+			}
+			if got := lines(warnings); !slices.Equal(got, test.warnings) {
+				t.Errorf("warnings %q, want %q", got, test.warnings)
+			}
+			text, err := json.Marshal(job)
+			var back Job
+			if err = json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(&back, job) {
+				t.Errorf("from spec.json comes %+v, %v", back.Requeue, err)
+			}
+			test.want.MaxRestarts = 4
+			policy := back.Policy()
+			policy.Limit = 0 // see TestPolicyKnowsTheLimit
+			if !reflect.DeepEqual(policy, test.want) {
+				t.Errorf("the policy is %+v", policy)
+			}
+		})
+	}
+}
+
+func TestPolicyKnowsTheLimit(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "[slurm]\ntime = 4\n": 4 * time.Minute, "[slurm]\ntime = \"2-0\"\n": 48 * time.Hour, "[slurm]\ntime = \"UNLIMITED\"\n": 0} {
+		job, _, err := parse("name = \"x\"\n" + text + "[launch]\ncommand = [\"true\"]\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := job.Policy().Limit; got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// TestSignalFaults: a signal that would end the job's script or its tasks.
+func TestSignalFaults(t *testing.T) {
+	for signal, want := range map[string]string{
+		"B:ALRM":  `job.toml:2:7: slurm.signal = "B:ALRM": the batch script does not catch ALRM, which would end the job or do nothing; write "B:USR2@120"`,
+		"KILL@30": `job.toml:2:7: slurm.signal = "KILL@30": ddpbatch run does not catch KILL, which would end the job's tasks or do nothing; write "B:USR2@120"`,
+		"USR2@30": `job.toml:2:7: slurm.signal = "USR2@30": ddpbatch run does not catch USR2, which would end the job's tasks or do nothing; write "B:USR2@120"`,
+		"USR9":    `job.toml:2:7: slurm.signal: signal "USR9": there is no such signal; write what sbatch's --signal takes, such as B:USR2@120`,
+	} {
+		checkFaults(t, "name = \"x\"\nslurm.signal = \""+signal+"\"\n[launch]\nwarn_signal = \"USR1\"\ncommand = [\"true\"]", nil, want)
+	}
+}
+
+func TestLaunchFaults(t *testing.T) {
+	for line, want := range map[string]string{
+		`hang = "-1s"`:         `job.toml:4:1: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not the text "-1s"`,
+		`hang = 30`:            `job.toml:4:1: launch.hang must be a duration, such as "90s" or "5m", or "0s" for none, not 30`,
+		`torch_store = "no"`:   `job.toml:4:1: launch.torch_store must be true or false, not the text "no"`,
+		`gpus = "two"`:         `job.toml:4:1: launch.gpus must be "auto", "all" or "one", not the text "two"`,
+		`numa = "gpu"`:         `job.toml:4:1: launch.numa must be "node", "socket", "exclusive" or "core-complex", not the text "gpu"`,
+		`min_nodes = 3`:        `job.toml:4:1: launch.min_nodes = 3 is more than slurm.nodes = 2`,
+		`min_nodes = 0`:        `job.toml:4:1: launch.min_nodes must be a whole number of at least 1, not 0`,
+		`warn_signal = "KILL"`: `job.toml:4:1: launch.warn_signal must be "USR1", "USR2", "HUP", "INT" or "TERM", not the text "KILL"`,
+	} {
+		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil, want)
+	}
+	for _, line := range []string{`hang = "0s"`, `gpus = "one"`, `torch_store = false`, `numa = "node"`, `min_nodes = 2`, `interface = "=ib0"`, `interface = "^docker0,10.0.0.0/8"`} {
+		checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\n"+line+"\ncommand = [\"true\"]", nil)
+	}
+	checkFaults(t, "name = \"x\"\nslurm.nodes = 2\n[launch]\nmode = \"task\"\nmin_nodes = 1\ncommand = [\"true\"]", nil,
+		`job.toml:5:1: launch.min_nodes needs launch.mode = "agent": in "task" mode a rank's place is Slurm's, and cannot change`)
+}
+
+// TestEveryCheckpointKey reads each key once, and holds what the trainer gets against what was written.
+func TestEveryCheckpointKey(t *testing.T) {
+	job, warnings, err := parse(`name = "x"
+[train]
+loss = "mse"
+model = { kind = "dense" }
+data = { kind = "generated", rows = 10, train = "0:9", eval = "9:10" }
+evaluate = { best = "loss" }
+[checkpoint]
+every_steps = 50
+keep_last = 2
+keep_every = 1000
+keep_within = "24h"
+keep_best = 4
+codec = "zstd"
+async = false
+resume = "never"
+delta = 5
+memory = "4G"
+local = "/scratch/me"
+replicate = true
+at_start = true
+`)
+	if err != nil || len(warnings) != 1 || warnings[0].Key != "checkpoint.delta" {
+		t.Fatalf("%v, %q", err, lines(warnings))
+	}
+	want := checkpoint.Config{
+		EverySteps: 50, KeepLast: 2, KeepEvery: 1000, KeepWithin: 24 * time.Hour, KeepBest: 4, Codec: "zstd",
+		Resume: "never", Delta: 5, Memory: 4 << 30, Local: "/scratch/me", Replicate: true, AtStart: true,
+	}
+	if job.Checkpoint != want {
+		t.Errorf("got %+v, want %+v", job.Checkpoint, want)
+	}
+	policy := job.Checkpoint.Policy(job.Train.Evaluate.Best)
+	if want := (checkpoint.Policy{Last: 2, Every: 1000, Within: 24 * time.Hour, Best: 4, Metric: "eval_loss"}); policy != want {
+		t.Errorf("policy %+v, want %+v", policy, want)
+	}
+	if p := job.Checkpoint.Policy("accuracy"); p.Metric != "eval_accuracy" || !p.Max {
+		t.Errorf("by accuracy the policy is %+v, and more of it is better", p)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for text, want := range map[string]int64{"1K": 1 << 10, "512M": 512 << 20, "4G": 4 << 30, "1048575T": 1048575 << 40} {
+		job, _, err := parse("name = \"x\"\n[checkpoint]\nmemory = \"" + text + "\"" + command)
+		if err != nil || job.Checkpoint.Memory != want {
+			t.Errorf("%s: %d bytes, %v, want %d", text, job.Checkpoint.Memory, err, want)
+		}
+	}
+}
+
+func TestFaultsBetweenCheckpointKeys(t *testing.T) {
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nkeep_best = 2"+builtin, nil,
+		`job.toml:3:1: checkpoint.keep_best needs train.evaluate.best, which says by what: write "loss" or "accuracy"`)
+	checkFaults(t, "name = \"x\"\n[checkpoint]\ncodec = \"none\"\ndelta = 3"+command, nil,
+		`job.toml:4:1: checkpoint.delta is 3 and codec is "none": what has changed is smaller only where it is compressed; leave one of them out`)
+}
+
+// Deltas are asked for and not made where there is a node-local tier (distributed.chooseMode), which is said where they are asked for.
+func TestDeltaBesideLocal(t *testing.T) {
+	const want = `checkpoint.delta = 3 counts for nothing beside checkpoint.local: all checkpoints on a node-local disk are full ones; leave one of them out`
+	for _, test := range []struct {
+		src, place string
+		sets       []string
+	}{
+		{"name = \"x\"\n[checkpoint]\nlocal = \"/scratch\"\ndelta = 3" + command, "job.toml:4:1", nil},
+		{"name = \"x\"\n[checkpoint]\ndelta = 3" + command, "job.toml:3:1", []string{"checkpoint.local=/scratch"}},
+		{"name = \"x\"\n[checkpoint]\nlocal = \"/scratch\"" + command, "--set checkpoint.delta", []string{"checkpoint.delta=3"}},
+		{"name = \"x\"\n[checkpoint]\nlocal = \"/scratch\"\ndelta = 0" + command, "", nil},
+		{"name = \"x\"\n[checkpoint]\ndelta = 3" + command, "", nil},
+	} {
+		_, warnings, err := parse(test.src, test.sets...)
+		got := lines(warnings)
+		if err != nil || test.place == "" && len(got) > 0 || test.place != "" && !slices.Equal(got, []string{test.place + ": " + want}) {
+			t.Errorf("%q, %q: %v, warnings %q", test.src, test.sets, err, got)
+		}
+	}
+	// a fault of one of them is said alone
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nlocal = \"scratch\"\ndelta = 3"+command, nil,
+		`job.toml:3:1: checkpoint.local must be an absolute path, not the text "scratch"`)
+	if _, warnings, _ := parse("name = \"x\"\n[checkpoint]\nlocal = \"scratch\"\ndelta = 3" + command); len(warnings) > 0 {
+		t.Errorf("beside a fault: %q", lines(warnings))
+	}
+}
+
+// Memory in which not even one thread can encode is refused before there is a job, where there is something to encode.
+func TestMemoryThatCanNeverDo(t *testing.T) {
+	const want = `job.toml:3:1: checkpoint.memory is 5M, and one thread takes 6M to encode: raise it to 6M or more, or leave it out`
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"5M\""+builtin, nil, want)
+	checkFaults(t, "name = \"x\"\n[checkpoint]\nmemory = \"6M\"\nlocal = \"/scratch\"\nreplicate = true"+builtin, nil,
+		`job.toml:3:1: checkpoint.memory is 6M, and one thread takes 7M to encode: raise it to 7M or more, or leave it out`)
+	for _, fine := range []string{"memory = \"6M\"" + builtin, "memory = \"5M\"\ncodec = \"none\"" + builtin, "memory = \"5M\"" + command} {
+		checkFaults(t, "name = \"x\"\n[checkpoint]\n"+fine, nil)
+	}
+}
+
+func TestFaultsBetweenKeys(t *testing.T) {
+	for _, test := range []struct {
+		name, src string
+		want      []string
+	}{
+		{"a list of ranks for other nodes", "name = \"x\"\nslurm.nodes = 3\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
+			`job.toml:3:8: launch.nproc_per_node lists 2 nodes, and slurm.nodes is 3: give one number per node, or a single one`,
+		}},
+		{"but not where the nodes are wrong", "name = \"x\"\nslurm.nodes = \"3\"\nlaunch.nproc_per_node = [1, 2]" + builtin, []string{
+			`job.toml:2:7: slurm.nodes must be a whole number of at least 1, not the text "3"`,
+		}},
+		{"tasks without a number", "name = \"x\"\n[launch]\nmode = \"task\"\nnproc_per_node = \"gpu\"" + builtin, []string{
+			`job.toml:4:1: launch.nproc_per_node must be one number where launch.mode is "task": srun starts the same number of tasks on every node`,
+		}},
+		{"two environments", "name = \"x\"\n[setup]\nconda = \"a\"\nvenv = \"b\"" + builtin, []string{
+			`job.toml:3:1: setup.venv and setup.conda exclude each other: keep one`,
+		}},
+		{"cores per rank, and nobody knows how many ranks", "name = \"x\"\n[slurm]\ncpus_per_task = 2\n[launch]\ncommand = [\"a\"]\nnproc_per_node = \"gpu\"", []string{
+			`job.toml:3:1: slurm.cpus_per_task is per rank, so that launch.nproc_per_node must be a number: write one, or leave slurm.cpus_per_task out and ask for whole nodes with slurm.exclusive = true`,
+		}},
+		{"per task, and the tasks are agents", "name = \"x\"\n[slurm]\ngpus_per_task = 1\ntres_per_task = \"gres/gpu:1\"" + command, []string{
+			`job.toml:3:1: slurm.gpus_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+			`job.toml:4:1: slurm.tres_per_task would count for all ranks of a node where launch.mode is "agent", as srun starts one task a node: write slurm.gpus_per_node`,
+		}},
+		{"per task, and the tasks are ranks", "name = \"x\"\nslurm.gpus_per_task = 1\n[launch]\nmode = \"task\"\ncommand = [\"a\"]", nil},
+		{"what a script cannot hold", "name = \"x\"\n[setup]\nmodules = [\"ok\", \"-x\", \" \"]\nvenv = \"~ann/venv\"\nscript = [\"a\\r\\nb\", \"c\\rd\", \"e\\r\"]" + command, []string{
+			`job.toml:3:1: setup.modules: "-x": it must be a name, not empty and not beginning with a dash`,
+			`job.toml:4:1: setup.venv: write the home folder of another user as a whole path`,
+			`job.toml:5:1: setup.script: item 1 has DOS line ends (\r\n), which sbatch refuses: save the job file with Unix ones`,
+		}},
+		{"a loss for other data", "name = \"x\"\n[train]\nloss = \"mse\"\nmodel.kind = \"mlp\"\ndata = { kind = \"mnist\", images = \"i\", labels = \"l\" }", []string{
+			`job.toml:3:1: train.loss is "mse": must be "cross_entropy" for data.kind = "mnist"`,
+		}},
+		{"the loss left out", "name = \"x\"\n[train]\nmodel.kind = \"mlp\"\ndata.kind = \"generated\"", []string{
+			`job.toml:2:2: train.loss is "cross_entropy": must be "mse" for data.kind = "generated"`,
+		}},
+		{"more than the trainer takes", "name = \"x\"\n[train]\nloss = \"mse\"\nbatch_size = 2000000\ndata.kind = \"generated\"\nmodel = { kind = \"mlp\", hidden = [2, 2000000] }", []string{
+			`job.toml:4:1: train.batch_size is 2000000: must be 1 to 1048576`,
+			`job.toml:6:25: train.model.hidden[1] is 2000000: must be 1 to 1048576`,
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) { checkFaults(t, test.src, nil, test.want...) })
+	}
+}

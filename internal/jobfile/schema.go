@@ -1,0 +1,329 @@
+package jobfile
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/BurntSushi/toml"
+
+	"ddpbatch/mpi/launch"
+	"ddpbatch/mpi/launch/recovery"
+	"ddpbatch/slurm"
+)
+
+// A keyRow of the schema says what one key of job.toml takes and where that goes.
+type keyRow struct {
+	key    string                 // dotted; a last part "*" stands for keys of any name
+	read   reader                 // nil: a table
+	kinds  []string               // the kinds of the table that have this key; none: all
+	need   bool                   // the table must have it
+	kind   func(*Job) string      // of a table whose key "kind" decides over its other keys
+	advise func(key string) error // of a table that knows more about a key than that it is unknown
+}
+
+// A node is a row in the tree of all rows.
+type node struct {
+	keyRow
+	keys        map[string]*node // of a table; nil: none
+	any         *node            // the "*" of a table; nil: none
+	unsupported *unsupported     // what this version does not do with it; nil: it does all
+}
+
+// schema is the tree of everything that job.toml may hold. It must not be changed.
+var schema = sync.OnceValue(func() *node {
+	top := &node{}
+	for _, r := range slices.Concat(jobRows(), slurmRows(), launchRows(), requeueRows(), trainRows()) {
+		top.make(r.key).keyRow = r
+	}
+	for _, g := range unsupportedKeys() {
+		top.make(g.key).unsupported = &g
+	}
+	return top
+})
+
+// make returns the node of a dotted key below n, and makes what is missing on the way.
+func (n *node) make(dotted string) *node {
+	for name := range strings.SplitSeq(dotted, ".") {
+		if name == "*" {
+			n.any = &node{}
+			return n.any
+		}
+		if n.keys == nil {
+			n.keys = make(map[string]*node)
+		}
+		if n.keys[name] == nil {
+			n.keys[name] = &node{}
+		}
+		n = n.keys[name]
+	}
+	return n
+}
+
+// child is the node of one key of table n; nil where the table has no such key.
+func (n *node) child(name string) *node {
+	if child := n.keys[name]; child != nil {
+		return child
+	}
+	return n.any
+}
+
+// appliesTo tells whether a table of the given kind has this key.
+func (n *node) appliesTo(kind string) bool {
+	return len(n.kinds) == 0 || slices.Contains(n.kinds, kind)
+}
+
+// find looks below n for a key with the given name; nil where there is none.
+func (n *node) find(name string) (toml.Key, *node) {
+	for _, at := range slices.Sorted(maps.Keys(n.keys)) {
+		if at == name {
+			return toml.Key{at}, n.keys[at]
+		}
+		if key, found := n.keys[at].find(name); found != nil {
+			return append(toml.Key{at}, key...), found
+		}
+	}
+	return nil, nil
+}
+
+// show writes a key of the schema as it is written in a job file: a table in brackets.
+func (n *node) show(key toml.Key) string {
+	if n.read == nil {
+		return "[" + key.String() + "]"
+	}
+	return key.String()
+}
+
+// jobRows are the keys outside all tables, [setup] and [container].
+func jobRows() []keyRow {
+	return []keyRow{
+		{key: "schema", read: schemaVersion},
+		{key: "name", read: text("1 to 64 of the characters A-Z a-z 0-9 . _ -, the first no . or -", jobName, func(j *Job) *string { return &j.Name }), need: true},
+		{key: "workdir", read: line(func(j *Job) *string { return &j.WorkDir })},
+		{key: "run_dir", read: line(func(j *Job) *string { return &j.RunDir })},
+
+		{key: "setup.modules", read: list(0, "one line of text", isLine, func(j *Job) *[]string { return &j.Setup.Modules })},
+		{key: "setup.venv", read: line(func(j *Job) *string { return &j.Setup.Venv })},
+		{key: "setup.conda", read: line(func(j *Job) *string { return &j.Setup.Conda })},
+		{key: "setup.script", read: list(0, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Setup.Script })},
+		{key: "setup.env.*", read: variable},
+
+		{key: "container.runtime", read: oneOf(unused[string], "apptainer", "pyxis", "docker")},
+		{key: "container.image", read: line(unused[string])},
+		{key: "container.mounts", read: list(0, "one line of text", isLine, unused[[]string])},
+	}
+}
+
+// slurmRows are the keys of [slurm]: what sbatch knows, and ours.
+func slurmRows() []keyRow {
+	rows := []keyRow{
+		{key: "slurm", advise: notHere},
+		{key: "slurm.extra", read: extra},
+		{key: "slurm.skip", read: list(0, `the name of an option of sbatch, such as "--mem"`, isOptionName, func(j *Job) *[]string { return &j.Slurm.Skip })},
+	}
+	for _, key := range slurm.OptionKeys() {
+		rows = append(rows, keyRow{key: "slurm." + key, read: option})
+	}
+	return append(rows, keyRow{key: "slurm.nodes", read: nodes})
+}
+
+// launchRows are the keys of [launch], [mpi] and [checkpoint].
+func launchRows() []keyRow {
+	return []keyRow{
+		{key: "launch.nproc_per_node", read: nproc},
+		{key: "launch.command", read: list(1, "text without NUL", noNUL, func(j *Job) *[]string { return &j.Launch.Command })},
+		{key: "launch.mode", read: oneOf(func(j *Job) *string { return &j.Launch.Mode }, "agent", "task")},
+		{key: "launch.max_restarts", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Launch.MaxRestarts })},
+		{key: "launch.min_nodes", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Launch.MinNodes })},
+		{key: "launch.interface", read: line(func(j *Job) *string { return &j.Launch.Interface })},
+		{key: "launch.warn_signal", read: oneOf(func(j *Job) *string { return &j.Launch.WarnSignal }, "USR1", "USR2", "HUP", "INT", "TERM")},
+		{key: "launch.grace", read: duration(func(j *Job) *time.Duration { return &j.Launch.Grace })},
+		{key: "launch.hang", read: durationOrOff(func(j *Job) *time.Duration { return &j.Launch.Hang })},
+		{key: "launch.prefix", read: text("one line of text", func(s string) bool { return !strings.ContainsFunc(s, isControl) }, func(j *Job) *string { return &j.Launch.Prefix })},
+		{key: "launch.gpus", read: oneOf(func(j *Job) *string { return &j.Launch.GPUs }, "auto", "all", "one")},
+		{key: "launch.torch_store", read: boolean(func(j *Job) *bool { j.Launch.TorchStore = new(bool); return j.Launch.TorchStore })},
+		{key: "launch.numa", read: oneOf(func(j *Job) *string { return &j.Launch.NUMA }, "node", "socket", "exclusive", "core-complex")},
+
+		{key: "mpi.transport", read: oneOf(func(j *Job) *string { return &j.MPI.Transport }, "auto", "shm", "tcp", "ucx")},
+		{key: "mpi.algorithm", read: line(func(j *Job) *string { return &j.MPI.Algorithm })},
+		{key: "mpi.deterministic", read: boolean(func(j *Job) *bool { return &j.MPI.Deterministic })},
+		{key: "mpi.encrypt", read: boolean(func(j *Job) *bool { return &j.MPI.Encrypt })},
+		{key: "mpi.timeout", read: duration(func(j *Job) *time.Duration { return &j.MPI.Timeout })},
+
+		{key: "checkpoint.every_steps", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Checkpoint.EverySteps })},
+		{key: "checkpoint.keep_last", read: wholeNumber(2, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepLast })},
+		{key: "checkpoint.keep_every", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepEvery })},
+		{key: "checkpoint.keep_within", read: duration(func(j *Job) *time.Duration { return &j.Checkpoint.KeepWithin })},
+		{key: "checkpoint.keep_best", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Checkpoint.KeepBest })},
+		{key: "checkpoint.codec", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Codec }, "auto", "none", "zstd")},
+		{key: "checkpoint.async", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Async })},
+		{key: "checkpoint.delta", read: wholeNumber(0, maxWhole, func(j *Job) *int { return &j.Checkpoint.Delta })},
+		{key: "checkpoint.memory", read: size(func(j *Job) *int64 { return &j.Checkpoint.Memory })},
+		{key: "checkpoint.local", read: text("an absolute path", isAbsolute, func(j *Job) *string { return &j.Checkpoint.Local })},
+		{key: "checkpoint.replicate", read: boolean(func(j *Job) *bool { return &j.Checkpoint.Replicate })},
+		{key: "checkpoint.at_start", read: boolean(func(j *Job) *bool { return &j.Checkpoint.AtStart })},
+		{key: "checkpoint.resume", read: oneOf(func(j *Job) *string { return &j.Checkpoint.Resume }, "auto", "never")},
+	}
+}
+
+// requeueRows are the keys of [requeue].
+func requeueRows() []keyRow {
+	rows := []keyRow{
+		{key: "requeue.on", read: causes},
+		{key: "requeue.lead", read: duration(func(j *Job) *time.Duration { return &j.Requeue.Lead })},
+		{key: "requeue.no_progress", read: wholeNumber(1, maxWhole, func(j *Job) *int { return &j.Requeue.NoProgress })},
+	}
+	for _, name := range causeNames() {
+		rows = append(rows, keyRow{key: "requeue.max." + name, read: budget})
+	}
+	return rows
+}
+
+func schemaVersion(j *Job, key toml.Key, v any) error {
+	if v != int64(Schema) {
+		return fmt.Errorf("this ddpbatch reads schema %d, not %s", Schema, describe(v))
+	}
+	return nil
+}
+
+// jobNamePattern is compiled when it is first needed: counted repetitions take long, and most processes never ask.
+var jobNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`) })
+
+func jobName(s string) bool { return jobNamePattern().MatchString(s) }
+
+func noNUL(s string) bool { return !strings.Contains(s, "\x00") }
+
+var variablePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`) })
+
+// variable reads one environment variable of the workers.
+func variable(j *Job, key toml.Key, v any) error {
+	name := key[len(key)-1]
+	if !variablePattern().MatchString(name) {
+		return fmt.Errorf("%s is no name for an environment variable: use letters, digits and _", short(name))
+	}
+	value, ok := v.(string)
+	if !ok || !noNUL(value) {
+		return mustBe(key, "text without NUL, in quotes", v)
+	}
+	if j.Env == nil {
+		j.Env = make(map[string]string)
+	}
+	j.Env[name] = value
+	return nil
+}
+
+var optionNamePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(--?)?[a-zA-Z][a-zA-Z0-9-]*$`) })
+
+func isOptionName(s string) bool { return optionNamePattern().MatchString(s) }
+
+// notHere says why a key that slurmRows lacks does not belong in [slurm]. Where sbatch has no
+// such option either, the error matches slurm.ErrUnknownOption.
+func notHere(key string) error {
+	_, err := slurm.ParseOption(key, "")
+	return err
+}
+
+// option reads one option of sbatch. A flag that is false asks for nothing.
+func option(j *Job, key toml.Key, v any) error {
+	o, err := slurm.ParseOption(key[len(key)-1], v)
+	if err == nil && o.Name != "" {
+		j.Slurm.List = append(j.Slurm.List, o)
+	}
+	return err
+}
+
+// extra reads the words that sbatch is given as they are.
+func extra(j *Job, key toml.Key, v any) error {
+	var words []string
+	err := list(0, "text", noNUL, func(*Job) *[]string { return &words })(j, key, v)
+	if err != nil {
+		return err
+	}
+	for i, word := range words {
+		if err := slurm.CheckExtra(word); err != nil {
+			return fmt.Errorf("item %d of %s: %w", i+1, key, err)
+		}
+	}
+	j.Slurm.Extra = words
+	return nil
+}
+
+// nodes reads how many nodes there are. Slurm would also take a range, but a job's ranks
+// are numbered for one world, which its restarts must meet again.
+func nodes(j *Job, key toml.Key, v any) error {
+	if s, ok := v.(string); ok && strings.Contains(s, "-") {
+		return fmt.Errorf("%s must be one whole number: ddpbatch does not take Slurm's ranges of nodes, as a job's ranks must be the same after every restart", key)
+	}
+	if n, ok := v.(int64); !ok || n < 1 || n > maxWhole {
+		return mustBe(key, "a whole number of at least 1", v)
+	}
+	return option(j, key, v)
+}
+
+// isAbsolute tells whether s is a path that means the same in every folder.
+func isAbsolute(s string) bool { return isLine(s) && filepath.IsAbs(s) }
+
+// nproc reads how many ranks each node runs.
+func nproc(j *Job, key toml.Key, v any) error {
+	to := &j.Launch.NprocPerNode
+	switch v := v.(type) {
+	case int64:
+		if v >= 1 && v <= maxWhole {
+			*to = launch.Nproc{Counts: []int{int(v)}}
+			return nil
+		}
+	case string:
+		if slices.Contains([]string{"gpu", "cpu", "auto"}, v) {
+			*to = launch.Nproc{Word: v}
+			return nil
+		}
+	case []any:
+		numbers, err := counts(key, v)
+		*to = launch.Nproc{Counts: numbers}
+		return err
+	}
+	return mustBe(key, `a whole number of at least 1, a list with one number per node, "gpu", "cpu" or "auto"`, v)
+}
+
+// causeNames are the causes that [requeue] may name.
+func causeNames() []string {
+	var names []string
+	for _, c := range recovery.Causes() {
+		names = append(names, string(c))
+	}
+	return names
+}
+
+// isCause tells whether a word is a cause that [requeue] may name, or one's name in verdicts of earlier versions, which people copied.
+func isCause(s string) bool { return slices.Contains(recovery.Causes(), recovery.Cause(s).Current()) }
+
+// causes reads after which causes the job is requeued.
+func causes(j *Job, key toml.Key, v any) error {
+	var names []string
+	if err := list(0, quoted(causeNames()), isCause, func(*Job) *[]string { return &names })(j, key, v); err != nil {
+		return err
+	}
+	j.Requeue.On = nil
+	for _, name := range names {
+		j.Requeue.On = append(j.Requeue.On, recovery.Cause(name).Current())
+	}
+	return nil
+}
+
+// budget reads how many requeues one cause may take.
+func budget(j *Job, key toml.Key, v any) error {
+	var n int
+	if err := wholeNumber(0, maxWhole, func(*Job) *int { return &n })(j, key, v); err != nil {
+		return err
+	}
+	if j.Requeue.Max == nil {
+		j.Requeue.Max = map[recovery.Cause]int{}
+	}
+	j.Requeue.Max[recovery.Cause(key[len(key)-1])] = n
+	return nil
+}

@@ -1,0 +1,84 @@
+package lint
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestSecurityNamesTests holds that each test which docs/security.md names is there.
+func TestSecurityNamesTests(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllSubmatch(text, -1)
+	if len(named) < 20 {
+		t.Fatalf("only %d tests are named: the pattern is wrong", len(named))
+	}
+	there := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range function.FindAllSubmatch(text, -1) {
+			there[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range named {
+		if !there[string(found[1])] {
+			t.Errorf("docs/security.md names %s, and there is no such test", found[1])
+		}
+	}
+}
+
+// TestTables: a line of text right below a table of Markdown is shown as one more row of it.
+func TestTables(t *testing.T) {
+	root := filepath.Join("..", "..")
+	tables := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "runs"):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".md"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		inTable, inCode := false, false
+		for i, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				inCode = !inCode
+			}
+			row := strings.HasPrefix(line, "|") && !inCode
+			if row && !inTable {
+				tables++
+			}
+			if inTable && !row && strings.TrimSpace(line) != "" {
+				t.Errorf("%s:%d: %.60q stands right below a table", path, i+1, line)
+			}
+			inTable = row
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tables < 50 {
+		t.Errorf("only %d tables found below %s: the walk is wrong", tables, root)
+	}
+}

@@ -1,0 +1,213 @@
+package lint
+
+import (
+	"go/ast"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// retired are words, or several with dashes between, that no name holds any more, neither an identifier's nor a file's, with what is said
+// instead (docs/glossary.md). Words of prose, of messages, of wires and of files on disk are no names here; nor are Slurm's own.
+var retired = words(map[string]string{
+	"meeting meetings":               "rendezvous",
+	"approach approaches approached": "dial",
+	"guest guests":                   "participant",
+	"seat seats seated":              "assignment",
+	"roster rosters":                 "membership",
+	"lobby":                          "pending connections",
+	"decline declines declined":      "reject",
+	"talk talks talked":              "control channel",
+	"hear hears heard hearing":       "receive",
+	"tell tells told telling":        "report, publish or notify",
+	"settle settles settled":         "finalize",
+	"conclude concludes concluded":   "complete",
+	"strike strikes struck":          "inject (a fault)",
+	"keeper keepers":                 "reaper",
+	"tray trays":                     "gather buffer",
+	"prey":                           "target",
+	"torchdoor":                      "protocol multiplexer",
+})
+
+// retiredBelow are words that are retired in one part of the tree alone.
+var retiredBelow = map[string]map[string]string{
+	"checkpoint": words(map[string]string{
+		"drain drains drained drainer": "flush, or upload",
+		"remains":                      "recovered",
+		"stranded":                     "uncommitted",
+	}),
+	"trainer": words(map[string]string{
+		"hurried hurry haste": "what the loop does then",
+		"enough":              "what is reached",
+		"beginner":            "what begins",
+	}),
+}
+
+// oneType are bare names of types that one package at the most has: a second one says of what it is.
+var oneType = []string{"place", "plan", "entry", "status", "report", "part", "set", "step", "side", "row", "turn"}
+
+// ownWords are names of types that are another program's words: Slurm's step.
+var ownWords = map[string]bool{"slurm/sim.Step": true}
+
+// notDone are the packages whose names are old ones still. The list is to be emptied when all of issue H is merged.
+var notDone = map[string]bool{
+	"checkpoint": true, "checkpoint/distributed": true, "checkpoint/internal/chunk": true, "checkpoint/internal/manifest": true,
+	"checkpoint/internal/replace": true, "checkpoint/internal/shard": true, "checkpoint/npy": true, "checkpoint/safetensors": true,
+	"cmd/ddpbatch": true, "docs/examples/custom": true, "internal/crc32c": true, "internal/tensorboard": true, "internal/testkit/golden": true,
+	"internal/testkit/torch": true, "internal/testkit/vfstest": true, "internal/vfs": true, "mpi": true, "mpi/internal/algorithm": true,
+	"mpi/internal/element": true, "mpi/internal/engine": true, "mpi/internal/model": true, "mpi/internal/shm": true, "mpi/internal/tick": true,
+	"mpi/launch": true, "mpi/launch/blame": true, "mpi/launch/device": true, "mpi/launch/output": true, "mpi/launch/reach": true,
+	"mpi/launch/recovery": true, "mpi/launch/watch": true, "mpi/store": true, "mpi/transport": true, "trainer": true, "trainer/blas": true,
+	"trainer/data": true, "trainer/ddp": true, "trainer/internal/mt19937": true, "trainer/internal/vec": true, "trainer/nn": true,
+	"trainer/optim": true,
+	"scripts/bench": true, "scripts/bench/checkpoint": true, "scripts/bench/internal/processes": true, "scripts/bench/start": true,
+
+	"internal/rundir": true, "slurm/sim": true, // exported names that cmd/ddpbatch uses are renamed last: Settle, Struck
+}
+
+// words gives each word of the keys the meaning of its key.
+func words(lists map[string]string) map[string]string {
+	all := map[string]string{}
+	for list, instead := range lists {
+		for word := range strings.FieldsSeq(list) {
+			all[word] = instead
+		}
+	}
+	return all
+}
+
+// declared is a name that a file declares, or its own.
+type declared struct {
+	pkg, name, where string
+	isType, isTest   bool
+}
+
+func TestRetiredNames(t *testing.T) {
+	found := map[string]int{}
+	for _, d := range declarations(t) {
+		below, _, _ := strings.Cut(d.pkg, "/")
+		words := "-" + strings.Join(wordsOf(d.name), "-") + "-"
+		for _, list := range []map[string]string{retired, retiredBelow[below]} {
+			for word, instead := range list {
+				if !strings.Contains(words, "-"+word+"-") {
+					continue
+				}
+				if found[d.pkg]++; !notDone[d.pkg] {
+					t.Errorf("%s: %s holds the word %q; docs/glossary.md has %s", d.where, d.name, word, instead)
+				}
+			}
+		}
+	}
+	for _, pkg := range slices.Sorted(maps.Keys(notDone)) {
+		t.Logf("%s is not done: %d names", pkg, found[pkg])
+	}
+}
+
+func TestBareNamesHaveOneMeaning(t *testing.T) {
+	packages := map[string][]string{}
+	for _, d := range declarations(t) {
+		name := strings.ToLower(d.name)
+		ofProgram := d.isType && !d.isTest && !strings.HasPrefix(d.pkg, "scripts/") && !ownWords[d.pkg+"."+d.name]
+		if ofProgram && slices.Contains(oneType, name) && !slices.Contains(packages[name], d.pkg) {
+			packages[name] = append(packages[name], d.pkg)
+		}
+	}
+	for name, have := range packages {
+		done := slices.DeleteFunc(slices.Clone(have), func(pkg string) bool { return notDone[pkg] })
+		switch {
+		case len(have) == 1:
+		case len(done) > 1, len(done) == len(have):
+			t.Errorf("%s is the name of a type in %s: say of what it is in all of them but one", name, strings.Join(have, ", "))
+		default:
+			t.Logf("%s is the name of a type in %s", name, strings.Join(have, ", "))
+		}
+	}
+}
+
+// declarations are all names that the module's Go files declare, tests included, and the files' own.
+func declarations(t *testing.T) []declared {
+	t.Helper()
+	var all []declared
+	for _, file := range tree(t) {
+		of := declared{pkg: file.pkg, isTest: file.isTest}
+		of.name, of.where = strings.TrimSuffix(filepath.Base(file.path), ".go"), file.path
+		all = append(all, of)
+		each(file.ast, func(name *ast.Ident, isType bool) {
+			d := of
+			d.name, d.where, d.isType = name.Name, file.fset.Position(name.Pos()).String(), isType
+			all = append(all, d)
+		})
+	}
+	return all
+}
+
+// each calls f for each name that a file declares: packages' members, methods, fields, parameters, variables.
+func each(file *ast.File, f func(name *ast.Ident, isType bool)) {
+	list := func(names []*ast.Ident) {
+		for _, name := range names {
+			f(name, false)
+		}
+	}
+	define := func(exprs ...ast.Expr) {
+		for _, expr := range exprs {
+			if name, ok := expr.(*ast.Ident); ok {
+				f(name, false)
+			}
+		}
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			f(n.Name, false)
+		case *ast.TypeSpec:
+			f(n.Name, true)
+		case *ast.ValueSpec:
+			list(n.Names)
+		case *ast.Field:
+			list(n.Names)
+		case *ast.AssignStmt:
+			if n.Tok == token.DEFINE {
+				define(n.Lhs...)
+			}
+		case *ast.RangeStmt:
+			if n.Tok == token.DEFINE {
+				define(n.Key, n.Value)
+			}
+		case *ast.LabeledStmt:
+			f(n.Label, false)
+		}
+		return true
+	})
+}
+
+// wordsOf are the words of a name, in small letters: torch, store, port of torchStorePort, and of torch_store_port.
+func wordsOf(name string) []string {
+	var split strings.Builder
+	runes := []rune(name)
+	for i, r := range runes {
+		begins := unicode.IsUpper(r) && i > 0
+		if begins && unicode.IsUpper(runes[i-1]) { // in the middle of HTTP, or the S of HTTPServer
+			begins = i+1 < len(runes) && unicode.IsLower(runes[i+1])
+		}
+		if begins {
+			split.WriteByte('_')
+		}
+		split.WriteRune(unicode.ToLower(r))
+	}
+	return strings.FieldsFunc(split.String(), func(r rune) bool { return r == '_' })
+}
+
+func TestWordsOf(t *testing.T) {
+	for name, want := range map[string]string{
+		"torchStorePort": "torch store port", "torch_store_port": "torch store port", "TestScriptTellsOfTERM": "test script tells of term",
+		"HTTPServer": "http server", "x": "x", "readCPUs": "read cp us", "told": "told", "TestFactsOf25_11": "test facts of25 11", "_": "",
+	} {
+		if got := strings.Join(wordsOf(name), " "); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"ddpbatch/internal/vfs"
+)
+
+// jobID is a Slurm job id: 123, an array element 123_4, or a component of a
+// heterogeneous job 123+0.
+var jobID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9]{1,20}([_+][0-9]{1,10})?$`) })
+
+// IsJobID tells whether [Find] takes name for a job id.
+func IsJobID(name string) bool { return jobID().MatchString(name) }
+
+// ErrLink: the job id is recorded, and no link of that name leads to the run, so that it is found by its path alone.
+var ErrLink = errors.New("the job has no link")
+
+const maxJobID = 64 // bytes of the file jobid
+
+// SetJobID records the newest job id and points runs/<name>-<jobid> at the run.
+// A link of that name that ddpbatch made for another run (a rebuilt cluster
+// counts from 1 again) is replaced; anything else of that name is left alone,
+// and an [ErrLink] says so, with the id recorded all the same. An array element
+// records its id and gets no link.
+func (d *Dir) SetJobID(id string) error {
+	if !jobID().MatchString(id) {
+		return fmt.Errorf("record the job id: %q is not a Slurm job id", id)
+	}
+	if !d.IsOwn() { // root, who cancels it: the file would be root's
+		return fmt.Errorf("record job id %s: %w: %s belongs to another user", id, ErrExposed, d.run().path)
+	}
+	if err := writeBytes(filepath.Join(d.path, jobIDName), 0o600, []byte(id+"\n")); err != nil {
+		return fmt.Errorf("record job id %s: %w", id, err)
+	}
+	if d.root != nil {
+		return nil
+	}
+	link := filepath.Join(filepath.Dir(d.path), d.Spec().Name+"-"+id)
+	if err := pointAt(link, filepath.Base(d.path)); err != nil {
+		return fmt.Errorf("link job id %s to its run: %w: %w", id, ErrLink, err)
+	}
+	return nil
+}
+
+// pointAt makes link a symbolic link to target, a run directory beside it. The
+// link is made under another name and renamed, so that it is never absent.
+func pointAt(link, target string) error {
+	info, err := os.Lstat(link)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	case info.Mode()&os.ModeSymlink == 0:
+		return fmt.Errorf("%s is in the way and is not a link of ddpbatch's: move it", link)
+	default:
+		old, err := os.Readlink(link)
+		if err != nil {
+			return err
+		}
+		if old == target {
+			return nil
+		}
+		if !runName().MatchString(old) {
+			return fmt.Errorf("%s is in the way and points at %s, which is no run beside it: move it", link, old)
+		}
+	}
+	temp := filepath.Join(filepath.Dir(link), ".link-"+target)
+	if err := ignoreGone(os.Remove(temp)); err != nil {
+		return err
+	}
+	if err := os.Symlink(target, temp); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, link); err != nil {
+		return errors.Join(err, os.Remove(temp))
+	}
+	return vfs.OS{}.SyncDir(filepath.Dir(link))
+}
+
+// JobID is the newest job id, "" where there is none yet.
+func (d *Dir) JobID() (string, error) {
+	path := filepath.Join(d.path, jobIDName)
+	data, err := readFile(path, maxJobID)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the job id: %w", err)
+	}
+	id := strings.TrimSpace(string(data))
+	if !jobID().MatchString(id) {
+		return "", fmt.Errorf("read the job id: %s holds %q", path, id)
+	}
+	return id, nil
+}
+
+// SlurmLogPath is the file that job jobID's batch script writes to. What is not
+// a job id (sbatch's pattern %j, say) is taken as it is, less any slash.
+func (d *Dir) SlurmLogPath(jobID string) string {
+	return filepath.Join(d.run().path, "slurm-"+strings.ReplaceAll(jobID, "/", "_")+".log")
+}
+
+// Submissions are what the ledgers of a run and of its elements tell of its jobs.
+type Submissions struct {
+	Jobs    []string // that were recorded, or began before Open, the newest last; of an array's elements, the array's
+	Open    *Event   // EventSubmitting, where nobody recorded what came of it; nil: there is none
+	Lost    string   // the job that began since Open and that nobody has recorded; "": none has
+	Dropped bool     // there was such a submission before the newest
+	TooLate []string // jobs that must not begin
+}
+
+// clockError is how far the clocks of two nodes may be apart.
+const clockError = time.Minute
+
+// Submissions reads how a run was submitted.
+func (d *Dir) Submissions() (Submissions, error) {
+	history, err := d.ownLedger()
+	if err != nil {
+		return Submissions{}, err
+	}
+	return d.submissionsIn(history)
+}
+
+// RecordJob adds e, which names the job that the run was submitted as. It adds nothing if that job is already the newest in the ledger,
+// as the job may have recorded itself when it began. No other process can add a cancel between the look and the addition.
+func (d *Dir) RecordJob(e Event) (added bool, err error) {
+	err = d.appendIf(e, func(ledger *os.File) bool {
+		added = true
+		data, err := io.ReadAll(io.NewSectionReader(ledger, 0, maxLedger))
+		if err != nil {
+			return added // a line too many is better than none
+		}
+		known, err := d.submissionsIn(parseLedger(data))
+		id, _ := e.SubmittedJob()
+		added = err != nil || known.Open != nil || known.Newest() != id
+		return added
+	})
+	return added, err
+}
+
+// submissionsIn is Submissions for the given events of the run's ledger; it reads the ledgers of the elements itself.
+func (d *Dir) submissionsIn(history []Event) (Submissions, error) {
+	var s Submissions
+	for _, e := range history {
+		s.add(e)
+	}
+	elements, err := d.Elements()
+	if err != nil {
+		return Submissions{}, err
+	}
+	for _, element := range elements {
+		history, err := element.ownLedger()
+		if err != nil {
+			return Submissions{}, err
+		}
+		for _, e := range history {
+			if e.Event == EventBegin {
+				s.elementBegan(e)
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *Submissions) add(e Event) {
+	switch e.Event {
+	case EventSubmitting:
+		s.Dropped = s.Dropped || s.Open != nil && s.Lost == ""
+		s.know(s.Lost)
+		s.Open, s.Lost = &e, ""
+	case EventNotTaken:
+		s.Open = nil
+	case EventTooLate:
+		s.TooLate = append(s.TooLate, e.Job)
+	case EventSubmit, EventResume:
+		id, ok := e.SubmittedJob()
+		if !ok {
+			return
+		}
+		s.know(s.Lost)
+		s.know(id)
+		s.Open, s.Lost = nil, ""
+	case EventBegin:
+		s.began(e.Job)
+	}
+}
+
+// began tells of a job, or an element of it, that began.
+func (s *Submissions) began(job string) {
+	job, _, _ = strings.Cut(job, "_")
+	switch {
+	case s.Known(job):
+	case s.Open == nil:
+		s.know(job)
+	default:
+		s.Lost = job
+	}
+}
+
+// elementBegan is began for an event of an element's ledger. A job that began long before the newest submission is an old one, even if
+// nobody recorded it.
+func (s *Submissions) elementBegan(e Event) {
+	job, _, _ := strings.Cut(e.Job, "_")
+	if job != "" && !s.Known(job) && s.Open != nil && e.Time.Before(s.Open.Time.Add(-clockError)) {
+		s.Jobs = slices.Insert(s.Jobs, 0, job)
+		return
+	}
+	s.began(job)
+}
+
+// know makes a job the newest. A cluster that is rebuilt counts from 1 again, so that a number may come twice.
+func (s *Submissions) know(job string) {
+	if job != "" {
+		s.Jobs = append(slices.DeleteFunc(s.Jobs, func(known string) bool { return known == job }), job)
+	}
+}
+
+// Known tells whether a job, or an element of it, is the run's as is recorded.
+func (s Submissions) Known(job string) bool {
+	job, _, _ = strings.Cut(job, "_")
+	return slices.Contains(s.Jobs, job)
+}
+
+// Newest is the newest of Jobs, "" where there is none.
+func (s Submissions) Newest() string {
+	if len(s.Jobs) == 0 {
+		return ""
+	}
+	return s.Jobs[len(s.Jobs)-1]
+}

@@ -1,0 +1,106 @@
+package rundir
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSignsOfAnAttempt(t *testing.T) {
+	d := create1(t, t.TempDir(), "x")
+	for range 2 {
+		_, err := d.ClaimAttempt()
+		must(t, err)
+	}
+	touch := func(attempt int, at time.Time) {
+		path := filepath.Join(d.LogsPath(attempt), "n1.0.out")
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, nil, 0o600))
+		must(t, os.Chtimes(path, at, at))
+	}
+	writeStep := func(attempt int, at time.Time) {
+		text, err := at.MarshalText()
+		must(t, err)
+		must(t, os.WriteFile(d.MetricsPath(), fmt.Appendf(nil, `{"time":%q,"attempt":%d,"step":7}`, text, attempt), 0o600))
+	}
+	for _, test := range []struct {
+		name string
+		do   func()
+		want [2]time.Time // of each attempt
+		step [2]int64
+	}{
+		{"nothing", func() {}, [2]time.Time{}, [2]int64{}},
+		{"output", func() { touch(1, noon) }, [2]time.Time{noon, {}}, [2]int64{}},
+		{"a step, later", func() { writeStep(1, noon.Add(time.Hour)) }, [2]time.Time{noon.Add(time.Hour), {}}, [2]int64{7, 0}},
+		{"output of the next", func() { touch(2, noon.Add(3*time.Hour)) }, [2]time.Time{noon.Add(time.Hour), noon.Add(3 * time.Hour)}, [2]int64{7, 0}},
+		{"a step of the next, earlier", func() { writeStep(2, noon.Add(2*time.Hour)) }, [2]time.Time{noon, noon.Add(3 * time.Hour)}, [2]int64{0, 7}},
+	} {
+		test.do()
+		for i, want := range test.want {
+			if got, err := d.LastSign(i + 1); err != nil || !got.Equal(want) {
+				t.Errorf("%s: the last sign of attempt %d is of %v, %v; want %v", test.name, i+1, got, err, want)
+			}
+			if got, err := d.StepOf(i + 1); err != nil || got != test.step[i] {
+				t.Errorf("%s: the step of attempt %d is %d, %v; want %d", test.name, i+1, got, err, test.step[i])
+			}
+		}
+	}
+	if _, err := d.LastSign(3); err == nil {
+		t.Error("an attempt that was never claimed has left a sign")
+	}
+}
+
+func TestLastMetrics(t *testing.T) {
+	line := func(step int) string {
+		return fmt.Sprintf(`{"time":"2026-11-21T12:00:00Z","attempt":2,"step":%d,"steps":200,"epoch":1,"loss":0.25,"lr":0.1,"samples_per_s":1e3,"comm_share":0.125}`, step)
+	}
+	long := strings.Repeat(line(1)+"\n", 1000) // more than what is read
+	for name, tc := range map[string]struct {
+		text string
+		want int64 // 0: none
+	}{
+		"no file":             {"", 0},
+		"one":                 {line(7) + "\n", 7},
+		"two":                 {line(7) + "\n" + line(8) + "\n", 8},
+		"last line cut":       {line(7) + "\n" + line(8)[:40], 7},
+		"without a line end":  {line(7) + "\n" + line(8), 8},
+		"only a cut line":     {line(7)[:40], 0},
+		"blank lines":         {line(7) + "\n\n\n", 7},
+		"zeros after a crash": {line(7) + "\n" + strings.Repeat("\x00", 4096), 7},
+		"longer than is read": {long + line(9) + "\n", 9},
+		"not an object":       {"null\n7\n\"x\"\n", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := create1(t, t.TempDir(), "x")
+			if name != "no file" {
+				must(t, os.WriteFile(d.MetricsPath(), []byte(tc.text), 0o600))
+			}
+			m, ok, err := d.LastMetrics()
+			if err != nil || ok != (tc.want > 0) || m.Step != tc.want {
+				t.Fatalf("got %+v, %v, %v; want step %d", m, ok, err, tc.want)
+			}
+			loss := 0.25
+			want := Metrics{Time: noon, Attempt: 2, Step: tc.want, Steps: 200, Epoch: 1, Loss: &loss, LR: 0.1, SamplesPerSec: 1000, CommShare: 0.125}
+			if ok && !reflect.DeepEqual(m, want) {
+				t.Errorf("got %+v, want %+v", m, want)
+			}
+		})
+	}
+}
+
+func FuzzMetrics(f *testing.F) {
+	f.Add([]byte(`{"step":1}` + "\n" + `{"step":`))
+	f.Add([]byte("\n\n{\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before, ok := lastMetrics(data)
+		// A cut line changes nothing.
+		if after, still := lastMetrics(append(bytes.Clone(data), "\n{\"step\":"...)); still != ok || after != before {
+			t.Fatalf("%+v, %v became %+v, %v", before, ok, after, still)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package rundir
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestFinalizeOverride holds that a job that the checkpoints do not fit is taken back, to what last fitted.
+func TestFinalizeOverride(t *testing.T) {
+	for _, fits := range []bool{true, false} {
+		d := create1(t, t.TempDir(), "job")
+		first := d.Spec()
+		must(t, d.Settle(false)) // nothing is on trial
+		for _, set := range []string{"a=1", "a=2"} {
+			must(t, d.WriteSpec(d.Spec().Override(Overridden{Sets: []string{set}, Anew: 2, WorkDir: "/w", Nodes: 3, Job: []byte(`{"a":1}`)})))
+		}
+		must(t, d.Settle(fits))
+		again, err := Open(d.Path())
+		must(t, err)
+		got := again.Spec()
+		if got.Before != nil || fits != (len(got.Sets) == 1 && got.Sets[0] == "a=2" && got.Anew == 2 && got.Nodes == 3) || !fits && (len(got.Sets) != 0 || got.Anew != 0 || got.Nodes != first.Nodes || got.WorkDir != first.WorkDir) {
+			t.Errorf("fits %v: %+v", fits, got)
+		}
+	}
+}
+
+// TestFinalizeOverrideOfAnElement holds that what one element of an array is resumed with stays on trial until that one has ended: another one, whose job of
+// before ends meanwhile, says nothing about it. A change of the whole array is finalized by any.
+func TestFinalizeOverrideOfAnElement(t *testing.T) {
+	five, kept, taken := 5, []string{"a=1"}, []string(nil)
+	for name, test := range map[string]struct {
+		element *int // that is resumed; nil: all
+		ended   []int
+		fits    []bool
+		want    []string
+		trial   bool
+	}{
+		"another ends well":                  {&five, []int{7}, []bool{true}, kept, true},
+		"another is refused":                 {&five, []int{7}, []bool{false}, kept, true},
+		"it is refused after another":        {&five, []int{7, 5}, []bool{true, false}, taken, false},
+		"it ends well, and then another not": {&five, []int{5, 7}, []bool{true, false}, kept, false},
+		"the array, one ends well":           {nil, []int{7, 5}, []bool{true, false}, kept, false},
+		"the array, one is refused":          {nil, []int{7}, []bool{false}, taken, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := create1(t, t.TempDir(), "job")
+			must(t, d.WriteSpec(d.Spec().Override(Overridden{Element: test.element, Sets: kept, WorkDir: "/w", Nodes: 2, Job: []byte(`{"a":2}`)})))
+			for i, index := range test.ended {
+				run, err := Open(d.Path())
+				must(t, err)
+				element, err := run.Task(index)
+				must(t, err)
+				must(t, element.Settle(test.fits[i]))
+			}
+			again, err := Open(d.Path())
+			must(t, err)
+			if got := again.Spec(); !slices.Equal(got.Sets, test.want) || (got.Before != nil) != test.trial {
+				t.Errorf("sets %q, before %+v; want %q, on trial %t", got.Sets, got.Before, test.want, test.trial)
+			}
+		})
+	}
+}
+
+// TestOverrideAgain holds that the trial is of the newest change, and that what comes back is what was there before the first.
+func TestOverrideAgain(t *testing.T) {
+	five, seven := 5, 7
+	d := create1(t, t.TempDir(), "job")
+	for _, o := range []Overridden{{Element: &five, Sets: []string{"a=1"}}, {Element: &seven, Sets: []string{"a=1", "b=1"}}} {
+		o.WorkDir, o.Nodes, o.Job = "/w", 2, []byte(`{"a":2}`)
+		must(t, d.WriteSpec(d.Spec().Override(o)))
+	}
+	for _, test := range []struct{ index, sets int }{{five, 2}, {seven, 0}} {
+		element, err := d.Task(test.index)
+		must(t, err)
+		must(t, element.Settle(false))
+		if got := d.Spec().Sets; len(got) != test.sets {
+			t.Errorf("after element %d was refused: %q", test.index, got)
+		}
+	}
+}
+
+func FuzzSpec(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"run":"x-20261121-120000-beef","name":"x","kind":"slurm","nodes":2,"job":{"a":[1]}}`))
+	f.Add([]byte(`{"schema":1,"name":"../x"}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := parseSpec(data)
+		if err != nil {
+			return
+		}
+		if filepath.Base(s.Name) != s.Name || s.Name == ".." || s.Nodes < 0 {
+			t.Fatalf("spec was taken: %+v", s)
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parseSpec(text); err != nil {
+			t.Fatalf("what was read cannot be read again: %v", err)
+		}
+	})
+}

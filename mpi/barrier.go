@@ -1,0 +1,146 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/engine"
+	"ddpbatch/mpi/internal/shm"
+)
+
+// Barrier returns when every rank has called it.
+func (c *Comm) Barrier(ctx context.Context) error {
+	o := operation{kind: barrierCall}
+	return c.run(ctx, &o)
+}
+
+// IBarrier is Barrier that goes on by itself.
+func (c *Comm) IBarrier(ctx context.Context) *Request {
+	return c.request(ctx, &operation{kind: barrierCall})
+}
+
+var barrierDescriptor = descriptor{
+	name: "barrier",
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.Barriers(), func(run algorithm.BarrierFunc, p algorithm.Port, _ buffers) error { return run(p) }),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, _ buffers) error { return node.Barrier(w, stamp) },
+}
+
+// MonitoredBarrier is Barrier with a time-out of its own, at which rank 0 finds out who is missing: its error then is an AbsentError
+// that names all that have not come; the others get an AbortError with the same text, or, a second later, an AbsentError that names rank 0. It
+// costs rank 0 a message to and from each rank.
+func (c *Comm) MonitoredBarrier(ctx context.Context, timeout time.Duration) error {
+	if c.core.group == nil {
+		return c.Barrier(ctx)
+	}
+	o := operation{kind: monitoredCall, timeout: timeout}
+	return c.run(ctx, &o)
+}
+
+// IMonitoredBarrier is MonitoredBarrier that goes on by itself.
+func (c *Comm) IMonitoredBarrier(ctx context.Context, timeout time.Duration) *Request {
+	if c.core.group == nil {
+		return c.IBarrier(ctx)
+	}
+	return c.request(ctx, &operation{kind: monitoredCall, timeout: timeout})
+}
+
+// AbsentError names the ranks that did not come to a MonitoredBarrier.
+type AbsentError struct {
+	Ranks   []int
+	Timeout time.Duration
+}
+
+func (e *AbsentError) Error() string {
+	names := make([]string, len(e.Ranks))
+	for i, rank := range e.Ranks {
+		names[i] = fmt.Sprint(rank)
+	}
+	what := "rank " + names[0] + " has"
+	if len(names) > 1 {
+		what = "ranks " + strings.Join(names, ", ") + " have"
+	}
+	return fmt.Sprintf("%s not come within %v", what, e.Timeout)
+}
+
+// Unwrap makes errors.Is find ErrTimeout.
+func (e *AbsentError) Unwrap() error { return ErrTimeout }
+
+// extraWait is how much longer than rank 0 the others wait, to hear from it who is missing.
+const extraWait = time.Second
+
+// runMonitored is a rank's part in the barrier.
+func (k *core) runMonitored(timeout time.Duration) error {
+	if k.group.Rank() != 0 {
+		sent, answer := k.port.Send(0, nil), k.port.Recv(0, nil)
+		err := k.awaitArrivals(timeout+extraWait, func() bool { return k.port.ops[answer].Done() })
+		if errors.Is(err, errNoAnswer) {
+			return &AbsentError{Ranks: []int{0}, Timeout: timeout + extraWait}
+		}
+		if err != nil {
+			return err
+		}
+		return algorithm.WaitAll(&k.port, sent, answer)
+	}
+	for rank := 1; rank < k.group.Size(); rank++ {
+		k.port.Recv(rank, nil)
+	}
+	arrivals := k.port.ops[:k.port.used]
+	err := k.awaitArrivals(timeout, func() bool { return countDone(arrivals) == len(arrivals) })
+	if errors.Is(err, errNoAnswer) {
+		if missing := absent(arrivals); len(missing) > 0 { // else the last has come at the last moment
+			return &AbsentError{Ranks: missing, Timeout: timeout}
+		}
+	} else if err != nil {
+		return err
+	}
+	for rank := 1; rank < k.group.Size(); rank++ {
+		if err := k.group.Wait(k.port.ctx, arrivals[rank-1]); err != nil {
+			return err
+		}
+		k.port.Send(rank, nil)
+	}
+	for _, op := range k.port.ops[:k.port.used] {
+		if err := k.group.Wait(k.port.ctx, op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitArrivals waits for a condition, for no longer than timeout: then the error is errNoAnswer.
+func (k *core) awaitArrivals(timeout time.Duration, ready func() bool) error {
+	limited, cancel := context.WithTimeout(k.port.ctx, timeout)
+	defer cancel()
+	err := k.group.Watch(limited, ready)
+	if err != nil && k.port.ctx.Err() == nil && limited.Err() != nil {
+		return errNoAnswer
+	}
+	return err
+}
+
+func countDone(ops []*engine.Op) int {
+	n := 0
+	for _, op := range ops {
+		if op.Done() {
+			n++
+		}
+	}
+	return n
+}
+
+// absent is the ranks whose message has not come; that of rank i+1 is ops[i].
+func absent(ops []*engine.Op) []int {
+	var ranks []int
+	for i, op := range ops {
+		if !op.Done() {
+			ranks = append(ranks, i+1)
+		}
+	}
+	return ranks
+}

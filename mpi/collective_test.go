@@ -1,0 +1,277 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+	"ddpbatch/mpi/internal/engine"
+)
+
+func TestDescribe(t *testing.T) {
+	for _, tt := range []struct {
+		call engine.Call
+		want string
+	}{
+		{engine.Call{Seq: 1}, "init #1"},
+		{engine.Call{Seq: 7, Count: 10, Collective: 1, Element: 1, Op: 1}, "all_reduce #7 float32 x 10 sum"},
+		{engine.Call{Seq: 8, Count: 3, Collective: 1, Element: 5, Op: 3}, "all_reduce #8 uint8 x 3 max"},
+		{engine.Call{Seq: 9, Count: 3, Collective: 2, Element: 4, Root: 2}, "broadcast #9 int64 x 3 from rank 2"},
+		{engine.Call{Seq: 1, Collective: 3}, "barrier #1"},
+		// What a hostile or newer peer might send.
+		{engine.Call{Seq: 1, Collective: 1, Element: 0, Op: 0}, "all_reduce #1"},
+		{engine.Call{Seq: 1, Collective: 1, Element: 99, Op: 40}, "all_reduce #1 element type 99 x 0 op 40"},
+		{engine.Call{Seq: 1, Collective: 255}, "collective 255 #1"},
+	} {
+		if got := describe(tt.call); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+func FuzzDescribe(f *testing.F) {
+	f.Add(uint64(7), uint64(10), int32(0), uint8(1), uint8(1), uint8(1))
+	f.Add(uint64(0), uint64(0), int32(-1), uint8(255), uint8(255), uint8(255))
+	f.Fuzz(func(t *testing.T, seq, count uint64, root int32, collective, element, op uint8) {
+		call := engine.Call{Seq: seq, Count: count, Root: root, Collective: collective, Element: element, Op: op}
+		if describe(call) == "" {
+			t.Errorf("no words for %+v", call)
+		}
+	})
+}
+
+// Users' operations are told apart by their names.
+func TestUsersOperationsDiffer(t *testing.T) {
+	for _, over := range transports {
+		t.Run(over, func(t *testing.T) {
+			w := newWorldOn(t, over, 2, nil)
+			for rank, err := range testkit.Each(2, func(rank int) error {
+				op := NewOp([]string{"op38", "op85"}[rank], true, func(dst, left, right []int32) { copy(dst, [][]int32{left, right}[rank]) })
+				return AllReduce(t.Context(), w[rank], []int32{int32(rank)}, op)
+			}) {
+				if !errors.Is(err, ErrMismatch) {
+					t.Errorf("rank %d got %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+// misuse is a call of all ranks but one, which makes another.
+type misuse struct {
+	name, of      string // the collective that both calls are of, or empty
+	common, odd   func(ctx context.Context, c *Comm) error
+	common1, odd1 string // how the error shows them
+}
+
+// misuses are those of reference/collectives.md 3.1, and their like.
+var misuses = []misuse{
+	{"count", "all_reduce", summing(4), summing(8), "all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 8 sum"},
+	{"count_zero", "all_reduce", summing(4), summing(0), "all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 0 sum"},
+	{"count_large", "all_reduce", summing(300_000), summing(300_001), "all_reduce #2 float32 x 300000 sum", "all_reduce #2 float32 x 300001 sum"},
+	{
+		"type", "all_reduce", summing(4),
+		func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, make([]int32, 4), Sum) },
+		"all_reduce #2 float32 x 4 sum", "all_reduce #2 int32 x 4 sum",
+	},
+	{
+		"operation", "all_reduce", summing(4),
+		func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, make([]float32, 4), Max) },
+		"all_reduce #2 float32 x 4 sum", "all_reduce #2 float32 x 4 max",
+	},
+	{
+		"algorithm", "", func(ctx context.Context, c *Comm) error { return summing(4)(ctx, c.Using("star")) },
+		func(ctx context.Context, c *Comm) error { return summing(4)(ctx, c.Using("direct")) },
+		"all_reduce #2 float32 x 4 sum by star", "all_reduce #2 float32 x 4 sum by direct",
+	},
+	{"all_reduce_broadcast", "", summing(10), broadcasting(10, 0), "all_reduce #2 float32 x 10 sum", "broadcast #2 float32 x 10 from rank 0"},
+	{"broadcast_all_reduce", "", broadcasting(10, 0), summing(10), "broadcast #2 float32 x 10 from rank 0", "all_reduce #2 float32 x 10 sum"},
+	{"all_reduce_barrier", "", summing(10), enteringBarrier, "all_reduce #2 float32 x 10 sum", "barrier #2"},
+	{"barrier_broadcast", "", enteringBarrier, broadcasting(1, 0), "barrier #2", "broadcast #2 float32 x 1 from rank 0"},
+	{"broadcast_barrier", "", broadcasting(1, 0), enteringBarrier, "broadcast #2 float32 x 1 from rank 0", "barrier #2"},
+	{"broadcast_root", "broadcast", broadcasting(4, 0), broadcasting(4, 1), "broadcast #2 float32 x 4 from rank 0", "broadcast #2 float32 x 4 from rank 1"},
+	{"broadcast_count", "broadcast", broadcasting(4, 0), broadcasting(5, 0), "broadcast #2 float32 x 4 from rank 0", "broadcast #2 float32 x 5 from rank 0"},
+	{"reduce_root", "reduce", reducing(4, 1), reducing(4, 0), "reduce #2 float32 x 4 sum to rank 1", "reduce #2 float32 x 4 sum to rank 0"},
+	{"reduce_count", "reduce", reducing(4, 0), reducing(3, 0), "reduce #2 float32 x 4 sum to rank 0", "reduce #2 float32 x 3 sum to rank 0"},
+	{"reduce_all_reduce", "", reducing(4, 0), summing(4), "reduce #2 float32 x 4 sum to rank 0", "all_reduce #2 float32 x 4 sum"},
+	{
+		"scan_exscan", "",
+		func(ctx context.Context, c *Comm) error { return Scan(ctx, c, make([]int8, 4), BOr) },
+		func(ctx context.Context, c *Comm) error { return Exscan(ctx, c, make([]int8, 4), BOr) },
+		"scan #2 int8 x 4 bor", "exscan #2 int8 x 4 bor",
+	},
+	{"gather_root", "gather", gathering(3, 0), gathering(3, 1), "gather #2 float32 x 3 to rank 0", "gather #2 float32 x 3 to rank 1"},
+	{"gather_count", "gather", gathering(3, 0), gathering(2, 0), "gather #2 float32 x 3 to rank 0", "gather #2 float32 x 2 to rank 0"},
+	{"gather_scatter", "", gathering(3, 0), scattering(3, 0), "gather #2 float32 x 3 to rank 0", "scatter #2 float32 x 3 from rank 0"},
+	{"scatter_root", "scatter", scattering(3, 0), scattering(3, 1), "scatter #2 float32 x 3 from rank 0", "scatter #2 float32 x 3 from rank 1"},
+	{"scatter_count", "scatter", scattering(3, 0), scattering(2, 0), "scatter #2 float32 x 3 from rank 0", "scatter #2 float32 x 2 from rank 0"},
+	{
+		"all_to_all_all_gather", "",
+		func(ctx context.Context, c *Comm) error {
+			return AllToAll(ctx, c, make([]uint8, 2*c.Size()), make([]uint8, 2*c.Size()))
+		},
+		func(ctx context.Context, c *Comm) error {
+			return AllGather(ctx, c, make([]uint8, 2*c.Size()), make([]uint8, 2))
+		},
+		"all_to_all #2 uint8 x ", "all_gather #2 uint8 x ",
+	},
+	{
+		"scan_count", "scan",
+		func(ctx context.Context, c *Comm) error { return Scan(ctx, c, make([]float64, 4), Sum) },
+		func(ctx context.Context, c *Comm) error { return Scan(ctx, c, make([]float64, 5), Sum) },
+		"scan #2 float64 x 4 sum", "scan #2 float64 x 5 sum",
+	},
+	{
+		"reduce_scatter_operation", "reduce_scatter", scattered(Sum), scattered(Max),
+		"reduce_scatter #2 float32 x ", "reduce_scatter #2 float32 x ",
+	},
+	{
+		"all_gather_type", "all_gather",
+		func(ctx context.Context, c *Comm) error {
+			return AllGather(ctx, c, make([]float32, 2*c.Size()), make([]float32, 2))
+		},
+		func(ctx context.Context, c *Comm) error {
+			return AllGather(ctx, c, make([]uint32, 2*c.Size()), make([]uint32, 2))
+		},
+		"all_gather #2 float32 x ", "all_gather #2 uint32 x ",
+	},
+	{
+		"all_gather_counts", "all_gather_v", allGatheringV(1), allGatheringV(2),
+		"all_gather #2 int64 x ", "all_gather #2 int64 x ",
+	},
+	{
+		"all_to_all_count", "all_to_all",
+		func(ctx context.Context, c *Comm) error {
+			return AllToAll(ctx, c, make([]int16, 2*c.Size()), make([]int16, 2*c.Size()))
+		},
+		func(ctx context.Context, c *Comm) error {
+			return AllToAll(ctx, c, make([]int16, 3*c.Size()), make([]int16, 3*c.Size()))
+		},
+		"all_to_all #2 int16 x ", "all_to_all #2 int16 x ",
+	},
+	{
+		"barrier_monitored", "", enteringBarrier,
+		func(ctx context.Context, c *Comm) error { return c.MonitoredBarrier(ctx, testkit.Patience) },
+		"barrier #2", "monitored_barrier #2",
+	},
+}
+
+func scattered(op Op) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		return ReduceScatter(ctx, c, make([]float32, 2), make([]float32, 2*c.Size()), op)
+	}
+}
+
+// allGatheringV has rank 0 give n elements of 3, the last rank the others, and those between them none.
+func allGatheringV(n int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		counts := make([]int, c.Size())
+		counts[0], counts[c.Size()-1] = n, 3-n
+		return AllGatherV(ctx, c, make([]int64, 3), make([]int64, counts[c.Rank()]), counts)
+	}
+}
+
+func summing(n int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error { return AllReduce(ctx, c, make([]float32, n), Sum) }
+}
+
+func broadcasting(n, root int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error { return Broadcast(ctx, c, make([]float32, n), root) }
+}
+
+func reducing(n, root int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error { return Reduce(ctx, c, make([]float32, n), root, Sum) }
+}
+
+func gathering(n, root int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		return Gather(ctx, c, make([]float32, n*c.Size()), make([]float32, n), root)
+	}
+}
+
+func scattering(n, root int) func(ctx context.Context, c *Comm) error {
+	return func(ctx context.Context, c *Comm) error {
+		return Scatter(ctx, c, make([]float32, n), make([]float32, n*c.Size()), root)
+	}
+}
+
+func enteringBarrier(ctx context.Context, c *Comm) error { return c.Barrier(ctx) }
+
+// The last rank makes the odd call. Every rank must get an error that shows both, long before the time-out.
+func TestMisuse(t *testing.T) {
+	for _, over := range transports {
+		for _, tt := range misuses {
+			for _, size := range sizesOn(over, []int{2, 3, 8}) {
+				t.Run(over+"/"+tt.name+"/"+rankName(size), func(t *testing.T) {
+					promptly(t, func() time.Duration { return tt.test(t, newWorldOn(t, over, size, nil)) })
+				})
+			}
+		}
+	}
+}
+
+// It must come to light by whatever algorithm the ranks make the call.
+func TestMisuseByAlgorithm(t *testing.T) { // without the race detector
+	free := func(cfg *InitConfig) { cfg.Config.Deterministic = false }
+	for _, over := range someTransports() {
+		for _, size := range sampleOf(over, []int{2, 3, 4}) {
+			for _, tt := range misuses {
+				for _, name := range namesOn(over, size, tt.of) {
+					by := tt
+					by.common = func(ctx context.Context, c *Comm) error { return tt.common(ctx, c.Using(name)) }
+					by.odd = func(ctx context.Context, c *Comm) error { return tt.odd(ctx, c.Using(name)) }
+					t.Run(over+"/"+tt.name+"/"+name+"/"+rankName(size), func(t *testing.T) {
+						promptly(t, func() time.Duration { return by.test(t, newWorldOn(t, over, size, free)) })
+					})
+				}
+			}
+		}
+	}
+}
+
+// test makes the calls in a new world, and tells how long after the last of them all ranks had their errors.
+func (tt misuse) test(t *testing.T, w []*Comm) time.Duration {
+	size := len(w)
+	must(t, testkit.Each(size, func(rank int) error { return w[rank].Barrier(t.Context()) }))
+	var s stopwatch
+	errs := testkit.Each(size, func(rank int) error {
+		f := tt.common
+		if rank == size-1 {
+			f = tt.odd
+		}
+		s.called()
+		if err := f(t.Context(), w[rank]); err != nil {
+			return err
+		}
+		// A rank that had nothing to hear from the odd one is told at its next
+		// call, which then may be the one that is shown.
+		return w[rank].Barrier(t.Context())
+	})
+	took := s.sinceLast()
+	for rank, err := range errs {
+		if !errors.Is(err, ErrMismatch) {
+			t.Errorf("rank %d got %v", rank, err)
+			continue
+		}
+		common := strings.Contains(err.Error(), "called "+tt.common1) || strings.Contains(err.Error(), "called barrier #3")
+		if !common || !strings.Contains(err.Error(), "called "+tt.odd1) {
+			t.Errorf("rank %d got %v; want %q and %q", rank, err, tt.common1, tt.odd1)
+		}
+	}
+	return took
+}
+
+// The two sides of a mismatch do not need a second call to find out.
+func TestMismatchInOneCall(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	errs := testkit.Each(2, func(rank int) error { return Broadcast(t.Context(), w[rank], []float32{1}, rank) })
+	for rank, err := range errs {
+		const want = "broadcast #1 float32 x 1 from rank 0, rank 1 called broadcast #1 float32 x 1 from rank 1"
+		if !errors.Is(err, ErrMismatch) || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d got %v", rank, err)
+		}
+	}
+}

@@ -1,0 +1,277 @@
+package mpi
+
+import (
+	"context"
+	"fmt"
+
+	"ddpbatch/mpi/internal/algorithm"
+	"ddpbatch/mpi/internal/element"
+	"ddpbatch/mpi/internal/shm"
+)
+
+// Broadcast copies root's buf into that of every other rank. buf has the same
+// length on all of them, and may be empty.
+//
+// No rank returns before it has heard from those that it sends to: so two ranks that both take
+// themselves for the root find out.
+//
+// When it fails the content of buf is undefined on all ranks but root.
+func Broadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) error {
+	var o operation
+	broadcastOf(&o, c, buf, root)
+	return c.run(ctx, &o)
+}
+
+// IBroadcast is Broadcast that goes on by itself. buf is the Request's until that is done.
+func IBroadcast[T Number](ctx context.Context, c *Comm, buf []T, root int) *Request {
+	var o operation
+	broadcastOf(&o, c, buf, root)
+	return c.request(ctx, &o)
+}
+
+var broadcastDescriptor = descriptor{
+	name: "broadcast", root: fromRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.Broadcasts(), func(run algorithm.BroadcastFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.root)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		return node.Broadcast(w, stamp, b.out, b.root)
+	},
+}
+
+func broadcastOf[T Number](o *operation, c *Comm, buf []T, root int) {
+	o.kind, o.data, o.count = broadcastCall, element.TypeOf[T](), uint64(len(buf))
+	o.out = bytesOf(buf)
+	o.setRoot(c, root)
+}
+
+// AllGather puts the ranks' in together, in the order of ranks, in everybody's out. All ins have the same length. in may be
+// the rank's own block of out.
+func AllGather[T Number](ctx context.Context, c *Comm, out, in []T) error {
+	var o operation
+	allGatherOf(&o, c, out, in, nil)
+	return c.run(ctx, &o)
+}
+
+// AllGatherV is AllGather of ins of different lengths: counts[i] elements of rank i. All ranks give the same counts.
+func AllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) error {
+	var o operation
+	allGatherOf(&o, c, out, in, counts)
+	return c.run(ctx, &o)
+}
+
+// IAllGather is AllGather that goes on by itself. Both buffers are the Request's until that is done.
+func IAllGather[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
+	var o operation
+	allGatherOf(&o, c, out, in, nil)
+	return c.request(ctx, &o)
+}
+
+// IAllGatherV is AllGatherV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IAllGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int) *Request {
+	var o operation
+	allGatherOf(&o, c, out, in, counts)
+	return c.request(ctx, &o)
+}
+
+var allGatherDescriptor = descriptor{
+	name: "all_gather", root: countsRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{
+		entries(algorithm.AllGathers(), func(run algorithm.AllGatherFunc, p algorithm.Port, b buffers) error {
+			return run(p, b.out, b.outAt)
+		}),
+	},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		return node.AllGather(w, stamp, b.out, b.outAt)
+	},
+}
+
+func allGatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int) {
+	o.kind, o.data, o.count = allGatherCall, element.TypeOf[T](), uint64(len(out))
+	o.out = bytesOf(out)
+	if counts == nil {
+		o.outBlocks = o.evenBlocks(c, "out", len(out), len(in))
+	} else {
+		o.outBlocks = o.unevenBlocks(c, "out", len(out), counts)
+		o.ownBlock(c, "in", len(in), counts)
+		o.root = digestOfCounts(counts)
+	}
+	if o.wrong == nil {
+		copy(out[o.outBlocks.own(c.Rank()):], in)
+	}
+}
+
+// Gather puts the ranks' in together, in the order of ranks, in root's out. All ins have the same length; other
+// ranks' out is not used. in may be root's own block of out.
+func Gather[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
+	var o operation
+	gatherOf(&o, c, out, in, nil, root, false)
+	return c.run(ctx, &o)
+}
+
+// GatherV is Gather of ins of different lengths: counts[i] elements of rank i. Only root's counts are used.
+func GatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
+	var o operation
+	gatherOf(&o, c, out, in, counts, root, true)
+	return c.run(ctx, &o)
+}
+
+// IGather is Gather that goes on by itself. Both buffers are the Request's until that is done.
+func IGather[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
+	var o operation
+	gatherOf(&o, c, out, in, nil, root, false)
+	return c.request(ctx, &o)
+}
+
+// IGatherV is GatherV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IGatherV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
+	var o operation
+	gatherOf(&o, c, out, in, counts, root, true)
+	return c.request(ctx, &o)
+}
+
+var gatherDescriptor = descriptor{
+	name: "gather", root: toRoot,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Gathers(), gatherBlocks), entries(algorithm.GathersV(), gatherBlocks)},
+}
+
+func gatherBlocks(run algorithm.GatherFunc, p algorithm.Port, b buffers) error {
+	return run(p, b.out, b.outAt, b.in, b.root)
+}
+
+func gatherOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
+	o.kind, o.data, o.count = gatherCall, element.TypeOf[T](), uint64(len(in))
+	o.in, o.ragged = bytesOf(in), ragged
+	if ragged {
+		o.count = noCount
+	}
+	if o.setRoot(c, root); c.Rank() != root {
+		return
+	}
+	o.out = bytesOf(out)
+	if ragged {
+		o.outBlocks = o.unevenBlocks(c, "out", len(out), counts)
+		o.ownBlock(c, "in", len(in), counts)
+	} else {
+		o.outBlocks = o.evenBlocks(c, "out", len(out), len(in))
+	}
+}
+
+// Scatter hands root's in out to the ranks, block by block, each into its out. All outs have the same length; other
+// ranks' in is not used. out may be root's own block of in.
+func Scatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) error {
+	var o operation
+	scatterOf(&o, c, out, in, nil, root, false)
+	return c.run(ctx, &o)
+}
+
+// ScatterV is Scatter with blocks of different lengths: counts[i] elements for rank i. Only root's counts are used.
+func ScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) error {
+	var o operation
+	scatterOf(&o, c, out, in, counts, root, true)
+	return c.run(ctx, &o)
+}
+
+// IScatter is Scatter that goes on by itself. Both buffers are the Request's until that is done.
+func IScatter[T Number](ctx context.Context, c *Comm, out, in []T, root int) *Request {
+	var o operation
+	scatterOf(&o, c, out, in, nil, root, false)
+	return c.request(ctx, &o)
+}
+
+// IScatterV is ScatterV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IScatterV[T Number](ctx context.Context, c *Comm, out, in []T, counts []int, root int) *Request {
+	var o operation
+	scatterOf(&o, c, out, in, counts, root, true)
+	return c.request(ctx, &o)
+}
+
+var scatterDescriptor = descriptor{
+	name: "scatter", root: fromRoot, costByIn: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.Scatters(), scatterBlocks), entries(algorithm.ScattersV(), scatterBlocks)},
+}
+
+func scatterBlocks(run algorithm.ScatterFunc, p algorithm.Port, b buffers) error {
+	return run(p, b.out, b.in, b.inAt, b.root)
+}
+
+func scatterOf[T Number](o *operation, c *Comm, out, in []T, counts []int, root int, ragged bool) {
+	o.kind, o.data, o.count = scatterCall, element.TypeOf[T](), uint64(len(out))
+	o.out, o.ragged = bytesOf(out), ragged
+	if ragged {
+		o.count = noCount
+	}
+	if o.setRoot(c, root); c.Rank() != root {
+		return
+	}
+	o.in = bytesOf(in)
+	if ragged {
+		o.inBlocks = o.unevenBlocks(c, "in", len(in), counts)
+		o.ownBlock(c, "out", len(out), counts)
+	} else {
+		o.inBlocks = o.evenBlocks(c, "in", len(in), len(out))
+	}
+}
+
+// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. All blocks have the same length: in
+// and out are as many of them as there are ranks. They must not overlap.
+func AllToAll[T Number](ctx context.Context, c *Comm, out, in []T) error {
+	var o operation
+	allToAllOf(&o, c, out, in, nil, nil)
+	return c.run(ctx, &o)
+}
+
+// AllToAllV is AllToAll with blocks of different lengths: inCounts[i] elements go to rank i, and outCounts[i] come from it.
+func AllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) error {
+	var o operation
+	allToAllOf(&o, c, out, in, outCounts, inCounts)
+	return c.run(ctx, &o)
+}
+
+// IAllToAll is AllToAll that goes on by itself. Both buffers are the Request's until that is done.
+func IAllToAll[T Number](ctx context.Context, c *Comm, out, in []T) *Request {
+	var o operation
+	allToAllOf(&o, c, out, in, nil, nil)
+	return c.request(ctx, &o)
+}
+
+// IAllToAllV is AllToAllV that goes on by itself. Buffers and counts are the Request's until that is done.
+func IAllToAllV[T Number](ctx context.Context, c *Comm, out []T, outCounts []int, in []T, inCounts []int) *Request {
+	var o operation
+	allToAllOf(&o, c, out, in, outCounts, inCounts)
+	return c.request(ctx, &o)
+}
+
+var allToAllDescriptor = descriptor{
+	name: "all_to_all", costByIn: true,
+	algorithms: [2][]algorithm.Entry[runFunc]{entries(algorithm.AllToAlls(), allToAllBlocks), entries(algorithm.AllToAllsV(), allToAllBlocks)},
+	shared: func(node *shm.Node, w nodeWaiter, stamp shm.Stamp, b buffers) error {
+		return node.AllToAll(w, stamp, b.out, b.in)
+	},
+}
+
+func allToAllBlocks(run algorithm.AllToAllFunc, p algorithm.Port, b buffers) error {
+	return run(p, b.out, b.outAt, b.in, b.inAt)
+}
+
+func allToAllOf[T Number](o *operation, c *Comm, out, in []T, outCounts, inCounts []int) {
+	o.kind, o.data, o.count = allToAllCall, element.TypeOf[T](), uint64(len(in))
+	o.out, o.in = bytesOf(out), bytesOf(in)
+	defer o.checkApart()
+	if outCounts == nil && inCounts == nil {
+		if len(in) != len(out) && o.wrong == nil {
+			o.wrong = fmt.Errorf("in has %d elements and out %d: they must be as many", len(in), len(out))
+		}
+		o.inBlocks = o.evenBlocks(c, "in", len(in), len(in)/c.Size())
+		o.outBlocks = o.inBlocks
+		return
+	}
+	o.ragged, o.count = true, noCount
+	o.inBlocks = o.unevenBlocks(c, "in", len(in), inCounts)
+	o.outBlocks = o.unevenBlocks(c, "out", len(out), outCounts)
+	if r := c.Rank(); o.wrong == nil && inCounts[r] != outCounts[r] {
+		o.wrong = fmt.Errorf("this rank sends itself %d elements and receives %d", inCounts[r], outCounts[r])
+	}
+}

@@ -1,0 +1,190 @@
+package algorithm
+
+// AllGatherFunc fills all blocks of buf; each rank's own is there at the start.
+type AllGatherFunc func(p Port, buf []byte, at []int) error
+
+// AllGathers are the algorithms of an all-gather. All take blocks of different lengths.
+func AllGathers() []Entry[AllGatherFunc] {
+	return []Entry[AllGatherFunc]{
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Fits: powerOfTwo, Cost: costAllGatherDoubling}, allGatherDoubling},
+		{Traits{Code: 2, Name: "direct", Canonical: true, Cost: costAllGatherDirect}, allGatherDirect},
+		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllGatherBruck}, allGatherBruck},
+		{Traits{Code: 4, Name: "neighbour_exchange", Canonical: true, Fits: even, Cost: costAllGatherNeighbour}, allGatherNeighbour},
+		{Traits{Code: 5, Name: "ring", Canonical: true, Cost: costAllGatherRing}, allGatherRing},
+	}
+}
+
+// allGatherDirect sends the own block to every other rank, all at once: one round, and the most messages.
+func allGatherDirect(p Port, buf []byte, at []int) error {
+	rank, size := p.Rank(), p.Size()
+	posted := p.Tickets(2 * size)[:0]
+	for i := 1; i < size; i++ {
+		from := (rank - i + size) % size
+		posted = append(posted, p.Recv(from, buf[at[from]:at[from+1]]))
+	}
+	for i := 1; i < size; i++ {
+		posted = append(posted, p.Send((rank+i)%size, buf[at[rank]:at[rank+1]]))
+	}
+	return WaitAll(p, posted...)
+}
+
+// costAllGatherDirect is (p-1)/p n beta, and alpha for p-1 messages posted at once.
+func costAllGatherDirect(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
+
+// allGatherDoubling is recursive doubling: pairs of ranks exchange what they have, then pairs of pairs, and so
+// on. Groups are powers of two (Thakur, Rabenseifner and Gropp 2005, section 4.1).
+func allGatherDoubling(p Port, buf []byte, at []int) error {
+	rank, size := p.Rank(), p.Size()
+	posted := p.Tickets(2 * levels(size))[:0]
+	team := func(rank, n int) []byte { // the blocks of the n ranks, a power of two, around rank
+		first := rank &^ (n - 1)
+		return buf[at[first]:at[first+n]]
+	}
+	for n := 1; n < size; n *= 2 {
+		posted = append(posted, p.Recv(rank^n, team(rank^n, n)))
+	}
+	for k, n := 0, 1; n < size; k, n = k+1, n*2 {
+		posted = append(posted, p.Send(rank^n, team(rank, n)))
+		if err := p.Wait(posted[k]); err != nil {
+			return err
+		}
+	}
+	return WaitAll(p, posted...)
+}
+
+// costAllGatherDoubling is L alpha + (p-1)/p n beta with L = log2 p.
+func costAllGatherDoubling(m Machine, size, n int) float64 {
+	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
+}
+
+// allGatherBruck doubles what every rank has in each round, for any size: rank r has its own block and those of the ranks
+// after it, and gets as many more from the rank that begins where it ends (Bruck et al. 1997). The blocks are
+// put together in that order in scratch memory, and turned about at the end.
+func allGatherBruck(p Port, buf []byte, at []int) error {
+	rank, size := p.Rank(), p.Size()
+	turned := p.Scratch(len(buf))
+	start := func(i int) int { // of the block of rank+i, for i from 0 to size
+		if rank+i < size {
+			return at[rank+i] - at[rank]
+		}
+		return len(buf) - at[rank] + at[rank+i-size]
+	}
+	copy(turned, buf[at[rank]:at[rank+1]])
+
+	posted := p.Tickets(2 * levels(size))[:0]
+	for n := 1; n < size; n *= 2 {
+		more := min(n, size-n)
+		received := p.Recv((rank+n)%size, turned[start(n):start(n+more)])
+		posted = append(posted, received, p.Send((rank-n+size)%size, turned[:start(more)]))
+		if err := p.Wait(received); err != nil {
+			return err
+		}
+	}
+	if err := WaitAll(p, posted...); err != nil {
+		return err
+	}
+	own := start(1)
+	before := at[rank]
+	copy(buf[at[rank+1]:], turned[own:len(buf)-before])
+	copy(buf[:before], turned[len(buf)-before:])
+	return nil
+}
+
+// costAllGatherBruck is L alpha + (p-1)/p n beta with L = ceil(log2 p), and n gamma to turn the blocks about.
+func costAllGatherBruck(m Machine, size, n int) float64 {
+	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta + m.copied(size, float64(n))
+}
+
+// allGatherNeighbour is neighbour exchange: ranks pair up, alternately with the one and the other
+// neighbour, and give what they got last. Two blocks go to and fro at a time, so that it takes half the rounds of
+// a ring (Chen, Zhang, Zhang and Yuan 2005). Sizes are even.
+func allGatherNeighbour(p Port, buf []byte, at []int) error {
+	rank, size := p.Rank(), p.Size()
+	if size == 1 {
+		return nil
+	}
+	// Even ranks begin with the one to the right. The pairs of blocks that come from there
+	// lie one further to the right each time, those from the left one further to the left.
+	direction := 1
+	if rank%2 == 1 {
+		direction = -1
+	}
+	neighbours := [2]int{(rank + direction + size) % size, (rank - direction + size) % size}
+	pair := rank &^ 1 // the first of the last two blocks that came
+	latest := [2]int{pair, pair}
+	shift := [2]int{2 * direction, -2 * direction}
+
+	posted := p.Tickets(size)[:0]
+	exchange := func(with int, out, in []byte) error {
+		received := p.Recv(with, in)
+		posted = append(posted, received, p.Send(with, out))
+		return p.Wait(received)
+	}
+	first := neighbours[0]
+	if err := exchange(first, buf[at[rank]:at[rank+1]], buf[at[first]:at[first+1]]); err != nil {
+		return err
+	}
+	for i := 1; i < size/2; i++ {
+		side := i % 2
+		latest[side] = (latest[side] + shift[side] + size) % size
+		come := latest[side]
+		if err := exchange(neighbours[side], buf[at[pair]:at[pair+2]], buf[at[come]:at[come+2]]); err != nil {
+			return err
+		}
+		pair = come
+	}
+	return WaitAll(p, posted...)
+}
+
+// costAllGatherNeighbour is p/2 alpha + (p-1)/p n beta.
+func costAllGatherNeighbour(m Machine, size, n int) float64 {
+	return float64(size/2)*m.Alpha + others(size, n)*m.Beta
+}
+
+// allGatherRing passes blocks around the ring, each segment as soon as it has come: so long blocks among short
+// ones hold nobody up (Thakur, Rabenseifner and Gropp 2005, section 4.1).
+func allGatherRing(p Port, buf []byte, at []int) error {
+	rank, size := p.Rank(), p.Size()
+	return circulate(p, ring{rank, (rank + 1) % size, (rank - 1 + size) % size},
+		func(i int) []byte { return buf[at[i]:at[i+1]] })
+}
+
+// costAllGatherRing is (p-1) alpha + (p-1)/p n beta.
+func costAllGatherRing(m Machine, size, n int) float64 {
+	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
+}
+
+// ring is a rank's index in a ring, and the ranks that it sends to and receives from.
+type ring struct{ index, right, left int }
+
+// circulate gives each rank the blocks of all others.
+func circulate(p Port, r ring, block func(index int) []byte) error {
+	size := p.Size()
+	from := func(step int) []byte { return block((r.index - step + size) % size) }
+
+	room := 0
+	for step := range size {
+		room += cuts(len(from(step)), segmentBytes)
+	}
+	posted := p.Tickets(2 * room)[:0]
+	for step := 1; step < size; step++ {
+		b := from(step)
+		for i := range cuts(len(b), segmentBytes) {
+			posted = append(posted, p.Recv(r.left, cut(b, segmentBytes, i)))
+		}
+	}
+	next := 0
+	for step := range size - 1 {
+		b := from(step)
+		for i := range cuts(len(b), segmentBytes) {
+			if step > 0 {
+				if err := p.Wait(posted[next]); err != nil {
+					return err
+				}
+				next++
+			}
+			posted = append(posted, p.Send(r.right, cut(b, segmentBytes, i)))
+		}
+	}
+	return WaitAll(p, posted...)
+}

@@ -1,0 +1,399 @@
+package algorithm
+
+// AllReduceFunc combines the bufs of all ranks, in place.
+type AllReduceFunc func(p Port, buf []byte, r Reduction) error
+
+// AllReduces are the algorithms of the all-reduce.
+func AllReduces() []Entry[AllReduceFunc] {
+	return []Entry[AllReduceFunc]{
+		{Traits{Code: 1, Name: "star", Canonical: true, Cost: costStar}, allReduceStar},
+		{Traits{Code: 2, Name: "ring", Cost: costRing}, allReduceRing},
+		{Traits{Code: 3, Name: "segmented_ring", Cost: costSegmentedRing}, allReduceSegmentedRing},
+		{Traits{Code: 4, Name: "recursive_doubling", Canonical: true, Cost: costDoubling}, allReduceDoubling},
+		{Traits{Code: 5, Name: "halving_doubling", Canonical: true, Fits: powerOfTwo, Cost: costHalving}, allReduceHalving},
+		{Traits{Code: 6, Name: "binomial", Canonical: true, Cost: costBinomial}, allReduceBinomial},
+		{Traits{Code: 7, Name: "double_tree", Cost: costDoubleTree}, allReduceDoubleTree},
+		{Traits{Code: 8, Name: "direct", Canonical: true, Cost: costDirect}, allReduceDirect},
+		{Traits{Code: 9, Name: "gather_reduce", Canonical: true, Cost: costGather}, allReduceGather},
+		{Traits{Code: 10, Name: "swing", Fits: powerOfTwo, Cost: costHalving}, allReduceSwing},
+	}
+}
+
+// allReduceRing is the ring (Patarasuk and Yuan 2009): p-1 steps in which every rank passes a block of n/p
+// bytes on to its right neighbour and adds what comes from the left to its own, and p-1 in
+// which the sums go round. Each block is summed in another order, none of them canonical.
+func allReduceRing(p Port, buf []byte, r Reduction) error { return ringOf(p, buf, r, 1) }
+
+// allReduceSegmentedRing is the ring with blocks cut into segments, of which one
+// is reduced while others are on the way.
+func allReduceSegmentedRing(p Port, buf []byte, r Reduction) error {
+	return ringOf(p, buf, r, ringSegments(len(buf), p.Size(), r))
+}
+
+// ringSegments is how many segments a block has: without a second one, nothing would overlap.
+func ringSegments(length, size int, r Reduction) int {
+	return max(2, r.segments(r.widest(length, size)))
+}
+
+// ringOf is the ring with blocks cut in segments.
+func ringOf(p Port, buf []byte, r Reduction, segments int) error {
+	me, size := p.Rank(), p.Size()
+	if size == 1 {
+		return nil
+	}
+	left, right := (me+size-1)%size, (me+1)%size
+	// A segment that comes in one step is passed on in the next: no more than one block may be under way.
+	lag := min(window, segments)
+	scratch := newSlots(p, r.widest(r.widest(len(buf), size), segments), lag)
+	var sent, received [window]Ticket
+
+	// In step s, block me-s goes out and block me-s-1 comes in; from step p-1 on, it is finished.
+	segment := func(k, back int) []byte {
+		s := k/segments + back
+		return r.part(r.part(buf, (me+2*size-s)%size, size), k%segments, segments)
+	}
+	reducing := func(k int) bool { return k/segments < size-1 }
+	post := func(k int) error {
+		in := segment(k, 1)
+		if reducing(k) {
+			in = scratch.at(k, len(in))
+		}
+		received[k%lag] = p.Recv(left, in)
+		sent[k%lag] = p.Send(right, segment(k, 0))
+		return nil
+	}
+	finish := func(k int) error {
+		if err := WaitAll(p, received[k%lag], sent[k%lag]); err != nil {
+			return err
+		}
+		if own := segment(k, 1); reducing(k) {
+			r.Kernel(own, scratch.at(k, len(own)), own)
+		}
+		return nil
+	}
+	return pipeline(2*(size-1)*segments, phase{0, post}, phase{lag, finish})
+}
+
+// costRing is 2(p-1) alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma.
+func costRing(m Machine, size, n int) float64 {
+	block := float64(n) / float64(size)
+	return float64(size-1) * (2*m.Alpha + block*(2*m.Beta+m.Gamma))
+}
+
+// costSegmentedRing has the longer of beta and gamma alone for all but one segment of each block.
+func costSegmentedRing(m Machine, size, n int) float64 {
+	block := float64(n) / float64(size)
+	segment := min(block/2, segmentBytes)
+	return float64(size-1) * (2*m.Alpha + block*(m.Beta+max(m.Beta, m.Gamma)) + segment*min(m.Beta, m.Gamma))
+}
+
+// allReduceDoubling is recursive doubling, in canonical order for any size (Thakur,
+// Rabenseifner and Gropp 2005, whose treatment of other sizes than powers of two it replaces).
+//
+// At level k, blocks of m = 2^k ranks are paired, and every rank knows its block's sum. The right
+// block of a pair may be short, of s < m ranks: then its rank j takes the sum of the left block's rank j, and
+// gives its own to all ranks of the left block that are j modulo s. A last block without a partner moves up.
+func allReduceDoubling(p Port, buf []byte, r Reduction) error {
+	me, size := p.Rank(), p.Size()
+	x := newExchanger(p, buf, r)
+	for m := 1; m < size; m *= 2 {
+		left := me &^ (2*m - 1)
+		right := left + m
+		if right >= size {
+			continue
+		}
+		short := min(m, size-right)
+		h := exchange{from: left + me - right, lower: true, to: left + me - right, stride: short, end: right}
+		if me < right {
+			i := me - left
+			h = exchange{from: right + i%short, to: right + i, stride: m, end: right + short}
+		}
+		if err := x.run(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// costDoubling is L(alpha + n beta + n gamma) with L = ceil(log2 p), and more where a short block serves a long one.
+func costDoubling(m Machine, size, n int) float64 {
+	var t float64
+	for half := 1; half < size; half *= 2 {
+		short := size % (2 * half)
+		fan := 1
+		if short > half {
+			fan = (half + short - half - 1) / (short - half)
+		}
+		t += m.posted(fan) + m.reduced(float64(fan)*m.Beta, n)
+	}
+	return t
+}
+
+// exchanger combines a whole buffer with that of another rank, in place, again and again.
+type exchanger struct {
+	Port
+	r          Reduction
+	buf        []byte
+	steps, lag int
+	slots      slots
+	sent       []Ticket // room for one send to each rank, for each step under way
+}
+
+// exchange is one exchange: the buffer is combined with that of rank from, which is
+// that of lower ranks or of higher ones, and goes to ranks to, to+stride and so on below end.
+type exchange struct {
+	from            int
+	lower           bool
+	to, stride, end int
+}
+
+func newExchanger(p Port, buf []byte, r Reduction) exchanger {
+	steps := r.segments(len(buf))
+	lag := min(window, steps)
+	return exchanger{Port: p, r: r, buf: buf, steps: steps, lag: lag,
+		slots: newSlots(p, r.widest(len(buf), steps), lag), sent: p.Tickets(lag * p.Size())}
+}
+
+// run does one exchange, segment by segment.
+func (x *exchanger) run(h exchange) error {
+	var received [window]Ticket
+	post := func(k int) error {
+		segment := x.r.part(x.buf, k, x.steps)
+		received[k%x.lag] = x.Recv(h.from, x.slots.at(k, len(segment)))
+		for i, to := k%x.lag*x.Size(), h.to; to < h.end; i, to = i+1, to+h.stride {
+			x.sent[i] = x.Send(to, segment)
+		}
+		return nil
+	}
+	finish := func(k int) error {
+		if err := x.Wait(received[k%x.lag]); err != nil {
+			return err
+		}
+		for i, to := k%x.lag*x.Size(), h.to; to < h.end; i, to = i+1, to+h.stride {
+			if err := x.Wait(x.sent[i]); err != nil {
+				return err
+			}
+		}
+		segment := x.r.part(x.buf, k, x.steps)
+		x.r.combine(segment, x.slots.at(k, len(segment)), segment, h.lower)
+		return nil
+	}
+	if x.steps == 1 { // short messages, where every nanosecond counts
+		if err := post(0); err != nil {
+			return err
+		}
+		return finish(0)
+	}
+	return pipeline(x.steps, phase{0, post}, phase{x.lag, finish})
+}
+
+// allReduceHalving is recursive halving and doubling (Rabenseifner 2004), for powers of two: L
+// rounds in which ranks exchange and reduce halves of what they have, and L in which they collect the results.
+//
+// Nearest neighbours go first, unlike in the paper: so what is combined in a round are blocks of
+// neighbours, and the order is the canonical one.
+func allReduceHalving(p Port, buf []byte, r Reduction) error {
+	var route [maxLevels]halvingRound
+	n := 0
+	for m := 1; m < p.Size(); m *= 2 {
+		route[n] = halvingRound{peer: p.Rank() ^ m, upper: p.Rank()&m != 0}
+		n++
+	}
+	return halveAlong(p, buf, r, route[:n])
+}
+
+// costHalving is 2L alpha + 2((p-1)/p) n beta + ((p-1)/p) n gamma, the reduction overlapped.
+func costHalving(m Machine, size, n int) float64 {
+	var t float64
+	for n, size = n/2, size/2; size > 0; n, size = n/2, size/2 {
+		if size > 1 {
+			t += 2*m.Alpha + m.reduced(m.Beta, n) + float64(n)*m.Beta
+			continue
+		}
+		t += m.returned(1, n)
+	}
+	return t
+}
+
+// allReduceSwing is the bandwidth-optimal variant of Swing (De Sensi et al., NSDI 2024), for powers of two: halving and
+// doubling where the peer of round s is |1-(-2)^(s+1)|/3 ranks away, in turn to one side and to the other.
+// That keeps messages shorter on a torus. Its order is not canonical.
+//
+// The paper sends sets of blocks; here every round halves one contiguous range. Ranks which can still reach
+// each other in later rounds keep the same half: the lower one if they include the lowest rank of both sides.
+func allReduceSwing(p Port, buf []byte, r Reduction) error {
+	var route [maxLevels]halvingRound
+	rounds := levels(p.Size())
+	for s := range rounds {
+		peer := swingPeer(p.Rank(), s, p.Size())
+		route[s] = halvingRound{peer: peer, upper: swingLowest(p.Rank(), s+1, p.Size()) > swingLowest(peer, s+1, p.Size())}
+	}
+	return halveAlong(p, buf, r, route[:rounds])
+}
+
+// swingPeer is the peer of rank in round s.
+func swingPeer(rank, s, size int) int {
+	distance, power := 0, 1
+	for range s + 1 { // 1 - 2 + 4 - ..., which is (1-(-2)^(s+1))/3
+		distance += power
+		power *= -2
+	}
+	if rank%2 == 1 {
+		distance = -distance
+	}
+	return (rank + distance) & (size - 1)
+}
+
+// swingLowest is the lowest rank that has to do with rank in the rounds from s on.
+func swingLowest(rank, s, size int) int {
+	if s >= levels(size) {
+		return rank
+	}
+	return min(swingLowest(rank, s+1, size), swingLowest(swingPeer(rank, s, size), s+1, size))
+}
+
+// halvingRound is a round of halving: whom with, and which half this rank keeps.
+type halvingRound struct {
+	peer  int
+	upper bool
+}
+
+// halveAlong halves along the route and doubles on the way back.
+func halveAlong(p Port, buf []byte, r Reduction, route []halvingRound) error {
+	if len(route) == 0 {
+		return nil
+	}
+	var given [maxLevels][]byte
+	scratch := halvingSlots(p, len(buf), r)
+	keep := buf
+	for i, t := range route {
+		mine, theirs := r.part(keep, 0, 2), r.part(keep, 1, 2)
+		if t.upper {
+			mine, theirs = theirs, mine
+		}
+		keep, given[i] = mine, theirs
+		work := halve
+		if i == len(route)-1 {
+			work = halveAndReturn
+		}
+		if err := work(p, theirs, mine, t.peer, t.peer < p.Rank(), r, scratch); err != nil {
+			return err
+		}
+	}
+	for i := len(route) - 2; i >= 0; i-- {
+		// What was kept in round i+1 and what was given away are the two halves of what was kept in round i.
+		keep = r.whole(buf, route[:i+1])
+		out := p.Send(route[i].peer, keep)
+		in := p.Recv(route[i].peer, given[i])
+		if err := WaitAll(p, in, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole is what is kept of buf after the rounds of route.
+func (r Reduction) whole(buf []byte, route []halvingRound) []byte {
+	for _, t := range route {
+		half := 0
+		if t.upper {
+			half = 1
+		}
+		buf = r.part(buf, half, 2)
+	}
+	return buf
+}
+
+// halve exchanges halves of a buffer with peer: theirs goes there, and what comes is combined
+// with keep, in place. lower tells whether the peer's is that of lower ranks.
+func halve(p Port, theirs, keep []byte, peer int, lower bool, r Reduction, scratch slots) error {
+	steps := r.segments(max(len(theirs), len(keep)))
+	lag := min(window, steps)
+	var sent, received [window]Ticket
+	post := func(k int) error {
+		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
+		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))
+		return nil
+	}
+	finish := func(k int) error {
+		if err := WaitAll(p, received[k%lag], sent[k%lag]); err != nil {
+			return err
+		}
+		segment := r.part(keep, k, steps)
+		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
+		return nil
+	}
+	return pipeline(steps, phase{0, post}, phase{lag, finish})
+}
+
+// halveAndReturn is halve, after which the finished halves are exchanged: an all-reduce of two
+// ranks, or the two middle rounds of one of more. Each segment is returned while others are still coming.
+func halveAndReturn(p Port, theirs, keep []byte, peer int, lower bool, r Reduction, scratch slots) error {
+	steps := r.segments(max(len(theirs), len(keep)))
+	lag := min(window, steps)
+	var sent, received, returned, fetched [window]Ticket
+	post := func(k int) error {
+		sent[k%lag] = p.Send(peer, r.part(theirs, k, steps))
+		received[k%lag] = p.Recv(peer, scratch.at(k%lag, len(r.part(keep, k, steps))))
+		return nil
+	}
+	reduce := func(k int) error {
+		if err := p.Wait(sent[k%lag]); err != nil {
+			return err
+		}
+		fetched[k%lag] = p.Recv(peer, r.part(theirs, k, steps))
+		if err := p.Wait(received[k%lag]); err != nil {
+			return err
+		}
+		segment := r.part(keep, k, steps)
+		r.combine(segment, scratch.at(k%lag, len(segment)), segment, lower)
+		returned[k%lag] = p.Send(peer, segment)
+		return nil
+	}
+	collect := func(k int) error { return WaitAll(p, fetched[k%lag], returned[k%lag]) }
+	return pipeline(steps, phase{0, post}, phase{lag, reduce}, phase{2 * lag, collect})
+}
+
+// halvingSlots is the scratch memory that halving a buffer of length bytes needs.
+func halvingSlots(p Port, length int, r Reduction) slots {
+	half := r.widest(length, 2)
+	steps := r.segments(half)
+	return newSlots(p, r.widest(half, steps), min(window, steps))
+}
+
+// allReduceGather is an all-gather of all ranks' buffers (Bruck et al. 1997), which each rank then
+// combines itself, in canonical order. For tiny buffers: it needs p n bytes of memory.
+//
+// After round k a rank has the buffers of the 2^k ranks from itself on; in the last round, of all.
+func allReduceGather(p Port, buf []byte, r Reduction) error {
+	me, size, n := p.Rank(), p.Size(), len(buf)
+	if size == 1 {
+		return nil
+	}
+	all := p.Scratch(size * n) // rank me+i's at i
+	copy(all, buf)
+	for have := 1; have < size; have *= 2 {
+		more := min(have, size-have)
+		out := p.Send((me+size-have)%size, all[:more*n])
+		in := p.Recv((me+have)%size, all[have*n:(have+more)*n])
+		if err := WaitAll(p, in, out); err != nil {
+			return err
+		}
+	}
+	f := fold{reduction: r}
+	f.begin(buf)
+	for rank := range size {
+		if i := (rank - me + size) % size; i == 0 {
+			f.add(buf, true)
+		} else {
+			f.add(all[i*n:(i+1)*n], false)
+		}
+	}
+	f.end()
+	return nil
+}
+
+// costGather is L alpha + (p-1) n (beta + gamma).
+func costGather(m Machine, size, n int) float64 {
+	return float64(levels(size))*m.Alpha + float64((size-1)*n)*(m.Beta+m.Gamma)
+}

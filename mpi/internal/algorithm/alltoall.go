@@ -1,0 +1,99 @@
+package algorithm
+
+// AllToAllFunc sends block i of in to rank i, where it becomes the block of this
+// rank in out. in and out do not overlap.
+type AllToAllFunc func(p Port, out []byte, outAt []int, in []byte, inAt []int) error
+
+// AllToAlls are the algorithms of an all-to-all of blocks of one length.
+func AllToAlls() []Entry[AllToAllFunc] {
+	return []Entry[AllToAllFunc]{
+		{Traits{Code: 1, Name: "direct", Canonical: true, Cost: costAllToAllDirect}, allToAllDirect},
+		{Traits{Code: 2, Name: "pairwise", Canonical: true, Cost: costAllToAllPairwise}, allToAllPairwise},
+		{Traits{Code: 3, Name: "bruck", Canonical: true, Cost: costAllToAllBruck}, allToAllBruck},
+	}
+}
+
+// AllToAllsV are those of them that take blocks of different lengths, each of which only its sender and its
+// receiver know.
+func AllToAllsV() []Entry[AllToAllFunc] { return AllToAlls()[:2:2] }
+
+// allToAllDirect posts all messages at once. Each rank begins with the one after it, so that not
+// all turn to rank 0 first.
+func allToAllDirect(p Port, out []byte, outAt []int, in []byte, inAt []int) error {
+	rank, size := p.Rank(), p.Size()
+	posted := p.Tickets(2 * size)[:0]
+	for i := 1; i < size; i++ {
+		from := (rank - i + size) % size
+		posted = append(posted, p.Recv(from, out[outAt[from]:outAt[from+1]]))
+	}
+	for i := 1; i < size; i++ {
+		to := (rank + i) % size
+		posted = append(posted, p.Send(to, in[inAt[to]:inAt[to+1]]))
+	}
+	copy(out[outAt[rank]:outAt[rank+1]], in[inAt[rank]:inAt[rank+1]])
+	return WaitAll(p, posted...)
+}
+
+// costAllToAllDirect is (p-1)/p n beta, and alpha for p-1 messages posted at once.
+func costAllToAllDirect(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
+
+// allToAllPairwise sends to one rank at a time, and hears from one: in round i to the i'th after, and from the
+// i'th before. No rank gets more than one long message at a time (Thakur, Rabenseifner and Gropp 2005, section 4.3).
+func allToAllPairwise(p Port, out []byte, outAt []int, in []byte, inAt []int) error {
+	rank, size := p.Rank(), p.Size()
+	copy(out[outAt[rank]:outAt[rank+1]], in[inAt[rank]:inAt[rank+1]])
+	for i := 1; i < size; i++ {
+		to, from := (rank+i)%size, (rank-i+size)%size
+		err := WaitAll(p, p.Recv(from, out[outAt[from]:outAt[from+1]]), p.Send(to, in[inAt[to]:inAt[to+1]]))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// costAllToAllPairwise is (p-1) alpha + (p-1)/p n beta.
+func costAllToAllPairwise(m Machine, size, n int) float64 {
+	return float64(size-1)*m.Alpha + others(size, n)*m.Beta
+}
+
+// allToAllBruck takes L = ceil(log2 p) rounds, and sends each block on up to L times: a block for the i'th rank after
+// goes 2^k ranks on in round k where i has bit k (Bruck et al. 1997). All blocks have the same length.
+func allToAllBruck(p Port, out []byte, _ []int, in []byte, _ []int) error {
+	rank, size := p.Rank(), p.Size()
+	n := len(in) / size
+	// Block i of turned is for the i'th rank after whoever holds it; a round packs up to half of them.
+	most := size / 2 * n
+	scratch := p.Scratch(size*n + 2*most)
+	turned, going, coming := scratch[:size*n], scratch[size*n:size*n+most], scratch[size*n+most:]
+	copy(turned[copy(turned, in[rank*n:]):], in[:rank*n])
+
+	for bit := 1; bit < size; bit *= 2 {
+		length := 0
+		for i := bit; i < size; i = next(i, bit) {
+			length += copy(going[length:], turned[i*n:(i+1)*n])
+		}
+		err := WaitAll(p, p.Recv((rank-bit+size)%size, coming[:length]), p.Send((rank+bit)%size, going[:length]))
+		if err != nil {
+			return err
+		}
+		length = 0
+		for i := bit; i < size; i = next(i, bit) {
+			length += copy(turned[i*n:(i+1)*n], coming[length:])
+		}
+	}
+	for i := range size {
+		from := (rank - i + size) % size
+		copy(out[from*n:(from+1)*n], turned[i*n:])
+	}
+	return nil
+}
+
+// next is the next number after i that has the bit.
+func next(i, bit int) int { return (i + 1) | bit }
+
+// costAllToAllBruck is L alpha + n/2 L beta with L = ceil(log2 p), and gamma for the bytes that are turned about and packed.
+func costAllToAllBruck(m Machine, size, n int) float64 {
+	rounds := float64(levels(size))
+	return rounds*(m.Alpha+float64(n)/2*m.Beta) + m.copied(size, (2+rounds)*float64(n))
+}

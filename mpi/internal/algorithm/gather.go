@@ -1,0 +1,147 @@
+package algorithm
+
+// GatherFunc collects each rank's in as its block of root's out. out and at are nil on
+// other ranks. out's own block and root's in do not overlap.
+type GatherFunc func(p Port, out []byte, at []int, in []byte, root int) error
+
+// Gathers are the algorithms of a gather of blocks of one length.
+func Gathers() []Entry[GatherFunc] {
+	return []Entry[GatherFunc]{
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costGatherLinear}, gatherLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costGatherBinomial}, gatherBinomial},
+	}
+}
+
+// GathersV are those of them that take blocks of different lengths, which only root knows.
+func GathersV() []Entry[GatherFunc] { return Gathers()[:1:1] }
+
+// gatherLinear sends every block straight to root, which tells each rank that it is there.
+func gatherLinear(p Port, out []byte, at []int, in []byte, root int) error {
+	rank, size := p.Rank(), p.Size()
+	if rank != root {
+		return WaitAll(p, p.Send(root, in), p.Recv(root, nil))
+	}
+	posted := p.Tickets(2 * size)[:0]
+	for i := 1; i < size; i++ {
+		from := (root + i) % size
+		posted = append(posted, p.Recv(from, out[at[from]:at[from+1]]))
+	}
+	for i := 1; i < size; i++ {
+		posted = append(posted, p.Send((root+i)%size, nil))
+	}
+	copy(out[at[root]:at[root+1]], in)
+	return WaitAll(p, posted...)
+}
+
+// costGatherLinear is (p-1)/p n beta, and alpha for p-1 messages posted at once.
+func costGatherLinear(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
+
+// gatherBinomial collects the blocks up the binomial tree. All have the length of in.
+// Each parent tells its children at once that it is there.
+func gatherBinomial(p Port, out []byte, _ []int, in []byte, root int) error {
+	b := binomialOf(p, root)
+	g := newGatherBuffer(p, b, len(in), out, in)
+	posted := p.Tickets(2*b.children() + 2)[:0]
+	for i := b.children() - 1; i >= 0; i-- { // the smallest subtree comes first
+		posted = append(posted, p.Recv(b.child(i), g.blocks(b.subtree(i))))
+	}
+	for i := range b.children() {
+		posted = append(posted, p.Send(b.child(i), nil))
+	}
+	if !b.leaf() {
+		copy(g.own(), in)
+	}
+	if b.number == 0 {
+		if err := WaitAll(p, posted...); err != nil {
+			return err
+		}
+		g.unwrap()
+		return nil
+	}
+	posted = append(posted, p.Recv(b.parent(), nil))
+	if err := WaitAll(p, posted[:b.children()]...); err != nil {
+		return err
+	}
+	posted = append(posted, p.Send(b.parent(), g.mine()))
+	return WaitAll(p, posted...)
+}
+
+// costGatherBinomial is L alpha + (p-1)/p n beta with L = ceil(log2 p).
+func costGatherBinomial(m Machine, size, n int) float64 {
+	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
+}
+
+// gatherBuffer is where a rank has the blocks of its subtree of a binomial tree, by number, while they go up to
+// the root or down from it. All blocks have n bytes.
+type gatherBuffer struct {
+	binomial
+	n     int
+	whole []byte // root: all blocks, by rank; others: those of the subtree, by number
+	spare []byte // root: those of the one subtree, if there is one, that has both the last rank and rank 0
+}
+
+// newGatherBuffer lays the blocks in all on the root and in own on a leaf, so that they need not be copied; elsewhere in
+// scratch memory.
+func newGatherBuffer(p Port, b binomial, n int, all, own []byte) gatherBuffer {
+	g := gatherBuffer{binomial: b, n: n}
+	switch {
+	case b.number == 0:
+		start, end := g.wrapped()
+		g.whole, g.spare = all, p.Scratch((end-start)*n)
+	case b.leaf():
+		g.whole = own
+	default:
+		g.whole = p.Scratch(b.below() * n)
+	}
+	return g
+}
+
+// blocks is those of a subtree, from number start to before end.
+func (g gatherBuffer) blocks(start, end int) []byte {
+	first := start - g.number
+	if g.number == 0 {
+		if first = g.rank(start); first+end-start > g.size {
+			return g.spare
+		}
+	}
+	return g.whole[first*g.n : (first+end-start)*g.n]
+}
+
+// own is the rank's own block.
+func (g gatherBuffer) own() []byte { return g.blocks(g.number, g.number+1) }
+
+// mine is what the parent has of this rank's: all of its subtree.
+func (g gatherBuffer) mine() []byte { return g.blocks(g.number, g.number+g.below()) }
+
+// wrapped is the numbers of the root's subtree that has both the last rank and rank 0.
+func (g gatherBuffer) wrapped() (start, end int) {
+	for i := range g.children() {
+		if start, end := g.subtree(i); g.rank(start) > g.rank(end-1) {
+			return start, end
+		}
+	}
+	return 0, 0
+}
+
+// ends is where the two parts of spare belong in the root's blocks.
+func (g gatherBuffer) ends() (last, first []byte) {
+	start, _ := g.wrapped()
+	last = g.whole[len(g.whole)-(g.size-g.root-start)*g.n:]
+	return last, g.whole[:len(g.spare)-len(last)]
+}
+
+// unwrap moves what has come in spare to where it belongs.
+func (g gatherBuffer) unwrap() {
+	if len(g.spare) > 0 {
+		last, first := g.ends()
+		copy(first, g.spare[copy(last, g.spare):])
+	}
+}
+
+// wrap is the reverse.
+func (g gatherBuffer) wrap() {
+	if len(g.spare) > 0 {
+		last, first := g.ends()
+		copy(g.spare[copy(g.spare, last):], first)
+	}
+}

@@ -1,0 +1,505 @@
+package algorithm
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Gloo's numbers of ranks (reference/collectives.md, 4.6).
+var glooSizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 24, 32}
+
+// Gloo's counts, of elements of 4 bytes. The most are left to small groups.
+func TestMoveSizes(t *testing.T) {
+	for _, m := range movers() {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range glooSizes {
+				for _, count := range []int{0, 1, 10, 64, 100, 1000, 10000} {
+					if size*count > 20000 {
+						continue
+					}
+					for _, root := range m.roots(size) {
+						if j := evenPayload(size, 4*count, root); m.takes(j) {
+							move(t, localGroup{}, m, j)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+func move(t *testing.T, g localGroup, m mover, j payload) localTraffic {
+	t.Helper()
+	traffic, errs := g.Try(len(j.lengths), func(p *localPort) error { return m.perform(p, j) })
+	for rank, err := range errs {
+		if err != nil {
+			t.Fatalf("%s, rank %d, root %d, blocks of %v bytes: %v", m.name, rank, j.root, j.lengths, err)
+		}
+	}
+	return traffic
+}
+
+// Blocks of several segments, whatever the order in which they arrive.
+func TestMoveLong(t *testing.T) {
+	for _, m := range movers() {
+		if !m.cuts() {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for _, size := range []int{2, 3, 4} {
+				for _, root := range m.roots(size) {
+					if j := evenPayload(size, 2*segmentBytes+3, root); m.takes(j) {
+						move(t, localGroup{Lazy: true, Rendezvous: true, Seed: uint64(size)}, m, j)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Every number of ranks and every root, blocks of unlike lengths, some of them empty.
+func TestMoveUneven(t *testing.T) {
+	for _, m := range movers() {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(1, 2))
+			for size := 1; size <= 17; size++ {
+				for root := range size {
+					if !m.rooted && root > 1 {
+						break // the others are the same again
+					}
+					j := evenPayload(size, random.IntN(4), root)
+					if m.uneven {
+						for i := range j.lengths {
+							j.lengths[i] = max(0, random.IntN(40)-10)
+						}
+					}
+					if m.takes(j) {
+						move(t, localGroup{Lazy: true, Seed: uint64(root)}, m, j)
+					}
+				}
+			}
+		})
+	}
+}
+
+// One block much longer than the others.
+func TestMoveOneLongBlock(t *testing.T) {
+	for _, m := range movers() {
+		if !m.cuts() {
+			continue
+		}
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			for i := range 4 {
+				j := payload{lengths: make([]int, 4), root: 1}
+				j.lengths[i] = 2*segmentBytes + 1
+				move(t, localGroup{Lazy: true}, m, j)
+			}
+		})
+	}
+}
+
+func FuzzMoves(f *testing.F) {
+	f.Add(uint8(3), uint8(0), uint8(0), uint64(1), []byte{1, 0, 200, 7})
+	f.Add(uint8(8), uint8(1), uint8(5), uint64(2), []byte{0})
+	f.Add(uint8(31), uint8(2), uint8(1), uint64(3), []byte{255, 255, 3})
+	all := movers()
+	f.Fuzz(func(t *testing.T, size, root, which uint8, seed uint64, lengths []byte) {
+		m, n := all[int(which)%len(all)], int(size)%32+1
+		j := evenPayload(n, len(lengths)%100, int(root)%n)
+		for i := range j.lengths {
+			if m.uneven && i < len(lengths) {
+				j.lengths[i] = int(lengths[i])
+			}
+		}
+		if !m.takes(j) {
+			return
+		}
+		for _, g := range []localGroup{{}, {Lazy: true, Seed: seed}, {Lazy: true, Rendezvous: true, Seed: seed}} {
+			move(t, g, m, j)
+		}
+	})
+}
+
+// The rule of the package: part the ranks in two, and let the one side make a call of which the other knows nothing. Some
+// rank that makes it must not return, and must have sent the other side a message, which shows it the call.
+func TestNoCallIsMadeByAFewUnnoticed(t *testing.T) {
+	for _, m := range movers() {
+		t.Run(m.name, func(t *testing.T) {
+			for size := 2; size <= 6; size++ {
+				for _, root := range m.roots(size) {
+					for _, length := range []int{0, 3} {
+						for few := 1; few < 1<<size-1; few++ {
+							if j := evenPayload(size, length, root); m.takes(j) {
+								callAlone(t, m, j, few)
+							}
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// callAlone makes the call on the ranks whose bit is set in few.
+func callAlone(t *testing.T, m mover, j payload, few int) {
+	size := len(j.lengths)
+	calls := func(rank int) bool { return few>>rank&1 == 1 }
+	ports := make([]*localPort, size)
+	_, errs := localGroup{}.Try(size, func(p *localPort) error {
+		ports[p.rank] = p
+		if !calls(p.rank) {
+			return nil
+		}
+		return m.perform(p, j)
+	})
+	if !slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, errDeadlock) }) {
+		t.Errorf("of %d ranks, %b call with root %d, and nobody misses the others", size, few, j.root)
+	}
+	for rank, p := range ports {
+		for _, o := range p.ops {
+			if calls(rank) && o.send && !calls(o.to) {
+				return
+			}
+		}
+	}
+	t.Errorf("of %d ranks, %b call with root %d, and tell nobody else", size, few, j.root)
+}
+
+// The first error of a port ends an algorithm at once, wherever it comes.
+func TestMoveFails(t *testing.T) {
+	for _, m := range movers() {
+		t.Run(m.name, func(t *testing.T) {
+			const size = 4
+			for _, root := range m.roots(size) {
+				for rank := range size {
+					for wait := 1; ; wait++ {
+						reached := false
+						g := localGroup{FailRank: rank, FailWait: wait}
+						_, errs := g.Try(size, func(p *localPort) error {
+							err := m.perform(p, evenPayload(size, 5, root))
+							if p.rank == rank {
+								reached = p.waits >= wait
+								if reached && p.waits > wait {
+									t.Errorf("rank %d waits on after its wait %d has failed", rank, wait)
+								}
+							}
+							return err
+						})
+						if !reached {
+							break
+						}
+						if !errors.Is(errs[rank], errInjected) {
+							t.Errorf("rank %d, whose wait %d failed, returned %v", rank, wait, errs[rank])
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// What the tables must be for the rest of mpi to use them.
+func TestMoveTables(t *testing.T) {
+	checkTable(t, "broadcast", Broadcasts(), Broadcasts())
+	checkTable(t, "all_gather", AllGathers(), AllGathers())
+	checkTable(t, "gather", Gathers(), GathersV())
+	checkTable(t, "scatter", Scatters(), ScattersV())
+	checkTable(t, "all_to_all", AllToAlls(), AllToAllsV())
+	checkTable(t, "barrier", Barriers(), Barriers())
+}
+
+func checkTable[F any](t *testing.T, what string, all, uneven []Entry[F]) {
+	t.Helper()
+	if !strings.HasPrefix(names(all), names(uneven)) {
+		t.Errorf("%s: %s, but for blocks of different lengths %s", what, names(all), names(uneven))
+	}
+	if !slices.ContainsFunc(uneven, func(e Entry[F]) bool { return e.Fits == nil }) {
+		t.Errorf("%s: no algorithm fits every group", what)
+	}
+	codes := map[uint8]string{}
+	for _, e := range all {
+		if other, twice := codes[e.Code]; twice || e.Code == 0 {
+			t.Errorf("%s: %s has the code %d, %q has it too", what, e.Name, e.Code, other)
+		}
+		codes[e.Code] = e.Name
+		if !e.Canonical {
+			t.Errorf("%s: %s moves bytes only", what, e.Name)
+		}
+		if cost := e.Cost(Machine{1, 1, 1}, 1, 100); cost != 0 && !strings.Contains(e.Name, "chain") {
+			t.Errorf("%s: %s costs a rank alone %v", what, e.Name, cost)
+		}
+	}
+}
+
+func names[F any](entries []Entry[F]) string {
+	var b strings.Builder
+	for _, e := range entries {
+		b.WriteString(e.Name + " ")
+	}
+	return b.String()
+}
+
+func TestMovesDoNotAllocate(t *testing.T) { // without the race detector
+	const size, block = 8, 4096
+	buf, other, at := make([]byte, size*block), make([]byte, size*block), evenPayload(size, block, 0).at()
+	measure := func(name string, run func(p Port) error) {
+		t.Helper()
+		for rank := range size {
+			p := &idlePort{rank, size, make([]byte, 4*len(buf)), make([]Ticket, 1000)}
+			var err error
+			// What the runtime allocates meanwhile is less than once a run, which AllocsPerRun rounds down, where the runs are many.
+			if n := testing.AllocsPerRun(100, func() { err = run(p) }); n != 0 || err != nil {
+				t.Errorf("%s, rank %d: %v allocations a call, error %v", name, rank, n, err)
+			}
+		}
+	}
+	for _, e := range Broadcasts() {
+		measure("broadcast "+e.Name, func(p Port) error { return e.Run(p, buf, 3) })
+	}
+	for _, e := range AllGathers() {
+		measure("all-gather "+e.Name, func(p Port) error { return e.Run(p, buf, at) })
+	}
+	for _, e := range Gathers() {
+		measure("gather "+e.Name, func(p Port) error { return e.Run(p, buf, at, other[:block], 3) })
+	}
+	for _, e := range Scatters() {
+		measure("scatter "+e.Name, func(p Port) error { return e.Run(p, other[:block], buf, at, 3) })
+	}
+	for _, e := range AllToAlls() {
+		measure("all-to-all "+e.Name, func(p Port) error { return e.Run(p, other, at, buf, at) })
+	}
+	for _, e := range Barriers() {
+		measure("barrier "+e.Name, e.Run)
+	}
+}
+
+// mover is one algorithm of one of the collectives that move bytes.
+type mover struct {
+	name    string // collective/algorithm
+	rooted  bool
+	uneven  bool // takes blocks of different lengths
+	fits    func(size int) bool
+	cost    func(m Machine, size, n int) float64
+	perform func(p Port, j payload) error
+}
+
+// payload is what a mover is to move.
+type payload struct {
+	lengths []int // by rank: of its block; of a broadcast, the first alone counts
+	root    int
+}
+
+// at is the bounds of the blocks.
+func (j payload) at() []int {
+	at := []int{0}
+	for _, n := range j.lengths {
+		at = append(at, at[len(at)-1]+n)
+	}
+	return at
+}
+
+// evenPayload is a payload whose blocks have the same length.
+func evenPayload(size, length, root int) payload {
+	return payload{lengths: slices.Repeat([]int{length}, size), root: root}
+}
+
+// between is the length of what goes from one rank to another in an all-to-all: no two
+// pairs alike, if the blocks differ.
+func (j payload) between(from, to int) int { return j.lengths[(from+2*to)%len(j.lengths)] }
+
+// content is n bytes that rank from has for rank to.
+func content(from, to, n int) []byte {
+	b := make([]byte, 0, n+8)
+	for random := rand.NewPCG(uint64(from), uint64(to)); len(b) < n; {
+		b = binary.LittleEndian.AppendUint64(b, random.Uint64())
+	}
+	return b[:n]
+}
+
+func wantBytes(what string, got, want []byte) error {
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	i := 0
+	for i < min(len(got), len(want)) && got[i] == want[i] {
+		i++
+	}
+	return fmt.Errorf("%s: %d bytes, %d wanted; they differ at %d", what, len(got), len(want), i)
+}
+
+// movers are all of them.
+func movers() []mover {
+	var all []mover
+	for _, e := range Broadcasts() {
+		all = append(all, mover{"broadcast/" + e.Name, true, true, e.Fits, e.Cost, func(p Port, j payload) error {
+			want := content(j.root, 0, j.lengths[0])
+			buf := make([]byte, len(want))
+			if p.Rank() == j.root {
+				copy(buf, want)
+			}
+			if err := e.Run(p, buf, j.root); err != nil {
+				return err
+			}
+			return wantBytes("buf", buf, want)
+		}})
+	}
+	for _, e := range AllGathers() {
+		all = append(all, mover{"all_gather/" + e.Name, false, true, e.Fits, e.Cost, func(p Port, j payload) error {
+			at := j.at()
+			want := j.gathered()
+			buf := make([]byte, len(want))
+			copy(buf[at[p.Rank()]:at[p.Rank()+1]], want[at[p.Rank()]:])
+			if err := e.Run(p, buf, at); err != nil {
+				return err
+			}
+			return wantBytes("buf", buf, want)
+		}})
+	}
+	for _, e := range Gathers() {
+		all = append(all, mover{"gather/" + e.Name, true, in(GathersV(), e.Code), e.Fits, e.Cost, func(p Port, j payload) error {
+			own := content(p.Rank(), 0, j.lengths[p.Rank()])
+			before := bytes.Clone(own)
+			var out []byte
+			var at []int
+			if p.Rank() == j.root {
+				at = j.at()
+				out = make([]byte, at[len(at)-1])
+			}
+			if err := e.Run(p, out, at, own, j.root); err != nil {
+				return err
+			}
+			if err := wantBytes("in", own, before); err != nil || p.Rank() != j.root {
+				return err
+			}
+			return wantBytes("out", out, j.gathered())
+		}})
+	}
+	for _, e := range Scatters() {
+		all = append(all, mover{"scatter/" + e.Name, true, in(ScattersV(), e.Code), e.Fits, e.Cost, func(p Port, j payload) error {
+			var blocks []byte
+			var at []int
+			if p.Rank() == j.root {
+				at, blocks = j.at(), j.gathered()
+			}
+			out := make([]byte, j.lengths[p.Rank()])
+			if err := e.Run(p, out, blocks, at, j.root); err != nil {
+				return err
+			}
+			return wantBytes("out", out, content(p.Rank(), 0, len(out)))
+		}})
+	}
+	for _, e := range AllToAlls() {
+		all = append(all, mover{"all_to_all/" + e.Name, false, in(AllToAllsV(), e.Code), e.Fits, e.Cost, func(p Port, j payload) error {
+			var blocks, want []byte
+			inAt, outAt := []int{0}, []int{0}
+			for other := range p.Size() {
+				blocks = append(blocks, content(p.Rank(), other, j.between(p.Rank(), other))...)
+				want = append(want, content(other, p.Rank(), j.between(other, p.Rank()))...)
+				inAt, outAt = append(inAt, len(blocks)), append(outAt, len(want))
+			}
+			before, out := bytes.Clone(blocks), make([]byte, len(want))
+			if err := e.Run(p, out, outAt, blocks, inAt); err != nil {
+				return err
+			}
+			if err := wantBytes("in", blocks, before); err != nil {
+				return err
+			}
+			return wantBytes("out", out, want)
+		}})
+	}
+	for _, e := range Barriers() {
+		all = append(all, mover{"barrier/" + e.Name, false, true, e.Fits, e.Cost, func(p Port, _ payload) error { return e.Run(p) }})
+	}
+	return all
+}
+
+// gathered is the blocks of all ranks, one after the other.
+func (j payload) gathered() []byte {
+	var all []byte
+	for rank, n := range j.lengths {
+		all = append(all, content(rank, 0, n)...)
+	}
+	return all
+}
+
+func in[F any](entries []Entry[F], code uint8) bool {
+	return slices.ContainsFunc(entries, func(e Entry[F]) bool { return e.Code == code })
+}
+
+// cuts tells whether the mover cuts blocks in segments.
+func (m mover) cuts() bool {
+	return strings.HasPrefix(m.name, "broadcast/") || m.name == "all_gather/ring"
+}
+
+// takes tells whether the mover can move the payload.
+func (m mover) takes(j payload) bool {
+	if m.fits != nil && !m.fits(len(j.lengths)) {
+		return false
+	}
+	return m.uneven || slices.Min(j.lengths) == slices.Max(j.lengths)
+}
+
+// roots are the ranks to try as the root among size.
+func (m mover) roots(size int) []int {
+	if !m.rooted || size == 1 {
+		return []int{0}
+	}
+	return slices.Compact([]int{0, size / 2, size - 1})
+}
+
+// The cases of torch (reference/collectives.md, 4.3) and MPICH (4.5), with their values.
+
+var peerSizes = []int{1, 2, 3, 4, 5, 7, 8, 10}
+
+func encode(values []int) []byte {
+	var b []byte
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	return b
+}
+
+func wantValues(got []byte, want []int) error {
+	var values []int
+	for ; len(got) >= 8; got = got[8:] {
+		values = append(values, int(binary.LittleEndian.Uint64(got)))
+	}
+	if !slices.Equal(values, want) {
+		return fmt.Errorf("%v, want %v", values, want)
+	}
+	return nil
+}
+
+// ends is the bounds of blocks with counts of values.
+func ends(counts []int) []int {
+	at := []int{0}
+	for _, n := range counts {
+		at = append(at, at[len(at)-1]+8*n)
+	}
+	return at
+}
+
+func repeat(value, n int) []int { return slices.Repeat([]int{value}, n) }
+
+// forPeers runs f as every rank, for all entries and sizes that fit.
+func forPeers[F any](t *testing.T, entries []Entry[F], f func(p Port, run F) error) {
+	for _, e := range entries {
+		t.Run(e.Name, func(t *testing.T) {
+			for _, size := range peerSizes {
+				if e.Fits == nil || e.Fits(size) {
+					localGroup{Lazy: true, Seed: uint64(size)}.Run(t, size, func(p *localPort) error { return f(p, e.Run) })
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,190 @@
+package algorithm
+
+// ScanFunc combines the bufs of ranks 0 to this one (Scan) or to the one before it
+// (Exscan; rank 0's buf is not changed), in place.
+type ScanFunc func(p Port, buf []byte, r Reduction) error
+
+// Scans are the algorithms of the inclusive scan. A canonical one leaves rank i with what an all-reduce of
+// ranks 0 to i alone would.
+func Scans() []Entry[ScanFunc] {
+	return []Entry[ScanFunc]{
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costScanDoubling}, scanDoubling},
+		{Traits{Code: 2, Name: "linear", Cost: costScanLinear}, scanLinear},
+	}
+}
+
+// Exscans are the algorithms of the exclusive scan.
+func Exscans() []Entry[ScanFunc] {
+	return []Entry[ScanFunc]{
+		{Traits{Code: 1, Name: "recursive_doubling", Canonical: true, Cost: costExscanDoubling}, exscanDoubling},
+		{Traits{Code: 2, Name: "linear", Cost: costExscanLinear}, exscanLinear},
+	}
+}
+
+// scanDoubling and exscanDoubling are recursive doubling (Kogge and Stone 1973, as in MPICH). At level k, blocks of
+// 2^k ranks are paired as in an all-reduce, and the ranks of a right block put the left block's sum in front of what
+// they have. Rank i's result is combined in the canonical order of ranks 0 to i (or to i-1): it has the bits
+// of an all-reduce of these ranks alone.
+func scanDoubling(p Port, buf []byte, r Reduction) error { return doublingScan(p, buf, r, true) }
+
+func exscanDoubling(p Port, buf []byte, r Reduction) error { return doublingScan(p, buf, r, false) }
+
+// doublingScan is Scan if the result starts with the rank's own elements, and Exscan otherwise.
+func doublingScan(p Port, buf []byte, r Reduction, started bool) error {
+	me, size := p.Rank(), p.Size()
+	if size == 1 {
+		return nil
+	}
+	steps := r.segments(len(buf))
+	lag := min(window, steps)
+	scratch := newSlots(p, r.widest(len(buf), steps), lag)
+	total := p.Scratch(len(buf)) // of this rank's block
+	copy(total, buf)
+	var sent, received [window]Ticket
+
+	for m := 1; m < size; m *= 2 {
+		left := me &^ (2*m - 1)
+		peer, upper := me^m, me&m != 0
+		if peer >= size {
+			continue
+		}
+		more := left+2*m < size // the pair's sum is the left one of another pair
+		post := func(k int) error {
+			out := r.part(total, k, steps)
+			in := scratch.at(k, len(out))
+			if !more && upper {
+				out = nil // only tells that this rank has come
+			} else if !more {
+				in = nil
+			}
+			sent[k%lag] = p.Send(peer, out)
+			received[k%lag] = p.Recv(peer, in)
+			return nil
+		}
+		finish := func(k int) error {
+			if err := WaitAll(p, received[k%lag], sent[k%lag]); err != nil {
+				return err
+			}
+			result, sum := r.part(buf, k, steps), r.part(total, k, steps)
+			other := scratch.at(k, len(sum))
+			if upper && started {
+				r.Kernel(result, other, result)
+			} else if upper {
+				copy(result, other)
+			}
+			if more {
+				r.combine(sum, other, sum, upper)
+			}
+			return nil
+		}
+		if err := pipeline(steps, phase{0, post}, phase{lag, finish}); err != nil {
+			return err
+		}
+		started = started || upper
+	}
+	return nil
+}
+
+// costScanDoubling is L(alpha + n beta + 2 n gamma), overlapped, where the last level has one reduction only.
+func costScanDoubling(m Machine, size, n int) float64 {
+	var t float64
+	for level := range levels(size) {
+		step := m
+		if level < levels(size)-1 {
+			step.Gamma *= 2
+		}
+		t += step.Alpha + step.reduced(step.Beta, n)
+	}
+	return t
+}
+
+// costExscanDoubling has one reduction less: what comes first is the result so far.
+func costExscanDoubling(m Machine, size, n int) float64 {
+	if size <= 2 {
+		m.Gamma = 0
+	}
+	return costScanDoubling(m, size, n)
+}
+
+// scanLinear and exscanLinear pass the sum of the ranks before on from rank to rank, segment by segment. The order is from left to
+// right, ((x0 op x1) op x2) op x3, not the canonical one.
+func scanLinear(p Port, buf []byte, r Reduction) error { return linearScan(p, buf, r, true) }
+
+func exscanLinear(p Port, buf []byte, r Reduction) error { return linearScan(p, buf, r, false) }
+
+// linearScan leaves the sum with a rank's own elements in buf if inclusive is set, and that of the ranks before otherwise.
+func linearScan(p Port, buf []byte, r Reduction, inclusive bool) error {
+	me, last := p.Rank(), p.Size()-1
+	steps := r.segments(len(buf))
+	lag := min(window, steps)
+	scratch := newSlots(p, r.widest(len(buf), steps), 2*lag)
+	var sent, received [window]Ticket
+	var sentPresence, gotPresence Ticket // of empty messages that tell that a rank has come
+	if me > 0 {
+		sentPresence = p.Send(me-1, nil)
+	}
+	if me < last {
+		gotPresence = p.Recv(me+1, nil)
+	}
+
+	post := func(k int) error {
+		if me > 0 {
+			received[k%lag] = p.Recv(me-1, scratch.at(k%lag, len(r.part(buf, k, steps))))
+		}
+		return nil
+	}
+	add := func(k int) error {
+		own := r.part(buf, k, steps)
+		sum := own
+		if me > 0 {
+			if err := p.Wait(received[k%lag]); err != nil {
+				return err
+			}
+			before := scratch.at(k%lag, len(own))
+			if !inclusive {
+				sum = scratch.at(lag+k%lag, len(own))
+			}
+			if inclusive || me < last {
+				r.Kernel(sum, before, own)
+			}
+			if !inclusive {
+				copy(own, before)
+			}
+		}
+		if me < last {
+			sent[k%lag] = p.Send(me+1, sum)
+		}
+		return nil
+	}
+	release := func(k int) error {
+		if me == last {
+			return nil
+		}
+		return p.Wait(sent[k%lag])
+	}
+	err := pipeline(steps, phase{0, post}, phase{lag, add}, phase{2 * lag, release})
+	if err == nil && me > 0 {
+		err = p.Wait(sentPresence)
+	}
+	if err == nil && me < last {
+		err = p.Wait(gotPresence)
+	}
+	return err
+}
+
+// costScanLinear is (p-2+m)(alpha + s beta + s gamma) for m segments of s bytes, the reduction overlapped.
+func costScanLinear(m Machine, size, n int) float64 {
+	if size == 1 {
+		return 0
+	}
+	s := float64(min(n, segmentBytes))
+	return float64(size-1)*(m.Alpha+s*(m.Beta+m.Gamma)) + (float64(n)-s)*max(m.Beta, m.Gamma)
+}
+
+// costExscanLinear has no reduction on the last rank.
+func costExscanLinear(m Machine, size, n int) float64 {
+	if size <= 2 {
+		m.Gamma = 0
+	}
+	return costScanLinear(m, size, n)
+}

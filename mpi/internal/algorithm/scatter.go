@@ -1,0 +1,62 @@
+package algorithm
+
+// ScatterFunc is the reverse: each rank's out is its block of root's in.
+type ScatterFunc func(p Port, out, in []byte, at []int, root int) error
+
+// Scatters are the algorithms of a scatter of blocks of one length.
+func Scatters() []Entry[ScatterFunc] {
+	return []Entry[ScatterFunc]{
+		{Traits{Code: 1, Name: "linear", Canonical: true, Cost: costScatterLinear}, scatterLinear},
+		{Traits{Code: 2, Name: "binomial", Canonical: true, Cost: costScatterBinomial}, scatterBinomial},
+	}
+}
+
+// ScattersV are those of them that take blocks of different lengths, which only root knows.
+func ScattersV() []Entry[ScatterFunc] { return Scatters()[:1:1] }
+
+// scatterLinear sends every block straight from root, which hears from each rank that it is there.
+func scatterLinear(p Port, out, in []byte, at []int, root int) error {
+	rank, size := p.Rank(), p.Size()
+	if rank != root {
+		return WaitAll(p, p.Send(root, nil), p.Recv(root, out))
+	}
+	posted := p.Tickets(2 * size)[:0]
+	for i := 1; i < size; i++ {
+		to := (root + i) % size
+		posted = append(posted, p.Recv(to, nil), p.Send(to, in[at[to]:at[to+1]]))
+	}
+	copy(out, in[at[root]:at[root+1]])
+	return WaitAll(p, posted...)
+}
+
+// costScatterLinear is (p-1)/p n beta, and alpha for p-1 messages posted at once.
+func costScatterLinear(m Machine, size, n int) float64 { return m.allAtOnce(size, n) }
+
+// scatterBinomial hands the blocks down the binomial tree. All have the length of out.
+// Each rank tells its parent at once that it is there.
+func scatterBinomial(p Port, out, in []byte, _ []int, root int) error {
+	b := binomialOf(p, root)
+	g := newGatherBuffer(p, b, len(out), in, out)
+	posted := p.Tickets(2*b.children() + 2)[:0]
+	if b.number == 0 {
+		g.wrap()
+	} else {
+		received := p.Recv(b.parent(), g.mine())
+		posted = append(posted, p.Send(b.parent(), nil), received)
+		if err := p.Wait(received); err != nil {
+			return err
+		}
+	}
+	for i := range b.children() {
+		posted = append(posted, p.Send(b.child(i), g.blocks(b.subtree(i))), p.Recv(b.child(i), nil))
+	}
+	if !b.leaf() {
+		copy(out, g.own())
+	}
+	return WaitAll(p, posted...)
+}
+
+// costScatterBinomial is L alpha + (p-1)/p n beta with L = ceil(log2 p).
+func costScatterBinomial(m Machine, size, n int) float64 {
+	return float64(levels(size))*m.Alpha + others(size, n)*m.Beta
+}

@@ -1,0 +1,233 @@
+package algorithm
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// On a machine that is as the model says, no algorithm takes longer than its cost, nor much less: formulas leave out that
+// trees of other sizes than powers of two are not full, and that one segment's latency hides behind another's.
+func TestMoveCosts(t *testing.T) {
+	machine := Machine{Alpha: 1, Beta: 1.0 / 8192}
+	for _, m := range movers() {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			lengths := []int{0, 16, 8192}
+			if m.cuts() {
+				lengths = append(lengths, 20000) // several segments
+			}
+			for _, size := range []int{2, 3, 4, 5, 8, 13} {
+				for _, length := range lengths {
+					for _, root := range m.roots(size) {
+						j, n := evenPayload(size, length, root), length*size
+						if !m.takes(j) {
+							continue
+						}
+						if strings.HasPrefix(m.name, "broadcast/") {
+							n = length
+						}
+						took := move(t, localGroup{Machine: machine}, m, j).Time
+						if cost := m.cost(machine, size, n); took > cost*(1+1e-9) || took < 0.45*cost {
+							t.Errorf("%d ranks, root %d, blocks of %d bytes: took %v, and its cost is %v", size, root, length, took, cost)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// The costs are those of the algorithms played on ports that have the model's speeds, within a factor
+// of two. What is only copied is no business of the ports.
+func TestReductionCosts(t *testing.T) {
+	for name, m := range map[string]Machine{
+		"network":       {Alpha: 20e-6, Beta: 1e-9, Gamma: 0.2e-9},
+		"shared memory": {Alpha: 1e-6, Beta: 0.2e-9, Gamma: 0.3e-9},
+	} {
+		for _, size := range []int{2, 4, 5} {
+			for _, length := range []int{8, 32 << 10, 3 << 18} {
+				in := make([]byte, length)
+				for _, c := range reductionCases(size, length/8, 8) {
+					if strings.HasSuffix(c.name, "growing") || strings.HasSuffix(c.name, "to one") ||
+						strings.Contains(c.name, " to ") && !strings.HasSuffix(c.name, " to 1") {
+						continue // the costs are those of even blocks, and of any root
+					}
+					got := localGroup{Machine: m}.Run(t, size, func(p *localPort) error {
+						r := Reduction{Size: 8, Kernel: func(dst, _, _ []byte) { p.Reduce(len(dst)) }}
+						_, err := c.run(p, in, r)
+						return err
+					}).Time
+					if strings.HasPrefix(c.name, "reduce-scatter halving") {
+						got += m.copied(size, float64(length))
+					}
+					if ratio := c.cost(m, size, length) / got; ratio < 0.5 || ratio > 2 {
+						t.Errorf("%s, %s, %d ranks, %d bytes: reckoned %.3g times %.3g s", name, c.name, size, length, ratio, got)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The messages and bytes of all ranks together, and the rounds, are those of the papers, for blocks of b bytes of which
+// size make one segment; n is all of them.
+func TestMoveTraffic(t *testing.T) {
+	type counts struct{ messages, bytes, rounds int }
+	any := func(int) bool { return true }
+	const b = 1024
+	tests := []struct {
+		name string
+		size func(int) bool // where the formula holds
+		want func(p, l, n int) counts
+	}{
+		// A hello goes up each edge of a tree.
+		{"broadcast/binomial", any, func(p, l, n int) counts { return counts{2 * (p - 1), (p - 1) * n, deepest(p)} }},
+		{"broadcast/star", any, func(p, l, n int) counts { return counts{2 * (p - 1), (p - 1) * n, 1} }},
+		{"broadcast/chain", any, func(p, l, n int) counts {
+			return counts{(p - 1) * (1 + cuts(n, pipelineSegment(n, p-2))), (p - 1) * n, p - 1}
+		}},
+		{"broadcast/scatter_allgather", powerOfTwo, func(p, l, n int) counts {
+			return counts{2*(p-1) + p*(p-1), l*n/2 + (p-1)*n, l + p - 1}
+		}},
+		{"all_gather/ring", any, func(p, l, n int) counts { return counts{p * (p - 1), (p - 1) * n, p - 1} }},
+		{"all_gather/direct", any, func(p, l, n int) counts { return counts{p * (p - 1), (p - 1) * n, 1} }},
+		{"all_gather/bruck", any, func(p, l, n int) counts { return counts{p * l, (p - 1) * n, l} }},
+		{"all_gather/recursive_doubling", powerOfTwo, func(p, l, n int) counts { return counts{p * l, (p - 1) * n, l} }},
+		{"all_gather/neighbour_exchange", even, func(p, l, n int) counts { return counts{p * (p / 2), (p - 1) * n, p / 2} }},
+		{"gather/linear", any, func(p, l, n int) counts { return counts{2 * (p - 1), (p - 1) * b, 1} }},
+		{"gather/binomial", powerOfTwo, func(p, l, n int) counts { return counts{2 * (p - 1), l * n / 2, l} }},
+		{"scatter/linear", any, func(p, l, n int) counts { return counts{2 * (p - 1), (p - 1) * b, 1} }},
+		{"scatter/binomial", powerOfTwo, func(p, l, n int) counts { return counts{2 * (p - 1), l * n / 2, l} }},
+		{"all_to_all/direct", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, 1} }},
+		{"all_to_all/pairwise", any, func(p, l, n int) counts { return counts{p * (p - 1), p * (p - 1) * b, p - 1} }},
+		{"all_to_all/bruck", any, func(p, l, n int) counts {
+			sends := 0 // a block for the i'th rank after is sent as often as i has bits
+			for i := range p {
+				sends += bits.OnesCount(uint(i))
+			}
+			return counts{p * l, p * sends * b, l}
+		}},
+		{"barrier/dissemination", any, func(p, l, n int) counts { return counts{p * l, 0, l} }},
+		{"barrier/binomial", any, func(p, l, n int) counts { return counts{3 * (p - 1), 0, 2 * deepest(p)} }},
+		{"barrier/star", any, func(p, l, n int) counts { return counts{3 * (p - 1), 0, 2} }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := moverNamed(t, tt.name)
+			for p := 2; p <= 17; p++ {
+				if !tt.size(p) {
+					continue
+				}
+				for _, root := range m.roots(p) {
+					j := evenPayload(p, b, root)
+					n := p * b
+					if strings.HasPrefix(tt.name, "broadcast/") {
+						j.lengths[0] = n
+					}
+					traffic := move(t, localGroup{}, m, j)
+					messages, bytes := traffic.Sum()
+					if got, want := (counts{messages, bytes, traffic.Rounds}), tt.want(p, levels(p), n); got != want {
+						t.Errorf("%d ranks, root %d: %+v, want %+v", p, root, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// deepest is the height of a binomial tree of p ranks: number v is as deep as it has bits.
+func deepest(p int) int {
+	most := 0
+	for v := range p {
+		most = max(most, bits.OnesCount(uint(v)))
+	}
+	return most
+}
+
+func moverNamed(t *testing.T, name string) mover {
+	t.Helper()
+	for _, m := range movers() {
+		if m.name == name {
+			return m
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return mover{}
+}
+
+func TestAllReduceTraffic(t *testing.T) {
+	for _, size := range []int{2, 3, 4, 5, 8, 13, 16} {
+		n := size * 64
+		o := int64Sum.oracle(int64Sum.inputs(size, n, 5))
+		for _, c := range reductionCases(size, n, 8) {
+			var name string
+			if _, err := fmt.Sscanf(c.name, "allreduce %s", &name); err != nil {
+				continue
+			}
+			got := c.check(t, localGroup{}, o)
+			rounds, most, sum := allReduceTraffic[name](size, 8*n, levels(size))
+			_, all := got.Sum()
+			if got.Rounds > rounds || slices.Max(got.Bytes) > most || all != sum {
+				t.Errorf("%s, %d ranks: %d rounds, %d bytes from one rank, %d in all; want at most %d, %d, and %d",
+					name, size, got.Rounds, slices.Max(got.Bytes), all, rounds, most, sum)
+			}
+		}
+	}
+}
+
+// allReduceTraffic is what an all-reduce of n bytes may cost: messages in sequence, and the bytes that the
+// busiest rank sends and that all do.
+var allReduceTraffic = map[string]func(size, n, levels int) (rounds, most, sum int){
+	"star":               func(p, n, l int) (int, int, int) { return 2, (p - 1) * n, 2 * (p - 1) * n },
+	"ring":               func(p, n, l int) (int, int, int) { return 2 * (p - 1), 2 * (p - 1) * n / p, 2 * (p - 1) * n },
+	"segmented_ring":     func(p, n, l int) (int, int, int) { return 2 * (p - 1), 2 * (p - 1) * n / p, 2 * (p - 1) * n },
+	"halving_doubling":   func(p, n, l int) (int, int, int) { return 2 * l, 2 * (p - 1) * n / p, 2 * (p - 1) * n },
+	"swing":              func(p, n, l int) (int, int, int) { return 2 * l, 2 * (p - 1) * n / p, 2 * (p - 1) * n },
+	"binomial":           func(p, n, l int) (int, int, int) { return 2 * l, l * n, 2 * (p - 1) * n },
+	"double_tree":        func(p, n, l int) (int, int, int) { return 2 * l, 2 * n, 2 * (p - 1) * n },
+	"direct":             func(p, n, l int) (int, int, int) { return 2, 2 * (p - 1) * n / p, 2 * (p - 1) * n },
+	"gather_reduce":      func(p, n, l int) (int, int, int) { return l, (p - 1) * n, p * (p - 1) * n },
+	"recursive_doubling": func(p, n, l int) (int, int, int) { return l, doublingFan(p) * n, doublingSum(p) * n },
+}
+
+// doublingFan is how many messages the last rank sends if all of its blocks are short: one for each
+// rank of the left blocks, shared among those of its own.
+func doublingFan(size int) int {
+	most := 0
+	for rank := range size {
+		sent := 0
+		for m := 1; m < size; m *= 2 {
+			left := rank / (2 * m) * 2 * m
+			short := min(m, size-left-m)
+			switch {
+			case short <= 0:
+			case rank < left+m:
+				if rank-left < short {
+					sent++
+				}
+			default:
+				for i := range m {
+					if i%short == rank-left-m {
+						sent++
+					}
+				}
+			}
+		}
+		most = max(most, sent)
+	}
+	return most
+}
+
+// doublingSum is all messages: each pair of blocks exchanges as many as the two have ranks.
+func doublingSum(size int) int {
+	sum := 0
+	for m := 1; m < size; m *= 2 {
+		for left := 0; left+m < size; left += 2 * m {
+			sum += min(2*m, size-left)
+		}
+	}
+	return sum
+}

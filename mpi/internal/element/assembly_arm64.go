@@ -1,4 +1,0 @@
-package element
-
-// assembly is for NEON, which every arm64 CPU that runs Go has.
-func assembly() set { return routines }

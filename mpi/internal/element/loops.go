@@ -1,0 +1,190 @@
+package element
+
+import (
+	"encoding/binary"
+	"unsafe"
+)
+
+// Integers wrap around.
+
+func sum[T integer | float | complex64 | complex128](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	for i := range d {
+		d[i] = x[i] + y[i]
+	}
+}
+
+// product of complex numbers may differ in the last bit between architectures:
+// where the CPU multiplies and adds in one instruction, Go uses that (its specification, "Floating-point operators").
+func product[T integer | float | complex64 | complex128](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	for i := range d {
+		d[i] = x[i] * y[i]
+	}
+}
+
+// least, as Go's min, gives NaN if either is one, and takes -0 for less than 0.
+func least[T integer | float](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	for i := range d {
+		d[i] = min(x[i], y[i])
+	}
+}
+
+// greatest follows the same rules.
+func greatest[T integer | float](dst, a, b []byte) {
+	d, x, y := operands[T](dst, a, b)
+	for i := range d {
+		d[i] = max(x[i], y[i])
+	}
+}
+
+// Bitwise operations are the same for every type, so they go by words of 8 bytes.
+
+func bitAnd(dst, a, b []byte) {
+	d, x, y := operands[byte](dst, a, b)
+	for len(d) >= 8 && len(x) >= 8 && len(y) >= 8 {
+		binary.NativeEndian.PutUint64(d, binary.NativeEndian.Uint64(x)&binary.NativeEndian.Uint64(y))
+		d, x, y = d[8:], x[8:], y[8:]
+	}
+	for i := range d {
+		d[i] = x[i] & y[i]
+	}
+}
+
+func bitOr(dst, a, b []byte) {
+	d, x, y := operands[byte](dst, a, b)
+	for len(d) >= 8 && len(x) >= 8 && len(y) >= 8 {
+		binary.NativeEndian.PutUint64(d, binary.NativeEndian.Uint64(x)|binary.NativeEndian.Uint64(y))
+		d, x, y = d[8:], x[8:], y[8:]
+	}
+	for i := range d {
+		d[i] = x[i] | y[i]
+	}
+}
+
+func bitXor(dst, a, b []byte) {
+	d, x, y := operands[byte](dst, a, b)
+	for len(d) >= 8 && len(x) >= 8 && len(y) >= 8 {
+		binary.NativeEndian.PutUint64(d, binary.NativeEndian.Uint64(x)^binary.NativeEndian.Uint64(y))
+		d, x, y = d[8:], x[8:], y[8:]
+	}
+	for i := range d {
+		d[i] = x[i] ^ y[i]
+	}
+}
+
+// A bool on the wire is true if its byte is not 0; Go's own are 0 or 1, and what comes out of these is. Sum and Max
+// are "or", Product and Min "and", as in PyTorch's NCCL back end (getNcclReduceOp in ProcessGroupNCCL.cpp),
+// which has no average of them either.
+
+func or(dst, a, b []byte) {
+	d, x, y := operands[uint8](dst, a, b)
+	for i := range d {
+		d[i] = truth(x[i]) | truth(y[i])
+	}
+}
+
+func and(dst, a, b []byte) {
+	d, x, y := operands[uint8](dst, a, b)
+	for i := range d {
+		d[i] = truth(x[i]) & truth(y[i])
+	}
+}
+
+func xor(dst, a, b []byte) {
+	d, x, y := operands[uint8](dst, a, b)
+	for i := range d {
+		d[i] = truth(x[i]) ^ truth(y[i])
+	}
+}
+
+func truth(b uint8) uint8 {
+	if b != 0 {
+		return 1
+	}
+	return 0
+}
+
+// The 16-bit floats are combined as float32 and rounded after each step. For one sum, product or quotient that is the
+// result rounded once: float32 has more than twice their bits (S. Figueroa, "When is double rounding innocuous?",
+// 1995), apart from products and quotients of bfloat16 that are subnormal as float32, too.
+
+func sumF16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	for i := range d {
+		d[i] = ToFloat16(x[i].Float32() + y[i].Float32())
+	}
+}
+
+func productF16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	for i := range d {
+		d[i] = ToFloat16(x[i].Float32() * y[i].Float32())
+	}
+}
+
+func minF16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	for i := range d {
+		d[i] = ToFloat16(min(x[i].Float32(), y[i].Float32()))
+	}
+}
+
+func maxF16(dst, a, b []byte) {
+	d, x, y := operands[F16](dst, a, b)
+	for i := range d {
+		d[i] = ToFloat16(max(x[i].Float32(), y[i].Float32()))
+	}
+}
+
+func sumBF16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	for i := range d {
+		d[i] = ToBFloat16(x[i].Float32() + y[i].Float32())
+	}
+}
+
+func productBF16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	for i := range d {
+		d[i] = ToBFloat16(x[i].Float32() * y[i].Float32())
+	}
+}
+
+func minBF16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	for i := range d {
+		d[i] = ToBFloat16(min(x[i].Float32(), y[i].Float32()))
+	}
+}
+
+func maxBF16(dst, a, b []byte) {
+	d, x, y := operands[BF16](dst, a, b)
+	for i := range d {
+		d[i] = ToBFloat16(max(x[i].Float32(), y[i].Float32()))
+	}
+}
+
+const badLength = "element: operands of different lengths"
+
+// operands are a kernel's arguments as elements.
+func operands[T any](dst, a, b []byte) (d, x, y []T) {
+	if len(a) != len(dst) || len(b) != len(dst) {
+		panic(badLength)
+	}
+	d = view[T](dst)
+	return d, view[T](a)[:len(d)], view[T](b)[:len(d)] // cut so that the compiler drops bounds checks
+}
+
+// view is the memory of b as elements.
+func view[T any](b []byte) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
+}
+
+type integer interface {
+	int8 | int16 | int32 | int64 | uint8 | uint16 | uint32 | uint64
+}
+
+type float interface{ float32 | float64 }

@@ -1,0 +1,512 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/testkit"
+)
+
+// Conditions are about memory that ranks share: over TCP alone there is none.
+func overShared(t *testing.T, f func(t *testing.T, k kind)) { overSome(t, f, inProcess, overBoth) }
+
+func TestAwait(t *testing.T) {
+	overShared(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 3, nil)
+		var here [3]atomic.Bool
+		w.each(func(rank int, g *Group) error {
+			if rank == 0 { // the last one
+				eventuallyAsleep(t, w.engines[1], 1)
+				eventuallyAsleep(t, w.engines[2], 1)
+			}
+			here[rank].Store(true)
+			g.Notify()
+			return g.Await(t.Context(), func() bool { return here[0].Load() && here[1].Load() && here[2].Load() })
+		})
+	})
+}
+
+// A wait for a condition ends with its group.
+func TestAwaitEnds(t *testing.T) {
+	why := errors.New("on purpose")
+	tests := []struct {
+		name string
+		do   func(w *world, cancel context.CancelCauseFunc)
+		want error
+	}{
+		{"failure", func(w *world, _ context.CancelCauseFunc) { w.groups[0].Fail(why) }, why},
+		{"elsewhere", func(w *world, _ context.CancelCauseFunc) { w.groups[1].Fail(why) }, ErrAborted},
+		{"death", func(w *world, _ context.CancelCauseFunc) { w.puppets[2].die() }, ErrLost},
+		{"cancel", func(w *world, cancel context.CancelCauseFunc) { cancel(why) }, why},
+		{"close", func(w *world, _ context.CancelCauseFunc) { w.groups[0].Close() }, ErrClosed},
+		{"close_all", func(w *world, _ context.CancelCauseFunc) { w.engines[0].Close() }, ErrClosed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			overShared(t, func(t *testing.T, k kind) {
+				w := newWorld(t, k, 3, nil, 2)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				done := make(chan error, 1)
+				go func() { done <- w.groups[0].Await(ctx, func() bool { return false }) }()
+				eventuallyAsleep(t, w.engines[0], 1)
+				tt.do(w, cancel)
+				if err := within(t, func() error { return <-done }); !errors.Is(err, tt.want) {
+					t.Errorf("got %v, want %v", err, tt.want)
+				}
+				if err := w.groups[0].Await(t.Context(), func() bool { return true }); err != nil {
+					t.Errorf("a condition that is true got %v", err)
+				}
+				if err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) }); !errors.Is(err, tt.want) {
+					t.Errorf("the next wait got %v, want %v", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestAwaitTimesOut(t *testing.T) {
+	t.Parallel()
+	overSome(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 3, impatient)
+		w.awaitAnswers(testkit.Patience)
+		if err := errors.Join(begin(w.groups[0], Call{Seq: 1}), begin(w.groups[1], Call{Seq: 1})); err != nil {
+			t.Fatal(err)
+		}
+		err := within(t, func() error { return w.groups[0].Await(t.Context(), func() bool { return false }) })
+		wantPeer(t, err, 2, ErrTimeout, "rank 2: no progress for 100ms: it has called nothing yet")
+	}, overBoth)
+}
+
+// A rank that leaves may be the one whose part is missing, or not: the others wait on for a while, and no longer.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	for first, k := range map[string]kind{"leaves_first": inProcess, "waits_first": overBoth} {
+		t.Run(first, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, k, 3, nil)
+			wait := func() chan error {
+				done := make(chan error, 1)
+				go func() { done <- w.groups[0].Await(t.Context(), func() bool { return false }) }()
+				eventuallyAsleep(t, w.engines[0], 1)
+				return done
+			}
+			var done chan error
+			if err := send(t.Context(), w.groups[2], 0, 9, nil); err != nil { // a Network links whom it must
+				t.Fatal(err)
+			}
+			if first == "waits_first" {
+				done = wait()
+			}
+			start := time.Now()
+			w.engines[2].Close() // it does not say which call was its last
+			testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
+			if first == "leaves_first" {
+				start = time.Now()
+				done = wait()
+			}
+			wantPeer(t, within(t, func() error { return <-done }), 2, ErrLeft)
+			if took := time.Since(start); took < departureWait*9/10 {
+				t.Errorf("it gave up after %v, before %v", took, departureWait)
+			}
+		})
+	}
+}
+
+func TestPatienceIsRewarded(t *testing.T) {
+	overShared(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 3, nil)
+		var ready atomic.Bool
+		done := make(chan error, 1)
+		go func() { done <- w.groups[0].Await(t.Context(), ready.Load) }()
+		eventuallyAsleep(t, w.engines[0], 1)
+		if err := send(t.Context(), w.groups[2], 0, 9, nil); err != nil {
+			t.Fatal(err)
+		}
+		w.groups[2].Close()
+		testkit.Eventually(t, "the goodbye is heard", func() bool { return hasLeft(w.groups[0], 2) })
+		ready.Store(true)
+		w.groups[1].Notify()
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Watch gives up with its context, and only then; the group goes on.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	overSome(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, impatient)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*shortly)
+		defer cancel()
+		start := time.Now()
+		err := within(t, func() error { return w.groups[0].Watch(ctx, func() bool { return false }) })
+		if err != context.DeadlineExceeded {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took < 3*shortly {
+			t.Errorf("it gave up after %v", took)
+		}
+		var ready atomic.Bool
+		done := make(chan error, 1)
+		go func() { done <- w.groups[0].Watch(t.Context(), ready.Load) }()
+		eventuallyAsleep(t, w.engines[0], 1)
+		ready.Store(true)
+		w.groups[1].Notify()
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Errorf("with the condition true: %v", err)
+		}
+		if err := w.groups[0].Err(); err != nil {
+			t.Errorf("the group has failed: %v", err)
+		}
+	}, overBoth)
+}
+
+// A condition may be about ops that other goroutines complete, without waiting for anything themselves.
+func TestWatchOps(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil, 1)
+		w.puppets[1].frame(0, kindMessage, Call{Group: worldID, Seq: 1}, []byte("x"))
+		eventuallyEarly(t, w.engines[0], 1)
+		var op Op
+		done := make(chan error, 1)
+		go func() { done <- w.groups[0].Watch(t.Context(), op.Done) }()
+		eventuallyAsleep(t, w.engines[0], 1)
+		w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1)) // it is done at once
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// strain is how long each of the tests here tries to lose a wake-up.
+const strain = 100 * time.Millisecond
+
+// A wake-up that is lost shows as a time-out. So ranks play ping-pong in several groups at once, with pauses around what it takes
+// to fall asleep and to be woken, while some poll for long, some for short, and some sleep at once.
+func TestNoLostWakeUp(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		for _, spin := range []time.Duration{0, 20 * time.Microsecond, 300 * time.Microsecond} {
+			seed := rand.Uint64()
+			t.Logf("spin %v, seed %d", spin, seed)
+			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Patience })
+			for _, e := range w.engines {
+				e.mu.Lock()
+				e.policy.Spin = spin
+				e.mu.Unlock()
+			}
+			const games = 3
+			deadline := time.Now().Add(strain)
+			errs := testkit.Each(2*games, func(i int) error {
+				rank, game := i%2, i/2
+				rng := rand.New(rand.NewPCG(seed, uint64(i)))
+				g := w.join(rank, uint64(100+game), all(2))
+				buf := make([]byte, 1+game*100_000) // the last ones do not fit into the links at once
+				for turn, last := uint64(0), false; !last; turn++ {
+					if int(turn%2) == rank {
+						idle(rng)
+						buf[0] = 0
+						if rank == 0 && time.Now().After(deadline) {
+							buf[0], last = 1, true
+						}
+						if err := send(t.Context(), g, 1-rank, turn, buf); err != nil {
+							return fmt.Errorf("turn %d: %w", turn, err)
+						}
+						continue
+					}
+					idle(rng)
+					if err := receive(t.Context(), g, 1-rank, turn, buf); err != nil {
+						return fmt.Errorf("turn %d: %w", turn, err)
+					}
+					last = buf[0] == 1
+				}
+				return nil
+			})
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// The same for conditions: ranks count up in turns.
+func TestNoLostNudge(t *testing.T) {
+	overShared(t, func(t *testing.T, k kind) {
+		for _, spin := range []time.Duration{0, 300 * time.Microsecond} {
+			seed := rand.Uint64()
+			t.Logf("spin %v, seed %d", spin, seed)
+			w := newWorld(t, k, 2, func(_ int, o *Options) { o.Timeout = testkit.Patience })
+			for _, e := range w.engines {
+				e.mu.Lock()
+				e.policy.Spin = spin
+				e.mu.Unlock()
+			}
+			const games = 2
+			var counts [games]atomic.Int64
+			deadline := time.Now().Add(strain)
+			errs := testkit.Each(2*games, func(i int) error {
+				rank, game := i%2, i/2
+				count := &counts[game]
+				rng := rand.New(rand.NewPCG(seed, uint64(i)))
+				g := w.groups[rank]
+				for mine := int64(rank); time.Now().Before(deadline); mine += 2 {
+					if err := g.Await(t.Context(), func() bool { return count.Load() >= mine }); err != nil {
+						return fmt.Errorf("turn %d: %w", mine, err)
+					}
+					idle(rng)
+					count.CompareAndSwap(mine, mine+1)
+					g.Notify()
+				}
+				count.Store(1 << 40) // lets the other one end
+				g.Notify()
+				return nil
+			})
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// idle does nothing for 0 to 100 microseconds, in one of the ways in which programs do nothing.
+func idle(rng *rand.Rand) {
+	d := time.Duration(rng.IntN(100)) * time.Microsecond
+	switch rng.IntN(3) {
+	case 0:
+		pause(d)
+	case 1:
+		for start := time.Now(); time.Since(start) < d; {
+		}
+	}
+}
+
+// A goroutine polls while another sleeps: what it finds for the sleeper, it must not keep for itself, and what wakes ranks for
+// the sleeper, it must not silence.
+func TestPollingDoesNotKeepOthersAsleep(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil, 1)
+		e := w.engines[0]
+		e.mu.Lock()
+		e.policy.Spin = 0
+		e.mu.Unlock()
+		for i := range uint64(80) {
+			done := make(chan error, 1)
+			go func() { done <- receive(t.Context(), w.groups[0], 1, 2, make([]byte, 2)) }()
+			eventuallyAsleep(t, e, 1)
+			var op Op
+			w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1))
+			frames := append(frameOf(kindMessage, Call{Group: worldID, Seq: 1}, "1"), frameOf(kindMessage, Call{Group: worldID, Seq: 2}, "22")...)
+			if i%2 == 0 {
+				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), frames)
+			} else { // the second comes after the polling
+				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), frames[:headerSize+1])
+			}
+			for !op.Done() {
+				w.groups[0].Poll(&op)
+				if i%4 == 1 {
+					e.tryLook()
+				}
+			}
+			if i%2 == 1 {
+				w.puppets[1].write(w.puppets[1].lane(0, kindMessage), frames[headerSize+1:])
+			}
+			if err := within(t, func() error { return <-done }); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Nothing tells the attendant of what another goroutine has read ahead, where the link cannot be written either.
+func TestPollingOnFullLink(t *testing.T) {
+	w := newWorld(t, overTCP, 2, nil, 1)
+	e, p := w.engines[0], w.puppets[1]
+	var full Op
+	w.groups[0].SendMessage(&full, 1, tag(9), make([]byte, 16<<20))
+	testkit.Eventually(t, "the link is full", func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return !e.look()
+	})
+	both := append(frameOf(kindMessage, Call{Group: worldID, Seq: 1}, "1"), frameOf(kindMessage, Call{Group: worldID, Seq: 2}, "22")...)
+	for range 50 {
+		done := make(chan error, 1)
+		go func() { done <- receive(t.Context(), w.groups[0], 1, 2, make([]byte, 2)) }()
+		eventuallyAsleep(t, e, 1)
+		var op Op
+		w.groups[0].RecvMessage(&op, 1, tag(1), make([]byte, 1))
+		e.mu.Lock()
+		p.write(p.lane(0, kindMessage), both)
+		for !op.Done() {
+			e.poll(&op)
+		}
+		e.mu.Unlock()
+		if err := within(t, func() error { return <-done }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.die() // or closing would wait for it to read
+}
+
+func frameOf(k frameKind, call Call, payload string) []byte {
+	var head [headerSize]byte
+	h := header{kind: k, call: call, length: uint64(len(payload))}
+	h.encode(&head)
+	return append(head[:], payload...)
+}
+
+// pause waits for d: for tests in which time itself is what is tested.
+func pause(d time.Duration) { <-time.After(d) }
+
+// The end of a context ends a wait at once and tells its cause, whatever the wait is for and however far it has come. The
+// buffer is the caller's again, and the other rank learns why.
+func TestCancel(t *testing.T) {
+	for _, when := range []string{"before", "while_spinning", "asleep", "in_the_payload", "sending"} {
+		t.Run(when, func(t *testing.T) {
+			overAll(t, func(t *testing.T, k kind) {
+				if when == "sending" && k == inProcess {
+					t.Skip("a Network takes everything at once")
+				}
+				var puppets []int
+				if when == "in_the_payload" {
+					puppets = []int{1}
+				}
+				w := newWorld(t, k, 2, nil, puppets...)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				why := errors.New("the user said so")
+				buf := make([]byte, 16<<20)
+				done := make(chan error, 1)
+				switch when {
+				case "before":
+					cancel(why)
+					done <- receive(ctx, w.groups[0], 1, 1, buf)
+				case "while_spinning":
+					w.engines[0].policy.Spin = 2 * testkit.Patience
+					go func() { done <- receive(ctx, w.groups[0], 1, 1, buf) }()
+					pause(5 * time.Millisecond) // it spins by now, or sees the context ended at once
+				case "sending":
+					go func() { done <- send(ctx, w.groups[0], 1, 1, buf) }()
+					stop(w.engines[1]) // it would take all
+					defer w.engines[1].mu.Unlock()
+					eventuallyAsleep(t, w.engines[0], 1)
+				default:
+					go func() { done <- receive(ctx, w.groups[0], 1, 1, buf) }()
+					eventuallyAsleep(t, w.engines[0], 1)
+				}
+				if when == "in_the_payload" {
+					w.puppets[1].send(0, header{kind: kindMessage, call: Call{Group: worldID, Seq: 1}}, make([]byte, 100_000), uint64(len(buf)))
+					testkit.Eventually(t, "a part has come", func() bool {
+						w.engines[0].mu.Lock()
+						defer w.engines[0].mu.Unlock()
+						return w.engines[0].peer(1).data.in.got == 100_000
+					})
+				}
+				var err error
+				testkit.Within(t, testkit.Patience, func() { // it would spin for longer
+					cancel(why)
+					err = <-done
+				})
+				for i := range buf[:1<<20] { // the race detector would see the engine in it
+					buf[i] = 1
+				}
+				if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+					t.Errorf("got %v, want the context's error and its cause", err)
+				}
+				wantText(t, err, "waited for rank 1 until context canceled: the user said so")
+				if when == "in_the_payload" { // the rest of it is nobody's, and what follows is received
+					other, p := w.join(0, 90, all(2)), w.puppets[1]
+					sent := make(chan struct{})
+					go func() {
+						defer close(sent)
+						p.write(p.lane(0, kindMessage), make([]byte, len(buf)-100_000))
+						p.frame(0, kindMessage, Call{Group: 90, Seq: 1}, []byte("next"))
+					}()
+					if err := within(t, func() error { return receive(t.Context(), other, 1, 1, make([]byte, 4)) }); err != nil {
+						t.Error(err)
+					}
+					<-sent
+					if buf[150_000] != 1 {
+						t.Error("the buffer was written to after the failure")
+					}
+				}
+				if when == "sending" || when == "in_the_payload" {
+					return
+				}
+				err = within(t, func() error { return receive(t.Context(), w.groups[1], 0, 2, nil) })
+				wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: call #0 a: waited for rank 1 until context canceled: the user said so")
+			})
+		})
+	}
+}
+
+// stop makes an engine do nothing until its mu is unlocked.
+func stop(e *Engine) { e.mu.Lock() }
+
+// A deadline is told from the engine's own time-out.
+func TestDeadline(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		err := within(t, func() error { return receive(ctx, w.groups[0], 1, 1, nil) })
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// What has come is worth more than a context that has ended.
+func TestCancelledButThere(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := send(ctx, w.groups[0], 1, 1, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		eventuallyEarly(t, w.engines[1], 1)
+		if err := receive(ctx, w.groups[1], 0, 1, make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The first failure is the one that all later calls get.
+func TestFirstFailureStays(t *testing.T) {
+	overAll(t, func(t *testing.T, k kind) {
+		w := newWorld(t, k, 2, nil)
+		g := w.groups[0]
+		why := errors.New("bad arguments")
+		if err := errors.Join(begin(g, Call{Seq: 1}), begin(w.groups[1], Call{Seq: 1})); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Fail(why); err != why {
+			t.Errorf("Fail returned %v", err)
+		}
+		if err := g.Fail(errors.New("another")); err != why {
+			t.Errorf("the second failure returned %v", err)
+		}
+		var ops [4]Op
+		g.Send(&ops[0], 1, nil)
+		g.Recv(&ops[1], 1, nil)
+		g.SendMessage(&ops[2], 1, tag(1), nil)
+		g.RecvMessage(&ops[3], Any, tag(1), nil)
+		for i := range ops {
+			if err := g.Wait(t.Context(), &ops[i]); err != why || !ops[i].Done() {
+				t.Errorf("op %d got %v", i, err)
+			}
+		}
+		if err := begin(g, Call{Seq: 2}); err != why {
+			t.Errorf("Begin got %v", err)
+		}
+		err := within(t, func() error { return exchange(t.Context(), w.groups[1], 0, nil, nil) })
+		wantAbort(t, err, 0, 0, ErrAborted, "rank 0 gave up: bad arguments")
+	})
+}

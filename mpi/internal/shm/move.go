@@ -1,0 +1,232 @@
+package shm
+
+import "fmt"
+
+// Broadcast copies root's buf to the others. It goes directly wherever root's buffer is registered.
+func (n *Node) Broadcast(w Waiter, stamp Stamp, buf []byte, root int) error {
+	if err := n.checkRoot(root); err != nil {
+		return n.fail(err)
+	}
+	var ref uint64
+	var inline []byte
+	fits := len(buf) <= copyLimit
+	if n.rank == root {
+		ref = n.refOf(buf)
+		if fits {
+			inline = buf
+		}
+	}
+	if err := n.enter(w, stamp, ref, inline); err != nil {
+		return err
+	}
+	switch {
+	case n.ranks[root].ref != 0:
+		return n.broadcastDirect(w, buf, root)
+	case !fits:
+		return n.broadcastStaged(w, buf, root)
+	case n.rank != root:
+		copy(buf, n.ranks[root].data(n.parity(), len(buf)))
+	}
+	return nil
+}
+
+func (n *Node) broadcastDirect(w Waiter, buf []byte, root int) error {
+	view, err := n.resolve(root, len(buf), 1)
+	if err != nil {
+		return n.fail(err)
+	}
+	if n.rank != root {
+		copy(buf, view)
+	}
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
+}
+
+func (n *Node) broadcastStaged(w Waiter, buf []byte, root int) error {
+	size := copyPiece(len(buf))
+	return n.passChunks(w, roundsOf(len(buf), size), func(round int) {
+		if n.rank == root {
+			piece := window(buf, round, size)
+			copy(n.stage(root, round, 0, len(piece)), piece)
+		}
+	}, func(round int) {
+		if n.rank != root {
+			piece := window(buf, round, size)
+			copy(piece, n.stage(root, round, 0, len(piece)))
+		}
+	})
+}
+
+// AllGather fills all blocks of buf; each rank's own is there at the start. Block i is buf[at[i]:at[i+1]].
+func (n *Node) AllGather(w Waiter, stamp Stamp, buf []byte, at []int) error {
+	if err := n.checkBounds(buf, at); err != nil {
+		return n.fail(err)
+	}
+	longest := longestBlock(at)
+	fits := longest <= copyLimit
+	var inline []byte
+	if fits {
+		inline = block(buf, at, n.rank)
+	}
+	if err := n.enter(w, stamp, n.refOf(buf), inline); err != nil {
+		return err
+	}
+	way, err := n.choose(len(buf), 1, fits)
+	switch {
+	case err != nil:
+		return err
+	case way == staged:
+		return n.allGatherStaged(w, buf, at, longest)
+	}
+	for r := range n.ranks {
+		to := block(buf, at, r)
+		switch {
+		case r == n.rank:
+		case way == direct:
+			copy(to, block(n.ranks[r].view, at, r))
+		default:
+			copy(to, n.ranks[r].data(n.parity(), len(to)))
+		}
+	}
+	if way == inlined {
+		return nil
+	}
+	n.count(w, finished)
+	return n.await(w, finished, n.counts[finished])
+}
+
+func (n *Node) allGatherStaged(w Waiter, buf []byte, at []int, longest int) error {
+	size := copyPiece(longest)
+	return n.passChunks(w, roundsOf(longest, size), func(round int) {
+		piece := window(block(buf, at, n.rank), round, size)
+		copy(n.stage(n.rank, round, 0, len(piece)), piece)
+	}, func(round int) {
+		for r := range n.ranks {
+			if r != n.rank {
+				piece := window(block(buf, at, r), round, size)
+				copy(piece, n.stage(r, round, 0, len(piece)))
+			}
+		}
+	})
+}
+
+// AllToAll sends block i of in to rank i, where it becomes the block of this rank in out. in and out have the same length, a whole number
+// of equal blocks, and do not overlap.
+func (n *Node) AllToAll(w Waiter, stamp Stamp, out, in []byte) error {
+	if len(in)%len(n.ranks) != 0 || len(out) != len(in) {
+		return n.fail(fmt.Errorf("blocks of %d bytes for %d ranks, and %d bytes of room", len(in), len(n.ranks), len(out)))
+	}
+	fits := len(in) <= inlineSize
+	var inline []byte
+	if fits {
+		inline = in
+	}
+	if err := n.enter(w, stamp, 0, inline); err != nil {
+		return err
+	}
+	size := len(in) / len(n.ranks)
+	if !fits {
+		return n.allToAllStaged(w, out, in, size)
+	}
+	copy(window(out, n.rank, size), window(in, n.rank, size))
+	for i := range n.ranks {
+		if i != n.rank {
+			copy(window(out, i, size), window(n.ranks[i].data(n.parity(), len(in)), n.rank, size))
+		}
+	}
+	return nil
+}
+
+// allToAllStaged passes blocks of size bytes piece by piece.
+func (n *Node) allToAllStaged(w Waiter, out, in []byte, size int) error {
+	part := chunkSize / len(n.ranks) / line * line
+	copy(window(out, n.rank, size), window(in, n.rank, size))
+	return n.passChunks(w, roundsOf(size, part), func(round int) {
+		for i := range n.ranks {
+			if i != n.rank {
+				piece := window(window(in, i, size), round, part)
+				copy(n.stage(n.rank, round, i*part, i*part+len(piece)), piece)
+			}
+		}
+	}, func(round int) {
+		for i := range n.ranks {
+			if i != n.rank {
+				piece := window(window(out, i, size), round, part)
+				copy(piece, n.stage(i, round, n.rank*part, n.rank*part+len(piece)))
+			}
+		}
+	})
+}
+
+// copyLimit is the longest block that is copied inline: staged, the ranks copy longer ones at once.
+const copyLimit = 16 << 10
+
+// copyPiece is how much of a block is staged in a round: little of a short one, so that the ranks soon copy at
+// the same time, and more of a long one, for fewer waits.
+func copyPiece(length int) int { return roundUp(min(max(copyLimit, length/16), chunkSize)) }
+
+// checkBounds refuses bounds of blocks that are not one for each rank, in order, within buf.
+func (n *Node) checkBounds(buf []byte, at []int) error {
+	if len(at) != len(n.ranks)+1 {
+		return fmt.Errorf("%d bounds of blocks for %d ranks", len(at), len(n.ranks))
+	}
+	for i, end := range at {
+		if i > 0 && end < at[i-1] || i == 0 && end < 0 || end > len(buf) {
+			return fmt.Errorf("block bounds %v of %d bytes", at, len(buf))
+		}
+	}
+	return nil
+}
+
+// block is block i of buf. It ends where it does, for append cannot be meant.
+func block(buf []byte, at []int, i int) []byte { return buf[at[i]:at[i+1]:at[i+1]] }
+
+func longestBlock(at []int) int {
+	longest := 0
+	for i := range len(at) - 1 {
+		longest = max(longest, at[i+1]-at[i])
+	}
+	return longest
+}
+
+// passChunks runs rounds in which every rank fills a chunk of its staging, if it has something to give, and then reads the
+// others' chunks of that round.
+//
+// When a rank fills chunk c+1, all others have filled chunk c, which they do after they have read
+// chunk c-2: that is the one that lay in the same place. So depth is 3, and a rank never waits for the
+// reading itself. The first chunk of a call may be filled at once, as the other ranks are in the call,
+// and so are past the one before it.
+func (n *Node) passChunks(w Waiter, rounds int, fill, read func(round int)) error {
+	base := n.counts[filled]
+	for round := range rounds {
+		if round == 0 {
+			fill(0)
+			n.count(w, filled)
+		}
+		if err := n.await(w, filled, base+uint64(round)+1); err != nil {
+			return err
+		}
+		if round+1 < rounds {
+			fill(round + 1)
+			n.count(w, filled)
+		}
+		read(round)
+	}
+	return nil
+}
+
+// stage is bytes from to to of rank r's chunk of a round.
+func (n *Node) stage(r, round, from, to int) []byte {
+	return n.ranks[r].stages[round%depth][from:to]
+}
+
+// window is the part of a block that a round takes: bytes round*piece and on, at most piece of them.
+func window(block []byte, round, piece int) []byte {
+	from := min(round*piece, len(block))
+	return block[from:min(from+piece, len(block))]
+}
+
+// roundsOf is how many windows of piece bytes cover length bytes.
+func roundsOf(length, piece int) int { return (length + piece - 1) / piece }
+
+func roundUp(length int) int { return (length + line - 1) / line * line }

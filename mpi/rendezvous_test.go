@@ -1,0 +1,159 @@
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"ddpbatch/internal/auth"
+	"ddpbatch/internal/testkit"
+)
+
+// TestInitMethod has ranks meet by each kind of word, named in it or beside it, and add something up.
+func TestInitMethod(t *testing.T) {
+	const size = 3
+	free := net.JoinHostPort("127.0.0.1", testkit.FreePort(t, "127.0.0.1"))
+	secret, err := auth.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		method, listen string
+		named          bool
+	}{
+		"tcp":             {method: "tcp://" + free},
+		"tcp, in a word":  {method: "tcp://" + free, named: true},
+		"tcp, an address": {method: "tcp://" + free, listen: "127.0.0.1"},
+		"file":            {method: "file://" + filepath.Join(t.TempDir(), "store"), listen: "127.0.0.1", named: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for rank, err := range testkit.Each(size, func(rank int) error {
+				method, cfg := test.method, InitConfig{Rank: rank, Size: size, Listen: test.listen, Run: "method", Attempt: 1, Secret: secret, Config: DefaultConfig()}
+				if test.named {
+					method += fmt.Sprintf("?rank=%d&world_size=%d", rank, size)
+					cfg.Rank, cfg.Size = 0, 0
+				}
+				c, err := InitMethod(ctx, method, cfg)
+				if err != nil {
+					return err
+				}
+				sum := []int64{int64(c.Rank()) + 1}
+				err = AllReduce(ctx, c, sum, Sum)
+				if err == nil && (c.Rank() != rank || c.Size() != size || sum[0] != 1+2+3) {
+					err = fmt.Errorf("it is rank %d of %d, and the sum %d", c.Rank(), c.Size(), sum[0])
+				}
+				return errors.Join(err, c.Close())
+			}) {
+				if err != nil {
+					t.Errorf("rank %d: %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+// TestInitMethodFails says by which word, and why.
+func TestInitMethodFails(t *testing.T) {
+	secret, err := auth.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for method, want := range map[string]string{
+		"/scratch/store": "is no init method",
+		"file://" + filepath.Join(t.TempDir(), "store"): "Listen is not set", // a file does not tell by which address ranks reach each other
+	} {
+		c, err := InitMethod(t.Context(), method, InitConfig{Size: 1, Secret: secret, Config: DefaultConfig()})
+		if c != nil || err == nil || !strings.HasPrefix(err.Error(), "init by "+method+": ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", method, err, want)
+		}
+	}
+}
+
+// The store of rank 0 lives until the others have closed.
+func TestHostWaitsForOthers(t *testing.T) {
+	port := testkit.FreePort(t, "127.0.0.1")
+	reached := make(chan struct{})
+	initByEnv(t, 2, map[string]string{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, func(rank int, c *Comm) {
+		switch rank {
+		case 0:
+			close(reached) // and goes on to Close
+		case 1:
+			<-reached
+			// Rank 0's connections have gone, or are going; its store has not.
+			if _, err := Recv(t.Context(), c, make([]byte, 1), 0, 0); !errors.Is(err, ErrLeft) {
+				t.Errorf("got %v", err)
+			}
+			conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", port))
+			if err != nil {
+				t.Errorf("the store has gone before rank 1: %v", err)
+				return
+			}
+			conn.Close()
+		}
+	})
+}
+
+func TestWaitForStoreClientsIsBounded(t *testing.T) {
+	g := newStoreClients()
+	g.joined("rank 1", nil)
+	testkit.Within(t, testkit.Patience, func() { g.wait(time.Millisecond) })
+	g.joined("rank 2", nil)
+	g.left("rank 1")
+	g.left("rank 2")
+	testkit.Within(t, testkit.Patience, func() { g.wait(time.Hour) })
+}
+
+func TestLocalAddress(t *testing.T) {
+	for _, tt := range []struct {
+		host string
+		ok   func(netip.Addr) bool
+	}{
+		{"127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
+		{"127.0.0.9", func(ip netip.Addr) bool { return ip.String() == "127.0.0.9" }},
+		{"::ffff:127.0.0.1", func(ip netip.Addr) bool { return ip.String() == "127.0.0.1" }},
+		{"localhost", netip.Addr.IsLoopback},
+	} {
+		if ip, err := localAddress(t.Context(), tt.host); err != nil || !tt.ok(ip) {
+			t.Errorf("%s: got %v, %v", tt.host, ip, err)
+		}
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range own {
+		prefix := netip.MustParsePrefix(a.String())
+		if ip, err := localAddress(t.Context(), prefix.Addr().String()); err != nil || ip != prefix.Addr() {
+			t.Errorf("%v: got %v, %v", prefix.Addr(), ip, err)
+		}
+	}
+}
+
+func TestMostReachable(t *testing.T) {
+	for _, tt := range []struct {
+		addrs []string
+		want  string
+	}{
+		{[]string{"127.0.1.1", "10.0.0.1"}, "10.0.0.1"}, // Debian's /etc/hosts
+		{[]string{"2001:db8::1", "10.0.0.1"}, "10.0.0.1"},
+		{[]string{"127.0.0.1", "2001:db8::1"}, "2001:db8::1"},
+		{[]string{"::1", "127.0.0.1"}, "127.0.0.1"},
+		{[]string{"::ffff:10.0.0.1"}, "10.0.0.1"},
+	} {
+		var addrs []netip.Addr
+		for _, text := range tt.addrs {
+			addrs = append(addrs, netip.MustParseAddr(text))
+		}
+		if got := mostReachable(addrs); got.String() != tt.want {
+			t.Errorf("of %v: got %v, want %s", tt.addrs, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// JobFacts is what scontrol tells of one job beside its [JobStatus]: what a batch script needs to know of itself when its
+// time has come.
+type JobFacts struct {
+	JobStatus
+	Requeue     bool      // it may be requeued (sbatch --requeue)
+	PreemptTime time.Time // when it was, or will be, told to make room; zero: nobody wants its nodes
+	End         time.Time // EndTime; zero: no limit, or not known
+	Exclude     string    // nodes that it must not run on, folded; empty: none
+	BatchFlag   int       // 1 for a batch job, and 1 more each time that Slurm requeued it at the end of its script; 0: not told
+	FailedNode  string    // the node whose failure ended the job's last start; empty: none
+}
+
+// Facts asks the controller once for one job, or one element of an array. Slurm's times have no zone: they are those of this machine.
+func (c *Client) Facts(ctx context.Context, id string) (JobFacts, error) {
+	job, err := ParseJobID(id)
+	if err != nil {
+		return JobFacts{}, err
+	}
+	out, err := c.run(ctx, "scontrol", onCluster(job.Cluster, []string{"show", "job", "-o", job.ID})...)
+	if err == nil {
+		err = failure("scontrol", out)
+	}
+	if err != nil {
+		return JobFacts{}, fmt.Errorf("ask for job %s: %w", job.ID, err)
+	}
+	for _, facts := range parseFacts(out.Stdout) {
+		if facts.ID == job.ID || facts.RawID == job.ID {
+			return facts, nil
+		}
+	}
+	return JobFacts{}, fmt.Errorf("ask for job %s: %w", job.ID, ErrUnknownJob)
+}
+
+// parseFacts reads the output of "scontrol show job -o", as parseScontrol does.
+func parseFacts(stdout []byte) []JobFacts {
+	var all []JobFacts
+	for line := range strings.Lines(string(stdout)) {
+		jobs := parseScontrol([]byte(line))
+		if len(jobs) != 1 {
+			continue
+		}
+		_, tail, _ := strings.Cut(line, " UserId=")
+		facts := JobFacts{JobStatus: jobs[0], Requeue: scontrolField(tail, "Requeue", " ") == "1", Exclude: scontrolField(tail, "ExcNodeList", " ")}
+		facts.BatchFlag, _ = strconv.Atoi(scontrolField(tail, "BatchFlag", " "))
+		facts.FailedNode = scontrolField(tail, "FailedNode", " ")
+		facts.PreemptTime = slurmTime(scontrolField(tail, "PreemptTime", " "))
+		if facts.TimeLimit != "UNLIMITED" {
+			facts.End = slurmTime(facts.EndTime)
+		}
+		if facts.Exclude == "(null)" {
+			facts.Exclude = ""
+		}
+		all = append(all, facts)
+	}
+	return all
+}
+
+// slurmTime reads a time as scontrol writes it; zero for "None", "Unknown" and whatever else is none.
+func slurmTime(s string) time.Time {
+	at, err := time.ParseInLocation("2006-01-02T15:04:05", s, time.Local)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}
+
+// DownNodes are those of a folded list of nodes that Slurm gives up on: down, failing, or not answering ("down*", "mixed*").
+func (c *Client) DownNodes(ctx context.Context, hostlist string) ([]string, error) {
+	if err := checkWord(hostlist); err != nil || hostlist == "" || strings.HasPrefix(hostlist, "-") {
+		return nil, fmt.Errorf("ask for nodes: %s is no list of nodes", clip(hostlist))
+	}
+	out, err := c.run(ctx, "sinfo", "-h", "-N", "-n", hostlist, "-o", "%N"+separator+"%T")
+	if err == nil {
+		err = failure("sinfo", out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for the nodes %s: %w", hostlist, err)
+	}
+	var down []string
+	for line := range strings.Lines(string(out.Stdout)) {
+		name, state, found := strings.Cut(strings.TrimSpace(line), separator)
+		if found && lostState(state) && !slices.Contains(down, name) { // a node has a line for each of its partitions
+			down = append(down, name)
+		}
+	}
+	return down, nil
+}
+
+// lostState tells whether a node's state, as sinfo writes it, means that what ran there is lost; an asterisk is "does not answer".
+func lostState(state string) bool {
+	word := strings.TrimRight(state, "*~#!%$@^-+")
+	return word == "down" || word == "fail" || word == "failing" || word == "error" || strings.HasSuffix(state, "*")
+}
+
+// TimeLeft tells how much time is left until its limit ends a running job; [Unlimited] where it has none, and nothing or less
+// where the limit is over. It is asked of squeue, once: Slurm 22.05 does not tell a job its end otherwise.
+func (c *Client) TimeLeft(ctx context.Context, id string) (time.Duration, error) {
+	job, err := ParseJobID(id)
+	if err != nil {
+		return 0, err
+	}
+	out, err := c.run(ctx, "squeue", onCluster(job.Cluster, []string{"-h", "-t", "all", "-j", job.ID, "-o", "%i" + separator + "%L"})...)
+	if err == nil {
+		err = failure("squeue", out)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask when job %s ends: %w", job.ID, err)
+	}
+	for line := range strings.Lines(string(out.Stdout)) {
+		shown, left, found := strings.Cut(strings.TrimSpace(line), separator)
+		if found && (JobStatus{ID: shown}).Of(job.ID) {
+			return parseTimeLeft(left)
+		}
+	}
+	return 0, fmt.Errorf("ask when job %s ends: %w", job.ID, ErrUnknownJob)
+}
+
+// parseTimeLeft reads squeue's %L: "9:08", "1-02:03:04", UNLIMITED, NOT_SET or N/A where there is no limit (yet), INVALID where
+// the limit is over.
+func parseTimeLeft(s string) (time.Duration, error) {
+	switch strings.ToUpper(s) {
+	case "INVALID":
+		return 0, nil
+	case "NOT_SET", "N/A":
+		return Unlimited, nil
+	}
+	return ParseTime(s)
+}
+
+// KillWait is how long the cluster waits between the SIGTERM and the SIGKILL by which it ends a job (slurm.conf, KillWait).
+func (c *Client) KillWait(ctx context.Context) (time.Duration, error) {
+	out, err := c.run(ctx, "scontrol", "show", "config")
+	if err == nil {
+		err = failure("scontrol", out)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("ask for KillWait: %w", err)
+	}
+	for line := range strings.Lines(string(out.Stdout)) {
+		name, value, _ := strings.Cut(line, "=")
+		if strings.TrimSpace(name) != "KillWait" {
+			continue
+		}
+		number, _, _ := strings.Cut(strings.TrimSpace(value), " ") // "30 sec"
+		seconds, err := strconv.ParseUint(number, 10, 16)          // slurm_conf_t has it in 16 bits
+		if err != nil {
+			return 0, fmt.Errorf("ask for KillWait: Slurm says %s, which is no number of seconds", clip(value))
+		}
+		return time.Duration(seconds) * time.Second, nil
+	}
+	return 0, errors.New("ask for KillWait: Slurm's configuration does not name it")
+}

@@ -1,0 +1,128 @@
+package slurm
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTimeLeft(t *testing.T) {
+	for left, want := range map[string]time.Duration{
+		"9:08": 9*time.Minute + 8*time.Second, "0:45": 45 * time.Second, "2:00:01": 2*time.Hour + time.Second, "1-02:03:04": 26*time.Hour + 3*time.Minute + 4*time.Second,
+		"UNLIMITED": Unlimited, "NOT_SET": Unlimited, "N/A": Unlimited, "INVALID": 0,
+	} {
+		p := &pretend{answers: map[string]Output{"squeue": {Stdout: []byte("CLUSTER: lab\n12_3" + separator + left + "\n")}}}
+		got, err := p.client().TimeLeft(t.Context(), "12_3")
+		if err != nil || got != want {
+			t.Errorf("%s: %v, %v, want %v", left, got, err, want)
+		}
+		if want := "squeue -h -t all -j 12_3 -o '%i\x1f%L'"; p.asked[0] != want {
+			t.Errorf("asked %q, want %q", p.asked[0], want)
+		}
+	}
+	for name, out := range map[string]Output{
+		"another job": {Stdout: []byte("13" + separator + "9:08\n")}, "no job": {}, "no time": {Stdout: []byte("12" + separator + "soon\n")},
+		"refused": {Code: 1, Stderr: []byte("slurm_load_jobs error: Invalid job id specified\n")},
+	} {
+		p := &pretend{answers: map[string]Output{"squeue": out}}
+		if got, err := p.client().TimeLeft(t.Context(), "12"); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestKillWait(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"Configuration data as of 2026-11-21T00:55:18\nKeepAliveTime           = SYSTEM_DEFAULT\nKillOnBadExit           = 0\nKillWait                = 30 sec\nLaunchParameters        = (null)\n": 30 * time.Second,
+		"KillWait = 5 sec\n": 5 * time.Second,
+	} {
+		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(text)}}}
+		if got, err := p.client().KillWait(t.Context()); err != nil || got != want || p.asked[0] != "scontrol show config" {
+			t.Errorf("%q: %v, %v, want %v; asked %q", text, got, err, want, p.asked)
+		}
+	}
+	for _, out := range []Output{
+		{}, {Stdout: []byte("OverTimeLimit = 5 min\n")}, {Stdout: []byte("KillWait = soon\n")}, {Stdout: []byte("KillWait\n")}, {Stdout: []byte("KillWait = -5 sec\n")},
+		{Code: 1, Stderr: []byte("slurm_load_ctl_conf error: Unable to contact slurm controller (connect failure)\n")},
+	} {
+		p := &pretend{answers: map[string]Output{"scontrol": out}}
+		if got, err := p.client().KillWait(t.Context()); err == nil {
+			t.Errorf("%s: %v", out.Stdout, got)
+		}
+	}
+}
+
+func TestFactsCorpus(t *testing.T) {
+	p := &pretend{answers: map[string]Output{"scontrol": recorded(t, "cli2/scontrol-show-job-o")}}
+	at := func(s string) time.Time { return slurmTime("2026-11-21T" + s) }
+	for id, want := range map[string]JobFacts{
+		"6":   {JobStatus: JobStatus{State: "TIMEOUT", Reason: "TimeLimit", EndTime: "2026-11-21T01:24:36"}, Requeue: true, End: at("01:24:36")},
+		"7":   {JobStatus: JobStatus{State: "CANCELLED", Reason: "None", EndTime: "2026-11-21T01:24:23"}, Requeue: true, End: at("01:24:23")},
+		"11":  {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:37"}, PreemptTime: at("01:24:36"), End: at("01:24:37")},
+		"8_2": {JobStatus: JobStatus{State: "FAILED", Reason: "NonZeroExitCode", EndTime: "2026-11-21T01:24:22"}, Requeue: true, End: at("01:24:22")},
+	} {
+		got, err := p.client().Facts(t.Context(), id)
+		if err != nil || got.ID != id || got.State != want.State || got.Reason != want.Reason || got.EndTime != want.EndTime || got.Requeue != want.Requeue ||
+			!got.PreemptTime.Equal(want.PreemptTime) || !got.End.Equal(want.End) || got.Exclude != "" || got.Restarts != 0 {
+			t.Errorf("job %s: %+v, %v; want %+v", id, got, err, want)
+		}
+	}
+	if _, err := p.client().Facts(t.Context(), "99"); !errors.Is(err, ErrUnknownJob) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+}
+
+// Slurm 25.11 says COMPLETING alone while a job is being ended. What ended it is in other fields.
+func TestFactsOf25_11(t *testing.T) {
+	for file, want := range map[string]JobFacts{
+		"cancel":   {JobStatus: JobStatus{ID: "6", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]"}},
+		"timeout":  {JobStatus: JobStatus{ID: "5", State: "COMPLETING", Reason: "TimeLimit", NodeList: "n[1-2]"}},
+		"nodefail": {JobStatus: JobStatus{ID: "37", State: "COMPLETING", Reason: "None", NodeList: "n1", Restarts: 1}, FailedNode: "n2"},
+		"preempt":  {JobStatus: JobStatus{ID: "7", State: "COMPLETING", Reason: "None", NodeList: "n[1-2]", Restarts: 1}, BatchFlag: 2},
+	} {
+		text, err := os.ReadFile(filepath.Join("testdata", "25.11", file+".txt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &pretend{answers: map[string]Output{"scontrol": {Stdout: text}}}
+		got, err := p.client().Facts(t.Context(), want.ID)
+		if want.BatchFlag == 0 {
+			want.BatchFlag = 1
+		}
+		if err != nil || got.BatchFlag != want.BatchFlag || got.State != want.State || got.Reason != want.Reason ||
+			got.NodeList != want.NodeList || got.Restarts != want.Restarts ||
+			got.FailedNode != want.FailedNode || !got.PreemptTime.IsZero() || !got.Requeue {
+			t.Errorf("%s: %+v, %v; want %+v", file, got, err, want)
+		}
+	}
+}
+
+// A line as scontrol has it while a job that was preempted, and must not run on some nodes, is about to end.
+func TestFacts(t *testing.T) {
+	line := `JobId=61 ArrayJobId=57 ArrayTaskId=4 JobName=a UserId=b End UserId=root(0) JobState=COMPLETING Reason=None Dependency=(null) Requeue=1 Restarts=2 BatchFlag=1 ` +
+		`TimeLimit=UNLIMITED EndTime=Unknown PreemptEligibleTime=2026-11-21T01:24:30 PreemptTime=2026-11-21T01:24:36 ReqNodeList=(null) ExcNodeList=n[1,3] NodeList=n2 BatchHost=n2 NumNodes=1` + "\n"
+	p := &pretend{answers: map[string]Output{"scontrol": {Stdout: []byte(line)}}}
+	got, err := p.client().Facts(t.Context(), "57_4")
+	if err != nil || got.RawID != "61" || got.State != "COMPLETING" || got.Restarts != 2 || got.Exclude != "n[1,3]" || got.NodeList != "n2" || !got.End.IsZero() ||
+		!got.PreemptTime.Equal(time.Date(2026, 11, 21, 1, 24, 36, 0, time.Local)) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestDownNodes(t *testing.T) {
+	lines := []string{"n1|idle", "n1|idle", "n2|down*", "n2|down*", "n3|mixed*", "n4|draining", "n5|failing", "n6|completing", "n7|down$", "n8|idle~", "n9|allocated+", "greeting"}
+	p := &pretend{answers: map[string]Output{"sinfo": {Stdout: []byte(strings.ReplaceAll(strings.Join(lines, "\n"), "|", separator))}}}
+	got, err := p.client().DownNodes(t.Context(), "n[1-9]")
+	if want := []string{"n2", "n3", "n5", "n7"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+	for _, list := range []string{"", "-a", "n1\nn2"} {
+		if _, err := p.client().DownNodes(t.Context(), list); err == nil {
+			t.Errorf("%q was asked for", list)
+		}
+	}
+}

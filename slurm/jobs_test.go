@@ -1,0 +1,323 @@
+package slurm
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// squeueLine puts fields, by the letters of squeueFormat, together as squeue prints them.
+func squeueLine(fields map[byte]string) string {
+	var out []string
+	for _, letter := range []byte("iATrDNSelj") {
+		out = append(out, fields[letter])
+	}
+	return strings.Join(out, separator) + "\n"
+}
+
+// squeueCorpus is a recording of squeue, made with bars between the fields, as this package's own
+// format would have shown it. letters are the recorded fields; the last one may hold bars.
+func squeueCorpus(t *testing.T, name, letters string) Output {
+	t.Helper()
+	out := recorded(t, name)
+	var text strings.Builder
+	for line := range strings.Lines(string(out.Stdout)) {
+		values := strings.SplitN(strings.TrimSuffix(line, "\n"), "|", len(letters))
+		if len(values) != len(letters) {
+			t.Fatalf("%s: %q has %d fields", name, line, len(values))
+		}
+		fields := map[byte]string{}
+		for i := range letters {
+			fields[letters[i]] = values[i]
+		}
+		text.WriteString(squeueLine(fields))
+	}
+	out.Stdout = []byte(text.String())
+	return out
+}
+
+func TestParseSqueueCorpus(t *testing.T) {
+	out := squeueCorpus(t, "cli2/squeue-fmt", "iAFKtTrNDCPjlMSek")
+	jobs := parseSqueue(out.Stdout)
+	if len(jobs) != 6 {
+		t.Fatalf("%d jobs, want 6: %+v", len(jobs), jobs)
+	}
+	want := []JobStatus{
+		{ID: "17", RawID: "17", Name: "pend", State: "PENDING", Nodes: "4", Restarts: -1, StartTime: "N/A", EndTime: "N/A", TimeLimit: "10:00",
+			Reason: "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"},
+		{ID: "18_[0,3,6,9%2]", RawID: "18", Name: "arrpend", State: "PENDING", Nodes: "2", Restarts: -1, Reason: "Priority",
+			StartTime: "2026-11-21T02:04:43", EndTime: "2026-11-21T02:14:43", TimeLimit: "10:00"},
+		{ID: "14", RawID: "14", Name: "running", State: "RUNNING", Nodes: "2", NodeList: "n[1-2]", Restarts: -1, Reason: "None",
+			StartTime: "2026-11-21T01:24:43", EndTime: "2026-11-21T01:34:43", TimeLimit: "10:00"},
+	}
+	for _, w := range want {
+		if !slices.Contains(jobs, w) {
+			t.Errorf("not there: %+v\nin %+v", w, jobs)
+		}
+	}
+}
+
+func TestParseSqueueStates(t *testing.T) {
+	jobs := parseSqueue(squeueCorpus(t, "cli2/squeue-all-states", "iTrj").Stdout)
+	states := map[string]string{}
+	for _, j := range jobs {
+		states[j.ID] = j.State
+		if strings.HasPrefix(j.ID, "8_") && j.Name != "odd name|pipe=eq" {
+			t.Errorf("job %s is called %q", j.ID, j.Name)
+		}
+		if ended := !slices.Contains([]string{"PENDING", "RUNNING", "SUSPENDED"}, j.State); j.Ended() != ended {
+			t.Errorf("%s: ended: %t, want %t", j.State, j.Ended(), ended)
+		}
+	}
+	if len(jobs) != 19 || states["13"] != "NODE_FAIL" || states["18_[0,3,6,9%2]"] != "PENDING" || states["6"] != "TIMEOUT" || states["8_2"] != "FAILED" {
+		t.Errorf("%d jobs: %v", len(jobs), states)
+	}
+}
+
+// sacctCorpus is cli2/sacct-P-parsed as "sacct -X" with this package's format would have shown it.
+func sacctCorpus(t *testing.T) Output {
+	t.Helper()
+	out := recorded(t, "cli2/sacct-P-parsed")
+	var text strings.Builder
+	for line := range strings.Lines(string(out.Stdout)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "|")
+		name, rest := strings.Join(f[2:len(f)-17], "|"), f[len(f)-17:]
+		if strings.Contains(f[1], ".") {
+			continue // a step, which -X leaves out
+		}
+		// State ExitCode Derived NodeList Start End Elapsed ElapsedRaw Submit Timelimit AllocTRES ReqTRES NNodes NTasks Reason Comment WorkDir
+		text.WriteString(strings.Join([]string{f[0], f[1], rest[0], rest[1], rest[14], rest[12], rest[3], rest[4], rest[5], rest[9], name}, separator) + "\n")
+	}
+	out.Stdout = []byte(text.String())
+	return out
+}
+
+func TestParseSacctCorpus(t *testing.T) {
+	jobs := parseSacct(sacctCorpus(t).Stdout)
+	want := []JobStatus{
+		{ID: "5", RawID: "5", Name: "exit200", State: "FAILED", ExitCode: "72:0", Nodes: "1", NodeList: "n1", Restarts: -1,
+			StartTime: "2026-11-21T01:24:21", EndTime: "2026-11-21T01:24:21", TimeLimit: "00:10:00"},
+		{ID: "7", RawID: "7", Name: "cancelled", State: "CANCELLED", ExitCode: "0:0", Nodes: "1", NodeList: "n2", Restarts: -1,
+			StartTime: "2026-11-21T01:24:21", EndTime: "2026-11-21T01:24:23", TimeLimit: "00:10:00"},
+	}
+	for _, w := range want {
+		if !slices.Contains(jobs, w) {
+			t.Errorf("not there: %+v\nin %+v", w, jobs)
+		}
+	}
+	i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == "8_2" })
+	if i < 0 || jobs[i].Name != "odd name|pipe=eq" || jobs[i].RawID == "8_2" || jobs[i].ExitCode != "1:0" {
+		t.Errorf("job 8_2: %+v", jobs)
+	}
+}
+
+// Of a job that has ended accounting keeps why it waited before: that is not why it ended, and is not told.
+func TestSacctAgreesWithSqueueOnEndedJobs(t *testing.T) {
+	before := parseSqueue(recorded(t, "acct/squeue-ended").Stdout)
+	forgotten := map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": recorded(t, "acct/sacct-ended")}
+	jobs, err := (&pretend{answers: forgotten}).client().Jobs(t.Context(), []string{"1", "4", "5", "6", "7", "8"})
+	if err != nil || len(jobs) != len(before) || len(jobs) != 9 {
+		t.Fatalf("%d jobs of %d: %v", len(jobs), len(before), err)
+	}
+	for _, want := range before {
+		i := slices.IndexFunc(jobs, func(s JobStatus) bool { return s.ID == want.ID })
+		if i < 0 {
+			t.Errorf("job %s is not there", want.ID)
+			continue
+		}
+		if jobs[i].ExitCode == "" {
+			t.Errorf("job %s has no exit code", want.ID)
+		}
+		want.ExitCode, want.Reason, want.TimeLimit = jobs[i].ExitCode, "", "00:"+want.TimeLimit
+		if jobs[i] != want {
+			t.Errorf("got\n%+v, want\n%+v", jobs[i], want)
+		}
+	}
+}
+
+func TestParseScontrolCorpus(t *testing.T) {
+	for file, want := range map[string]JobStatus{
+		"cli/scontrol-show-job-running-o": {ID: "56", RawID: "56", Name: "trainjob", State: "RUNNING", Reason: "None", ExitCode: "0:0", Nodes: "3", NodeList: "n[1-3]",
+			StartTime: "2026-11-21T00:29:07", EndTime: "2026-11-21T00:39:07", TimeLimit: "00:10:00"},
+		"no-acct/scontrol-show-job": {ID: "1", RawID: "1", Name: "wrap", State: "COMPLETED", Reason: "None", ExitCode: "0:0", Nodes: "1", NodeList: "n1",
+			StartTime: "2026-11-21T01:15:59", EndTime: "2026-11-21T01:15:59", TimeLimit: "00:10:00"},
+	} {
+		jobs := parseScontrol(recorded(t, file).Stdout)
+		if len(jobs) != 1 || jobs[0] != want {
+			t.Errorf("%s: %+v\nwant %+v", file, jobs, want)
+		}
+	}
+}
+
+// scontrol and squeue told of the same jobs at the same time.
+func TestScontrolAgreesWithSqueue(t *testing.T) {
+	shown := parseScontrol(recorded(t, "cli2/scontrol-show-job-o").Stdout)
+	for _, s := range parseSqueue(squeueCorpus(t, "cli2/squeue-fmt", "iAFKtTrNDCPjlMSek").Stdout) {
+		i := slices.IndexFunc(shown, func(o JobStatus) bool { return o.ID == s.ID })
+		if i < 0 {
+			t.Errorf("scontrol does not show %s", s.ID)
+			continue
+		}
+		o := shown[i]
+		// scontrol prints the node count of pending jobs as a range, and reasons as one word
+		if o.Name != s.Name || o.State != s.State || o.NodeList != s.NodeList || o.RawID != s.RawID {
+			t.Errorf("scontrol: %+v\nsqueue: %+v", o, s)
+		}
+	}
+	i := slices.IndexFunc(shown, func(s JobStatus) bool { return s.ID == "8_2" })
+	if i < 0 || shown[i].Name != "odd name|pipe=eq" || shown[i].ExitCode != "1:0" {
+		t.Errorf("job 8_2: %+v", shown)
+	}
+	if i := slices.IndexFunc(shown, func(s JobStatus) bool { return s.ID == "19" }); i < 0 || shown[i].Restarts != 1 {
+		t.Errorf("the requeued job 19: %+v", shown)
+	}
+}
+
+func TestJobs(t *testing.T) {
+	running := squeueLine(map[byte]string{'i': "14", 'A': "14", 'T': "RUNNING", 'r': "None", 'j': "a|b c"})
+	ended := squeueLine(map[byte]string{'i': "5", 'A': "5", 'T': "FAILED", 'r': "NonZeroExitCode", 'j': "exit200"})
+	array := squeueLine(map[byte]string{'i': "57_[5-6%2]", 'A': "57", 'T': "PENDING"}) + squeueLine(map[byte]string{'i': "57_1", 'A': "61", 'T': "COMPLETED"})
+	text := func(s string) Output { return Output{Stdout: []byte(s)} }
+	for name, c := range map[string]struct {
+		ids     []string
+		answers map[string]Output
+		want    []string // ID State ExitCode
+		err     error
+		asked   []string // the commands, in order
+	}{
+		"running": {[]string{"14"}, map[string]Output{"squeue": text(running)}, []string{"14 RUNNING "}, nil, []string{"squeue"}},
+		"several, in the order asked": {[]string{"5", "14"}, map[string]Output{"squeue": text(running + ended), "sacct": sacctCorpus(t)},
+			[]string{"5 FAILED 72:0", "14 RUNNING "}, nil, []string{"squeue", "sacct"}},
+		"greeting and cluster's name": {[]string{"14"}, map[string]Output{"squeue": text("Welcome\nCLUSTER: lab\n" + running)}, []string{"14 RUNNING "}, nil, []string{"squeue"}},
+		"ended, without accounting": {[]string{"1"},
+			map[string]Output{"squeue": text(squeueLine(map[byte]string{'i': "1", 'A': "1", 'T': "COMPLETED"})), "sacct": recorded(t, "no-acct/sacct"), "scontrol": recorded(t, "no-acct/scontrol-show-job")},
+			[]string{"1 COMPLETED 0:0"}, nil, []string{"squeue", "sacct", "scontrol"}},
+		"aged out": {[]string{"13"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": sacctCorpus(t)},
+			[]string{"13 NODE_FAIL 0:0"}, nil, []string{"squeue", "sacct"}},
+		"element of a pending group": {[]string{"57_5"}, map[string]Output{"squeue": text(array)}, []string{"57_[5-6%2] PENDING "}, nil, []string{"squeue"}},
+		"array: ended elements are added, stale ones not": {[]string{"57"},
+			map[string]Output{"squeue": text(array), "sacct": text(sacctLine("57_1", "COMPLETED") + sacctLine("57_2", "COMPLETED") + sacctLine("57_[3-6%2]", "PENDING"))},
+			[]string{"57_[5-6%2] PENDING ", "57_1 COMPLETED 0:0", "57_2 COMPLETED 0:0"}, nil, []string{"squeue", "sacct"}},
+		"unknown": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "sacct": {}, "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
+			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"no such element": {[]string{"57_9"}, map[string]Output{"squeue": text(array), "sacct": recorded(t, "no-acct/sacct"), "scontrol": {Code: 1, Stdout: []byte("Welcome\nJob 57_9 not found\n")}},
+			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"configuration lost": {[]string{"1"}, map[string]Output{"sacct": recorded(t, "no-acct/sacct"), "squeue": {Code: 1, Stderr: []byte("squeue: error: s_p_parse_file: cannot stat file /x: No such file or directory, retrying in 1sec up to 60sec\n" +
+			"squeue: error: ClusterName needs to be specified\nsqueue: fatal: Unable to process configuration file\n")}}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
+		"one unknown of two": {[]string{"14", "99999"}, map[string]Output{"squeue": text(running), "sacct": recorded(t, "no-acct/sacct"), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
+			[]string{"14 RUNNING "}, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"no sacct command": {[]string{"99999"}, map[string]Output{"squeue": recorded(t, "cli/squeue-unknown-h"), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")},
+			nil, ErrUnknownJob, []string{"squeue", "sacct", "scontrol"}},
+		"controller down":                   {[]string{"99"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, nil, ErrUnreachable, []string{"squeue", "sacct"}},
+		"controller down, accounting knows": {[]string{"3"}, map[string]Output{"squeue": recorded(t, "ctld-down/squeue"), "sacct": sacctCorpus(t)}, []string{"3 FAILED 3:0"}, nil, []string{"squeue", "sacct"}},
+		"accounting down":                   {[]string{"99"}, map[string]Output{"squeue": {}, "sacct": {Code: 1, Stderr: []byte("sacct: error: Problem talking to the database: Connection refused\n")}, "scontrol": recorded(t, "cli/scontrol-show-job-unknown")}, nil, ErrRefused, []string{"squeue", "sacct", "scontrol"}},
+		"no Slurm":                          {[]string{"1"}, nil, nil, ErrNoSlurm, []string{"squeue"}},
+		"nothing asked":                     {nil, nil, nil, nil, nil},
+	} {
+		p := &pretend{answers: c.answers}
+		jobs, err := p.client().Jobs(t.Context(), c.ids)
+		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+			t.Errorf("%s: error %v, want %v", name, err, c.err)
+		}
+		var got []string
+		for _, j := range jobs {
+			got = append(got, j.ID+" "+j.State+" "+j.ExitCode)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+		for i, asked := range p.asked {
+			p.asked[i], _, _ = strings.Cut(asked, " ")
+		}
+		if !slices.Equal(p.asked, c.asked) {
+			t.Errorf("%s: asked %q, want %q", name, p.asked, c.asked)
+		}
+	}
+}
+
+// A caller that stops while a command answers gets what is known by then, or why there is nothing: a job that nobody could be asked about
+// is not one that Slurm does not know.
+func TestJobsOfACallerThatStops(t *testing.T) {
+	stop := errors.New("TERM")
+	for command, id := range map[string]string{"squeue": "13", "sacct": "99999", "scontrol": "99999"} {
+		p := &pretend{answers: map[string]Output{"squeue": {}, "sacct": sacctCorpus(t), "scontrol": recorded(t, "cli/scontrol-show-job-unknown")}}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		client := &Client{Run: func(ctx context.Context, c Command) (Output, error) {
+			if err := ctx.Err(); err != nil {
+				return Output{}, err
+			}
+			if c.Name == command {
+				defer cancel(stop)
+			}
+			return p.run(ctx, c)
+		}}
+		if jobs, err := client.Jobs(ctx, []string{id}); len(jobs) != 0 || !errors.Is(err, stop) {
+			t.Errorf("stopped by the end of %s: %+v, %v", command, jobs, err)
+		}
+	}
+	running := squeueLine(map[byte]string{'i': "14", 'A': "14", 'T': "RUNNING"})
+	ctx, cancel := context.WithCancel(t.Context())
+	client := &Client{Run: func(context.Context, Command) (Output, error) {
+		cancel()
+		return Output{Stdout: []byte(running)}, nil
+	}}
+	if jobs, err := client.Jobs(ctx, []string{"14"}); len(jobs) != 1 || err != nil {
+		t.Errorf("nothing more was to be asked: %+v, %v", jobs, err)
+	}
+}
+
+func sacctLine(id, state string) string {
+	return strings.Join([]string{id, id, state, "0:0", "None", "1", "n1", "", "", "", "name"}, separator) + "\n"
+}
+
+func TestJobsOnClusters(t *testing.T) {
+	p := &pretend{answers: map[string]Output{"squeue": {Stdout: []byte(squeueLine(map[byte]string{'i': "3", 'A': "3", 'T': "RUNNING"}))}}}
+	jobs, err := p.client().Jobs(t.Context(), []string{"3;lab", "3"})
+	if err != nil || len(jobs) != 2 {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+	want := "squeue --clusters=lab -h -t all -j 3 -o '%i\x1f%A\x1f%T\x1f%r\x1f%D\x1f%N\x1f%S\x1f%e\x1f%l\x1f%j'"
+	if len(p.asked) != 2 || strings.Contains(p.asked[0], "clusters") || p.asked[1] != want {
+		t.Errorf("asked %q; want %q second", p.asked, want)
+	}
+	if _, err := p.client().Jobs(t.Context(), []string{"3", "--me"}); err == nil {
+		t.Error("an option was taken for a job id")
+	}
+}
+
+func FuzzClientOutput(f *testing.F) {
+	for _, name := range []string{"cli2/scontrol-show-job-o.stdout", "cli2/squeue-fmt.stdout", "sbatch-errors/bad-partition.stderr", "cli/sbatch-parsable-cluster.stdout"} {
+		data, err := os.ReadFile(filepath.Join(corpus, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(sacctLine("1", "COMPLETED")))
+	f.Add([]byte(squeueLine(map[byte]string{'i': "12_[3-6%2]", 'T': "PENDING"})))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if id, found := parseParsable(data); found {
+			if back, err := ParseJobID(id.String()); err != nil || back != id {
+				t.Fatalf("%q gave the id %+v, which reads back as %+v (%v)", data, id, back, err)
+			}
+		}
+		if words := slurmWords(data); strings.ContainsAny(words, "\n\r\x1b\x00") || len(words) > maxWords+3 {
+			t.Fatalf("%q became the words %q", data, words)
+		}
+		for _, parse := range []func([]byte) []JobStatus{parseSqueue, parseSacct, parseScontrol} {
+			jobs := parse(data)
+			for _, j := range jobs {
+				if !j.Of(j.ID) || j.ID == "" && j.RawID != "" {
+					t.Fatalf("%q gave %+v, which is not found by its own id", data, j)
+				}
+			}
+			if len(jobs) > strings.Count(string(data), "\n")+1 {
+				t.Fatalf("%q gave %d jobs", data, len(jobs))
+			}
+		}
+	})
+}

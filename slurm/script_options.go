@@ -1,0 +1,196 @@
+package slurm
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ownOptions are the options of sbatch that ddpbatch sets.
+func (s Script) ownOptions() []string {
+	options := []Option{
+		{Name: "job-name", Value: s.Name},
+		{Name: "output", Value: s.outputPattern()},
+		{Name: "open-mode", Value: "append"}, // a requeued job goes on in the same file
+		{Name: "chdir", Value: s.WorkDir},
+	}
+	// sbatch derives ntasks, and reads it beside ntasks-per-node as something else: a maximum
+	shape := slices.DeleteFunc(s.shape(), func(o Option) bool { return o.Name == "ntasks" })
+	if least := s.leastCPUs(); least.Name != "" {
+		shape = append(slices.DeleteFunc(shape, func(o Option) bool { return o.Name == least.Name }), least)
+	}
+	return s.words(slices.Concat(options, shape, s.lastingOptions()))
+}
+
+// shape is what sbatch and srun must both be told: how many tasks on how many nodes, with how
+// many cores. srun must be told again because what it takes over from the job changed
+// between releases: 22.05 and 23.02 ignore the job's cpus-per-task, 23.11 does not.
+func (s Script) shape() []Option {
+	tasks, cpus := 1, s.CPUsPerRank*s.Nproc
+	if s.Mode == "task" {
+		tasks, cpus = s.Nproc, s.CPUsPerRank
+	}
+	options := []Option{
+		{Name: "nodes", Value: strconv.Itoa(s.Nodes)},
+		{Name: "ntasks", Value: strconv.Itoa(s.Nodes * tasks)},
+		{Name: "ntasks-per-node", Value: strconv.Itoa(tasks)},
+	}
+	if cpus > 0 {
+		options = append(options, Option{Name: "cpus-per-task", Value: strconv.Itoa(cpus)})
+	}
+	return options
+}
+
+// outputPattern names the job's output file, in sbatch's patterns; a percent sign of the run
+// directory is doubled to stand for itself.
+func (s Script) outputPattern() string {
+	file := "slurm-%j.log"
+	if _, array := s.Options.Get("array"); array && !s.Options.skips("array") {
+		file = "slurm-%A_%a.log"
+	}
+	return strings.ReplaceAll(s.RunDir, "%", "%%") + "/" + file
+}
+
+// lastingOptions let the job outlive what happens to it, where its user has not said otherwise: Slurm may start it again, warns
+// its script before the end ("B:": the shell alone, and not whatever runs in the step), and keeps it when
+// it can do with fewer nodes.
+func (s Script) lastingOptions() []Option {
+	given := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool {
+			_, given := s.Options.Get(name)
+			return given
+		})
+	}
+	var options []Option
+	if s.Requeue && !given("requeue", "no-requeue") {
+		options = append(options, Option{Name: "requeue", Flag: true})
+	}
+	if w, asked := s.Warning(); asked && !given("signal") {
+		options = append(options, Option{Name: "signal", Value: w.String()})
+	}
+	if s.MinNodes > 0 && !given("no-kill") {
+		options = append(options, Option{Name: "no-kill", Flag: true})
+	}
+	return options
+}
+
+// Warning is the signal that sbatch is asked for: the user's own, or ddpbatch's, which its script hands on. It is false where none is.
+func (s Script) Warning() (Warning, bool) {
+	text, theirs := s.Options.Get("signal")
+	switch {
+	case s.Options.skips("signal"):
+		return Warning{}, false
+	case theirs:
+		w, err := ParseWarning(text)
+		return w, err == nil && w.Lead > 0
+	}
+	lead := min(s.Lead.Truncate(time.Second), maxLead)
+	return Warning{Signal: syscall.SIGUSR2, Batch: true, Lead: lead}, s.Requeue && lead > 0
+}
+
+// maxLead is the longest warning that sbatch takes (sbatch(1), --signal).
+const maxLead = 65535 * time.Second
+
+// leastCPUs asks for a core for each rank of a node where the job does not say how many; no option where it need not. It has to in
+// agent mode, where a node has one task, for which Slurm's own default is one core. The script hides the
+// number from srun, so that the step has all that the job has, which is more where it has whole nodes.
+// Slurm 25.11 refuses mincpus beside ntasks-per-node=1, and cpus-per-task beside another count of cores.
+//
+// For jobs with GPUs a site may have a default of its own (slurm.conf, DefCpuPerGPU), which holds only where sbatch is given no
+// cpus-per-task. So such a job asks for a task for each rank instead, though srun starts one on each node. That gives it a core for each
+// rank, or the site's number for each GPU.
+func (s Script) leastCPUs() Option {
+	own := []string{"mincpus", "overcommit", "cpus-per-gpu"}
+	given := slices.ContainsFunc(own, func(name string) bool {
+		_, given := s.Options.Get(name)
+		return given
+	})
+	counts := slices.ContainsFunc(slices.Concat(s.Options.Extra, s.Words), func(word string) bool {
+		name := extraName(word)
+		return slices.Contains(own, name) || name == "O" || name == "tres-per-task" && strings.Contains(word, "cpu")
+	})
+	// mincpus is what job files that leave the number out have named until now
+	switch {
+	case s.Mode != "agent" || s.CPUsPerRank > 0 || s.Nproc < 2 || given || counts || s.Options.skips("mincpus"):
+		return Option{}
+	case s.gpusPerNode():
+		return Option{Name: "ntasks-per-node", Value: strconv.Itoa(s.Nproc)}
+	}
+	return Option{Name: "cpus-per-task", Value: strconv.Itoa(s.Nproc)}
+}
+
+// gpusPerNode reports whether the job asks for GPUs, and counts none of them by tasks or sockets.
+func (s Script) gpusPerNode() bool {
+	words := slices.Concat(s.Options.Extra, s.Words)
+	for _, o := range s.Options.List {
+		words = append(words, o.word())
+	}
+	asked := false
+	for _, word := range words {
+		switch name := extraName(word); {
+		case slices.Contains([]string{"gpus-per-task", "gpus-per-socket", "tres-per-task", "ntasks-per-socket", "ntasks-per-core"}, name):
+			return false
+		case name == "gpus", name == "G", name == "gpus-per-node", name == "gres" && strings.Contains(word, "gpu"):
+			asked = true
+		}
+	}
+	return asked
+}
+
+// userOptions are the options of the job file.
+func (s Script) userOptions() []string {
+	var options []Option
+	for _, o := range s.Options.List {
+		if o.Name != "nodes" && o.Name != "cpus-per-task" {
+			options = append(options, o)
+		}
+	}
+	return s.words(options)
+}
+
+func (s Script) extraWords() ([]string, error) {
+	var words []string
+	for _, word := range s.Options.Extra {
+		if err := CheckExtra(word); err != nil {
+			return nil, err
+		}
+		if !s.Options.skips(extraName(word)) {
+			words = append(words, quoteDirective(word))
+		}
+	}
+	return words, nil
+}
+
+// srunOptions are constants, numbers, and a variable of the template's, which need no quoting.
+func (s Script) srunOptions() []string {
+	return s.words(slices.Concat(s.shape(), s.endOptions(), []Option{
+		{Name: "cpu-bind", Value: "none"},             // an agent binds its workers itself
+		{Name: "mpi", Value: "${ddpbatch_mpi:-none}"}, // the agents tell each other their addresses by PMI-2 where there is one
+		{Name: "export", Value: "ALL"},                // in spite of a SLURM_EXPORT_ENV=NONE
+	}))
+}
+
+// endOptions say what srun does when a task ends. Agents end together, when their workers are gone: one that
+// ended otherwise takes the step along, which by Slurm's default would wait for ever, and so does one that has ended for longer than
+// the others can need. Where the run goes on with fewer nodes, the step must outlive tasks and nodes that are lost; the script ends it
+// when the run is over ("attempt watch").
+func (s Script) endOptions() []Option {
+	if s.MinNodes > 0 {
+		return []Option{{Name: "kill-on-bad-exit", Value: "0"}, {Name: "no-kill", Flag: true}, {Name: "wait", Value: "0"}}
+	}
+	const farewell = 60 * time.Second
+	return []Option{{Name: "kill-on-bad-exit", Value: "1"}, {Name: "wait", Value: strconv.Itoa(int((s.Grace + farewell) / time.Second))}}
+}
+
+// words writes options as sbatch and srun take them, less those that the site refuses.
+func (s Script) words(options []Option) []string {
+	var words []string
+	for _, o := range options {
+		if o.Name != "" && !s.Options.skips(o.Name) {
+			words = append(words, o.word())
+		}
+	}
+	return words
+}

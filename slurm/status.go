@@ -1,0 +1,156 @@
+package slurm
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// JobStatus is what Slurm tells of a job, of an element of an array, or of a group of elements that
+// are still pending. The texts are Slurm's own; a field that the source of the answer does not
+// tell is empty (Restarts: -1).
+type JobStatus struct {
+	ID        string // as Slurm shows it: "12", "12_3", "12_[4-6%2]", "12+1"
+	RawID     string // the number that Slurm keeps it by: "61" for "57_1"
+	Name      string // may hold anything, | and blanks too
+	State     string // in full and in capitals: "RUNNING", "NODE_FAIL"; JOB STATE CODES in squeue(1)
+	Reason    string // why it waits or ended, "None" where there is nothing to tell
+	ExitCode  string // "code:signal", of use for ended jobs only; from accounting the code is modulo 128
+	Nodes     string // how many: a number
+	NodeList  string // which, folded; empty before the start
+	Restarts  int    // how often it was requeued
+	StartTime string // 2026-11-21T00:29:07, or N/A or Unknown; expected, for a pending job
+	EndTime   string // likewise; for a running job, when its limit ends it
+	TimeLimit string // d-hh:mm:ss, UNLIMITED or Partition_Limit
+}
+
+// endedStates are the states that a job does not leave by itself.
+var endedStates = map[string]bool{
+	"BOOT_FAIL": true, "CANCELLED": true, "COMPLETED": true, "DEADLINE": true, "FAILED": true, "LAUNCH_FAILED": true,
+	"NODE_FAIL": true, "OUT_OF_MEMORY": true, "PREEMPTED": true, "REVOKED": true, "TIMEOUT": true,
+}
+
+// Ended tells whether the job is over. States that this version does not know are not.
+func (s JobStatus) Ended() bool { return endedStates[s.State] }
+
+// Running tells whether the job runs; while Slurm hands it a signal its state is SIGNALING.
+func (s JobStatus) Running() bool { return s.State == "RUNNING" || s.State == "SIGNALING" }
+
+// stuckReasons are reasons of a pending job that no other job's end takes away: it asks for what its partition, account or quality of
+// service does not give, or is held ("JOB REASON CODES" in squeue(1)).
+var stuckReasons = map[string]bool{
+	"AccountNotAllowed": true, "BadConstraints": true, "DependencyNeverSatisfied": true, "InvalidAccount": true, "InvalidQOS": true,
+	"JobHeldAdmin": true, "JobHeldUser": true, "PartitionConfig": true, "PartitionDown": true, "PartitionInactive": true,
+	"PartitionNodeLimit": true, "PartitionTimeLimit": true, "QOSNotAllowed": true, "ReservationDeleted": true,
+}
+
+// Stuck tells whether the job is pending for a reason that does not pass by itself. Limits of one job ("AssocMaxNodePerJobLimit") are among
+// these, limits of all jobs of a group are not.
+func (s JobStatus) Stuck() bool {
+	ofOneJob := strings.HasSuffix(s.Reason, "PerJob") || strings.HasSuffix(s.Reason, "PerJobLimit")
+	return s.State == "PENDING" && (ofOneJob || stuckReasons[s.Reason])
+}
+
+// Of tells whether s is, or is part of, the job that the plain id (without a cluster) names.
+func (s JobStatus) Of(id string) bool {
+	if s.ID == id || s.RawID == id {
+		return true
+	}
+	job, element, isElement := strings.Cut(id, "_")
+	switch {
+	case base(s.ID) != base(id):
+		return false
+	case isElement:
+		_, group, _ := strings.Cut(s.ID, "_")
+		return inGroup(element, group)
+	}
+	return job == id && !strings.Contains(id, "+") // the whole array, or the whole heterogeneous job
+}
+
+// JobID names a job as sbatch tells it: its number, and the cluster where there are several.
+type JobID struct {
+	ID      string // "3"
+	Cluster string // "" for the cluster that the commands talk to by themselves
+}
+
+// String is the form of sbatch --parsable: "3", or "3;lab".
+func (j JobID) String() string {
+	if j.Cluster == "" {
+		return j.ID
+	}
+	return j.ID + ";" + j.Cluster
+}
+
+// jobIDForm is a job, "3", an element of an array, "3_7", or a component of a heterogeneous
+// job, "3+1"; with a cluster, "3;lab". Slurm's ids have at most ten digits. Counted
+// repetitions take long to compile, and most processes never ask.
+var jobIDForm = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9]{1,10}(?:_[0-9]{1,10})?(?:\+[0-9]{1,10})?)(?:;([A-Za-z0-9_.-]{1,64}))?$`)
+})
+
+// ParseJobID reads the id of one job: "3", "3_7", "3+1", each also with ";cluster" after it.
+// Of an array's pending elements squeue shows groups, such as "3_[4-6%2]"; they name no one
+// job and are refused.
+func ParseJobID(s string) (JobID, error) {
+	m := jobIDForm().FindStringSubmatch(s)
+	if m == nil {
+		return JobID{}, fmt.Errorf("job id %s: write a number as sbatch prints it, such as 12; for one element of an array 12_3", clip(s))
+	}
+	return JobID{ID: m[1], Cluster: m[2]}, nil
+}
+
+// base is the number of the job that an id, as Slurm's commands show it, belongs to: of "12_[3-6%2]",
+// "12_3" and "12+1" it is "12".
+func base(id string) string {
+	if i := strings.IndexAny(id, "_+"); i >= 0 {
+		return id[:i]
+	}
+	return id
+}
+
+// inGroup tells whether an element of an array is among those that Slurm shows as one group:
+// "[0,3,6-9,20-40:5%2]", where %2 is how many may run at once. Slurm cuts long groups
+// short, with three dots ("[1-3,5...%2]") or, in squeue's narrow columns, in the middle of a
+// number ("[1-3,5,1"); an element may then be in what is not shown, so it counts as in.
+func inGroup(element, group string) bool {
+	list, bracket := strings.CutPrefix(group, "[")
+	if !bracket {
+		return group == element
+	}
+	list, whole := strings.CutSuffix(list, "]")
+	list, _, _ = strings.Cut(list, "%")
+	if !whole || strings.HasSuffix(list, "...") {
+		return true
+	}
+	n, err := strconv.ParseUint(element, 10, 32)
+	if err != nil {
+		return false
+	}
+	for item := range strings.SplitSeq(list, ",") {
+		if inSpan(n, item) {
+			return true
+		}
+	}
+	return false
+}
+
+// inSpan tells whether n is in "7", "3-6" or "20-40:5".
+func inSpan(n uint64, item string) bool {
+	bounds, step, hasStep := strings.Cut(item, ":")
+	low, high, isRange := strings.Cut(bounds, "-")
+	if !isRange {
+		high = low
+	}
+	if !hasStep {
+		step = "1"
+	}
+	lo, err1 := strconv.ParseUint(low, 10, 32)
+	hi, err2 := strconv.ParseUint(high, 10, 32)
+	by, err3 := strconv.ParseUint(step, 10, 32)
+	if err1 != nil || err2 != nil || err3 != nil || by == 0 {
+		return false
+	}
+	return lo <= n && n <= hi && (n-lo)%by == 0
+}

@@ -1,0 +1,209 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// readStep reads a task's place in its step. Inside srun SLURM_JOB_NODELIST stays the job's while
+// SLURM_TASKS_PER_NODE becomes the step's; a mixture shows as lengths that disagree.
+func (a *Allocation) readStep(env environ) error {
+	nodelist, err := a.readNodes(env, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+	if err != nil {
+		return err
+	}
+	counts, err := readCounts(env, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE")
+	if err != nil {
+		return err
+	}
+	if err := a.setTasks(env, nodelist, counts); err != nil {
+		return err
+	}
+	if err := a.orderByComponent(env); err != nil {
+		return err
+	}
+	return a.readTask(env, nodelist, counts)
+}
+
+// taskCounts is a variable of task counts as read.
+type taskCounts struct {
+	variable
+	list  []int
+	total int
+}
+
+func readCounts(env environ, names ...string) (taskCounts, error) {
+	v, err := env.need(names...)
+	if err != nil {
+		return taskCounts{}, err
+	}
+	list, err := ParseTaskCounts(v.value, MaxNodes)
+	if err != nil {
+		return taskCounts{}, fmt.Errorf("%s: %w", v.name, err)
+	}
+	total := 0
+	for _, n := range list {
+		total += n // at most MaxNodes counts of 16 bits
+	}
+	return taskCounts{v, list, total}, nil
+}
+
+// setTasks sets the sizes of the step, after holding the variables against each other.
+func (a *Allocation) setTasks(env environ, nodelist variable, counts taskCounts) (err error) {
+	if len(counts.list) != len(a.Nodes) {
+		return fmt.Errorf("%s names %d nodes, but %s counts the tasks of %d", nodelist, len(a.Nodes), counts, len(counts.list))
+	}
+	for i, n := range counts.list {
+		if n == 0 {
+			return fmt.Errorf("%s leaves node %s of %s without a task", counts, a.Nodes[i], nodelist)
+		}
+	}
+	names := []string{"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_NPROCS"}
+	if a.Tasks, err = env.numberOr(counts.total, names...); err != nil {
+		return err
+	}
+	if a.Tasks != counts.total {
+		v, _ := env.first(names...)
+		return fmt.Errorf("%s, but the counts in %s make %d", v, counts, counts.total)
+	}
+	a.TasksPerNode = counts.list
+	return nil
+}
+
+// readTask reads which task of the step this is. It is never derived from SLURM_PROCID alone:
+// where the layout is cyclic or arbitrary, a node's ranks do not follow on each other.
+func (a *Allocation) readTask(env environ, nodelist variable, counts taskCounts) (err error) {
+	if a.NodeRank, err = env.number("SLURM_NODEID"); err != nil {
+		return err
+	}
+	if a.ProcID, err = env.number("SLURM_PROCID"); err != nil {
+		return err
+	}
+	if a.LocalID, err = env.number("SLURM_LOCALID"); err != nil {
+		return err
+	}
+	if a.NodeRank >= len(a.Nodes) {
+		return fmt.Errorf("SLURM_NODEID is %d, but %s names only %d nodes", a.NodeRank, nodelist, len(a.Nodes))
+	}
+	if name, set := env.first("SLURMD_NODENAME"); set && name.value != a.NodeName() {
+		return fmt.Errorf("%s, but SLURM_NODEID is %d and that node of %s is %s", name, a.NodeRank, nodelist, a.NodeName())
+	}
+	if a.ProcID >= a.Tasks {
+		return fmt.Errorf("SLURM_PROCID is %d, but %s makes only %d tasks", a.ProcID, counts, a.Tasks)
+	}
+	if here := a.TasksPerNode[a.NodeRank]; a.LocalID >= here {
+		return fmt.Errorf("SLURM_LOCALID is %d, but %s makes only %d for node %s", a.LocalID, counts, here, a.NodeName())
+	}
+	return nil
+}
+
+// MaxHetSize is the most components that Slurm gives a heterogeneous job (MAX_HET_JOB_COMPS in slurm.h).
+const MaxHetSize = 128
+
+// orderByComponent puts the nodes of a heterogeneous job's step, and the counts of their tasks, into the order of SLURM_NODEID. That
+// goes component by component, while the step's lists have all of its nodes sorted by name (seen in Slurm 22.05): the two differ where
+// a later component has a node of an earlier name. Every task knows the nodes of each component.
+func (a *Allocation) orderByComponent(env environ) error {
+	size, err := env.numberOr(0, "SLURM_HET_SIZE")
+	if err != nil || size < 2 {
+		return err
+	}
+	if size > MaxHetSize {
+		return fmt.Errorf("SLURM_HET_SIZE is %d, and Slurm gives a job no more than %d components", size, MaxHetSize)
+	}
+	left := make(map[string]int, len(a.Nodes)) // indices into Nodes
+	for i, name := range a.Nodes {
+		left[name] = i
+	}
+	var order []int
+	for component := range size {
+		list, set := env.first("SLURM_JOB_NODELIST_HET_GROUP_" + strconv.Itoa(component))
+		if !set {
+			return nil // nothing tells; NODEID is held against SLURMD_NODENAME all the same
+		}
+		names, err := ExpandHostlist(list.value, MaxNodes)
+		if err != nil {
+			return fmt.Errorf("%s: %w", list.name, err)
+		}
+		for _, name := range names {
+			if i, ok := left[name]; ok { // the step need not have all components
+				order = append(order, i)
+				delete(left, name)
+			}
+		}
+	}
+	if len(order) != len(a.Nodes) {
+		return nil // as above
+	}
+	nodes, counts := make([]string, len(order)), make([]int, len(order))
+	for to, from := range order {
+		nodes[to], counts[to] = a.Nodes[from], a.TasksPerNode[from]
+	}
+	a.Nodes, a.TasksPerNode = nodes, counts
+	return nil
+}
+
+// errNotSet marks the error that none of some variables is set.
+var errNotSet = errors.New("is not set; was the environment cleared (env -i, a container)?")
+
+// environ is the environment as os.LookupEnv gives it.
+type environ func(string) (string, bool)
+
+// variable is one that is set; it prints as NAME="value", shortened where long.
+type variable struct{ name, value string }
+
+func (v variable) String() string { return v.name + "=" + clip(v.value) }
+
+// first returns the first of the variables that is set to something.
+func (e environ) first(names ...string) (variable, bool) {
+	for _, name := range names {
+		if value, ok := e(name); ok && value != "" && value != "(null)" {
+			return variable{name, value}, true
+		}
+	}
+	return variable{}, false
+}
+
+// need is first, with an error that names them all where none is set.
+func (e environ) need(names ...string) (variable, error) {
+	if v, ok := e.first(names...); ok {
+		return v, nil
+	}
+	return variable{}, fmt.Errorf("%s %w", strings.Join(names, " or "), errNotSet)
+}
+
+// number reads a whole number that is not negative from the first variable that is set.
+func (e environ) number(names ...string) (int, error) {
+	v, err := e.need(names...)
+	if err != nil {
+		return 0, err
+	}
+	n, err := parseInt(v.value)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", v.name, err)
+	}
+	return n, nil
+}
+
+// numberOr is number, with what to return where none of the variables is set.
+func (e environ) numberOr(absent int, names ...string) (int, error) {
+	n, err := e.number(names...)
+	if errors.Is(err, errNotSet) {
+		return absent, nil
+	}
+	return n, err
+}
+
+// id reads one of Slurm's ids, which have 32 bits, and keeps it as text; "" where it is not set.
+func (e environ) id(name string) (string, error) {
+	v, set := e.first(name)
+	if !set {
+		return "", nil
+	}
+	if _, err := strconv.ParseUint(v.value, 10, 32); err != nil {
+		return "", fmt.Errorf("%s is not an id of Slurm's", v)
+	}
+	return v.value, nil
+}
