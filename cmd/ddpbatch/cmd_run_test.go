@@ -200,13 +200,13 @@ func TestOutOfMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told []string
+	var events []string
 	for _, e := range ledger {
 		if e.Event != rundir.EventBegin {
-			told = append(told, fmt.Sprint(e.Event, " ", e.Attempt, " ", e.Cause))
+			events = append(events, fmt.Sprint(e.Event, " ", e.Attempt, " ", e.Cause))
 		}
 	}
-	if got, want := strings.Join(told, ", "), "end 1 oom, requeue 1 oom, end 2 oom, give-up 2 oom"; got != want {
+	if got, want := strings.Join(events, ", "), "end 1 oom, requeue 1 oom, end 2 oom, give-up 2 oom"; got != want {
 		t.Errorf("the ledger says: %s; want: %s", got, want)
 	}
 	status, out := command(dir, "status", "--json", run.Path())
@@ -238,8 +238,8 @@ func TestRunMasterPortIsServed(t *testing.T) {
 	}
 }
 
-// tellEnvironment writes what a worker finds in its environment to a file of its own.
-const tellEnvironment = `
+// printEnvironment writes what a worker finds in its environment to a file of its own.
+const printEnvironment = `
 import json, os, sys
 with open(os.path.join(sys.argv[1], os.environ["RANK"] + ".json"), "w") as f:
     json.dump(dict(os.environ), f)
@@ -250,7 +250,7 @@ with open(os.path.join(sys.argv[1], os.environ["RANK"] + ".json"), "w") as f:
 func TestRunEnvironmentAsTorchrun(t *testing.T) {
 	torch.Run(t, "import torch.distributed.run") // skips where there is none
 	script := filepath.Join(t.TempDir(), "tell.py")
-	if err := os.WriteFile(script, []byte(tellEnvironment), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte(printEnvironment), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	flags := []string{"--nproc_per_node=2", "--role=actor", "--max_restarts=3", "--rdzv_id=77", "--master_port=" + fmt.Sprint(handPort(t)), "--log_dir=" + t.TempDir(),

@@ -281,10 +281,10 @@ func pretendRun(t *testing.T) (*rundir.Dir, *jobfile.Job) {
 	return run, job
 }
 
-// play simulates the job under a release of Slurm; heard is told each thing that is said.
-func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, release sim.Release, heard func(string)) error {
+// play simulates the job under a release of Slurm; said receives each thing that is said.
+func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, release sim.Release, said func(string)) error {
 	t.Helper()
-	out := &hearer{heard: heard}
+	out := &listener{said: said}
 	e := &env{
 		Out: out, Err: out, Dir: "/", Hostname: "h", Now: time.Now, Environ: os.Environ(),
 		Terminal: func(io.Writer) (int, bool) { return 0, false },
@@ -296,17 +296,17 @@ func play(ctx context.Context, t *testing.T, run *rundir.Dir, job *jobfile.Job, 
 	return err
 }
 
-// hearer is an output that somebody listens to.
-type hearer struct {
-	heard func(string)
-	mu    sync.Mutex
-	all   bytes.Buffer
+// listener is an output that somebody listens to.
+type listener struct {
+	said func(string)
+	mu   sync.Mutex
+	all  bytes.Buffer
 }
 
-func (h *hearer) Write(p []byte) (int, error) {
+func (h *listener) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard(string(p))
+	h.said(string(p))
 	return h.all.Write(p)
 }
 
@@ -387,7 +387,7 @@ type faultCase struct {
 }
 
 // TestFaults strikes a run with each fault there is, and holds how the run ends, that it ends with the bytes of one that was never
-// struck where it is done, and that nothing of it lives on.
+// injected where it is done, and that nothing of it lives on.
 func TestFaults(t *testing.T) {
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"preempt\", \"timeout\", \"node\", \"crash\"]\n[train]", 1)
 	job = strings.Replace(job, "epochs = 30", "epochs = 15", 1) // 480 steps
@@ -431,7 +431,7 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(name+", "+string(release), func(t *testing.T) {
 				t.Parallel()
-				run, text := struck(t, job, tt)
+				run, text := injected(t, job, tt)
 				if tt.exit == 0 && !tt.fewer {
 					sameTensors(t, finalState(t, run), want)
 				}
@@ -443,8 +443,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// struck simulates a job with a fault, and holds all but its last state.
-func struck(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
+// injected simulates a job with a fault, and holds all but its last state.
+func injected(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "long.toml"), []byte(job), 0o600); err != nil {
@@ -489,12 +489,12 @@ func struck(t *testing.T, job string, tt faultCase) (*rundir.Dir, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := false
+	recorded := false
 	for _, e := range ledger {
-		told = told || e.Event == "fault" && strings.HasPrefix(e.Detail, tt.fault)
+		recorded = recorded || e.Event == "fault" && strings.HasPrefix(e.Detail, tt.fault)
 	}
-	if struck := !strings.Contains(out.String(), "did not strike"); told != struck {
-		t.Errorf("the ledger has the fault: %v; it struck: %v", told, struck)
+	if injected := !strings.Contains(out.String(), "did not strike"); recorded != injected {
+		t.Errorf("the ledger has the fault: %v; it was injected: %v", recorded, injected)
 	}
 	return run, out.String()
 }
@@ -511,7 +511,7 @@ func stateCause(cause string) string {
 func TestFaultNoSpace(t *testing.T) {
 	world(t, false)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"crash\"]\n[train]", 1)
-	run, text := struck(t, job, faultCase{fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"}})
+	run, text := injected(t, job, faultCase{fault: "nospace@step=300", exit: 1, attempts: 4, cause: "crash", says: []string{"no space left on device"}})
 	if state := finalState(t, run); state.Step < 250 || state.Step > 900 { // of 960; simulate may be late to strike
 		t.Errorf("the newest checkpoint is of step %d\n%s", state.Step, text)
 	}
@@ -523,7 +523,7 @@ func TestFaultPartition(t *testing.T) {
 	world(t, true)
 	job := strings.Replace(stoppableJob, "[train]", "[requeue]\non = [\"node\"]\n[train]", 1)
 	job = strings.Replace(job, "20s", "2s", 1)
-	_, text := struck(t, job, faultCase{fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true})
+	_, text := injected(t, job, faultCase{fault: "partition:node2@step=300", attempts: 2, cause: "node", says: []string{"cut off", "takes the place of node2"}, resumed: true})
 	if !strings.Contains(text, "going on after step ") {
 		t.Errorf("it began anew:\n%s", text)
 	}

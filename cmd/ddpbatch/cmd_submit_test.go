@@ -92,7 +92,7 @@ func toolsWithoutSlurm(t *testing.T, dir string) string {
 }
 
 // What Slurm says after it may have taken the job is no refusal: the run stays, and its job is found.
-func TestSubmitThatWasHeard(t *testing.T) {
+func TestSubmitThatWasReceived(t *testing.T) {
 	q := newQueue(t)
 	parent := t.TempDir()
 	q.must(os.WriteFile(filepath.Join(parent, "job.toml"), []byte("name = \"x\"\n[launch]\ncommand = [\"true\"]\n"), 0o600))

@@ -35,8 +35,8 @@ func TestSignalsCancelWithTheirName(t *testing.T) {
 		case <-time.After(testkit.Patience):
 			t.Fatalf("%v did not cancel", sig)
 		}
-		var told launch.SignalError
-		if !errors.As(context.Cause(ctx), &told) || told.Sig != sig {
+		var stopped launch.SignalError
+		if !errors.As(context.Cause(ctx), &stopped) || stopped.Sig != sig {
 			t.Errorf("%v: the cause is %v", sig, context.Cause(ctx))
 		}
 		stop()
@@ -182,8 +182,8 @@ func TestSignalsReceived(t *testing.T) {
 	case <-time.After(testkit.Patience):
 		t.Fatal("not stopped")
 	}
-	var told launch.SignalError
-	if !errors.As(context.Cause(ctx), &told) || told.Sig != syscall.SIGALRM {
+	var stopped launch.SignalError
+	if !errors.As(context.Cause(ctx), &stopped) || stopped.Sig != syscall.SIGALRM {
 		t.Errorf("the cause is %v", context.Cause(ctx))
 	}
 }

@@ -18,7 +18,7 @@ import (
 func TestAttemptEnd(t *testing.T) {
 	crash := rundir.Verdict{Cause: "crash", Exit: 7, Host: "n2", Message: "rank 1 crashed"}
 	lost := rundir.Verdict{Cause: "node", Exit: 1, Host: "n2", Nodes: []string{"n2"}, Message: "lost"}
-	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
+	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Message: "told"}
 	for _, test := range []struct {
 		name    string
 		requeue string
@@ -34,15 +34,15 @@ func TestAttemptEnd(t *testing.T) {
 		{"done", "", &rundir.Verdict{Cause: "done"}, 0, "", nil, "done", nil, nil, 0},
 		{"nobody left a verdict, and all is well", "", nil, 0, "", nil, "done", []string{"end"}, nil, 0},
 		{"crash", "", &crash, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "(null)")}, "crash", []string{"end", "give-up"}, nil, 7},
-		{"preempted", "", &told, 143, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)")},
+		{"preempted", "", &stopped, 143, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)")},
 			"preempt", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
-		{"requeued by Slurm", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
+		{"requeued by Slurm", "", &stopped, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
 			"preempt", []string{"end", "requeue"}, nil, 75},
 		{"requeued by Slurm, and not to be", "max.node = 0", &lost, 1, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "PENDING Reason=BeginTime", 1, "(null)")},
 			"node", []string{"end", "give-up"}, []string{"scancel 12"}, 1},
-		{"cancelled", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "cancelled", []string{"end", "give-up"}, nil, 143},
+		{"cancelled", "", &stopped, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "cancelled", []string{"end", "give-up"}, nil, 143},
 		{"cancelled after a node was lost", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=None", 0, "(null)")}, "node", []string{"end", "give-up"}, nil, 1},
-		{"time limit", "", &told, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=TimeLimit", 0, "(null)")},
+		{"time limit", "", &stopped, 143, "TERM", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "COMPLETING Reason=TimeLimit", 0, "(null)")},
 			"timeout", []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 75},
 		{"a node", "", &lost, 1, "", map[string]string{"scontrol.out": fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None", 0, "n9")}, "node", []string{"end", "requeue"},
 			[]string{"sbatch --test-only --exclude=n[2,9] SCRIPT", "scontrol requeue 12", "scontrol update JobId=12 ExcNodeList=n[2,9]"}, 75},
@@ -148,7 +148,7 @@ func TestSetupFailure(t *testing.T) {
 // What Slurm 25.11.7 said at the moment of TERM (slurm/testdata/25.11): COMPLETING alone, and the cause in other fields. Workers that saved
 // at that TERM ask to be started again, whatever ends the job.
 func TestAttemptEndOf25_11(t *testing.T) {
-	told := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
+	stopped := rundir.Verdict{Cause: "cancelled", Exit: 143, Signal: 15, Host: "n1", Message: "told"}
 	saved := rundir.Verdict{Cause: "cancelled", Exit: 75, Signal: 15, Host: "n1", Saved: true, Message: "told"}
 	for file, test := range map[string]struct {
 		cause    string
@@ -156,11 +156,11 @@ func TestAttemptEndOf25_11(t *testing.T) {
 		want     []string
 		calls    []string
 	}{
-		"cancel":  {"cancelled", []rundir.Verdict{told, saved}, []string{"end", "give-up"}, nil},
-		"timeout": {"timeout", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
-		"nodefail": {"node", []rundir.Verdict{told}, []string{"end", "requeue"},
+		"cancel":  {"cancelled", []rundir.Verdict{stopped, saved}, []string{"end", "give-up"}, nil},
+		"timeout": {"timeout", []rundir.Verdict{stopped, saved}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}},
+		"nodefail": {"node", []rundir.Verdict{stopped}, []string{"end", "requeue"},
 			[]string{"sbatch --test-only --exclude=n2 SCRIPT", "scontrol update JobId=12 ExcNodeList=n2"}},
-		"preempt": {"preempt", []rundir.Verdict{told, saved}, []string{"end", "requeue"}, nil},
+		"preempt": {"preempt", []rundir.Verdict{stopped, saved}, []string{"end", "requeue"}, nil},
 	} {
 		for _, v := range test.verdicts {
 			t.Run(fmt.Sprintf("%s, exit code %d", file, v.Exit), func(t *testing.T) {

@@ -100,6 +100,6 @@ func (p *pretendSlurm) begun(requeue string, v rundir.Verdict) (*rundir.Dir, *sc
 
 // Verdicts of workers that were told to stop, and of a run that is done.
 var (
-	toldAndSaved = rundir.Verdict{Cause: "cancelled", Exit: 75, Saved: true, Message: "told to stop by SIGTERM"}
-	doneVerdict  = rundir.Verdict{Cause: "done", FirstRank: -1, Message: "done"}
+	stoppedAndSaved = rundir.Verdict{Cause: "cancelled", Exit: 75, Saved: true, Message: "told to stop by SIGTERM"}
+	doneVerdict     = rundir.Verdict{Cause: "done", FirstRank: -1, Message: "done"}
 )

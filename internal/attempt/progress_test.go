@@ -16,8 +16,8 @@ import (
 	"ddpbatch/internal/testkit/fakeslurm"
 )
 
-// tellStep adds a line to the run's metrics, as rank 0 does.
-func tellStep(t *testing.T, run *rundir.Dir, attempt int, step int64) {
+// writeStep adds a line to the run's metrics, as rank 0 does.
+func writeStep(t *testing.T, run *rundir.Dir, attempt int, step int64) {
 	t.Helper()
 	line, err := json.Marshal(rundir.Metrics{Time: time.Now(), Attempt: attempt, Step: step})
 	if err != nil {
@@ -68,7 +68,7 @@ func TestLossesWithProgress(t *testing.T) {
 				if err := e.begin(t, run); err != nil {
 					t.Fatalf("start %d: %v", start, err)
 				}
-				tellStep(t, run, start+1, int64(1000*(start+1)))
+				writeStep(t, run, start+1, int64(1000*(start+1)))
 				if start < 5 {
 					test.end(t, p, e, run, start+1)
 				}

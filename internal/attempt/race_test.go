@@ -28,11 +28,11 @@ func TestAttemptEndWaitsForSlurm(t *testing.T) {
 		left    time.Duration // until the job's time limit; 0: it has none
 	}{
 		{"a preemption, told late", `[ "$1" = show ] && sleep 2`, fmt.Sprintf(fakeslurm.Facts, "RUNNING Reason=None PreemptTime=2026-11-21T00:55:18", 0, "(null)"),
-			toldAndSaved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
+			stoppedAndSaved, nil, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"not there at first", `[ "$1" = requeue ] && [ ! -e DIR/up ] && touch DIR/up && echo "` + fakeslurm.Silence + `" >&2 && exit 1`, fakeslurm.RunningFacts,
 			fakeslurm.Saved, nil, []string{"requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"no answer to any question, and the workers saved", `[ "$1" = show ] && echo "` + fakeslurm.Silence + `" >&2 && exit 1`, "",
-			toldAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
+			stoppedAndSaved, []string{"TERM"}, []string{"end", "requeue"}, []string{"scontrol requeue 12"}, 0},
 		{"done, and the answer was lost", `[ "$1" = requeue ] && sed -i s/Restarts=0/Restarts=1/ DIR/scontrol.out && echo "Socket timed out on send/recv operation" >&2 && exit 1`, fakeslurm.RunningFacts,
 			fakeslurm.Saved, nil, []string{"requeue"}, nil, 0},
 		{"the backup controller is about to take over", `[ ! -e DIR/up ] && { [ "$1" = requeue ] && touch DIR/up; echo "Slurm backup controller in standby mode" >&2; exit 1; }`, fakeslurm.RunningFacts,

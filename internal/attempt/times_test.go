@@ -55,7 +55,7 @@ func killWaitIs(text string) func(string) (string, bool) {
 	return (&script{Environ: []string{killWaitName + "=" + text}}).lookup
 }
 
-func TestAttemptBeginTellsKillWait(t *testing.T) {
+func TestAttemptBeginSetsKillWait(t *testing.T) {
 	const seven = "KillWait                = 7 sec\n"
 	for name, test := range map[string]struct{ before, config, want string }{
 		"told":                 {"", seven, "7s"},

@@ -272,7 +272,7 @@ func TestRunRejects(t *testing.T) {
 		environ := with(agents(t), map[string]string{"CUDA_VISIBLE_DEVICES": ""})
 		cfg, _, err := resolved(t, environ, test.line)
 		if err != nil || !errors.As(cfg.Declines, new(*usage.Error)) || !strings.Contains(cfg.Declines.Error(), test.want) {
-			t.Errorf("%q: %v, it declines as %v; want a usage error: %s", test.line, err, cfg.Declines, test.want)
+			t.Errorf("%q: %v, it rejects as %v; want a usage error: %s", test.line, err, cfg.Declines, test.want)
 		}
 		if cfg.Index != 1 || cfg.Count != 3 || cfg.Nproc != 1 || cfg.MasterAddr != "n1" || len(cfg.Ports) == 0 || cfg.RunID != "lab/7.0.0" {
 			t.Errorf("%q: who hears of it cannot be known: %s", test.line, describe(cfg))
@@ -340,17 +340,17 @@ func TestMisplaced(t *testing.T) {
 	first.NodeRank, first.ProcID = 0, 1
 	other.NodeRank, other.ProcID, other.LocalID = 0, 2, 1
 	for _, test := range []struct {
-		alloc    slurm.Allocation
-		pmi      *pmi2.Client
-		index    int
-		declines bool
+		alloc   slurm.Allocation
+		pmi     *pmi2.Client
+		index   int
+		rejects bool
 	}{
 		{second, nil, 1, true}, {first, nil, 0, true}, {other, nil, 2, false},
 		{second, &pmi2.Client{}, 0, true}, {first, &pmi2.Client{}, 1, true}, {other, &pmi2.Client{}, 2, false},
 	} {
 		cfg := launch.AgentConfig{Index: test.alloc.ProcID, Count: 3}
 		Misplaced(test.pmi, &test.alloc, &cfg)
-		if cfg.Index != test.index || (cfg.Declines != nil) != test.declines {
+		if cfg.Index != test.index || (cfg.Declines != nil) != test.rejects {
 			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Declines)
 		}
 	}
