@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"ddpbatch/internal/pause"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
@@ -76,7 +75,8 @@ func (a *Attempt) requeue(ctx context.Context, e Env, s Scheduler, w Ending) (En
 	p := patienceOf(e, a, w.lead)
 	limited, cancel := context.WithTimeout(ctx, p.requeue)
 	defer cancel()
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+	pauses := newPauses()
+	for {
 		facts := s.Ask(ctx, p.again)
 		if facts.Requeued { // by Slurm itself, or by a request whose answer was lost
 			break
@@ -89,7 +89,7 @@ func (a *Attempt) requeue(ctx context.Context, e Env, s Scheduler, w Ending) (En
 		case err == nil:
 		case !unanswered(err):
 			return w, a.refused(err, w.Decision, a.note(e, rundir.EventRefused, w.Decision, err.Error()))
-		case pause.For(limited, wait) == nil:
+		case pauses.Wait(limited) == nil:
 			continue
 		case a.cancelled():
 			w.Facts.Requeued = true // as far as is known

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"ddpbatch/internal/pause"
+	"ddpbatch/internal/backoff"
 	"ddpbatch/mpi/launch/recovery"
 	"ddpbatch/slurm"
 )
@@ -115,20 +115,21 @@ func (s *slurmScheduler) Cancel(ctx context.Context) error {
 
 // untilAnswered does something again and again until Slurm answers, or ctx ends.
 func untilAnswered(ctx context.Context, do func(context.Context) error) error {
-	for wait := firstPause; ; wait = min(2*wait, longestPause) {
+	pauses := newPauses()
+	for {
 		once, cancel := context.WithTimeout(ctx, questionLimit)
 		err := do(once)
 		cancel()
-		if err == nil || !unanswered(err) || pause.For(ctx, wait) != nil {
+		if err == nil || !unanswered(err) || pauses.Wait(ctx) != nil {
 			return err
 		}
 	}
 }
 
-const (
-	firstPause   = 100 * time.Millisecond
-	longestPause = 2 * time.Second
-)
+// newPauses are those between two questions to Slurm that it does not answer.
+func newPauses() *backoff.Backoff {
+	return &backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
+}
 
 // unanswered tells whether an error leaves open what Slurm has to say.
 func unanswered(err error) bool {
