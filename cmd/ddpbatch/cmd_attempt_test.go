@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ddpbatch/internal/attempt"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/testkit/fakeslurm"
@@ -46,7 +47,7 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 75}); exitCode(err) != exitRequeue {
+			if err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 75}); exitCode(err) != exit.Requeue {
 				t.Fatalf("exit code %d: %v", exitCode(err), err)
 			}
 		}, []string{"begin", "end", "requeue", "cancel", "give-up"}},
@@ -60,7 +61,7 @@ func TestAttemptBeginHonoursCancel(t *testing.T) {
 			e, out, _ := p.env(test.start, 0)
 			p.cancel(e, run, "12")
 			for range 2 { // and if scancel still does not arrive, the second time as well
-				if err := runAttemptBegin(t.Context(), e, run.Path()); exitCode(err) != exitNever || !strings.Contains(err.Error(), "cancelled") || out.Len() > 0 {
+				if err := runAttemptBegin(t.Context(), e, run.Path()); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "cancelled") || out.Len() > 0 {
 					t.Errorf("exit code %d: %v; said %q", exitCode(err), err, out)
 				}
 			}
@@ -103,13 +104,13 @@ func TestCancelArray(t *testing.T) {
 	run, e := p.element(root, "12", 1, savedVerdict)
 	p.cancel(e, root, "12")
 	err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 75})
-	if got, want := eventsOf(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exitNever || !slices.Equal(got, want) {
+	if got, want := eventsOf(t, run), []string{"begin", "end", "cancel", "give-up"}; exitCode(err) != exit.Never || !slices.Equal(got, want) {
 		t.Errorf("exit code %d (%v), ledger %q, want %q", exitCode(err), err, got, want)
 	}
 	if calls := p.calls(); slices.ContainsFunc(calls, func(call string) bool { return strings.HasPrefix(call, "scontrol requeue") }) {
 		t.Errorf("ran %q", calls)
 	}
-	for array, want := range map[string]int{"12": exitNever, "13": 0} {
+	for array, want := range map[string]int{"12": exit.Never, "13": 0} {
 		e, _, _ := p.env(0, 0)
 		e.Environ = append(e.Environ, "SLURM_ARRAY_JOB_ID="+array, "SLURM_ARRAY_TASK_ID=4")
 		if err := runAttemptBegin(t.Context(), e, root.Path()); exitCode(err) != want {
@@ -143,7 +144,7 @@ func TestResumeArray(t *testing.T) {
 	err := runAttemptEnd(t.Context(), e, run.Path(), attempt.SrunEnd{Code: 1})
 	history, ledgerErr := run.Ledger()
 	last := history[len(history)-1]
-	if exitCode(err) != exitRequeue || ledgerErr != nil || last.Event != rundir.EventRequeue || !slices.Equal(last.Nodes, []string{"n1"}) {
+	if exitCode(err) != exit.Requeue || ledgerErr != nil || last.Event != rundir.EventRequeue || !slices.Equal(last.Nodes, []string{"n1"}) {
 		t.Errorf("exit code %d (%v), %+v (%v); want a requeue without n1", exitCode(err), err, last, ledgerErr)
 	}
 }
@@ -194,12 +195,12 @@ func TestCancelEnded(t *testing.T) {
 			err := cancelAll(t.Context(), e, "/", []string{run.Path(), "/nothing/there"})
 			cancelled := slices.Contains(p.calls(), "scancel 12")
 			if test.want == "" {
-				if !cancelled || !slices.Contains(eventsOf(t, run), "cancel") || exitCode(err) != exitUsage || !strings.Contains(out.String(), "cancelled job 12\n") {
+				if !cancelled || !slices.Contains(eventsOf(t, run), "cancel") || exitCode(err) != exit.Usage || !strings.Contains(out.String(), "cancelled job 12\n") {
 					t.Errorf("cancelled: %v; %v; said %q", cancelled, err, out)
 				}
 				return
 			}
-			if exitCode(err) != exitUsage || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "/nothing/there") {
+			if exitCode(err) != exit.Usage || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "/nothing/there") {
 				t.Errorf("exit code %d: %v; want %s", exitCode(err), err, test.want)
 			}
 			if cancelled || len(eventsOf(t, run)) > 0 || out.Len() > 0 {

@@ -42,7 +42,7 @@ func newCancelCommand(e *env) *cli.Command {
 // cancelAll cancels every job that it can. The exit code is the largest of theirs.
 func cancelAll(ctx context.Context, e *env, runs string, names []string) error {
 	var failed []error
-	code := exitDone
+	code := exit.Done
 	for _, name := range names {
 		if err := runCancel(ctx, e, runs, name); err != nil {
 			failed = append(failed, err)

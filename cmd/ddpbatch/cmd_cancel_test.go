@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // cancels runs `ddpbatch cancel`, and checks which jobs scancel hears of, and what an error says.
@@ -25,7 +27,7 @@ func (w *arrayWorld) cancels(name string, want []string, message string) {
 	switch {
 	case message == "" && err != nil, message != "" && err == nil:
 		w.t.Errorf("cancel %s: %v; want %q", name, err, message)
-	case message != "" && (err.Error() != message || exitCode(err) != exitUsage):
+	case message != "" && (err.Error() != message || exitCode(err) != exit.Usage):
 		w.t.Errorf("cancel %s: %v (exit code %d); want %s", name, err, exitCode(err), message)
 	}
 }

@@ -74,7 +74,7 @@ func checkJSON(e *env, warnings []jobfile.Fault, err error) error {
 		return perr
 	}
 	if err != nil {
-		return &exit.Error{Code: exitUsage}
+		return &exit.Error{Code: exit.Usage}
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func ckptCommand(c cli.Command, least, most int, flags []cli.Flag, action func(c
 func judged(err error) error {
 	var coded *exit.Error
 	if errors.Is(err, safetensors.ErrInvalid) && !errors.As(err, &coded) {
-		return &exit.Error{Code: exitCorrupt, Err: err}
+		return &exit.Error{Code: exit.Corrupt, Err: err}
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func newCkptDiffCommand(e *env) *cli.Command {
 // troubled keeps an error that has no code of its own apart from "they differ".
 func troubled(err error) error {
 	var coded *exit.Error
-	if exitCode(err) != exitFailed || errors.As(err, &coded) {
+	if exitCode(err) != exit.Failed || errors.As(err, &coded) {
 		return err
 	}
 	return &exit.Error{Code: exitTrouble, Err: err}

@@ -84,7 +84,7 @@ func runCkptPrune(ctx context.Context, e *env, folder inspect.Folder, policy che
 
 // pruneCode is that of a removal that stopped half way, unless its error has one of its own.
 func pruneCode(err error) int {
-	if code := exitCode(err); code != exitFailed {
+	if code := exitCode(err); code != exit.Failed {
 		return code
 	}
 	return exitPartly

@@ -98,7 +98,7 @@ func verdictOf(bad []error, checked int) error {
 		return nil
 	}
 	err := errors.Join(bad...)
-	if code := exitCode(err); code == exitFailed && len(bad) < checked {
+	if code := exitCode(err); code == exit.Failed && len(bad) < checked {
 		return &exit.Error{Code: exitPartly, Err: err}
 	}
 	return err

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"ddpbatch/checkpoint"
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/jobfile"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
@@ -241,7 +242,7 @@ func TestSimulateEndedByHand(t *testing.T) {
 			}
 			before := eventsOf(t, run)
 			again, said := command(dir, "cancel", run.Path())
-			if again.Run(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(said.String(), "has ended already: CANCELLED ("+tt.message+"); there is nothing to cancel\n") {
+			if again.Run(); again.ProcessState.ExitCode() != exit.Usage || !strings.Contains(said.String(), "has ended already: CANCELLED ("+tt.message+"); there is nothing to cancel\n") {
 				t.Errorf("cancelled twice: %s", said)
 			}
 			if after := eventsOf(t, run); !slices.Equal(after, before) {
@@ -356,14 +357,14 @@ func TestSimulateThatCannotStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := play(t.Context(), t, run, job, sim.Slurm2205, func(string) {})
-	if exitCode(err) != exitFailed || !errors.Is(err, syscall.EACCES) {
+	if exitCode(err) != exit.Failed || !errors.Is(err, syscall.EACCES) {
 		t.Errorf("exit code %d: %v", exitCode(err), err)
 	}
 	if got, want := eventsOf(t, run), []string{"begin", "end"}; !slices.Equal(got, want) {
 		t.Errorf("ledger %q, want %q", got, want)
 	}
 	v, verdictErr := run.Verdict(1)
-	if verdictErr != nil || v.Cause != "start" || v.Exit != exitFailed || v.Message != err.Error() {
+	if verdictErr != nil || v.Cause != "start" || v.Exit != exit.Failed || v.Message != err.Error() {
 		t.Errorf("verdict %+v, %v; want the message %v", v, verdictErr, err)
 	}
 	row, statusErr := statusOf(t.Context(), &env{Dir: "/", Environ: os.Environ(), Now: time.Now}, run)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/internal/runview"
 	"ddpbatch/mpi/launch/recovery"
@@ -40,7 +41,7 @@ func TestResumesAtOnce(t *testing.T) {
 		switch one := <-ends; {
 		case one.code == 0:
 			done++
-		case one.code != exitUsage || !strings.Contains(one.errs, "another command is submitting this run: resume by process ") && !strings.Contains(one.errs, "is still PENDING"):
+		case one.code != exit.Usage || !strings.Contains(one.errs, "another command is submitting this run: resume by process ") && !strings.Contains(one.errs, "is still PENDING"):
 			t.Errorf("%+v", one)
 		}
 	}
@@ -54,14 +55,14 @@ func TestResumeAsksSlurm(t *testing.T) {
 	q := newQueue(t)
 	parent, run := q.resumable()
 	q.says("down", "")
-	if code, _, errs := q.run(parent, "resume", run); code != exitRefused || !strings.Contains(errs, "cannot reach the Slurm controller") {
+	if code, _, errs := q.run(parent, "resume", run); code != exit.Refused || !strings.Contains(errs, "cannot reach the Slurm controller") {
 		t.Errorf("%d, %s", code, errs)
 	}
 	q.must(os.Remove(filepath.Join(q.dir, "down")))
 	q.must(os.Rename(filepath.Join(q.dir, "squeue"), filepath.Join(q.dir, "away")))
 	e, _, errs := q.env(parent)
 	e.Environ = []string{"PATH=" + toolsWithoutSlurm(t, q.dir), "HOME=" + q.dir}
-	if code := Main(t.Context(), e, []string{"ddpbatch", "resume", run}); code != exitRefused ||
+	if code := Main(t.Context(), e, []string{"ddpbatch", "resume", run}); code != exit.Refused ||
 		!strings.Contains(errs.String(), slurm.ErrNoSlurm.Error()) {
 		t.Errorf("without squeue: %d, %s", code, errs)
 	}
@@ -72,7 +73,7 @@ func TestResumeAsksSlurm(t *testing.T) {
 
 	// a person has submitted the script
 	q.says("jobs/450", "RUNNING "+filepath.Join(run, "script.sh"))
-	if code, _, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job 450 is still RUNNING") {
+	if code, _, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job 450 is still RUNNING") {
 		t.Errorf("beside a job by hand: %d, %s", code, errs)
 	}
 	q.is("450", "COMPLETED")
@@ -99,20 +100,20 @@ func TestSubmitThatWasReceived(t *testing.T) {
 	q.says("mode", "lost")
 	code, out, errs := q.run(parent, "submit", "job.toml")
 	runs := must(t, rundir.List, filepath.Join(parent, "runs"))
-	if code != exitRefused || out != "" || len(runs) != 1 || !strings.Contains(errs, "ddpbatch status "+runs[0].Path()) {
+	if code != exit.Refused || out != "" || len(runs) != 1 || !strings.Contains(errs, "ddpbatch status "+runs[0].Path()) {
 		t.Fatalf("%d, %s%s; runs %v", code, out, errs, runs)
 	}
 	q.rights(parent, runs[0].Path())
 
 	// what Slurm refused leaves nothing, and of a resume what was before
 	q.says("mode", "refuse")
-	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exitRefused || len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
+	if code, _, errs := q.run(parent, "submit", "job.toml"); code != exit.Refused || len(must(t, rundir.List, filepath.Join(parent, "runs"))) != 1 {
 		t.Errorf("refused: %d, %s", code, errs)
 	}
 	q.is(q.alive()[0], "CANCELLED")
 	run := runs[0].Path()
 	before := q.status(parent, run)
-	if code, _, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2"); code != exitRefused || !strings.Contains(errs, "Invalid partition") {
+	if code, _, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2"); code != exit.Refused || !strings.Contains(errs, "Invalid partition") {
 		t.Errorf("refused: %d, %s", code, errs)
 	}
 	if row := q.status(parent, run); row.State != before.State || row.Job != before.Job || row.Next != "" || must(t, rundir.Open, run).Spec().Nodes != 1 {
@@ -145,7 +146,7 @@ func TestLostJobIsKnownByItsBegin(t *testing.T) {
 			if row := q.status(parent, run); row.Job != "500" || row.State != "RUNNING" || row.Ended {
 				t.Errorf("status: %+v", row)
 			}
-			if code, _, errs := q.run(parent, "resume", run); code != exitUsage || !strings.Contains(errs, "job 500 is still RUNNING") {
+			if code, _, errs := q.run(parent, "resume", run); code != exit.Usage || !strings.Contains(errs, "job 500 is still RUNNING") {
 				t.Errorf("resume: %d, %s", code, errs)
 			}
 			if e, _, _ := q.env(parent); refuseAlive(t.Context(), e, d, "") == nil {
@@ -175,7 +176,7 @@ func TestLostJobBeginsTooLate(t *testing.T) {
 		e.Environ = append(e.Environ, "SLURM_JOB_ID="+job)
 		return runAttemptBegin(t.Context(), e, run)
 	}
-	if err := begin("499"); exitCode(err) != exitNever || !strings.Contains(err.Error(), "submitted as job "+id+" since; to go on: ddpbatch resume "+run) {
+	if err := begin("499"); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "submitted as job "+id+" since; to go on: ddpbatch resume "+run) {
 		t.Errorf("the lost job begins: %v", err)
 	}
 	q.must(begin(id))
@@ -202,7 +203,7 @@ printf '%s\0371\037PENDING\037None\0371\037n1\037N/A\037N/A\0371:00\037%s\n'
 `, w.run.ScriptPath(), lost, w.run.Spec().Name)), 0o700))
 			w.status("PENDING", -1, want)
 			e, _, _ := w.env(0, 0)
-			if err := runResume(t.Context(), e, one, resumeOptions{}); exitCode(err) != exitUsage || !strings.Contains(err.Error(), "job 13_1 is still PENDING") {
+			if err := runResume(t.Context(), e, one, resumeOptions{}); exitCode(err) != exit.Usage || !strings.Contains(err.Error(), "job 13_1 is still PENDING") {
 				t.Errorf("resume of an element: %v", err)
 			}
 			w.status("PENDING", -1, want) // now that it is recorded
@@ -337,7 +338,7 @@ optimizer = { kind = "sgd", lr = 0.01 }
 		"train.optimizer.kind=adam": "optimizer.kind is sgd in the checkpoint and adam here",
 	} {
 		code, out, errs := q.run(parent, "resume", d.Path(), "--set", set, "--set", "train.epochs=2")
-		if code != exitMismatch || out != "" || !strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
+		if code != exit.Mismatch || out != "" || !strings.Contains(errs, "the checkpoint does not fit this job: ") || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d, %s%s", set, code, out, errs)
 		}
 	}
@@ -369,7 +370,7 @@ func TestSubmissionUnderWay(t *testing.T) {
 	q.must(d.Append(rundir.Event{Time: time.Now(), Event: rundir.EventSubmitting, Detail: rundir.EventResume}))
 	q.says("down", "")
 	for _, command := range []string{"status", "cancel", "resume"} {
-		if code, _, errs := q.run(parent, command, run); code != exitRefused || !strings.Contains(errs, "cannot reach the Slurm controller") {
+		if code, _, errs := q.run(parent, command, run); code != exit.Refused || !strings.Contains(errs, "cannot reach the Slurm controller") {
 			t.Errorf("%s while Slurm does not answer: %d, %s", command, code, errs)
 		}
 	}
@@ -386,7 +387,7 @@ func TestSubmissionUnderWay(t *testing.T) {
 		"cancel": " is just being submitted: " + who + "; cancel it when that has ended",
 		"resume": "another command is submitting this run: " + who + "; wait for its end; if it was killed, its claim lapses within 2m0s",
 	} {
-		if code, _, errs := q.run(parent, command, run); code != exitUsage || !strings.Contains(errs, says) {
+		if code, _, errs := q.run(parent, command, run); code != exit.Usage || !strings.Contains(errs, says) {
 			t.Errorf("%s: %d, %s", command, code, errs)
 		}
 	}
@@ -483,7 +484,7 @@ func TestLostClaimSubmitsNothing(t *testing.T) {
 			}
 			return time.Now()
 		}
-		if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitUsage ||
+		if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exit.Usage ||
 			!strings.Contains(errs.String(), byAnother) {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
@@ -500,7 +501,7 @@ func TestLostClaimSubmitsNothing(t *testing.T) {
 		q.must(os.WriteFile(d.ScriptPath(), []byte("of another command"), 0o600))
 		q.first("squeue", q.claimsLine(run))
 		code, out, errs := q.run(parent, "resume", run, "--set", "slurm.nodes=2")
-		if code != exitUsage || !strings.Contains(errs, byAnother) || strings.Contains(errs, "may have taken") {
+		if code != exit.Usage || !strings.Contains(errs, byAnother) || strings.Contains(errs, "may have taken") {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
 		if now := must(t, os.ReadFile, d.SpecPath()); string(now) != string(before) {
@@ -522,7 +523,7 @@ func TestClaimIsLostDuringSbatch(t *testing.T) {
 		parent, run := q.resumable()
 		q.first("sbatch", q.claimsLine(run))
 		code, out, errs := q.run(parent, "resume", run)
-		if code != exitUsage || !strings.Contains(errs, "job 500 was submitted too late: ") ||
+		if code != exit.Usage || !strings.Contains(errs, "job 500 was submitted too late: ") ||
 			!strings.Contains(errs, byAnother+"; to take it back: scancel 500") {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
@@ -533,7 +534,7 @@ func TestClaimIsLostDuringSbatch(t *testing.T) {
 		if code, out, errs := q.run(parent, "resume", run); code != 0 || !strings.HasPrefix(out, "submitted job 501:") {
 			t.Errorf("the other command: %d, %s%s", code, out, errs)
 		}
-		if err := q.begin(parent, run, "500"); exitCode(err) != exitNever || !strings.Contains(err.Error(), "submitted too late") {
+		if err := q.begin(parent, run, "500"); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "submitted too late") {
 			t.Errorf("the job that came too late begins: %v", err)
 		}
 		q.must(q.begin(parent, run, "501"))
@@ -548,7 +549,7 @@ func TestClaimIsLostDuringSbatch(t *testing.T) {
 		q.says("mode", "refuse")
 		q.first("sbatch", q.claimsLine(filepath.Join(parent, "runs", "x-*")))
 		code, out, errs := q.run(parent, "submit", "job.toml")
-		if code != exitUsage || !strings.Contains(errs, "Invalid partition") || !strings.Contains(errs, byAnother) {
+		if code != exit.Usage || !strings.Contains(errs, "Invalid partition") || !strings.Contains(errs, byAnother) {
 			t.Errorf("%d, %s%s", code, out, errs)
 		}
 		runs := must(t, rundir.List, filepath.Join(parent, "runs"))
@@ -588,7 +589,7 @@ func TestCancelWhileSubmitted(t *testing.T) {
 					t.Errorf("recorded %d times: %+v", len(found), found)
 				}
 			}
-			if err := q.begin(parent, run, "500"); exitCode(err) != exitNever || !strings.Contains(err.Error(), "cancelled") {
+			if err := q.begin(parent, run, "500"); exitCode(err) != exit.Never || !strings.Contains(err.Error(), "cancelled") {
 				t.Errorf("the cancelled job begins: %v", err)
 			}
 			if history := q.ledger(run); !recovery.WasCancelled(append(history, rundir.Event{Event: rundir.EventBegin, Job: "500"})) {
@@ -613,7 +614,7 @@ func TestJobByHandAfterLostSubmission(t *testing.T) {
 	if code, _, errs := q.run(parent, "resume", run); code != 0 || !slices.Equal(q.alive(), []string{"500"}) {
 		t.Fatalf("resume: %d, %s", code, errs)
 	}
-	if err := q.begin(parent, run, "499"); exitCode(err) != exitNever {
+	if err := q.begin(parent, run, "499"); exitCode(err) != exit.Never {
 		t.Errorf("the lost job begins: %v", err)
 	}
 	q.is("500", "COMPLETED")
@@ -637,7 +638,7 @@ func TestSubmitThatCannotClaim(t *testing.T) {
 		}
 		return time.Now()
 	}
-	if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exitFailed ||
+	if code := Main(t.Context(), e, []string{"ddpbatch", "submit", "job.toml"}); code != exit.Failed ||
 		!strings.Contains(errs.String(), "not a directory") {
 		t.Errorf("%d, %s%s", code, out, errs)
 	}
@@ -657,7 +658,7 @@ func TestResumeSaysWhatKeepsItFromClaiming(t *testing.T) {
 	defer log.Close()
 	q.must(os.WriteFile(filepath.Join(run.Path(), "claims"), nil, 0o600))
 	code, _, errs := q.run(filepath.Dir(run.Path()), "resume", run.Path())
-	if code != exitFailed || !strings.Contains(errs, "claim the run") || !strings.Contains(errs, "not a directory") {
+	if code != exit.Failed || !strings.Contains(errs, "claim the run") || !strings.Contains(errs, "not a directory") {
 		t.Errorf("%d, %s", code, errs)
 	}
 }

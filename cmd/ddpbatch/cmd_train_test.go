@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"ddpbatch/internal/exit"
 )
 
 // A run whose time is over stops after a step, saved, with the code that asks for another attempt; and that ends it.
@@ -15,20 +17,20 @@ func TestTrainStopsBeforeTheDeadline(t *testing.T) {
 	}
 	cmd, out := command(dir, "train", "long.toml", "--set", "train.epochs=1")
 	cmd.Env = append(os.Environ(), "DDPBATCH_DEADLINE=1")
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exitRequeue {
-		t.Fatalf("%v, want exit code %d\n%s", err, exitRequeue, out)
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != exit.Requeue {
+		t.Fatalf("%v, want exit code %d\n%s", err, exit.Requeue, out)
 	}
 	run := runMade(t, dir)
 	if s := finalState(t, run); s.Step != 1 {
 		t.Errorf("the newest checkpoint is of step %d, want 1", s.Step)
 	}
-	if v, err := run.Verdict(1); err != nil || v.Cause != "stopped" || v.Exit != exitRequeue || !strings.Contains(v.Message, "deadline") {
+	if v, err := run.Verdict(1); err != nil || v.Cause != "stopped" || v.Exit != exit.Requeue || !strings.Contains(v.Message, "deadline") {
 		t.Errorf("verdict %+v, %v", v, err)
 	}
 	late, out := command(dir, "resume", run.Path())
 	late.Env = append(os.Environ(), "DDPBATCH_DEADLINE=1")
-	if err := late.Run(); late.ProcessState.ExitCode() != exitRequeue {
-		t.Fatalf("resume: %v, want exit code %d\n%s", err, exitRequeue, out)
+	if err := late.Run(); late.ProcessState.ExitCode() != exit.Requeue {
+		t.Fatalf("resume: %v, want exit code %d\n%s", err, exit.Requeue, out)
 	}
 	if s := finalState(t, run); s.Step != 2 {
 		t.Errorf("the newest checkpoint is of step %d, want 2", s.Step)

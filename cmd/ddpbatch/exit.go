@@ -21,21 +21,6 @@ import (
 	"ddpbatch/trainer"
 )
 
-// The exit codes that users script against (docs/cli.md).
-const (
-	exitDone         = exit.Done
-	exitFailed       = exit.Failed
-	exitUsage        = exit.Usage
-	exitNoCheckpoint = exit.NoCheckpoint
-	exitCorrupt      = exit.Corrupt
-	exitMismatch     = exit.Mismatch
-	exitRefused      = exit.Refused
-	exitRequeue      = exit.Requeue
-	exitNever        = exit.Never
-	exitTimeout      = exit.Timeout
-	exitInterrupted  = exit.Interrupted
-)
-
 // exitCode is the one place where an error becomes a number.
 func exitCode(err error) int {
 	var coded *exit.Error
@@ -43,29 +28,29 @@ func exitCode(err error) int {
 	var stopped launch.SignalError
 	switch {
 	case err == nil:
-		return exitDone
+		return exit.Done
 	case errors.As(err, &coded):
 		return coded.Code
 	case errors.As(err, new(*usage.Error)), errors.As(err, &faults), errors.Is(err, vfs.ErrExposed):
-		return exitUsage
+		return exit.Usage
 	case errors.Is(err, checkpoint.ErrFenced), errors.Is(err, rundir.ErrSuperseded):
-		return exitNever
+		return exit.Never
 	case errors.Is(err, trainer.ErrMismatch):
-		return exitMismatch
+		return exit.Mismatch
 	case errors.Is(err, checkpoint.ErrNone):
-		return exitNoCheckpoint
+		return exit.NoCheckpoint
 	case errors.Is(err, checkpoint.ErrCorrupt), errors.Is(err, checkpoint.ErrFormatTooNew):
-		return exitCorrupt
+		return exit.Corrupt
 	case errors.Is(err, slurm.ErrRefused), errors.Is(err, slurm.ErrUnreachable), errors.Is(err, slurm.ErrNoSlurm):
-		return exitRefused
+		return exit.Refused
 	case errors.As(err, &stopped):
 		return 128 + int(stopped.Sig)
 	case errors.Is(err, context.DeadlineExceeded):
-		return exitTimeout
+		return exit.Timeout
 	case errors.Is(err, context.Canceled):
-		return exitInterrupted
+		return exit.Interrupted
 	}
-	return exitFailed
+	return exit.Failed
 }
 
 // report prints err as a person reads it, and returns its code.

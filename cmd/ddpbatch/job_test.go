@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/vfs"
 	"ddpbatch/mpi/launch"
@@ -37,7 +38,7 @@ func TestPipesAreNotWaitedFor(t *testing.T) {
 				if isJob && path == pipe {
 					want = "nobody has written to it"
 				}
-				if err == nil || isJob != (exitCode(err) == exitUsage) || !strings.Contains(err.Error(), want) {
+				if err == nil || isJob != (exitCode(err) == exit.Usage) || !strings.Contains(err.Error(), want) {
 					t.Errorf("%s, %s: %v", path, name, err)
 				}
 			case <-time.After(testkit.Patience):
@@ -76,7 +77,7 @@ func TestReadTextInterrupted(t *testing.T) {
 		}
 		select {
 		case err := <-done:
-			if want := "told to stop by SIGINT while " + path + " was read"; exitCode(err) != exitInterrupted || !strings.Contains(err.Error(), want) {
+			if want := "told to stop by SIGINT while " + path + " was read"; exitCode(err) != exit.Interrupted || !strings.Contains(err.Error(), want) {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}
 		case <-time.After(testkit.Patience):
@@ -93,10 +94,10 @@ func TestReadTextAfterInterrupt(t *testing.T) {
 	}
 	ctx, press := context.WithCancelCause(t.Context())
 	press(launch.SignalError{Sig: syscall.SIGINT})
-	if text, err := readJob(ctx, path); exitCode(err) != exitInterrupted {
+	if text, err := readJob(ctx, path); exitCode(err) != exit.Interrupted {
 		t.Errorf("read %q, exit code %d: %v", text, exitCode(err), err)
 	}
-	if text, err := readTemplate(ctx, osEnv(), path); exitCode(err) != exitInterrupted {
+	if text, err := readTemplate(ctx, osEnv(), path); exitCode(err) != exit.Interrupted {
 		t.Errorf("read the template %q, exit code %d: %v", text, exitCode(err), err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/torchrun"
 	"ddpbatch/mpi/launch"
 )
@@ -34,7 +35,7 @@ func withSignals(parent context.Context, w io.Writer) (ctx context.Context, stop
 				cancel(launch.SignalError{Sig: s.(syscall.Signal)})
 				if s == syscall.SIGINT && presses.again(time.Now()) {
 					fmt.Fprintln(w, "ddpbatch: interrupted twice: leaving at once")
-					os.Exit(exitInterrupted)
+					os.Exit(exit.Interrupted)
 				}
 			case <-done:
 				return

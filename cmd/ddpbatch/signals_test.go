@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ddpbatch/internal/exit"
 	"ddpbatch/internal/testkit"
 	"ddpbatch/internal/torchrun"
 	"ddpbatch/mpi/launch"
@@ -81,7 +82,7 @@ func TestSecondInterrupt(t *testing.T) {
 		cmd.Process.Signal(syscall.SIGINT) // those that come at once count as one
 		select {
 		case <-ended:
-			if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(stderr(), "interrupted twice") {
+			if code := cmd.ProcessState.ExitCode(); code != exit.Interrupted || !strings.Contains(stderr(), "interrupted twice") {
 				t.Errorf("exit code %d, %q", code, stderr())
 			}
 			return
