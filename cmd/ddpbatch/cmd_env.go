@@ -54,7 +54,10 @@ func runEnv(e *env, format string) error {
 			Hint:    `call it in a task: srun bash -c 'eval "$(ddpbatch env)"; ...'`,
 		}
 	}
-	shared := launch.AgentConfig{MasterAddr: alloc.Address(0), RunID: alloc.Key(), Restarts: alloc.Restarts}
+	shared := launch.AgentConfig{
+		Network:  launch.Network{MasterAddr: alloc.Address(0)},
+		Identity: launch.Identity{RunID: alloc.Key(), Restarts: alloc.Restarts},
+	}
 	port := launch.Ports(alloc.Key()+"/workers", 1)[0]
 	vars := shared.RankEnviron(placement.TaskRanks(alloc), port)
 	return printEnv(e, vars, format)

@@ -334,10 +334,15 @@ func commandOf(run *rundir.Dir, job *jobfile.Job) []string {
 // config is the agent's, less its place among the others.
 func (w *workers) config(e *env) launch.AgentConfig {
 	cfg := launch.AgentConfig{
-		Attempt: w.attempt, Version: w.version, MaxRestarts: w.launch.MaxRestarts, Policy: w.policy, MinCount: w.launch.MinNodes,
-		Command: w.command, Env: withoutPMI(e.Environ), Dir: w.dir, Builtin: w.builtin, RunDir: w.run,
-		Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang, GPUs: w.launch.GPUs, NUMA: w.launch.NUMA, Sweep: true,
-		Stdout: unchecked(e.Out), Stderr: e.Err, Log: e.log(),
+		Identity: launch.Identity{Attempt: w.attempt, Version: w.version, RunDir: w.run},
+		Workers: launch.Workers{
+			MaxRestarts: w.launch.MaxRestarts, Command: w.command, Env: withoutPMI(e.Environ), Dir: w.dir, Builtin: w.builtin, Sweep: true,
+		},
+		Policy: w.policy, Log: e.log(),
+		Admission: launch.Admission{MinCount: w.launch.MinNodes},
+		Limits:    launch.Limits{Grace: w.launch.Grace, TermGrace: attempt.TermGrace(e.lookup), HangAfter: w.launch.Hang},
+		Devices:   launch.Devices{GPUs: w.launch.GPUs, NUMA: w.launch.NUMA},
+		Streams:   launch.Streams{Stdout: unchecked(e.Out), Stderr: e.Err},
 	}
 	cfg.Host = e.Hostname
 	for _, name := range sortedKeys(w.env) {

@@ -48,7 +48,7 @@ func TestExchange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := launch.AgentConfig{Index: row.index, Count: row.count}
+		cfg := launch.AgentConfig{World: launch.World{Index: row.index, Count: row.count}}
 		if cfg.Count < 0 {
 			cfg.Count, cfg.MinCount = -row.count, 1
 		}

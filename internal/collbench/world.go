@@ -51,9 +51,11 @@ func startWorld(ctx context.Context, p Process, o Options, out io.Writer) error 
 		return err
 	}
 	verdict, err := launch.Run(ctx, launch.AgentConfig{
-		Count: 1, Host: p.Hostname, Nproc: o.Ranks, RunID: "bench", Attempt: 1, Secret: secret, Version: p.Version,
-		Command: append([]string{program}, o.Words...), Env: p.Environ, Dir: p.Dir, Builtin: true,
-		Stdout: out, Stderr: p.Err, Log: p.Log,
+		World:    launch.World{Count: 1, Host: p.Hostname, Nproc: o.Ranks},
+		Identity: launch.Identity{RunID: "bench", Attempt: 1, Secret: secret, Version: p.Version},
+		Workers:  launch.Workers{Command: append([]string{program}, o.Words...), Env: p.Environ, Dir: p.Dir, Builtin: true},
+		Streams:  launch.Streams{Stdout: out, Stderr: p.Err},
+		Log:      p.Log,
 	})
 	switch {
 	case err != nil:

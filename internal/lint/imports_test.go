@@ -34,7 +34,9 @@ var mayImport = map[string][]string{
 	"mpi/store":                {},
 	"mpi/transport":            {"mpi/store"},
 	"mpi/internal/engine":      {"mpi/transport"},
-	"mpi/launch":               {"mpi/store", "mpi/launch/output", "mpi/launch/blame", "mpi/launch/recovery", "mpi/launch/device", "mpi/launch/watch", "mpi/launch/reach"},
+	"mpi/launch":               {"mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/recovery", "mpi/launch/output", "mpi/launch/device", "mpi/launch/reach"},
+	"mpi/launch/rendezvous":    {"mpi/store", "mpi/launch/recovery", "mpi/launch/reach"},
+	"mpi/launch/supervise":     {"mpi/store", "mpi/launch/rendezvous", "mpi/launch/recovery", "mpi/launch/output", "mpi/launch/blame", "mpi/launch/device", "mpi/launch/watch"},
 	"mpi/launch/output":        {},
 	"mpi/launch/blame":         {},
 	"mpi/launch/recovery":      {},
@@ -56,9 +58,9 @@ var mayImport = map[string][]string{
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
 	"internal/secure":    {"mpi/store"},
-	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch", "internal/collbench", "cmd/ddpbatch"},
-	"internal/rundir":    {"mpi/launch", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
-	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
 	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
 	"internal/placement": {"internal/builtin", "cmd/ddpbatch"},
 	"internal/builtin":   {"internal/resume", "cmd/ddpbatch"},

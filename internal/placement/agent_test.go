@@ -83,7 +83,9 @@ func resolved(t *testing.T, environ map[string]string, line string) (launch.Agen
 	if agent.Program, err = o.Argv(""); err != nil {
 		return launch.AgentConfig{}, "", err
 	}
-	cfg := launch.AgentConfig{Host: "here", GPUs: job.GPUs, Grace: job.Grace}
+	cfg := launch.AgentConfig{
+		World: launch.World{Host: "here"}, Devices: launch.Devices{GPUs: job.GPUs}, Limits: launch.Limits{Grace: job.Grace},
+	}
 	agent.Configure(&cfg)
 	_, err = agent.Resolve(context.Background(), &cfg)
 	return cfg, said.String(), err
@@ -348,7 +350,7 @@ func TestMisplaced(t *testing.T) {
 		{second, nil, 1, true}, {first, nil, 0, true}, {other, nil, 2, false},
 		{second, &pmi2.Client{}, 0, true}, {first, &pmi2.Client{}, 1, true}, {other, &pmi2.Client{}, 2, false},
 	} {
-		cfg := launch.AgentConfig{Index: test.alloc.ProcID, Count: 3}
+		cfg := launch.AgentConfig{World: launch.World{Index: test.alloc.ProcID, Count: 3}}
 		Misplaced(test.pmi, &test.alloc, &cfg)
 		if cfg.Index != test.index || (cfg.Declines != nil) != test.rejects {
 			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Declines)

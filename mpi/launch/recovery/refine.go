@@ -42,7 +42,7 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	case blameless(v):
 		cause, why := e.cause(v)
 		return retell(v, cause, why, e)
-	case CauseOf(v) == Timeout && v.Exit == exitTimeout:
+	case CauseOf(v) == Timeout && v.Exit == ExitTimeout:
 		return retell(v, Start, "the agents did not meet in time", e) // their own limit, not the job's
 	case CauseOf(v) == Node:
 		v.Nodes = union(v.Nodes, e.Down)
@@ -50,15 +50,12 @@ func Refine(v rundir.Verdict, e Evidence) rundir.Verdict {
 	return v
 }
 
-// exitTimeout is an agent's code where a time limit of its own was over.
-const exitTimeout = 124
-
 // blameless tells whether v leaves open why the attempt ended: its agents were told to stop, they were
 // warned, or nobody said anything.
 func blameless(v rundir.Verdict) bool {
 	switch CauseOf(v) {
 	case Cancelled, Saved, Unknown, Preempt, Timeout:
-		return v.Exit != exitNever && v.Exit != exitTimeout
+		return v.Exit != ExitNever && v.Exit != ExitTimeout
 	case Crash: // a worker that Slurm's TERM has reached before its agent
 		return v.Signal == sigTERM
 	}
@@ -76,7 +73,7 @@ const (
 func (e Evidence) cause(v rundir.Verdict) (Cause, string) {
 	told := slices.Contains(e.Signals, "TERM")
 	warned := slices.Contains(e.Signals, "USR1") || slices.Contains(e.Signals, "USR2")
-	wish := v.Exit == exitAgain
+	wish := v.Exit == ExitAgain
 	switch {
 	case len(e.Down) > 0 && !wish && (e.Requeued || CauseOf(v) == Unknown):
 		return Node, "the job lost " + strings.Join(e.Down, ", ")
