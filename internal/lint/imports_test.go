@@ -11,6 +11,16 @@ import (
 var mayImport = map[string][]string{
 	"cmd/ddpbatch":             {"*"},
 	"internal/jobfile":         {"slurm", "mpi", "mpi/launch", "mpi/launch/recovery", "trainer", "checkpoint"},
+	"internal/runview":         {"slurm", "slurm/sim", "mpi/launch/recovery", "mpi/launch/blame", "mpi/launch/output"},
+	"internal/collbench":       {"mpi", "mpi/store", "mpi/launch"},
+	"internal/torchrun":        {"mpi/launch", "mpi/launch/output", "mpi/launch/reach"},
+	"internal/submit":          {"slurm"},
+	"internal/attempt":         {"slurm", "mpi/launch/recovery"},
+	"internal/rehearse":        {"slurm/sim", "checkpoint", "checkpoint/inspect"},
+	"internal/resume":          {"slurm", "checkpoint", "trainer"},
+	"internal/builtin":         {"slurm", "mpi", "trainer", "checkpoint", "checkpoint/inspect"},
+	"internal/simulate":        {"slurm", "slurm/sim", "mpi/launch", "mpi/launch/recovery"},
+	"internal/placement":       {"slurm", "slurm/pmi2", "mpi/launch"},
 	"internal/testkit/golden":  {"checkpoint"},
 	"slurm":                    {},
 	"slurm/sim":                {"slurm"},
@@ -19,6 +29,7 @@ var mayImport = map[string][]string{
 	"checkpoint/distributed":   {"checkpoint"},
 	"checkpoint/safetensors":   {"checkpoint"},
 	"checkpoint/npy":           {"checkpoint"},
+	"checkpoint/inspect":       {"checkpoint", "checkpoint/safetensors", "checkpoint/npy"},
 	"mpi":                      {"mpi/store", "mpi/transport"},
 	"mpi/store":                {},
 	"mpi/transport":            {"mpi/store"},
@@ -46,10 +57,20 @@ var mayImport = map[string][]string{
 
 // internalFor says which internal rooms stand open to which others; the rest are open to all.
 var internalFor = map[string][]string{
-	"internal/secure":  {"mpi/store"},
-	"internal/auth":    {"internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "cmd/ddpbatch"},
-	"internal/rundir":  {"mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "cmd/ddpbatch"},
-	"internal/jobfile": {"cmd/ddpbatch"},
+	"internal/secure":    {"mpi/store"},
+	"internal/auth":      {"internal/attempt", "internal/secure", "mpi", "mpi/store", "mpi/transport", "mpi/launch/rendezvous", "mpi/launch/supervise", "internal/collbench", "cmd/ddpbatch"},
+	"internal/rundir":    {"mpi/launch", "mpi/launch/rendezvous", "mpi/launch/supervise", "mpi/launch/blame", "mpi/launch/recovery", "checkpoint/inspect", "internal/jobfile", "internal/submit", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/jobfile":   {"internal/torchrun", "internal/attempt", "internal/simulate", "internal/rehearse", "internal/builtin", "internal/resume", "internal/runview", "internal/testkit/fakeslurm", "cmd/ddpbatch"},
+	"internal/torchrun":  {"internal/placement", "cmd/ddpbatch"},
+	"internal/placement": {"internal/builtin", "cmd/ddpbatch"},
+	"internal/builtin":   {"internal/resume", "cmd/ddpbatch"},
+	"internal/resume":    {"cmd/ddpbatch"},
+	"internal/submit":    {"internal/attempt", "internal/simulate", "internal/builtin", "internal/runview", "cmd/ddpbatch"},
+	"internal/attempt":   {"internal/simulate", "internal/builtin", "cmd/ddpbatch"},
+	"internal/simulate":  {"internal/rehearse", "cmd/ddpbatch"},
+	"internal/rehearse":  {"cmd/ddpbatch"},
+	"internal/collbench": {"cmd/ddpbatch"},
+	"internal/runview":   {"cmd/ddpbatch"},
 }
 
 func TestImports(t *testing.T) {

@@ -57,7 +57,7 @@ var ownWords = map[string]bool{"slurm/sim.Step": true}
 var notDone = map[string]bool{
 	"checkpoint": true, "checkpoint/distributed": true, "checkpoint/internal/chunk": true, "checkpoint/internal/manifest": true,
 	"checkpoint/internal/replace": true, "checkpoint/internal/shard": true, "checkpoint/npy": true, "checkpoint/safetensors": true,
-	"cmd/ddpbatch": true, "docs/examples/custom": true, "internal/crc32c": true, "internal/tensorboard": true, "internal/testkit/golden": true,
+	"docs/examples/custom": true, "internal/crc32c": true, "internal/tensorboard": true, "internal/testkit/golden": true,
 	"internal/testkit/torch": true, "internal/testkit/vfstest": true, "internal/vfs": true, "mpi": true, "mpi/internal/algorithm": true,
 	"mpi/internal/element": true, "mpi/internal/engine": true, "mpi/internal/model": true, "mpi/internal/shm": true, "mpi/internal/tick": true,
 	"mpi/launch": true, "mpi/launch/blame": true, "mpi/launch/device": true, "mpi/launch/output": true, "mpi/launch/reach": true,
