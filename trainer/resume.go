@@ -31,7 +31,7 @@ func (t *trainer) agreeOnPolicy(ctx context.Context) (err error) {
 	e := &t.env
 	t.policy, err = mpi.BroadcastObject(ctx, e.Comm, checkpointPolicy{
 		Save: e.Checkpoints != nil, Resume: e.Resume, EverySteps: e.EverySteps, KeepBest: e.KeepBest,
-		AtStart: e.AtStart, Encode: e.Checkpoints != nil && e.Checkpoints.Place().Codec != "none", Async: e.Async, Delta: e.Delta,
+		AtStart: e.AtStart, Encode: e.Checkpoints != nil && e.Checkpoints.Location().Codec != "none", Async: e.Async, Delta: e.Delta,
 	}, 0)
 	return err
 }

@@ -136,8 +136,8 @@ func runRun(ctx context.Context, e *env, o *torchrun.Options) error {
 	defer tolerateClosedPipes()()
 	verdict, err := launch.Run(ctx, cfg)
 	switch {
-	case cfg.Declines != nil:
-		return cfg.Declines // with its own exit code
+	case cfg.Reject != nil:
+		return cfg.Reject // with its own exit code
 	case err != nil && verdict.Exit != 0:
 		if !strings.Contains(err.Error(), verdict.Message) {
 			err = fmt.Errorf("%s: %w", verdict.Message, err) // the verdict could not be written, say

@@ -536,7 +536,7 @@ func world(t *testing.T, network bool) {
 	if testing.Short() {
 		t.Skip("a partition, and a full disk, take their time")
 	}
-	w, err := sim.NewWorld(t.Context(), t.TempDir(), network)
+	w, err := sim.NewNamespaces(t.Context(), t.TempDir(), network)
 	if err != nil {
 		t.Skipf("this machine cannot: %v", err)
 	}

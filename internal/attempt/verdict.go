@@ -25,7 +25,7 @@ func (a *Attempt) end(e Env, code int) (rundir.Verdict, error) {
 	case found && a.unread:
 		return v, nil
 	case found:
-		return v, a.Run.Settle(v.Exit != exit.Mismatch)
+		return v, a.Run.FinalizeOverride(v.Exit != exit.Mismatch)
 	}
 	a.Silent = true
 	v = a.verdictOfCode(e, code)

@@ -79,7 +79,7 @@ func (r *Rank) Work(ctx context.Context) (err error) {
 	err = r.train(ctx)
 	if r.claimed {
 		v := r.verdict(ctx, err)
-		err = errors.Join(err, r.Run.WriteVerdict(v), r.Run.Settle(v.Exit != exit.Mismatch))
+		err = errors.Join(err, r.Run.WriteVerdict(v), r.Run.FinalizeOverride(v.Exit != exit.Mismatch))
 	}
 	return err
 }

@@ -58,11 +58,11 @@ func (a *Agent) Resolve(ctx context.Context, cfg *launch.AgentConfig) (*slurm.Al
 	}
 	switch cfg.Interface, err = a.interfaceOf(ctx); {
 	case err != nil && alloc != nil && ctx.Err() == nil: // a name that this node may be alone not to know
-		cfg.Declines = cmp.Or(cfg.Declines, err)
+		cfg.Reject = cmp.Or(cfg.Reject, err)
 	case err != nil:
 		return nil, err
 	}
-	if cfg.Index <= 0 && cfg.Declines == nil {
+	if cfg.Index <= 0 && cfg.Reject == nil {
 		a.notes(alloc)
 	}
 	return alloc, nil
@@ -166,7 +166,7 @@ func (a *Agent) c10dRendezvous(cfg *launch.AgentConfig) error {
 	case isHost != nil && *isHost:
 		cfg.Index, cfg.MasterAddr, cfg.Ports = 0, host, []int{port}
 	default:
-		cfg.Index, cfg.Endpoint, cfg.Guest = -1, torchrun.JoinEndpoint(host, port), isHost != nil
+		cfg.Index, cfg.Endpoint, cfg.DialOnly = -1, torchrun.JoinEndpoint(host, port), isHost != nil
 	}
 	return nil
 }

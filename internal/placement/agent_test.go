@@ -186,7 +186,7 @@ func describe(cfg launch.AgentConfig) string {
 	if cfg.Endpoint != "" {
 		text += " endpoint " + cfg.Endpoint
 	}
-	if cfg.Guest {
+	if cfg.DialOnly {
 		text += " as guest"
 	}
 	return text
@@ -243,7 +243,7 @@ func TestRunContradictsSlurm(t *testing.T) {
 	} {
 		cfg, _, err := resolved(t, test.environ(t), test.line)
 		if err == nil {
-			err = cfg.Declines
+			err = cfg.Reject
 		}
 		if !errors.As(err, new(*usage.Error)) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q: %v; want a usage error: %s", test.line, err, test.want)
@@ -273,8 +273,8 @@ func TestRunRejects(t *testing.T) {
 	} {
 		environ := with(agents(t), map[string]string{"CUDA_VISIBLE_DEVICES": ""})
 		cfg, _, err := resolved(t, environ, test.line)
-		if err != nil || !errors.As(cfg.Declines, new(*usage.Error)) || !strings.Contains(cfg.Declines.Error(), test.want) {
-			t.Errorf("%q: %v, it rejects as %v; want a usage error: %s", test.line, err, cfg.Declines, test.want)
+		if err != nil || !errors.As(cfg.Reject, new(*usage.Error)) || !strings.Contains(cfg.Reject.Error(), test.want) {
+			t.Errorf("%q: %v, it rejects as %v; want a usage error: %s", test.line, err, cfg.Reject, test.want)
 		}
 		if cfg.Index != 1 || cfg.Count != 3 || cfg.Nproc != 1 || cfg.MasterAddr != "n1" || len(cfg.Ports) == 0 || cfg.RunID != "lab/7.0.0" {
 			t.Errorf("%q: who hears of it cannot be known: %s", test.line, describe(cfg))
@@ -329,8 +329,8 @@ func TestRunConfigures(t *testing.T) {
 // TestRunKnowsTheLayout: in task mode agent 0 is told how many tasks each node has, to name those that do not come.
 func TestRunKnowsTheLayout(t *testing.T) {
 	cfg, _, err := resolved(t, salloced(t), "x")
-	if err != nil || fmt.Sprint(cfg.Layout) != "map[n1:2 n2:2 n3:1]" {
-		t.Errorf("%v, %v", cfg.Layout, err)
+	if err != nil || fmt.Sprint(cfg.AgentsPerNode) != "map[n1:2 n2:2 n3:1]" {
+		t.Errorf("%v, %v", cfg.AgentsPerNode, err)
 	}
 }
 
@@ -352,8 +352,8 @@ func TestMisplaced(t *testing.T) {
 	} {
 		cfg := launch.AgentConfig{World: launch.World{Index: test.alloc.ProcID, Count: 3}}
 		Misplaced(test.pmi, &test.alloc, &cfg)
-		if cfg.Index != test.index || (cfg.Declines != nil) != test.rejects {
-			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Declines)
+		if cfg.Index != test.index || (cfg.Reject != nil) != test.rejects {
+			t.Errorf("rank %d on node %d, PMI-2 %t: agent %d, %v", test.alloc.ProcID, test.alloc.NodeRank, test.pmi != nil, cfg.Index, cfg.Reject)
 		}
 	}
 }

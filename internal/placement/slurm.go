@@ -24,7 +24,7 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 	if err := a.agreesWith(alloc); err != nil {
 		return err
 	}
-	cfg.Declines = cmp.Or(a.agreesOnRank(alloc), a.agreesOnMaster(alloc))
+	cfg.Reject = cmp.Or(a.agreesOnRank(alloc), a.agreesOnMaster(alloc))
 	cfg.OneMachine = alloc.Addresses != nil
 	cfg.JobID, cfg.Restarts, cfg.RunID = a.JobID, alloc.Restarts, alloc.Key()
 	cfg.MasterAddr, cfg.Ports = alloc.Address(0), launch.Ports(alloc.Key(), rendezvousPorts)
@@ -39,17 +39,17 @@ func (a *Agent) bySlurm(alloc *slurm.Allocation, cfg *launch.AgentConfig) (err e
 		if err := a.agreesWithTasks(alloc); err != nil {
 			return err
 		}
-		cfg.Index, cfg.Count, cfg.Layout = alloc.ProcID, alloc.Tasks, make(map[string]int)
+		cfg.Index, cfg.Count, cfg.AgentsPerNode = alloc.ProcID, alloc.Tasks, make(map[string]int)
 		for node, name := range alloc.Nodes {
-			cfg.Layout[name] = alloc.TasksPerNode[node]
+			cfg.AgentsPerNode[name] = alloc.TasksPerNode[node]
 		}
-		cfg.Local = []launch.Place{TaskRanks(alloc)}
+		cfg.Local = []launch.Ranks{TaskRanks(alloc)}
 		cfg.CPUsPerTask = a.cpusPerTask()
 		cfg.MinCount = 0 // the tasks are the ranks, and Slurm has numbered them
 	} else {
 		cfg.Index, cfg.Count, cfg.Hosts = max(0, alloc.NodeRank), len(alloc.Nodes), alloc.Nodes
 		if cfg.Nproc, err = a.PerNode.On(cfg.Index, a.Lookup); err != nil {
-			cfg.Nproc, cfg.Declines = 1, cmp.Or(cfg.Declines, usage.Errorf("%v", err)) // of this node: others may have GPUs
+			cfg.Nproc, cfg.Reject = 1, cmp.Or(cfg.Reject, usage.Errorf("%v", err)) // of this node: others may have GPUs
 		}
 		cfg.CPUsPerTask = a.cpusPerTask() / cfg.Nproc
 		cfg.MinCount = min(cmp.Or(a.Nodes.Min, cfg.MinCount), cfg.Count)
@@ -63,7 +63,7 @@ func Misplaced(client *pmi2.Client, alloc *slurm.Allocation, cfg *launch.AgentCo
 	if alloc == nil || alloc.CheckLayout() == nil {
 		return
 	}
-	cfg.Declines = usage.Errorf("%v", alloc.CheckLayout())
+	cfg.Reject = usage.Errorf("%v", alloc.CheckLayout())
 	switch {
 	case client != nil:
 		cfg.Index = alloc.ProcID
@@ -158,9 +158,9 @@ func (a *Agent) cpusPerTask() int {
 }
 
 // TaskRanks is what a rank is told of where it stands, of a task that is itself a rank.
-func TaskRanks(alloc *slurm.Allocation) launch.Place {
+func TaskRanks(alloc *slurm.Allocation) launch.Ranks {
 	r := alloc.Rank()
-	return launch.Place{
+	return launch.Ranks{
 		Rank: r.Rank, LocalRank: r.LocalRank, WorldSize: r.WorldSize, LocalWorldSize: r.LocalWorldSize,
 		NodeRank: r.NodeRank, Nodes: r.Nodes,
 	}

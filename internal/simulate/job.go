@@ -33,9 +33,9 @@ type Job struct {
 	run        *rundir.Dir
 	job        *jobfile.Job
 	pretend    Pretend
-	allocation sim.Allocation // of the present run
-	deadline   time.Time      // of this process itself; zero: none
-	world      *sim.World     // nil: none is needed
+	allocation sim.Allocation  // of the present run
+	deadline   time.Time       // of this process itself; zero: none
+	world      *sim.Namespaces // nil: none is needed
 	out        *console
 
 	faults []sim.Fault      // that are still to be injected
@@ -74,12 +74,12 @@ func (s *Job) makeWorld(ctx context.Context) (err error) {
 	if !network && !has(sim.NoSpace) {
 		return nil
 	}
-	if s.world, err = sim.NewWorld(ctx, s.run.CheckpointsPath(), network); err != nil || !network {
+	if s.world, err = sim.NewNamespaces(ctx, s.run.CheckpointsPath(), network); err != nil || !network {
 		return err
 	}
 	s.allocation.Nodes = slices.Clone(s.allocation.Nodes)
 	for i, n := range s.allocation.Nodes {
-		s.allocation.Nodes[i] = sim.WorldNode(n, i)
+		s.allocation.Nodes[i] = sim.NetworkNode(n, i)
 	}
 	return nil
 }
@@ -160,14 +160,14 @@ func (s *Job) runAttempt(ctx context.Context) (w attempt.Ending, err error) {
 func (s *Job) start(ctx context.Context, environ []string) (*sim.Running, error) {
 	if s.world != nil {
 		for _, n := range s.allocation.Nodes {
-			if err := s.world.Plug(ctx, n); err != nil {
+			if err := s.world.AddNode(ctx, n); err != nil {
 				return nil, err
 			}
 		}
 	}
 	step, err := sim.Step{
 		Allocation: s.allocation, Command: []string{s.run.Binary(), "run"}, Environ: environ,
-		Output: s.out.stream, World: s.world, KillWait: s.pretend.KillWait, Spare: s.job.Launch.MinNodes > 0,
+		Output: s.out.stream, Namespaces: s.world, KillWait: s.pretend.KillWait, Spare: s.job.Launch.MinNodes > 0,
 	}.Start()
 	if err == nil {
 		s.steps = append(s.steps, step)
@@ -181,10 +181,10 @@ func (s *Job) supervise(ctx context.Context, step *sim.Running, script *batchScr
 	defer over()
 	warning, warned := s.job.BatchScript(s.run.Path()).Warning()
 	slurmctld := sim.Controller{Tasks: step, Batch: script, KillWait: s.pretend.KillWait, GraceTime: s.pretend.GraceTime, Warning: warning}
-	scene := sim.Scene{
-		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, World: s.world,
+	scene := sim.Injector{
+		RunDir: s.run.Path(), Allocation: s.allocation, Running: step, Controller: slurmctld, Namespaces: s.world,
 		Progress: s.progress, WarnTasks: unix.SignalNum("SIG" + s.job.Launch.WarnSignal),
-		Struck: func(f sim.Fault, what, node string) { script.noteFault(f); s.injected(f, what, node) },
+		Injected: func(f sim.Fault, what, node string) { script.noteFault(f); s.injected(f, what, node) },
 	}
 	var wg sync.WaitGroup
 	var failed error
@@ -309,7 +309,7 @@ func (s *Job) replace(bad []string) error {
 			spare.Name = "spare" + strconv.Itoa(s.used)
 		}
 		if slices.ContainsFunc(s.pretend.Faults, func(f sim.Fault) bool { return f.Kind == sim.Partition }) {
-			spare = sim.WorldNode(spare, s.used)
+			spare = sim.NetworkNode(spare, s.used)
 		}
 		s.used++
 		nodes[i], s.allocation.Nodelist = spare, ""

@@ -159,7 +159,7 @@ func (p Pretend) Check(job *jobfile.Job) error {
 func (p Pretend) ranks(job *jobfile.Job, a sim.Allocation) int {
 	n := job.Launch.NprocPerNode
 	if a.Tasks != nil {
-		return len(a.Places())
+		return len(a.StepTasks())
 	}
 	if n.Word != "" {
 		return 1 << 20

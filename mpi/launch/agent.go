@@ -26,7 +26,7 @@ const (
 type (
 	Identity  = rendezvous.Identity
 	World     = rendezvous.World
-	Place     = rendezvous.Place
+	Ranks     = rendezvous.Ranks
 	Network   = rendezvous.Network
 	Admission = rendezvous.Admission
 	Workers   = supervise.Workers
@@ -48,7 +48,7 @@ const LocalRankMacro = supervise.LocalRankMacro
 // Ports lists up to n ports in an order that the seed decides, see rendezvous.Ports.
 func Ports(seed string, n int) []int { return rendezvous.Ports(seed, n) }
 
-// AgentConfig is what one agent needs to know. All agents of a run must have the same, but for World, Warn, Declines and where output goes.
+// AgentConfig is what one agent needs to know. All agents of a run must have the same, but for World, Warn, Reject and where output goes.
 type AgentConfig struct {
 	Identity  // which run this is
 	World     // which agent this is, and which ranks are its own
@@ -82,7 +82,7 @@ func (c AgentConfig) supervisor() supervise.Config {
 
 // RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts: the
 // task of an srun that is itself the rank at p. Of c it needs MasterAddr, RunID and Restarts.
-func (c AgentConfig) RankEnviron(p Place, masterPort int) []string {
+func (c AgentConfig) RankEnviron(p Ranks, masterPort int) []string {
 	return c.supervisor().RankEnviron(p, masterPort)
 }
 

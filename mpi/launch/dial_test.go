@@ -313,7 +313,7 @@ func TestSilentElsewhere(t *testing.T) {
 		w := newEndpointWorld(t)
 		c := w.agents[1]
 		log = new(testkit.Journal)
-		c.Endpoint, c.JoinTimeout, c.Log, c.Guest = l.Addr().String(), limit, log.Logger(), true
+		c.Endpoint, c.JoinTimeout, c.Log, c.DialOnly = l.Addr().String(), limit, log.Logger(), true
 		w.agents = []AgentConfig{c}
 		r := <-w.begin(t.Context(), 0)
 		var unmet *rendezvous.NotMetError

@@ -48,25 +48,25 @@ func newStep(t *testing.T, tasks int, command ...string) *world {
 	for i, exchange := range step(tasks) {
 		c := &w.agents[i]
 		c.Exchange, c.Secret, c.Ports, c.OneMachine, c.MasterAddr, c.Host = exchange, auth.Secret{}, nil, false, "n1", "n1"
-		c.Local = []Place{{Rank: i, LocalRank: i, WorldSize: tasks, LocalWorldSize: tasks, Nodes: 1}}
+		c.Local = []Ranks{{Rank: i, LocalRank: i, WorldSize: tasks, LocalWorldSize: tasks, Nodes: 1}}
 	}
 	return w
 }
 
 func TestRendezvousByExchange(t *testing.T) {
 	w := newStep(t, 3, "environ")
-	var told string
+	var exchanged string
 	exchange := w.agents[2].Exchange
 	w.agents[2].Exchange = func(ctx context.Context, mine string) (text string, err error) {
 		text, err = exchange(ctx, mine)
-		told = text
+		exchanged = text
 		return text, err
 	}
 	if v := w.agree(w.run()); v.Cause != "done" {
 		t.Fatalf("verdict is %+v", v)
 	}
 	var o offer
-	must(t, json.Unmarshal([]byte(told), &o))
+	must(t, json.Unmarshal([]byte(exchanged), &o))
 	if env := w.environOf("n1", 2); env["MASTER_ADDR"] != "127.0.0.1" || env["MASTER_PORT"] == fmt.Sprint(o.Port) {
 		t.Errorf("workers get %s:%s, agent 0 is at %d", env["MASTER_ADDR"], env["MASTER_PORT"], o.Port)
 	}
@@ -85,16 +85,16 @@ func TestExchangeKeepsAGivenSecret(t *testing.T) {
 	w := newStep(t, 2, "say", "x")
 	secret, err := auth.NewSecret()
 	must(t, err)
-	var told string
+	var exchanged string
 	exchange := w.agents[0].Exchange
 	w.agents[0].Exchange = func(ctx context.Context, mine string) (string, error) {
-		told = mine
+		exchanged = mine
 		return exchange(ctx, mine)
 	}
 	w.agents[0].Secret, w.agents[1].Secret = secret, secret
 	w.agree(w.run())
-	if strings.Contains(told, "secret") {
-		t.Errorf("agent 0 told %s", told)
+	if strings.Contains(exchanged, "secret") {
+		t.Errorf("agent 0 told %s", exchanged)
 	}
 	w = newStep(t, 2, "say", "x")
 	w.agents[1].Secret = secret

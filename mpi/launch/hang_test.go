@@ -28,8 +28,8 @@ func hanging(t *testing.T, after time.Duration, scripts ...string) *world {
 // speak is a script that says something for so many tenths of a second.
 const speak = `speak() { i=0; while [ $i -lt $1 ]; do echo; sleep 0.1; i=$((i+1)); done; }; `
 
-// tells checks a verdict of workers that hung.
-func tells(t *testing.T, v rundir.Verdict, rank int, host string, words ...string) {
+// checkHang checks a verdict of workers that hung.
+func checkHang(t *testing.T, v rundir.Verdict, rank int, host string, words ...string) {
 	t.Helper()
 	var nodes []string
 	if host != "" {
@@ -53,7 +53,7 @@ func TestHang(t *testing.T) {
 	w := hanging(t, 2*time.Second, "echo the last word; sleep 3600")
 	r := w.run()
 	v := w.agree(r)
-	tells(t, v, 0, "n1", "rank 0 on n1 gave no sign of life for ", "(no heartbeat, no output, no CPU time)")
+	checkHang(t, v, 0, "n1", "rank 0 on n1 gave no sign of life for ", "(no heartbeat, no output, no CPU time)")
 	if took := r[0].took; took < 2*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -82,7 +82,7 @@ func TestHangOfAGoProgram(t *testing.T) {
 	w := newWorld(t, []int{1}, "hang")
 	w.agents[0].HangAfter = 2 * time.Second
 	v := w.agree(w.run())
-	tells(t, v, 0, "n1")
+	checkHang(t, v, 0, "n1")
 	if strings.Contains(v.Report, "goroutine") || strings.Contains(v.Report, "| rip ") || !strings.Contains(v.Report, "the last word") {
 		t.Errorf("report is\n%s", v.Report)
 	}
@@ -127,7 +127,7 @@ func TestNoHang(t *testing.T) {
 func TestHangOfABusyWorker(t *testing.T) {
 	t.Parallel()
 	w := hanging(t, 2*time.Second, `touch $DDPBATCH_HEARTBEAT_FILE; while :; do echo; done > /dev/null`)
-	tells(t, w.agree(w.run()), 0, "n1", "rank 0 on n1 gave no sign of life", "(no heartbeat, though there was one before)")
+	checkHang(t, w.agree(w.run()), 0, "n1", "rank 0 on n1 gave no sign of life", "(no heartbeat, though there was one before)")
 }
 
 // A stopped worker is what the others wait for. It is woken up, to end by TERM.
@@ -137,7 +137,7 @@ func TestHangOfAStoppedWorker(t *testing.T) {
 	w.agents[0].Nproc = 3
 	r := w.run()
 	v := w.agree(r)
-	tells(t, v, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP) and gave no sign of life")
+	checkHang(t, v, 1, "n1", "rank 1 on n1 was stopped (SIGSTOP) and gave no sign of life")
 	if len(v.Ranks) != 3 || v.Ranks[0].Rank != 1 || v.Ranks[0].Signal != int(syscall.SIGTERM) || v.Ranks[0].Followed || !v.Ranks[1].Followed {
 		t.Errorf("ranks ended as %+v", v.Ranks)
 	}
@@ -190,7 +190,7 @@ func TestHangWithoutARunDirectory(t *testing.T) {
 	if r[0].err != nil {
 		t.Error(r[0].err)
 	}
-	tells(t, r[0].Verdict, 0, "n1", "though there was one before")
+	checkHang(t, r[0].Verdict, 0, "n1", "though there was one before")
 	if report := r[0].Report; !strings.Contains(report, "\n    | process ") || !strings.Contains(report, "nanosleep(") {
 		t.Errorf("report is\n%s", report)
 	}
@@ -210,7 +210,7 @@ func TestHangWithALogDir(t *testing.T) {
 	w := hanging(t, 2*time.Second, "exec sleep 3600")
 	w.agents[0].RunDir, w.agents[0].Attempt, w.agents[0].LogDir = nil, 0, t.TempDir()
 	r := w.run()
-	tells(t, r[0].Verdict, 0, "n1")
+	checkHang(t, r[0].Verdict, 0, "n1")
 	found, err := filepath.Glob(filepath.Join(w.agents[0].LogDir, "*", "attempt_0", "0", "stacks.txt"))
 	if err != nil || len(found) != 1 || !strings.Contains(r[0].Report, "stacks: "+found[0]+"\n") {
 		t.Errorf("%v, %v; report is\n%s", found, err, r[0].Report)

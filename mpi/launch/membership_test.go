@@ -45,7 +45,7 @@ func TestRunGoesOnWithoutALostAgent(t *testing.T) {
 		t.Errorf("the first round's verdict is %+v, %v", before, err)
 	}
 	for rank, host := range []string{"n1", "n3", "n3", "n3"} {
-		got := w.toldBy(2, host, rank)
+		got := w.flakyWordsOf(2, host, rank)
 		if got.rank != rank || got.world != 4 || got.node != min(rank, 1) || got.nodes != 2 {
 			t.Errorf("rank %d on %s was told %+v", rank, host, got)
 		}
@@ -105,10 +105,10 @@ func TestLateAgentJoinsTheNextRound(t *testing.T) {
 	if v.Cause != "done" || v.Round != 1 || v.Message != "all 3 ranks are done" {
 		t.Errorf("verdict is %+v", v)
 	}
-	if before := w.toldBy(1, "n1", 0); before.world != 1 || before.nodes != 1 {
+	if before := w.flakyWordsOf(1, "n1", 0); before.world != 1 || before.nodes != 1 {
 		t.Errorf("in the first round rank 0 was told %+v", before)
 	}
-	if got := w.toldBy(2, "n2", 2); got.world != 3 || got.node != 1 || got.nodes != 2 || got.restarts != 1 {
+	if got := w.flakyWordsOf(2, "n2", 2); got.world != 3 || got.node != 1 || got.nodes != 2 || got.restarts != 1 {
 		t.Errorf("in the second round rank 2 was told %+v", got)
 	}
 }
@@ -167,7 +167,7 @@ func TestAgentsWithoutNumbers(t *testing.T) {
 	for i := range w.agents {
 		for rank := range 3 {
 			if _, err := os.Stat(w.dir.LogPath(2, fmt.Sprintf("n%d", i+1), rank, "out")); err == nil {
-				got := w.toldBy(2, fmt.Sprintf("n%d", i+1), rank)
+				got := w.flakyWordsOf(2, fmt.Sprintf("n%d", i+1), rank)
 				nodes[got.node] = got.node == rank
 			}
 		}
@@ -222,7 +222,7 @@ func TestMasterAddrOfAnotherMachine(t *testing.T) {
 func TestDialOnlyAgentIsNeverAgent0(t *testing.T) {
 	w := newWorld(t, []int{1, 1}, "say", "x")
 	c := w.agents[1]
-	c.Index, c.Endpoint, c.Guest, c.JoinTimeout = -1, joinPort(rendezvous.Loopback, c.Ports[0]), true, 100*time.Millisecond
+	c.Index, c.Endpoint, c.DialOnly, c.JoinTimeout = -1, joinPort(rendezvous.Loopback, c.Ports[0]), true, 100*time.Millisecond
 	if _, err := Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "did not get through to agent 0") {
 		t.Errorf("alone it ended with %v", err)
 	}

@@ -17,12 +17,12 @@ import (
 func TestAgentsThatCannotTakePart(t *testing.T) {
 	for _, tc := range []struct {
 		minCount int // 0: all of them
-		declines []int
+		rejects  []int
 	}{
 		{0, []int{0}}, {0, []int{1, 2}}, {2, []int{1, 2}},
 	} {
 		for _, exchange := range []bool{false, true} {
-			name := fmt.Sprintf("%v of three, %d needed, told %t", tc.declines, tc.minCount, exchange)
+			name := fmt.Sprintf("%v of three, %d needed, told %t", tc.rejects, tc.minCount, exchange)
 			w := newWorld(t, []int{1, 1, 1}, "say", "x")
 			switch {
 			case exchange && tc.minCount > 0:
@@ -33,28 +33,28 @@ func TestAgentsThatCannotTakePart(t *testing.T) {
 			if tc.minCount > 0 {
 				w.elastic(tc.minCount, 0)
 			}
-			var told []string
+			var reported []string
 			for i := range w.agents {
 				w.agents[i].JoinTimeout = time.Hour // the test's own limit is sooner
 				w.agents[i].FindDeadline = func(ctx context.Context) (time.Time, error) { <-ctx.Done(); return time.Time{}, ctx.Err() }
-				if slices.Contains(tc.declines, i) {
-					w.agents[i].Declines = fmt.Errorf("disk %d is full", i)
-					told = append(told, fmt.Sprintf("agent %d on %s cannot take part: disk %d is full", i, w.agents[i].Host, i))
+				if slices.Contains(tc.rejects, i) {
+					w.agents[i].Reject = fmt.Errorf("disk %d is full", i)
+					reported = append(reported, fmt.Sprintf("agent %d on %s cannot take part: disk %d is full", i, w.agents[i].Host, i))
 				}
 			}
-			if slices.Contains(tc.declines, 0) {
-				told = told[:1] // whoever else is first
+			if slices.Contains(tc.rejects, 0) {
+				reported = reported[:1] // whoever else is first
 			}
 			for i, r := range w.run() {
 				if r.err == nil || r.Exit != 1 || r.Cause != "start" || r.took >= rejectWait {
 					t.Errorf("%s: agent %d ended with %+v", name, i, r)
 				}
-				if slices.Contains(tc.declines, i) {
-					if want := w.agents[i].Declines.Error(); r.Message != want || r.err.Error() != want {
+				if slices.Contains(tc.rejects, i) {
+					if want := w.agents[i].Reject.Error(); r.Message != want || r.err.Error() != want {
 						t.Errorf("%s: agent %d says %q, want %q", name, i, r.err, want)
 					}
-				} else if !slices.Contains(told, r.Message) {
-					t.Errorf("%s: agent %d says %q, want one of %q", name, i, r.Message, told)
+				} else if !slices.Contains(reported, r.Message) {
+					t.Errorf("%s: agent %d says %q, want one of %q", name, i, r.Message, reported)
 				}
 			}
 		}
@@ -71,10 +71,10 @@ func TestElasticAgentThatCannotTakePart(t *testing.T) {
 			c := &w.agents[i]
 			c.LastCall = c.JoinTimeout / 2
 			if endpoint && i > 0 {
-				c.Index, c.Endpoint, c.Guest, c.Host = -1, joinPort(rendezvous.Loopback, c.Ports[0]), true, "n2"
+				c.Index, c.Endpoint, c.DialOnly, c.Host = -1, joinPort(rendezvous.Loopback, c.Ports[0]), true, "n2"
 			}
 		}
-		w.agents[1].Declines = errors.New("its disk is full")
+		w.agents[1].Reject = errors.New("its disk is full")
 		first := w.begin(t.Context(), 0)
 		if r := <-w.begin(t.Context(), 1); r.err == nil || r.Message != "its disk is full" {
 			t.Errorf("%s ended with %+v", name, r)
@@ -96,7 +96,7 @@ func TestElasticAgentThatCannotTakePart(t *testing.T) {
 func TestEndpointsHostCannotTakePart(t *testing.T) {
 	w := newEndpointWorld(t)
 	w.agents[0].Index, w.agents[0].Endpoint = -1, w.agents[1].Endpoint
-	w.agents[0].Declines = errors.New("its disk is full")
+	w.agents[0].Reject = errors.New("its disk is full")
 	first := w.begin(t.Context(), 0)
 	awaitListener(t, w.agents[1].Endpoint)
 	r := <-w.begin(t.Context(), 1)
@@ -112,7 +112,7 @@ func TestEndpointsHostCannotTakePart(t *testing.T) {
 func TestOnlyAgentCannotTakePart(t *testing.T) {
 	t.Parallel() // most of it is a pause
 	w := newWorld(t, []int{1, 1}, "say", "x")
-	w.agents[0].Declines = errors.New("its disk is full")
+	w.agents[0].Reject = errors.New("its disk is full")
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := w.begin(ctx, 0)
 	testkit.Eventually(t, "the reason is told", func() bool { return strings.Contains(w.log.String(), "its disk is full") })

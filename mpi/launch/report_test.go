@@ -190,10 +190,10 @@ func signalWhen(t *testing.T, w *world, marks ...string) context.Context {
 // Exit code 93 of any rank ends the run, whoever failed first, and whatever the others say.
 func TestNeverAgainByAnyRank(t *testing.T) {
 	for name, tc := range map[string]struct {
-		ranks []string
-		told  bool
-		cause string
-		rank  int
+		ranks    []string
+		reported bool
+		cause    string
+		rank     int
 	}{
 		"alone":                       {[]string{"exit 93", "exit 0"}, false, "crash", 0},
 		"one saves, then one says it": {[]string{"exit 75", `ended 0; await "$DECIDED"; exit 93`}, false, "crash", 1},
@@ -204,7 +204,7 @@ func TestNeverAgainByAnyRank(t *testing.T) {
 			t.Parallel()
 			w := ranksDo(t, tc.ranks...)
 			ctx := t.Context()
-			if tc.told {
+			if tc.reported {
 				ctx = signalWhen(t, w, "ready0", "ready1")
 			}
 			v := w.agree(w.runUntil(ctx))

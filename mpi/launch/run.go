@@ -38,7 +38,7 @@ func Run(ctx context.Context, c AgentConfig) (rundir.Verdict, error) {
 		}
 	}
 	logDir, err := output.NewLogDir(c.LogDir, c.RunID)
-	c.Declines = cmp.Or(c.Declines, err)
+	c.Reject = cmp.Or(c.Reject, err)
 	r, err := c.begin(ctx, logDir)
 	if err != nil {
 		return notBegun(c, err)

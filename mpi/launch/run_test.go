@@ -73,13 +73,13 @@ func TestWorldNumbering(t *testing.T) {
 // (reference: Slurm's corpus).
 func TestTaskMode(t *testing.T) {
 	w := newWorld(t, []int{0, 0, 0}, "environ")
-	for i, p := range []Place{
+	for i, p := range []Ranks{
 		{Rank: 0, LocalRank: 0, LocalWorldSize: 2, NodeRank: 0},
 		{Rank: 1, LocalRank: 0, LocalWorldSize: 1, NodeRank: 1},
 		{Rank: 2, LocalRank: 1, LocalWorldSize: 2, NodeRank: 0},
 	} {
 		p.WorldSize, p.Nodes = 3, 2
-		w.agents[i].Local, w.agents[i].Host = []Place{p}, fmt.Sprintf("n%d", p.NodeRank+1)
+		w.agents[i].Local, w.agents[i].Host = []Ranks{p}, fmt.Sprintf("n%d", p.NodeRank+1)
 	}
 	w.agree(w.run())
 	env := w.environOf("n1", 2)
@@ -218,9 +218,9 @@ func TestConfigErrors(t *testing.T) {
 		"no command":       func(c *AgentConfig) { c.Command = nil },
 		"no workers":       func(c *AgentConfig) { c.Nproc = 0 },
 		"too many workers": func(c *AgentConfig) { c.Nproc = rendezvous.MaxWorld + 1 },
-		"workers twice":    func(c *AgentConfig) { c.Local = []Place{{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}} },
+		"workers twice":    func(c *AgentConfig) { c.Local = []Ranks{{WorldSize: 1, LocalWorldSize: 1, Nodes: 1}} },
 		"no such place": func(c *AgentConfig) {
-			c.Nproc, c.Local = 0, []Place{{Rank: 1, WorldSize: 1, LocalWorldSize: 1, Nodes: 1}}
+			c.Nproc, c.Local = 0, []Ranks{{Rank: 1, WorldSize: 1, LocalWorldSize: 1, Nodes: 1}}
 		},
 		"no master":         func(c *AgentConfig) { c.Count, c.MasterAddr = 2, "" },
 		"no ports":          func(c *AgentConfig) { c.Count, c.Ports = 2, nil },
@@ -250,13 +250,13 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// told is what a "flaky" worker says of its place.
-type told struct {
+// flakyWords is what a "flaky" worker says of its place.
+type flakyWords struct {
 	rank, world, node, nodes, restarts, round, port int
 	cookie                                          string
 }
 
-func (w *world) toldBy(attempt int, host string, rank int) (p told) {
+func (w *world) flakyWordsOf(attempt int, host string, rank int) (p flakyWords) {
 	w.t.Helper()
 	text := w.logAt(attempt, host, rank, "out")
 	_, err := fmt.Sscan(text, &p.rank, &p.world, &p.node, &p.nodes, &p.restarts, &p.round, &p.port, &p.cookie)
@@ -276,9 +276,9 @@ func TestRestartAfterACrash(t *testing.T) {
 	ports, cookies := map[int]bool{}, map[string]bool{}
 	for round := range 3 {
 		for rank, host := range []string{"n1", "n2", "n2"} {
-			got := w.toldBy(round+1, host, rank)
+			got := w.flakyWordsOf(round+1, host, rank)
 			ports[got.port], cookies[got.cookie] = true, true
-			want := told{rank, 3, min(rank, 1), 2, round, round, got.port, got.cookie}
+			want := flakyWords{rank, 3, min(rank, 1), 2, round, round, got.port, got.cookie}
 			if got != want {
 				t.Errorf("rank %d in round %d was told %+v", rank, round, got)
 			}
@@ -324,7 +324,7 @@ func TestRestartsUsedUp(t *testing.T) {
 func TestRestartOfATaskModeRun(t *testing.T) {
 	w := newWorld(t, []int{0, 0}, "flaky", "1", "1", "9")
 	for i := range w.agents {
-		w.agents[i].Local = []Place{{Rank: i, WorldSize: 2, LocalWorldSize: 1, NodeRank: i, Nodes: 2}}
+		w.agents[i].Local = []Ranks{{Rank: i, WorldSize: 2, LocalWorldSize: 1, NodeRank: i, Nodes: 2}}
 		w.agents[i].Policy.MaxRestarts = 1
 	}
 	if v := w.agree(w.run()); v.Cause != "done" || v.Round != 1 {

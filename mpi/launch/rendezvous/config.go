@@ -49,13 +49,13 @@ type Identity struct {
 // World is one agent among all of a run. In agent mode it has Nproc workers, and ranks are contiguous by agent; in task mode it has the
 // workers of Local, whose ranks are fixed beforehand.
 type World struct {
-	Index  int            // this agent's number among the agents of the run; -1: it gets one at the rendezvous, see Network.Endpoint
-	Count  int            // how many there are: one a node, or in task mode one a task
-	Host   string         // this node's name, for logs and messages
-	Hosts  []string       // every agent's node name, where known, for messages
-	Layout map[string]int // in place of Hosts, where only that is known: how many agents each node has
-	Nproc  int
-	Local  []Place
+	Index         int            // this agent's number among the agents of the run; -1: it gets one at the rendezvous, see Network.Endpoint
+	Count         int            // how many there are: one a node, or in task mode one a task
+	Host          string         // this node's name, for logs and messages
+	Hosts         []string       // every agent's node name, where known, for messages
+	AgentsPerNode map[string]int // in place of Hosts, where only that is known: how many agents each node has
+	Nproc         int
+	Local         []Ranks
 }
 
 // Network is where the agents of a run find each other: at MasterAddr, on the first of Ports that agent 0 could bind. A single agent
@@ -71,7 +71,7 @@ type Network struct {
 	// Endpoint, where Index is -1, is where agents meet that have no number yet (host:port): the one that can bind it is
 	// agent 0, and the others are numbered as they come.
 	Endpoint string
-	Guest    bool // with Endpoint: another agent is agent 0, even if this one could bind it
+	DialOnly bool // with Endpoint: another agent is agent 0, even if this one could bind it
 
 	// Exchange gives every agent what agent 0 passed, where they have another way to exchange a word than the rendezvous (PMI-2): all
 	// agents call it once, and it returns when all have, or ctx ends. Texts have at most MaxOffer bytes. Agent 0 then tells by it where
@@ -89,8 +89,8 @@ type Admission struct {
 	MinCount    int
 	LastCall    time.Duration
 	JoinTimeout time.Duration // for all agents to come; 0: 5 min
-	// Declines is why this agent cannot take part, which Run tells the other agents before it returns it; nil: it can.
-	Declines error
+	// Reject is why this agent cannot take part, which Run tells the other agents before it returns it; nil: it can.
+	Reject error
 }
 
 // joinEnd is when the agents' time to meet is over, where that begins now, or began with the search for the endpoint's name.

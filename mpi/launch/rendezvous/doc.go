@@ -16,7 +16,7 @@
 //
 // Agents with another way to exchange a word (Network.Exchange) learn by it where agent 0 is; the others know its name, and ports on
 // which it may be, or an endpoint where whoever is first is agent 0. They race along all ways that may lead there, and only a proof
-// counts. An agent that cannot take part says so at the same place (Admission.Declines); one whose secret its run's agent 0 refuses
+// counts. An agent that cannot take part says so at the same place (Admission.Reject); one whose secret its run's agent 0 refuses
 // ends at once. Where agents did not meet, the error tells who tried what.
 //
 // # Who takes part

@@ -12,9 +12,9 @@ import (
 	"ddpbatch/mpi/store"
 )
 
-// Place is the place of one worker in the world, with torchrun's meaning of
+// Ranks is the numbers of one worker in the world, with torchrun's meaning of
 // each number.
-type Place struct {
+type Ranks struct {
 	Rank           int `json:"rank"`
 	LocalRank      int `json:"local_rank"` // its index among the workers of its node
 	WorldSize      int `json:"world_size"`
@@ -31,7 +31,7 @@ type joinRequest struct {
 	ID      string  `json:"id,omitempty"` // unlike any other agent's, and the same by whatever connection it comes
 	Version string  `json:"version"`
 	Nproc   int     `json:"nproc,omitempty"`
-	Local   []Place `json:"local,omitempty"`
+	Local   []Ranks `json:"local,omitempty"`
 
 	Rejects *Rejection `json:"declines,omitempty"` // it cannot take part
 }
@@ -146,7 +146,7 @@ func (r *Rendezvous) MasterAddr(l *Layout) string {
 
 func (c Config) join() joinRequest {
 	j := joinRequest{Index: c.Index, Count: c.Count, Host: c.Host, ID: c.id, Version: c.Version, Nproc: c.Nproc, Local: c.Local}
-	if c.Declines != nil {
+	if c.Reject != nil {
 		j.Rejects = c.rejection()
 	}
 	return j
@@ -243,14 +243,14 @@ func (l *Layout) position(index int) int {
 }
 
 // RanksOf are those of the workers of an agent. Nodes are counted over the members.
-func (l *Layout) RanksOf(w World) []Place {
+func (l *Layout) RanksOf(w World) []Ranks {
 	if len(w.Local) > 0 {
 		return w.Local
 	}
 	at := l.position(w.Index)
-	var list []Place
+	var list []Ranks
 	for local := range w.Nproc {
-		list = append(list, Place{
+		list = append(list, Ranks{
 			Rank: l.Members[at].First + local, LocalRank: local,
 			WorldSize: l.World, LocalWorldSize: w.Nproc,
 			NodeRank: at, Nodes: len(l.Members),

@@ -40,7 +40,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 		{[]string{"n1", "n2", "", ""}, "agent 3 (n2 or n3), agent 4 (n2 or n3)"},
 		{[]string{"n1", "n2", "n2", "n9"}, ""},
 	} {
-		c := Config{World: World{Count: 5, Host: "n1", Layout: layout}}
+		c := Config{World: World{Count: 5, Host: "n1", AgentsPerNode: layout}}
 		r := newMembership(joinRequest{Count: 5, Host: "n1"})
 		for i, host := range tc.came {
 			if host != "" {
@@ -58,7 +58,7 @@ func TestMissingTasksHaveNodes(t *testing.T) {
 	for _, host := range strings.Split("a b c d e f g h i j", " ") {
 		many[host] = 2
 	}
-	m := &Rendezvous{cfg: Config{World: World{Count: 20, Host: "a", Layout: many}}, membership: newMembership(joinRequest{Count: 20, Host: "a"})}
+	m := &Rendezvous{cfg: Config{World: World{Count: 20, Host: "a", AgentsPerNode: many}}, membership: newMembership(joinRequest{Count: 20, Host: "a"})}
 	if got := m.missing(); !strings.HasPrefix(got, "agent 1 (an unnamed node)") {
 		t.Errorf("missing is %q, where it may be any of ten nodes", got)
 	}

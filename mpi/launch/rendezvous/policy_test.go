@@ -265,7 +265,7 @@ func TestRejectPolicy(t *testing.T) {
 					if !slices.Contains(tc.rejects, index) {
 						return nil
 					}
-					return func(c *Config) { c.Declines = fmt.Errorf("disk %d is full", index) }
+					return func(c *Config) { c.Reject = fmt.Errorf("disk %d is full", index) }
 				}
 				c := Config{World: World{Count: 3, Nproc: 1}, Admission: Admission{MinCount: tc.min, JoinTimeout: time.Hour}}
 				_, err, took, others := play(t, c, full(0), arrival{index: 1, spoil: full(1)}, arrival{index: 2, spoil: full(2)})
@@ -295,7 +295,7 @@ func TestRejectPolicy(t *testing.T) {
 func TestAgentsThatDoNotFit(t *testing.T) {
 	fixed := func(rank, world int) func(*Config) {
 		return func(c *Config) {
-			c.Nproc, c.Local = 0, []Place{{Rank: rank, WorldSize: world, LocalWorldSize: 1, Nodes: 1}}
+			c.Nproc, c.Local = 0, []Ranks{{Rank: rank, WorldSize: world, LocalWorldSize: 1, Nodes: 1}}
 		}
 	}
 	for name, tc := range map[string]struct {

@@ -22,12 +22,12 @@ import (
 func (c Config) reject(ctx context.Context) error {
 	if c.Count > 1 {
 		say := time.AfterFunc(firstLook, func() { // else the error is soon enough
-			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Declines)
+			c.Log.Warn("this agent cannot take part, and waits for the others to tell them so", "error", c.Reject)
 		})
 		defer say.Stop()
 		c.Log.Debug("this agent has said to the others that it cannot take part", "answer", c.publishRejection(ctx))
 	}
-	return c.Declines
+	return c.Reject
 }
 
 // rejectWait is how long those are waited for that have not heard yet that the run will not begin.
@@ -46,7 +46,7 @@ func (c Config) publishRejection(ctx context.Context) error {
 		return c.exchangeOffer(ctx, offer{Run: c.RunID, Rejected: c.rejection()})
 	case c.Index == 0:
 		l, err = c.listen(localNetwork{})
-	case c.Index < 0 && !c.Guest:
+	case c.Index < 0 && !c.DialOnly:
 		l, err = c.claimEndpoint(ctx, localNetwork{})
 	}
 	switch {
@@ -66,7 +66,7 @@ func (c Config) publishRejection(ctx context.Context) error {
 
 // rejection is what the others hear.
 func (c Config) rejection() *Rejection {
-	r := *RejectionOf(c.Declines)
+	r := *RejectionOf(c.Reject)
 	r.Message = fmt.Sprintf("%s cannot take part: %s", c.who(), r.Message)
 	return &r
 }

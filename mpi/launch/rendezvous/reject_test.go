@@ -15,9 +15,9 @@ import (
 func TestRejectingIsNotMissing(t *testing.T) {
 	r := newMembership(joinRequest{Host: "n1", Count: 4})
 	m := &Rendezvous{cfg: Config{World: World{Count: 4, Hosts: []string{"n1", "n2", "n3", "n4"}}, Admission: Admission{MinCount: 2, JoinTimeout: time.Second}}, membership: r}
-	declines := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &Rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
+	rejects := joinRequest{Index: 1, Host: "n2", Count: 4, Rejects: &Rejection{Message: "agent 1 on n2 cannot take part: it is full"}}
 	for range 2 { // it is one agent
-		r.join(newParticipant(newNonce(), ""), declines)
+		r.join(newParticipant(newNonce(), ""), rejects)
 	}
 	if able, rejecting := r.count(); able != 1 || len(rejecting) != 1 {
 		t.Errorf("%d can take part, %+v cannot", able, rejecting)
@@ -25,8 +25,8 @@ func TestRejectingIsNotMissing(t *testing.T) {
 	if got, want := m.missingError().Error(), "2 of 4 agents came within 1s; missing: agent 2 (n3), agent 3 (n4); agent 1 on n2 cannot take part: it is full"; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	declines.Rejects = nil
-	r.join(newParticipant(newNonce(), ""), declines)
+	rejects.Rejects = nil
+	r.join(newParticipant(newNonce(), ""), rejects)
 	if able, rejecting := r.count(); able != 2 || len(rejecting) != 0 {
 		t.Errorf("where it has come again %d can take part, %+v cannot", able, rejecting)
 	}

@@ -71,11 +71,11 @@ func Join(ctx context.Context, own *Config) (*Rendezvous, error) {
 	c := *own
 	c.id = newNonce()
 	n, err := c.network()
-	c.Declines = cmp.Or(c.Declines, err)
+	c.Reject = cmp.Or(c.Reject, err)
 	var l net.Listener
 	var claim io.Closer
 	switch {
-	case c.Declines != nil, c.Guest:
+	case c.Reject != nil, c.DialOnly:
 	case c.Index < 0 && c.Count > 1:
 		c.joinBy = c.joinEnd()
 		switch l, err = c.claimEndpoint(ctx, n); {
@@ -88,13 +88,13 @@ func Join(ctx context.Context, own *Config) (*Rendezvous, error) {
 		}
 	case c.Index <= 0:
 		c.Index, own.Index = 0, 0
-		if claim, c.Declines = c.claimMasterPort(); c.Declines == nil {
-			l, c.Declines = c.listen(n)
+		if claim, c.Reject = c.claimMasterPort(); c.Reject == nil {
+			l, c.Reject = c.listen(n)
 		}
 	}
 	var r *Rendezvous
 	switch {
-	case c.Declines != nil:
+	case c.Reject != nil:
 		err = c.reject(ctx)
 	case l != nil:
 		r, err = serveRendezvous(ctx, c, n, l)
@@ -232,7 +232,7 @@ func (r *Rendezvous) interruption(ctx context.Context) error {
 func (r *Rendezvous) whyImpossible(able int, rejecting []joinRequest) (why error, wait time.Duration) {
 	c := r.cfg
 	possible := max(able, c.Count-len(rejecting)) // more may have come than there are places
-	if c.Declines != nil || possible < c.MinCount {
+	if c.Reject != nil || possible < c.MinCount {
 		if able < possible {
 			wait = rejectWait // for the others to come, and hear it
 		}
@@ -272,8 +272,8 @@ func (r *Rendezvous) missing() string {
 // named is the configuration with the agents' nodes, as far as the layout tells them.
 func (r *Rendezvous) named() Config {
 	c := r.cfg
-	if len(c.Hosts) == 0 && len(c.Layout) > 0 {
-		c.Hosts = r.membership.hosts(c.Layout)
+	if len(c.Hosts) == 0 && len(c.AgentsPerNode) > 0 {
+		c.Hosts = r.membership.hosts(c.AgentsPerNode)
 	}
 	return c
 }

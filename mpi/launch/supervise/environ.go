@@ -13,7 +13,7 @@ import (
 
 // workerEnviron is the environment of one worker: what it inherits, less every name
 // that only an agent may set, plus torchrun's variables and ddpbatch's own.
-func workerEnviron(r *round, p rendezvous.Place, devices device.Share, files workerFiles) []string {
+func workerEnviron(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []string {
 	c := r.cfg
 	own := torchVariables(c, p, r.layout.MasterPort)
 	own = append(own, ddpbatchVariables(r, p, devices, files)...)
@@ -46,7 +46,7 @@ func workerEnviron(r *round, p rendezvous.Place, devices device.Share, files wor
 }
 
 // RankEnviron lists torchrun's variables, as NAME=value, for a rank that no agent starts.
-func (c Config) RankEnviron(p rendezvous.Place, masterPort int) []string {
+func (c Config) RankEnviron(p rendezvous.Ranks, masterPort int) []string {
 	var env []string
 	for _, v := range torchVariables(c, p, masterPort) {
 		if !v.absent {
@@ -73,7 +73,7 @@ func text(name, value string) variable {
 
 // torchVariables are those that torchrun gives to a worker
 // (torch.distributed.run, "Environment Variables"), and NODE_RANK.
-func torchVariables(c Config, p rendezvous.Place, masterPort int) []variable {
+func torchVariables(c Config, p rendezvous.Ranks, masterPort int) []variable {
 	useAgentStore := "False"
 	if c.TorchStore {
 		useAgentStore = "True"
@@ -102,7 +102,7 @@ func torchVariables(c Config, p rendezvous.Place, masterPort int) []variable {
 
 // ddpbatchVariables are ddpbatch's own (docs/cli.md, "run"), and torchrun's error file, which lies with
 // the logs. The secret, and where to use it, are for ddpbatch's own workers only.
-func ddpbatchVariables(r *round, p rendezvous.Place, devices device.Share, files workerFiles) []variable {
+func ddpbatchVariables(r *round, p rendezvous.Ranks, devices device.Share, files workerFiles) []variable {
 	c := r.cfg
 	var runDir, deadline string
 	if c.RunDir != nil {
@@ -144,7 +144,7 @@ func ddpbatchVariables(r *round, p rendezvous.Place, devices device.Share, files
 
 // slurmVariables tell a worker how many cores the job asked for it. What srun says is of the agent's task, and so of all workers of the
 // node together; data loaders start as many processes as they read there.
-func slurmVariables(c Config, p rendezvous.Place) []variable {
+func slurmVariables(c Config, p rendezvous.Ranks) []variable {
 	if p.LocalWorldSize == 1 || len(c.Local) > 0 {
 		return nil
 	}
@@ -176,7 +176,7 @@ func defaults(devices device.Share) []variable {
 // socketVariables tell a foreign command's libraries which interface leads to the other nodes: that of the connection to the other
 // agents. Gloo and TensorPipe would otherwise take the address that the host name has, on many machines a loopback one. NCCL, which
 // knows fast networks by itself, is told only where there is nothing to choose or the user has chosen.
-func (r *round) socketVariables(p rendezvous.Place) []variable {
+func (r *round) socketVariables(p rendezvous.Ranks) []variable {
 	if r.cfg.Builtin || p.Nodes < 2 || r.cfg.OneMachine {
 		return nil
 	}

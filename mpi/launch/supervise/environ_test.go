@@ -31,7 +31,7 @@ func TestWorkerEnviron(t *testing.T) {
 	r := &round{
 		agent: &Agent{}, rdzv: &met{addr: "10.0.0.2", agent0: "10.0.0.1"}, layout: &rendezvous.Layout{Round: 4, WorkerPort: 61001, MasterPort: 61002}, cookie: strings.Repeat("c0", 16),
 	}
-	p := rendezvous.Place{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
+	p := rendezvous.Ranks{Rank: 3, LocalRank: 1, WorldSize: 4, LocalWorldSize: 2, NodeRank: 1, Nodes: 2}
 	run := c.RunDir.Path()
 	want := map[string]string{
 		"PATH": "/bin", "HOME": "/home/u", "EMPTY": "", "WITH": "a=b",
@@ -140,7 +140,7 @@ func TestSocketVariables(t *testing.T) {
 		"pretended nodes":    {met{iface: "ib0"}, Config{OneMachine: true}, 2, ""},
 	} {
 		var words []string
-		for _, v := range (&round{rdzv: &tc.m, cfg: tc.c}).socketVariables(rendezvous.Place{Nodes: tc.nodes}) {
+		for _, v := range (&round{rdzv: &tc.m, cfg: tc.c}).socketVariables(rendezvous.Ranks{Nodes: tc.nodes}) {
 			words = append(words, v.name+"="+v.value)
 		}
 		if got := strings.Join(words, " "); got != tc.want {

@@ -29,7 +29,7 @@ type workerFiles struct {
 }
 
 // logsOf says where a worker's files go: below --log-dir, or in the run directory, where there is one.
-func (r *round) logsOf(p rendezvous.Place) (l workerFiles, err error) {
+func (r *round) logsOf(p rendezvous.Ranks) (l workerFiles, err error) {
 	c := r.cfg
 	if c.RunDir != nil {
 		path := func(stream string) string { return c.RunDir.LogPath(c.Attempt, c.Host, p.Rank, stream) }
@@ -323,7 +323,7 @@ func (r *round) makePrivate() (remove func()) {
 }
 
 // privateFile makes a worker's file in the private folder, and returns its path; "" where there is none.
-func (r *round) privateFile(p rendezvous.Place, name string) string {
+func (r *round) privateFile(p rendezvous.Ranks, name string) string {
 	if r.private == nil {
 		return ""
 	}

@@ -312,7 +312,7 @@ func usePrivate(parent string) {
 		panic(err)
 	}
 	r := &round{cfg: c, private: p}
-	errorFile, beat := r.privateFile(rendezvous.Place{}, "error.json"), r.heartbeatOf(rendezvous.Place{})
+	errorFile, beat := r.privateFile(rendezvous.Ranks{}, "error.json"), r.heartbeatOf(rendezvous.Ranks{})
 	fmt.Printf("%s\n%s\n%s\n", p.path, p.workersPath(errorFile), p.workersPath(beat))
 	bufio.NewScanner(os.Stdin).Scan()
 	h := newHeartbeats(r, []*worker{{files: workerFiles{heartbeat: beat}}})

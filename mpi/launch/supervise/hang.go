@@ -316,7 +316,7 @@ func (s stacks) report() string {
 }
 
 // stacksOf says where a worker's stacks go, beside its logs; "": nowhere.
-func (r *round) stacksOf(p rendezvous.Place, files workerFiles) string {
+func (r *round) stacksOf(p rendezvous.Ranks, files workerFiles) string {
 	switch {
 	case r.cfg.HangAfter <= 0:
 		return ""

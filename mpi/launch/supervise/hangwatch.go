@@ -173,7 +173,7 @@ const heartbeatWait = 50 * time.Millisecond
 var unused = time.Unix(0, 0)
 
 // heartbeatOf is the file that a worker changes to show that it gets on; "": none.
-func (r *round) heartbeatOf(p rendezvous.Place) string {
+func (r *round) heartbeatOf(p rendezvous.Ranks) string {
 	if r.cfg.HangAfter <= 0 {
 		return ""
 	}

@@ -136,7 +136,7 @@ func play(t *testing.T, ctx context.Context, c Config, acts ...[]act) (v rundir.
 }
 
 // addFake gives an agent a worker that is no process.
-func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.Place, a act) *fakeProcess {
+func (s *Supervisor) addFake(t *testing.T, ranks rendezvous.Ranks, a act) *fakeProcess {
 	t.Helper()
 	mux, err := output.NewMux(output.Config{}, output.To{}, nil)
 	must(t, err)

@@ -148,7 +148,7 @@ func (s *Supervisor) start(ctx context.Context) {
 	}
 }
 
-func (s *Supervisor) startOne(p rendezvous.Place, path string, devices *devices) error {
+func (s *Supervisor) startOne(p rendezvous.Ranks, path string, devices *devices) error {
 	share, err := devices.of(p)
 	if err != nil {
 		return err

@@ -44,9 +44,9 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 		cause string
 		exit  int
 	}{
-		"killed by TERM": {&worker{ranks: rendezvous.Place{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
-		"agreed to stop": {&worker{ranks: rendezvous.Place{Rank: 1}, exit: 75}, "stopped", 75},
-		"crashed":        {&worker{ranks: rendezvous.Place{Rank: 1}, exit: 3}, "crash", 3},
+		"killed by TERM": {&worker{ranks: rendezvous.Ranks{Rank: 1}, signal: syscall.SIGTERM}, "crash", 143},
+		"agreed to stop": {&worker{ranks: rendezvous.Ranks{Rank: 1}, exit: 75}, "stopped", 75},
+		"crashed":        {&worker{ranks: rendezvous.Ranks{Rank: 1}, exit: 3}, "crash", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestTheFirstEndIsTheCause(t *testing.T) {
 // end all the same, with what they know.
 func TestAgent0DoesNotAnswer(t *testing.T) {
 	for name, w := range map[string]*worker{
-		"crashed":        {ranks: rendezvous.Place{Rank: 1}, exit: 3},
-		"killed by TERM": {ranks: rendezvous.Place{Rank: 1}, signal: syscall.SIGTERM},
+		"crashed":        {ranks: rendezvous.Ranks{Rank: 1}, exit: 3},
+		"killed by TERM": {ranks: rendezvous.Ranks{Rank: 1}, signal: syscall.SIGTERM},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -32,7 +32,7 @@ type process interface {
 // worker is one process of the run. It leads a process group of its own, which
 // ends with it.
 type worker struct {
-	ranks     rendezvous.Place
+	ranks     rendezvous.Ranks
 	cmd       *exec.Cmd
 	device    device.Share
 	process   process // nil: it was not started
@@ -114,7 +114,7 @@ func (w *worker) warn(sig syscall.Signal) (bool, error) {
 }
 
 // newWorker makes a worker ready to start.
-func (r *round) newWorker(p rendezvous.Place, path string, devices device.Share, to *output.Mux) (*worker, error) {
+func (r *round) newWorker(p rendezvous.Ranks, path string, devices device.Share, to *output.Mux) (*worker, error) {
 	c := r.cfg
 	files, err := r.logsOf(p)
 	if err != nil {
@@ -136,7 +136,7 @@ const LocalRankMacro = "${local_rank}"
 var localRankMacro = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\$?\$(?:\{local_rank\}|local_rank\b)`) })
 
 // commandOf is the command of one worker: its name, and its arguments with the macro replaced.
-func (c Config) commandOf(p rendezvous.Place) []string {
+func (c Config) commandOf(p rendezvous.Ranks) []string {
 	command := append([]string(nil), c.Command...)
 	rank := strconv.Itoa(p.LocalRank)
 	for i := 1; i < len(command); i++ {
@@ -272,7 +272,7 @@ func newDevices(c Config) (*devices, error) {
 }
 
 // of decides for one worker. What cannot be right ends the run as a wrong command line does.
-func (d *devices) of(p rendezvous.Place) (device.Share, error) {
+func (d *devices) of(p rendezvous.Ranks) (device.Share, error) {
 	c := d.cfg
 	share, err := d.node.Assign(device.Request{
 		LocalRank: p.LocalRank, LocalWorldSize: p.LocalWorldSize,
