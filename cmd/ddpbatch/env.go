@@ -131,8 +131,6 @@ func (e *env) abs(path string) string { return e.dir().Abs(path) }
 
 func (e *env) short(path string) string { return e.dir().Short(path) }
 
-func (e *env) named(path string) string { return e.dir().Named(path) }
-
 // newTable begins a table on standard output. NO_COLOR (no-color.org) and a terminal without colours leave it without them.
 func newTable(e *env, heading ...string) *text.Table {
 	_, terminal := e.Terminal(e.Out)

@@ -3,7 +3,6 @@ package attempt
 import (
 	"slices"
 
-	"ddpbatch/internal/exit"
 	"ddpbatch/internal/rundir"
 	"ddpbatch/mpi/launch/recovery"
 )
@@ -54,11 +53,3 @@ func (k known) decide() recovery.Decision {
 
 // JobCancelled is why a cancelled job is not started again.
 const JobCancelled = "the job was cancelled"
-
-// GivenUpCode is what the job of a run that is given up exits with: as its worker did, but for a wish that is not granted.
-func GivenUpCode(code int) int {
-	if code == exit.Requeue {
-		return exit.Never
-	}
-	return max(code, exit.Failed)
-}

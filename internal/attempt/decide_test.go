@@ -39,9 +39,4 @@ func TestDecide(t *testing.T) {
 			t.Errorf("%s: %+v; want %v, %q", name, d, test.action, test.why)
 		}
 	}
-	for exit, want := range map[int]int{0: 1, 7: 7, 75: 93, 93: 93} {
-		if got := GivenUpCode(exit); got != want {
-			t.Errorf("a run that is given up after exit code %d ends with %d, want %d", exit, got, want)
-		}
-	}
 }

@@ -48,7 +48,7 @@ func End(ctx context.Context, e Env, run *rundir.Dir, end SrunEnd) error {
 		return err
 	case w.Decision.Action == recovery.GiveUp:
 		fmt.Fprintf(e.Err, "ddpbatch: not started again: %s; %s\n", w.Decision.Why, resume)
-		return &exit.Error{Code: GivenUpCode(w.Verdict.Exit), Err: err}
+		return &exit.Error{Code: exit.GivenUp(w.Verdict.Exit), Err: err}
 	case err != nil:
 		return &exit.Error{Code: max(end.Code, exit.Failed), Err: err}
 	case w.Decision.Action == recovery.Requeue:

@@ -147,7 +147,7 @@ func runJob(ctx context.Context, e Env, run *rundir.Dir, job *jobfile.Job, p Pre
 func (s *Job) result(ctx context.Context, w attempt.Ending, err error) error {
 	v, code := w.Verdict, w.Verdict.Exit
 	if w.Decision.Action == recovery.GiveUp && w.Decision.Why != w.Facts.Forbids { // else whoever runs simulate may start it again
-		code = attempt.GivenUpCode(v.Exit)
+		code = exit.GivenUp(v.Exit)
 	}
 	var stopped launch.SignalError
 	byHand := errors.As(context.Cause(ctx), &stopped)
